@@ -1,0 +1,47 @@
+# Everything here sets itself up: all it needs is Python 3.11 or newer with pip, and make.
+# Another place for the virtual environment: make VENV=/path/to/venv …
+
+VENV ?= .venv
+PYTHON ?= python3
+BIN = $(VENV)/bin
+INSTALLED = $(VENV)/.installed
+SWEEP ?= sweeps/quickstart.yaml
+
+.PHONY: quickstart test faults lint format bench ui screenshots clean
+
+quickstart: $(INSTALLED)  ## train, evaluate and compare four embeddings in minutes on two cores
+	$(BIN)/fope-lab run $(SWEEP)
+
+test: $(INSTALLED)  ## everything but what kills processes
+	$(BIN)/pytest -m "not faults"
+
+faults: $(INSTALLED)  ## kills drivers, workers and servers for real
+	$(BIN)/pytest -m faults
+
+lint: $(INSTALLED)  ## style, types and the one-way flow of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(INSTALLED)  ## the figures about speed that we publish
+	$(BIN)/python benchmarks/controller.py
+
+ui: $(INSTALLED)  ## MLflow on the default store
+	$(BIN)/fope-lab ui
+
+screenshots: $(INSTALLED)  ## the README's pictures, from the default store; needs Chromium
+	$(BIN)/python docs/screenshots.py $(SWEEP)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
+	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

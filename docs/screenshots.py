@@ -1,0 +1,94 @@
+"""The README's pictures: a sweep's report, and MLflow's compare page for its embeddings.
+
+    python docs/screenshots.py [SWEEP.yaml] [--store fope-store] [--chromium chromium]
+
+Takes them in headless Chromium, from a store in which the sweep was run. The compare page shows the
+runs of one stage; MLflow is served for as long as the picture takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from fope_lab.store import Store
+from fope_lab.sweep import load_sweep, plan
+from fope_lab.tracking import Tracker, compare_link
+
+# Headless Chromium on a machine without a network: no first-run pages, no background requests.
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--hide-scrollbars"),
+    *("--no-first-run", "--disable-background-networking", "--disable-component-update"),
+    "--disable-sync",
+)
+
+
+def take(chromium: str, url: str, picture: Path, size: tuple[int, int], wait: int) -> None:
+    """Save a picture of `url` after `wait` milliseconds of the page's own time."""
+    with tempfile.TemporaryDirectory() as profile:
+        subprocess.run(
+            [
+                *(chromium, *FLAGS, f"--user-data-dir={profile}"),
+                *(f"--window-size={size[0]},{size[1]}", f"--virtual-time-budget={wait}"),
+                *(f"--screenshot={picture}", url),
+            ],
+            check=True,
+            capture_output=True,
+        )
+    print(picture)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def main() -> None:
+    """Take both pictures."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("sweep", nargs="?", type=Path, default=Path("sweeps/quickstart.yaml"))
+    parser.add_argument("--store", type=Path, default=Path("fope-store"))
+    parser.add_argument("--stage", default="perplexity", help="whose runs are compared")
+    parser.add_argument("--chromium", default="chromium")
+    parser.add_argument("--out", type=Path, default=Path("docs"))
+    options = parser.parse_args()
+    sweep, store = load_sweep(options.sweep), Store(options.store)
+    report = store.root / "reports" / sweep.name / "report.html"
+    take(options.chromium, report.as_uri(), options.out / "report.png", (1280, 1500), 2_000)
+
+    tracker = Tracker(store.root)
+    planned = plan(sweep, store)
+    run_ids, experiment = tracker.run_ids(planned), tracker.experiment_id(planned)
+    compared = [run_ids[stage.key] for stage in sweep.stages if stage.stage == options.stage]
+    if experiment is None or not compared:
+        sys.exit(f"nothing to compare: the stage {options.stage!r} of {sweep.name} has no runs")
+    port = free_port()
+    pages = f"http://127.0.0.1:{port}"
+    server = subprocess.Popen(
+        [sys.executable, "-m", "fope_lab.cli", "ui", "--store", str(store.root), f"--port={port}"],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        for _ in range(120):
+            try:
+                urllib.request.urlopen(f"{pages}/health").close()
+                break
+            except OSError:
+                time.sleep(0.5)
+        url = compare_link(tracker.uri, experiment, compared, pages)
+        take(options.chromium, url, options.out / "mlflow-compare.png", (1400, 1500), 25_000)
+    finally:
+        server.terminate()
+        server.wait()
+
+
+if __name__ == "__main__":
+    main()

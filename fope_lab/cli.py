@@ -1,0 +1,378 @@
+"""The command `fope-lab`. Exit codes: 0 all done, 1 some stage failed, 2 the input is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.metadata
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fope_lab.orchestration.controller import Outcome
+    from fope_lab.orchestration.phases import StageStatus
+    from fope_lab.report import Report
+    from fope_lab.store import Store
+    from fope_lab.sweep import Plan, Sweep
+    from fope_lab.sweep.resolve import Stage
+    from fope_lab.tracking import Tracker
+
+DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+STATES = ("cached", "resume", "run", "blocked")
+TRACKING_SECONDS = 30.0  # at most, at a run's end, for what MLflow still lacks
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output, `head` say, has what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except Exception as error:
+        if not _is_input_error(error):
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return WRONG_INPUT
+
+
+def _is_input_error(error: Exception) -> bool:
+    """Whether an error is about what was asked, and so needs no traceback."""
+    from fope_lab.store import StoreError
+    from fope_lab.sweep import SweepError
+
+    # Others are looked for by name, because importing them would import ray or mlflow.
+    named = ("ResourcesError", "TrackingError", "SubmitError")
+    return isinstance(error, SweepError | StoreError) or type(error).__name__ in named
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fope-lab",
+        description="Experiment sweeps for position embeddings: "
+        "from one YAML file to a compared result.",
+    )
+    version = importlib.metadata.version("fope-lab")
+    parser.add_argument("--version", action="version", version=f"fope-lab {version}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(
+        name: str, run: Callable[[argparse.Namespace], int], help: str, *parents: Any
+    ) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=help, description=help, parents=list(parents))
+        added.set_defaults(command=run)
+        return added
+
+    files, file = _option("files", nargs="+", metavar="FILE"), _option("file", metavar="FILE")
+    files.epilog = "FILE is a sweep file, or a folder of them."
+    as_json = _option("--json", action="store_true", help="machine-readable output")
+    store = _option(
+        "--store",
+        default=os.environ.get("FOPE_LAB_STORE", "fope-store"),
+        help="folder of the stages (default: FOPE_LAB_STORE, or ./fope-store)",
+    )
+    tracking = _option(
+        "--tracking-uri",
+        default=os.environ.get("MLFLOW_TRACKING_URI"),
+        help="MLflow (default: MLFLOW_TRACKING_URI, or mlflow.db in the store)",
+    )
+    address = _option(
+        "--address",
+        default=os.environ.get("RAY_ADDRESS", "local"),
+        help="Ray cluster (default: RAY_ADDRESS, or a local one)",
+    )
+    command("validate", _validate, "check sweep files; starts nothing", files)
+    command(
+        "plan", _plan, "what a run would do: cached, resumed, run, and why", file, store, as_json
+    )
+    command("run", _run, "run every stage that the store lacks", files, store, tracking, address)
+    command("status", _status, "how far a sweep is, from any terminal", file, store)
+    command("report", _report, "the results so far", file, store, tracking, as_json)
+    command("sync", _sync, "bring MLflow up to date with the store", store, tracking)
+    ui = command("ui", _ui, "browse the runs in MLflow", store)
+    ui.add_argument("--host", default="127.0.0.1")
+    ui.add_argument("--port", type=int, default=5000)
+    submit = command("submit", _submit, "run a sweep on a Ray cluster, as a Ray job", file)
+    submit.add_argument("--address", required=True, metavar="URL", help="http://HEAD:8265")
+    submit.add_argument("--store", help="the store as the cluster sees it")
+    submit.add_argument("--tracking-uri", help="MLflow as the cluster sees it")
+    submit.add_argument("--no-wait", action="store_true", help="don't follow the log")
+    command("schema", _schema, "the JSON Schema of sweep files, for editors")
+    return parser
+
+
+def _option(*names: str, **settings: Any) -> argparse.ArgumentParser:
+    parent = argparse.ArgumentParser(add_help=False)
+    parent.add_argument(*names, **settings)
+    return parent
+
+
+def _load(paths: Sequence[str]) -> list[Sweep]:
+    """The sweeps of files and folders. Raises SweepError holding the problems of all of them."""
+    from fope_lab.sweep import Problem, SweepError, load_sweep
+
+    sweeps, problems = [], []
+    for path in map(Path, paths):
+        files = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
+        if not files:
+            problems.append(Problem(path, None, "", "this folder holds no sweep file (*.yaml)"))
+        for file in files:
+            try:
+                sweeps.append(load_sweep(file))
+            except SweepError as error:
+                problems += error.problems
+    by_name: dict[str, Path] = {}
+    for sweep in sweeps:
+        other = by_name.setdefault(sweep.name, sweep.path)
+        if other != sweep.path:
+            message = f"{sweep.name!r} is the name of {other} too"
+            problems.append(Problem(sweep.path, None, "name", message))
+    if problems:
+        raise SweepError(problems)
+    return sweeps
+
+
+def _validate(options: argparse.Namespace) -> int:
+    for sweep in _load(options.files):
+        print(f"{sweep.path}: {sweep.name}, {len(sweep.stages)} stages")
+    return DONE
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from fope_lab.sweep import plan
+
+    [sweep] = _load([options.file])
+    planned = plan(sweep, _existing_store(options.store))
+    if options.json:
+        print(json.dumps(planned.as_json(), indent=1, ensure_ascii=False))
+    else:
+        from fope_lab.sweep.plan_table import print_plan
+
+        print_plan(planned, _console())
+    return DONE
+
+
+def _existing_store(root: str) -> Store | None:
+    """The store, or None where there is none yet: planning makes no folder."""
+    from fope_lab.store import Store
+
+    return Store(root) if Path(root).expanduser().exists() else None
+
+
+def _run(options: argparse.Namespace) -> int:
+    from fope_lab.store import Store
+    from fope_lab.sweep import plan
+    from fope_lab.tracking import Tracker
+
+    sweeps = _load(options.files)
+    store = Store(options.store)
+    tracker = Tracker(store.root, options.tracking_uri)
+    plans = [plan(sweep, store) for sweep in sweeps]
+    console = _console()
+    stages = list({stage.key: stage for one in plans for stage in one.stages}.values())
+    states = {key: state.state for one in plans for key, state in one.states.items()}
+    counts = [f"{n} {word}" for word in STATES if (n := list(states.values()).count(word))]
+    console.print(
+        f"{', '.join(sweep.name for sweep in sweeps)}: {len(stages)} stages: "
+        f"{', '.join(counts)}; store {store.root}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    failed: Mapping[str, StageStatus] = {}
+    if any(state != "cached" for state in states.values()):
+        outcome = _run_stages(stages, plans, store, tracker, options.address, console)
+        if outcome.interrupted:
+            console.print("Interrupted. The same command goes on from here.")
+            return INTERRUPTED
+        failed = outcome.not_done
+    for sweep in sweeps:
+        _finish(plan(sweep, store), store, tracker, console)
+    _print_failures(stages, failed, store, console)
+    return FAILED if failed else DONE
+
+
+def _run_stages(
+    stages: Sequence[Stage],
+    plans: Sequence[Plan],
+    store: Store,
+    tracker: Tracker,
+    address: str,
+    console: Console,
+) -> Outcome:
+    """Run what the store lacks, showing it and keeping MLflow up to date meanwhile."""
+    from fope_lab.orchestration.controller import run_stages
+    from fope_lab.orchestration.live import live_view
+    from fope_lab.tracking import TrackingThread
+
+    @contextlib.contextmanager
+    def watch(status: Callable[[], Mapping[str, StageStatus]]) -> Iterator[None]:
+        tracking = TrackingThread(tracker, plans)
+        tracking.start()
+        try:
+            with live_view(stages, store, status, console):
+                yield
+        finally:
+            # What this does not bring up in time the next run does, or `sync`.
+            tracking.flush(timeout=TRACKING_SECONDS)
+
+    return run_stages(stages, store, address=address, watch=watch)
+
+
+def _finish(planned: Plan, store: Store, tracker: Tracker, console: Console) -> None:
+    """Write and print the report, and bring MLflow up to date or say why it is not."""
+    from fope_lab.tracking import TrackingError
+
+    def line(text: str, **style: Any) -> None:
+        console.print(text, soft_wrap=True, highlight=False, markup=False, **style)
+
+    problem = ""
+    try:
+        tracker.project(planned)
+    except TrackingError as error:
+        problem = str(error)
+    report = _build_report(planned, store, tracker)
+    path = report.write(_report_folder(store, planned.sweep))
+    if not problem:
+        try:
+            counts = {
+                f"stages_{name.replace(' ', '_')}": float(n)
+                for name, n in report.summary.counts.items()
+            }
+            tracker.log_summary(planned, path, path.with_suffix(".json"), counts)
+        except TrackingError as error:
+            problem = str(error)
+    report.print(console)
+    line(f"report: {path}")
+    line(f"MLflow: {tracker.uri} (browse it with: fope-lab ui --store {store.root})")
+    if problem:
+        line(f"MLflow is not up to date; `fope-lab sync` finishes it. {problem}", style="yellow")
+
+
+def _report_folder(store: Store, sweep: Sweep) -> Path:
+    return store.root / "reports" / sweep.name
+
+
+def _build_report(planned: Plan, store: Store, tracker: Tracker) -> Report:
+    from fope_lab.provenance import provenance
+    from fope_lab.report import build_report
+    from fope_lab.tracking import run_link
+
+    run_ids = tracker.run_ids(planned)
+    experiment = tracker.experiment_id(planned)
+    links = {
+        key: run_link(tracker.uri, experiment, run_id)
+        for key, run_id in run_ids.items()
+        if experiment is not None
+    }
+    return build_report(
+        planned,
+        store,
+        run_ids=run_ids,
+        links=links,
+        provenance=provenance(planned.sweep.path),
+    )
+
+
+def _print_failures(
+    stages: Sequence[Stage], failed: Mapping[str, StageStatus], store: Store, console: Console
+) -> None:
+    for stage in stages:
+        if stage.key in failed:
+            status = failed[stage.key]
+            log = store.folder(stage.kind, stage.key).path / "log.txt"
+            place = f" (log: {log})" if log.exists() else ""
+            console.print(
+                f"{status.phase.value} {stage.name}: {status.reason}{place}",
+                style="red",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
+
+
+def _status(options: argparse.Namespace) -> int:
+    from fope_lab.orchestration.live import observed_status, status_table
+    from fope_lab.orchestration.phases import Phase
+    from fope_lab.store import Store
+
+    [sweep] = _load([options.file])
+    store = Store(options.store)
+    status = observed_status(sweep.stages, store)
+    _console().print(status_table(sweep.stages, status, store))
+    return FAILED if any(one.phase is Phase.FAILED for one in status.values()) else DONE
+
+
+def _report(options: argparse.Namespace) -> int:
+    from fope_lab.store import Store
+    from fope_lab.sweep import plan
+    from fope_lab.tracking import Tracker
+
+    [sweep] = _load([options.file])
+    store = Store(options.store)
+    tracker = Tracker(store.root, options.tracking_uri)
+    planned = plan(sweep, store)
+    report = _build_report(planned, store, tracker)
+    if options.json:
+        print(json.dumps(report.as_json(), indent=1, ensure_ascii=False, allow_nan=False))
+        return DONE
+    console = _console()
+    report.print(console)
+    path = report.write(_report_folder(store, sweep))
+    console.print(f"report: {path}", soft_wrap=True, highlight=False)
+    return DONE
+
+
+def _sync(options: argparse.Namespace) -> int:
+    from fope_lab.tracking import Tracker
+
+    names = Tracker(options.store, options.tracking_uri).sync()
+    print(f"up to date: {', '.join(names) or 'nothing has run yet'}")
+    return DONE
+
+
+def _ui(options: argparse.Namespace) -> int:
+    from fope_lab.store import Store
+    from fope_lab.tracking import serve
+
+    return int(serve(Store(options.store).root, options.host, options.port))
+
+
+def _submit(options: argparse.Namespace) -> int:
+    from fope_lab.orchestration.submit import submit
+
+    [sweep] = _load([options.file])
+    return submit(
+        sweep,
+        options.address,
+        store=options.store,
+        tracking_uri=options.tracking_uri,
+        wait=not options.no_wait,
+    )
+
+
+def _schema(options: argparse.Namespace) -> int:
+    from fope_lab.sweep.schema import sweep_json_schema
+
+    print(json.dumps(sweep_json_schema(), indent=1, ensure_ascii=False))
+    return DONE
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    # Where there is no terminal nothing has a width to fit: keep lines whole.
+    width = None if sys.stdout.isatty() else 200
+    return Console(width=width, soft_wrap=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

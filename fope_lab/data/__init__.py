@@ -1,0 +1,1 @@
+"""Corpora, tokenizers, packed tokens, training batches and synthetic tasks."""

@@ -1,0 +1,261 @@
+"""The passkey task: a key hidden in filler, asked for at the end.
+
+Two forms. `english` is YaRN's prompt (Peng et al. 2023, after Mohtashami & Jaggi 2023). `symbolic`
+is for models too small for English: a marker and the key's digits in a cyclic filler of letters,
+and at the end the marker again, after which the key is due:
+
+    …cdefghabcde#73910fghabcd…efgha#73910
+
+Trials (`build_trial`) are seeded by length and number alone, so they are the same for every model;
+training rows (`PromptForm.training_rows`) come from other streams of random numbers.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Ge, Le
+from numpy.typing import NDArray
+
+from fope_lab.data.options import set_options
+from fope_lab.data.problems import DataError, unknown
+from fope_lab.data.seeding import below, random_words
+from fope_lab.data.tokenizer import Tokenizer, as_tokenizer
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PasskeyTask:
+    """Passkey sequences to train on: a key in filler, then questions for it.
+
+    `digits` is the key's length. A symbolic row asks for the key between 1 and `queries` times
+    (default: as often as fits), uniformly drawn, the last time at its end: the more often, the
+    denser the signal. Everything else is as in a trial. Only the answers have a loss.
+    """
+
+    task: ClassVar[str] = "passkey"
+
+    form: Literal["symbolic", "english"] = "symbolic"
+    digits: Annotated[int, Ge(1), Le(9)] = 5
+    queries: Annotated[int, Ge(1)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.form == "english" and self.queries is not None:
+            raise DataError("queries is for the symbolic form; English prompts ask once")
+
+    def canonical(self) -> dict[str, Any]:
+        """The shortest description; parsing it gives the task back."""
+        return {"task": self.task, **set_options(self)}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One prompt with its answer: `input_ids` (length,) ends with `answer_ids`; `depth` in [0, 1]
+    is where in the filler the key lies."""
+
+    input_ids: Ids
+    answer_ids: Ids
+    depth: float
+
+
+def build_trial(
+    tokenizer: Any, length: int, trial: int, *, form: str = "english", digits: int = 5
+) -> Trial:
+    """Prompt number `trial` of exactly `length` tokens, key at the end included.
+
+    `tokenizer` is one of ours or of transformers. Raises DataError if `length` is too short, or if
+    the tokenizer can't write the prompt.
+    """
+    return prompt_form(form, tokenizer, digits).trial(length, trial)
+
+
+def prompt_form(form: str, tokenizer: Any, digits: int = 5) -> PromptForm:
+    """What builds the prompts of a form for a tokenizer; quicker than build_trial for many."""
+    if form not in PromptForm.forms:
+        raise DataError(unknown("passkey form", form, PromptForm.forms))
+    return PromptForm.forms[form](as_tokenizer(tokenizer), digits)
+
+
+class PromptForm(ABC):
+    """How a key, filler and questions become tokens."""
+
+    forms: ClassVar[dict[str, type[PromptForm]]] = {}
+
+    def __init__(self, tokenizer: Tokenizer, digits: int) -> None:
+        self.tokenizer = tokenizer
+        self.digits = digits
+
+    def __init_subclass__(cls, *, form: str) -> None:
+        super().__init_subclass__()
+        PromptForm.forms[form] = cls
+
+    @abstractmethod
+    def trial(self, length: int, trial: int) -> Trial:
+        """Prompt number `trial` of exactly `length` tokens. Raises DataError if it can't fit."""
+
+    @abstractmethod
+    def training_rows(
+        self, length: int, seed: int, first: int, count: int, queries: int | None
+    ) -> tuple[Ids, NDArray[np.bool_]]:
+        """Rows `first` … `first + count − 1` of a seed's training sequences: their ids
+        (count, length) and which of them are answers. A row depends on nothing else."""
+
+    def _keys(self, words: NDArray[np.uint64]) -> Ids:
+        """Keys from words of any shape: numbers of `digits` digits, the first of them not 0."""
+        low = 10 ** (self.digits - 1)
+        return low + below(words, 9 * low)
+
+
+class SymbolicForm(PromptForm, form="symbolic"):
+    """A marker and digits in a cyclic filler: works on any tokenizer that has the characters.
+
+    The filler's phase is drawn, so that neither it nor the position tells anything of the key.
+    """
+
+    marker = "#"
+    cycle = "abcdefgh"
+
+    def __init__(self, tokenizer: Tokenizer, digits: int) -> None:
+        super().__init__(tokenizer, digits)
+        self._digit_ids = self._single_ids("0123456789")
+        self._cycle_ids = self._single_ids(self.cycle)
+        self._marker_id = self._single_ids(self.marker)[0]
+
+    def trial(self, length: int, trial: int) -> Trial:
+        words = random_words(("passkey trial", length, trial), 0, 1, self._words(1))
+        rows, _, starts = self._rows(length, words, 1)
+        room = length - 2 * self._block
+        depth = float(starts[0, 0] / room) if room else 0.0
+        return Trial(rows[0], rows[0, length - self.digits :], depth)
+
+    def training_rows(
+        self, length: int, seed: int, first: int, count: int, queries: int | None
+    ) -> tuple[Ids, NDArray[np.bool_]]:
+        fitting = length // self._block - 1
+        most = min(queries or fitting, fitting)
+        words = random_words(("passkey training", length, seed), first, count, self._words(most))
+        rows, answers, _ = self._rows(length, words, most)
+        return rows, answers
+
+    def _rows(
+        self, length: int, words: NDArray[np.uint64], queries: int
+    ) -> tuple[Ids, NDArray[np.bool_], Ids]:
+        """Rows of up to `queries` questions: ids, which are answers, and where blocks start.
+
+        The free tokens are cut at sorted uniform places, so that gaps of all lengths occur; the
+        last question always ends the row.
+        """
+        if length < 2 * self._block:
+            raise DataError(
+                f"a symbolic passkey prompt with {self.digits} digits needs at least "
+                f"{2 * self._block} tokens, and length is {length}"
+            )
+        count = len(words)
+        block = self._block
+        asked = 1 + below(words[:, :1], queries)  # (rows, 1)
+        room = length - block * (asked + 1)
+        cuts = below(words[:, 3:], room + 1)  # (rows, queries)
+        order = np.arange(queries + 1)
+        cuts = np.sort(np.where(order[:-1] < asked, cuts, room), axis=1)
+        cuts = np.concatenate([cuts, room], axis=1)
+        # Questions that a row does not ask are put on its last one, which they equal.
+        starts = np.minimum(cuts + block * order, length - block)
+
+        phase = below(words[:, 1:2], len(self._cycle_ids))
+        rows = self._cycle_ids[(phase + np.arange(length)) % len(self._cycle_ids)]
+        powers = 10 ** np.arange(self.digits - 1, -1, -1)
+        keys = self._digit_ids[self._keys(words[:, 2:3]) // powers % 10]  # (rows, digits)
+        marked = np.concatenate([np.full((count, 1), self._marker_id), keys], axis=1)
+        places = (starts[:, :, None] + np.arange(block)).reshape(count, -1)
+        np.put_along_axis(rows, places, np.tile(marked, queries + 1), axis=1)
+        answers = np.zeros(rows.shape, np.bool_)
+        np.put_along_axis(answers, places, np.tile(np.arange(block) > 0, queries + 1)[None], axis=1)
+        np.put_along_axis(answers, places[:, :block], False, axis=1)  # the key's statement
+        return rows, answers, starts
+
+    @property
+    def _block(self) -> int:
+        return 1 + self.digits
+
+    def _words(self, queries: int) -> int:
+        return 3 + queries
+
+    def _single_ids(self, characters: str) -> Ids:
+        ids = self.tokenizer.encode_batch(list(characters))
+        for character, found in zip(characters, ids, strict=True):
+            if len(found) != 1:
+                raise DataError(
+                    f"the symbolic passkey needs {character!r} to be one token; "
+                    f"tokenizer {self.tokenizer.identity()} makes it {len(found)}"
+                )
+        flat = np.array(ids, np.int64)[:, 0]
+        if len(np.unique(flat)) < len(characters):
+            raise DataError(
+                f"the symbolic passkey needs the characters {characters!r} to be different tokens "
+                f"of tokenizer {self.tokenizer.identity()}"
+            )
+        return flat
+
+
+class EnglishForm(PromptForm, form="english"):
+    """YaRN's prompt. The filler is cut to tokens, so that the length is exact."""
+
+    task = (
+        "There is an important info hidden inside a lot of irrelevant text. Find it and memorize "
+        "them. I will quiz you about the important information there.\n"
+    )
+    sentences = (
+        "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
+    )
+    statement = "\nThe pass key is {key}. Remember it. {key} is the pass key.\n"
+    question = "\nWhat is the pass key? The pass key is"
+
+    def __init__(self, tokenizer: Tokenizer, digits: int) -> None:
+        super().__init__(tokenizer, digits)
+        self._task_ids = [*tokenizer.prefix_ids, *tokenizer.encode(self.task)]
+        self._question_ids = tokenizer.encode(self.question)
+        self._filler_ids: list[int] = []
+
+    def trial(self, length: int, trial: int) -> Trial:
+        words = random_words(("passkey trial", length, trial), 0, 1, 2)
+        return self._prompt(length, words[0])
+
+    def training_rows(
+        self, length: int, seed: int, first: int, count: int, queries: int | None
+    ) -> tuple[Ids, NDArray[np.bool_]]:
+        words = random_words(("passkey training", length, seed), first, count, 2)
+        prompts = [self._prompt(length, row) for row in words]
+        answers = [np.arange(length) >= length - len(prompt.answer_ids) for prompt in prompts]
+        return np.stack([prompt.input_ids for prompt in prompts]), np.stack(answers)
+
+    def _prompt(self, length: int, words: NDArray[np.uint64]) -> Trial:
+        key = int(self._keys(words[0]))
+        statement = self.tokenizer.encode(self.statement.format(key=key))
+        asked = self.tokenizer.encode(f"{self.question} {key}")
+        question = self._question_ids
+        if asked[: len(question)] != question:
+            raise DataError(
+                f"tokenizer {self.tokenizer.identity()} merges the passkey's question with the key"
+            )
+        room = length - len(self._task_ids) - len(statement) - len(asked)
+        if room < 0:
+            raise DataError(
+                f"passkey prompt {key} in English needs at least {length - room} tokens with this "
+                f"tokenizer, and length is {length}; the symbolic form needs {2 * self.digits + 2}"
+            )
+        before = int(below(words[1], room + 1))
+        filler = self._filler(room)
+        # As in YaRN's script, the filler starts anew after the key.
+        ids = [*self._task_ids, *filler[:before], *statement, *filler[: room - before], *asked]
+        answer = np.array(asked[len(question) :], np.int64)
+        return Trial(np.array(ids, np.int64), answer, before / room if room else 0.0)
+
+    def _filler(self, count: int) -> list[int]:
+        while len(self._filler_ids) < count:
+            repeats = 2 * count // len(self.sentences.split()) + 1
+            self._filler_ids = self.tokenizer.encode(" ".join([self.sentences] * repeats))
+        return self._filler_ids

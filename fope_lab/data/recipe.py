@@ -1,0 +1,168 @@
+"""What a training reads, as a sweep file says it: a length and a mixture of corpora and tasks.
+
+`{corpus: c4, length: 512}`, or `{length: 64, mix: [{corpus: python-docs, weight: 0.7},
+{task: passkey, form: symbolic, weight: 0.3}]}`. Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fope_lab.data.corpora import Corpus, corpus_json_schema, parse_corpus
+from fope_lab.data.options import build, schema
+from fope_lab.data.passkey import PasskeyTask
+from fope_lab.data.problems import DataError, DataProblem, FieldPath, unknown
+
+TASKS: dict[str, type[PasskeyTask]] = {PasskeyTask.task: PasskeyTask}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One part of a mixture: exactly one of a corpus and a task. Weights need not sum to 1."""
+
+    corpus: Corpus | None = None
+    task: PasskeyTask | None = None
+    weight: float = 1.0
+
+    def canonical(self) -> dict[str, Any]:
+        """The shortest description; parsing it gives the source back."""
+        what = self.task.canonical() if self.task else {"corpus": self._corpus.canonical()}
+        return what if self.weight == 1.0 else {**what, "weight": self.weight}
+
+    @property
+    def _corpus(self) -> Corpus:
+        assert self.corpus is not None
+        return self.corpus
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Sequences of `length` tokens from a mixture."""
+
+    length: int
+    mix: tuple[Source, ...]
+
+    def canonical(self) -> dict[str, Any]:
+        """The shortest description; parsing it gives the data back."""
+        return {"length": self.length, "mix": [source.canonical() for source in self.mix]}
+
+
+def parse_data(value: Any, base: Path, path: str = "data") -> Data:
+    """The data that a description stands for; `base` is as in parse_corpus.
+
+    Raises DataError holding every problem found.
+    """
+    problems: list[DataProblem] = []
+    data = _data(value, base, problems)
+    if problems or data is None:
+        raise DataError(problems, path)
+    return data
+
+
+def data_json_schema() -> dict[str, Any]:
+    """The JSON Schema of `data`: with `mix`, or with one source's keys beside `length`."""
+    length = {"length": {"type": "integer", "minimum": 1}}
+    weight = {"weight": {"type": "number", "exclusiveMinimum": 0, "default": 1.0}}
+    corpus = {
+        "type": "object",
+        "properties": {"corpus": corpus_json_schema()},
+        "required": ["corpus"],
+        "additionalProperties": False,
+    }
+    sources = [corpus, *(schema(task, {"task": name}) for name, task in TASKS.items())]
+
+    def extended(source: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+        return {**source, "properties": {**source["properties"], **more}}
+
+    items = {"anyOf": [extended(source, weight) for source in sources]}
+    mixture = {
+        "type": "object",
+        "properties": {**length, "mix": {"type": "array", "minItems": 1, "items": items}},
+        "required": ["length", "mix"],
+        "additionalProperties": False,
+    }
+    single = [
+        {**extended(source, length), "required": [*source["required"], "length"]}
+        for source in sources
+    ]
+    return {"anyOf": [*single, mixture]}
+
+
+def _data(value: Any, base: Path, problems: list[DataProblem]) -> Data | None:
+    if not isinstance(value, Mapping):
+        problems.append(DataProblem((), f"found {value!r}, needs a mapping with length and corpus"))
+        return None
+    options = dict(value)
+    length = options.pop("length", None)
+    if "length" not in value:
+        problems.append(DataProblem(("length",), "is missing: the tokens of a sequence"))
+    elif not isinstance(length, int) or isinstance(length, bool) or length < 1:
+        message = f"found {length!r}, needs a whole number of tokens, at least 1"
+        problems.append(DataProblem(("length",), message))
+    if "mix" not in options:
+        source = _source(options, (), base, problems)
+        return None if source is None or problems else Data(length=length, mix=(source,))
+    mix = options.pop("mix")
+    for option in options:
+        problems.append(DataProblem((option,), unknown("key", option, ["length", "mix"])))
+    if not isinstance(mix, list | tuple) or not mix:
+        problems.append(DataProblem(("mix",), f"found {mix!r}, needs a list of sources"))
+        return None
+    sources = [_source(item, ("mix", i), base, problems) for i, item in enumerate(mix)]
+    if problems:
+        return None
+    return Data(length=length, mix=tuple(source for source in sources if source))
+
+
+def _source(value: Any, at: FieldPath, base: Path, problems: list[DataProblem]) -> Source | None:
+    """One source, or None after adding what is wrong to `problems`."""
+    if not isinstance(value, Mapping):
+        problems.append(DataProblem(at, f"found {value!r}, needs a mapping with corpus or task"))
+        return None
+    options = dict(value)
+    weight = options.pop("weight", 1.0) if at else 1.0
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not _is_positive(weight):
+        message = f"found {weight!r}, needs a number above 0"
+        problems.append(DataProblem((*at, "weight"), message))
+        return None
+    if ("corpus" in options) == ("task" in options):
+        found = "both" if "corpus" in options else ", ".join(map(str, options)) or "neither"
+        problems.append(DataProblem(at, f"found {found}, needs exactly one of corpus and task"))
+        return None
+    try:
+        if "task" in options:
+            return Source(task=_task(options), weight=float(weight))
+        return Source(corpus=_corpus(options, base), weight=float(weight))
+    except DataError as error:
+        problems += [DataProblem((*at, *p.at), p.message) for p in error.problems]
+        return None
+
+
+def _corpus(options: dict[str, Any], base: Path) -> Corpus:
+    problems = [
+        DataProblem((str(option),), unknown("key", option, ["corpus", "length", "mix", "weight"]))
+        for option in options
+        if option != "corpus"
+    ]
+    try:
+        corpus = parse_corpus(options["corpus"], base)
+    except DataError as error:
+        problems += [DataProblem(("corpus", *p.at), p.message) for p in error.problems]
+    if problems:
+        raise DataError(problems)
+    return corpus
+
+
+def _task(options: dict[str, Any]) -> PasskeyTask:
+    name = options.pop("task")
+    if name not in TASKS:
+        raise DataError([DataProblem(("task",), unknown("task", name, TASKS))])
+    return build(TASKS[name], options, f"task {name}")
+
+
+def _is_positive(weight: float) -> bool:
+    return math.isfinite(weight) and weight > 0

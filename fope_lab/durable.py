@@ -1,0 +1,97 @@
+"""Writing files so that a reader sees the old content or the new, never half of it.
+
+Every file of the store that is ever replaced or created goes through these four functions; the
+crash-safety of the whole project rests on them. The order is always: data to a temporary name,
+fsync, rename (or link) to the final name, fsync of the directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Replace `path` with `content`; a crash leaves the old file or the new one."""
+    temporary = _write_temporary(path, content)
+    os.replace(temporary, path)
+    sync_directory(path.parent)
+
+
+def create_exclusive(path: Path, content: str | bytes) -> bool:
+    """Create `path` holding `content`, whole from its first moment; False if it exists already.
+
+    A hard link fails if its name is taken, and unlike open(O_EXCL) it never shows an empty file.
+    """
+    temporary = _write_temporary(path, content)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(temporary)
+    sync_directory(path.parent)
+    return True
+
+
+def read_json(path: Path) -> Any | None:
+    """The JSON value in `path`, or None if the file is missing or not whole JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Atomically replace `path` with `value` as JSON."""
+    write_atomic(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def sync_directory(path: Path) -> None:
+    """Make renames inside `path` survive a power failure, where the file system can."""
+    with contextlib.suppress(OSError):  # some network file systems refuse to open a directory
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def sync_file(path: Path) -> None:
+    """Make the content of `path` survive a power failure."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256_file(path: Path) -> str:
+    """Hex SHA-256 of the content of `path`, read in bounded memory."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def files_below(path: Path) -> Iterator[Path]:
+    """Every regular file below `path`, in a fixed order."""
+    yield from (entry for entry in sorted(path.rglob("*")) if entry.is_file())
+
+
+def _write_temporary(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".{path.name}.{uuid.uuid4().hex}.tmp"
+    data = content.encode() if isinstance(content, str) else content
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return temporary

@@ -1,0 +1,46 @@
+"""Position embeddings: mechanisms, frequency transforms and presets, one file for each.
+
+`build_embedding` gives the module; everything else works without torch, and importing this package
+does not import it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from fope_lab.embeddings.base import Embedding, FrequencyTransform, Shape
+from fope_lab.embeddings.errors import EmbeddingError, EmbeddingProblem
+from fope_lab.embeddings.presets import PRESETS
+from fope_lab.embeddings.schema import embedding_json_schema
+from fope_lab.embeddings.spec import (
+    check_embedding,
+    embedding_names,
+    parse_embedding,
+    resolve_embedding,
+)
+
+if TYPE_CHECKING:
+    from fope_lab.embeddings.module import PositionEmbedding, build_embedding
+
+__all__ = [
+    "PRESETS",
+    "Embedding",
+    "EmbeddingError",
+    "EmbeddingProblem",
+    "FrequencyTransform",
+    "PositionEmbedding",
+    "Shape",
+    "build_embedding",
+    "check_embedding",
+    "embedding_json_schema",
+    "embedding_names",
+    "parse_embedding",
+    "resolve_embedding",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("PositionEmbedding", "build_embedding"):
+        return getattr(importlib.import_module("fope_lab.embeddings.module"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

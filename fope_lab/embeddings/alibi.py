@@ -1,0 +1,58 @@
+"""ALiBi: attention logits fall linearly with distance, at a slope of its own for each head.
+
+Press et al., "Train Short, Test Long", arXiv 2108.12409, §3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from fope_lab.embeddings.base import Embedding, Shape, Tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def geometric_slopes(num_heads: int) -> list[float]:
+    """2^(−8h/num_heads) for heads h = 1 … num_heads."""
+    return [2 ** (-8 * (head + 1) / num_heads) for head in range(num_heads)]
+
+
+def official_slopes(num_heads: int) -> list[float]:
+    """The released code's: geometric where the heads are a power of two.
+
+    Otherwise the slopes of the power of two below, then every second one of twice as many heads.
+    """
+    power = 2 ** math.floor(math.log2(num_heads))
+    return geometric_slopes(power) + geometric_slopes(2 * power)[::2][: num_heads - power]
+
+
+SLOPES = {"official": official_slopes, "geometric": geometric_slopes}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alibi(Embedding, name="alibi"):
+    """Bias −slope·|i − j|; `slopes` names the rule for heads that are no power of two."""
+
+    biases: ClassVar[bool] = True
+
+    slopes: Literal["official", "geometric"] = "official"
+
+    def tensors(self, shape: Shape) -> Tensors:
+        """`slopes` (num_heads,), float32."""
+        import torch
+
+        slopes = SLOPES[self.slopes](shape.num_heads)
+        return Tensors(
+            constants={"slopes": torch.tensor(slopes, dtype=torch.float32, device="cpu")}
+        )
+
+    def bias(
+        self, tensors: Mapping[str, Tensor], query_positions: Tensor, key_positions: Tensor
+    ) -> Tensor:
+        """−slope·|i − j|, float32 (…, num_heads, queries, keys)."""
+        distance = (query_positions[..., :, None] - key_positions[..., None, :]).abs()
+        return -tensors["slopes"][:, None, None] * distance[..., None, :, :]

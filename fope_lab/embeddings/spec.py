@@ -1,0 +1,236 @@
+"""From what a sweep file says about an embedding to its definition, and to one canonical form.
+
+A description is a preset's name, a mapping `{type: NAME, option: value}` or a composition
+`{type: rotary, transforms: [{type: yarn, factor: 4}, NAME]}`. Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from fope_lab.embeddings.base import (
+    Embedding,
+    FrequencyTransform,
+    Shape,
+    canonical,
+    embedding_types,
+    transform_types,
+)
+from fope_lab.embeddings.errors import EmbeddingError, EmbeddingProblem, misspelt
+from fope_lab.embeddings.presets import PRESETS
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+Spec = str | Mapping[str, Any]
+TRANSFORMS = "transforms"
+"""The option that holds frequency transforms."""
+
+
+def embedding_names() -> list[str]:
+    """Every preset, then each mechanism that no preset is made of."""
+    used = {composition["type"] for composition in PRESETS.values()}
+    return [*PRESETS, *(name for name in embedding_types() if name not in used)]
+
+
+def resolve_embedding(spec: Spec, path: str = "embedding") -> dict[str, Any]:
+    """The canonical composition of a description: equal embeddings give equal dicts.
+
+    Presets become compositions and options that have their default are left out. `path` is the
+    field's name in errors. Raises EmbeddingError with every problem found.
+    """
+    return canonical(parse_embedding(spec, path))
+
+
+def check_embedding(
+    spec: Spec,
+    *,
+    head_dim: int,
+    num_heads: int,
+    train_length: int,
+    num_kv_heads: int | None = None,
+    path: str = "embedding",
+) -> None:
+    """Raises EmbeddingError if the embedding cannot be built for these sizes. Torch-free."""
+    shape = Shape(
+        head_dim=head_dim,
+        num_heads=num_heads,
+        num_kv_heads=num_heads if num_kv_heads is None else num_kv_heads,
+        train_length=train_length,
+    )
+    check_definition(parse_embedding(spec, path), shape, path)
+
+
+def check_definition(definition: Embedding, shape: Shape, path: str = "embedding") -> None:
+    """Raises EmbeddingError if a definition does not fit a shape."""
+    problems = [EmbeddingProblem(path, found) for found in definition.problems(shape)]
+    if problems:
+        raise EmbeddingError(problems)
+
+
+def parse_embedding(spec: Spec, path: str = "embedding") -> Embedding:
+    """The definition that a description stands for. Raises EmbeddingError."""
+    reader = _Reader()
+    definition = reader.embedding(spec, path)
+    if definition is None or reader.problems:
+        raise EmbeddingError(dict.fromkeys(reader.problems))
+    return definition
+
+
+def option_types(part: type[Any]) -> dict[str, Any]:
+    """The options of a mechanism or transform, with their annotated types, in order."""
+    hints = get_type_hints(part, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(part)}
+
+
+@functools.cache
+def _adapter(part: Any, option: str) -> TypeAdapter[Any]:
+    """What checks an option's value. Cached: a sweep has thousands of values to check."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(option_types(part)[option])
+
+
+class _Reader:
+    """Reads one description; what is wrong collects in `problems`, and None stands for it."""
+
+    def __init__(self) -> None:
+        self.problems: list[EmbeddingProblem] = []
+
+    def embedding(self, spec: Any, path: str) -> Embedding | None:
+        """A preset or a mechanism; a preset's options go to each of its parts that has them."""
+        named = self._named(spec, path, "embedding")
+        if named is None:
+            return None
+        name, options = named
+        mechanisms = embedding_types()
+        composition = PRESETS.get(name, {"type": name})
+        mechanism = mechanisms.get(composition["type"])
+        if mechanism is None:
+            self._misspelt(spec, path, "embedding", name, {*mechanisms, *PRESETS})
+            return None
+        preset_transforms = composition.get(TRANSFORMS, ())
+        kinds = [transform_types()[transform["type"]] for transform in preset_transforms]
+        own = option_types(mechanism).keys() - ({TRANSFORMS} if kinds else set())
+        allowed = own.union(*(option_types(kind) for kind in kinds))
+        for option in options:
+            if option not in allowed:
+                self.problems.append(
+                    _unknown_option(f"{path}.{option}", name, option, mechanism, allowed)
+                )
+        transforms = tuple(
+            self._build(kind, _only(option_types(kind), fixed, options), name, path)
+            for kind, fixed in zip(kinds, preset_transforms, strict=True)
+        )
+        definition = self._build(mechanism, _only(own, composition, options), name, path)
+        if definition is None or not transforms:
+            return definition
+        return dataclasses.replace(definition, **{TRANSFORMS: transforms})
+
+    def transform(self, spec: Any, path: str) -> FrequencyTransform | None:
+        """A frequency transform: its name, or a mapping with its options."""
+        named = self._named(spec, path, "frequency transform")
+        if named is None:
+            return None
+        name, options = named
+        kind = transform_types().get(name)
+        if kind is None:
+            self._misspelt(spec, path, "frequency transform", name, transform_types())
+            return None
+        allowed = option_types(kind)
+        for option in options:
+            if option not in allowed:
+                self.problems.append(
+                    misspelt(f"{path}.{option}", f"option of {name}", option, allowed)
+                )
+        return self._build(kind, _only(allowed, options), name, path)
+
+    def _named(self, spec: Any, path: str, what: str) -> tuple[str, dict[str, Any]] | None:
+        """The name and the options of a description."""
+        if isinstance(spec, str):
+            return spec, {}
+        if not isinstance(spec, Mapping):
+            found = f"found {spec!r}, expected the {what}'s name or a mapping with its type"
+            self.problems.append(EmbeddingProblem(path, found))
+            return None
+        if not isinstance(spec.get("type"), str):
+            found = (
+                f"found {spec['type']!r}, expected the {what}'s name"
+                if "type" in spec
+                else f"missing: the {what}'s name"
+            )
+            self.problems.append(EmbeddingProblem(f"{path}.type", found))
+            return None
+        return spec["type"], {str(option): spec[option] for option in spec if option != "type"}
+
+    def _misspelt(self, spec: Any, path: str, what: str, name: str, known: Iterable[str]) -> None:
+        where = path if isinstance(spec, str) else f"{path}.type"
+        self.problems.append(misspelt(where, what, name, known))
+
+    def _build(self, part: type[Any], options: Mapping[str, Any], name: str, path: str) -> Any:
+        """An instance of `part`, or None after adding what is wrong to `problems`."""
+        before = len(self.problems)
+        values = {
+            option: self._transforms(value, f"{path}.{option}")
+            if option == TRANSFORMS
+            else self._option(part, option, value, f"{path}.{option}")
+            for option, value in options.items()
+        }
+        for field in dataclasses.fields(part):
+            if field.default is dataclasses.MISSING and field.name not in values:
+                self.problems.append(
+                    EmbeddingProblem(f"{path}.{field.name}", f"missing: {name} needs it")
+                )
+        if len(self.problems) > before:
+            return None
+        try:
+            return part(**values)
+        except ValueError as error:  # options that do not go together
+            self.problems.append(EmbeddingProblem(path, str(error)))
+            return None
+
+    def _transforms(self, value: Any, path: str) -> tuple[FrequencyTransform | None, ...]:
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            self.problems.append(
+                EmbeddingProblem(path, f"found {value!r}, expected a list of frequency transforms")
+            )
+            return ()
+        return tuple(self.transform(item, f"{path}.{index}") for index, item in enumerate(value))
+
+    def _option(self, part: Any, option: str, value: Any, path: str) -> Any:
+        from pydantic import ValidationError
+
+        try:
+            return _adapter(part, option).validate_python(value, strict=True)
+        except ValidationError as error:
+            expected = dict.fromkeys(
+                detail["msg"].removeprefix("Input should be ") for detail in error.errors()
+            )
+            self.problems.append(
+                EmbeddingProblem(path, f"found {value!r}", allowed=" or ".join(expected))
+            )
+            return None
+
+
+def _only(allowed: Container[str], *layers: Mapping[str, Any]) -> dict[str, Any]:
+    """The allowed options of all layers, later ones over earlier ones."""
+    return {
+        option: value for layer in layers for option, value in layer.items() if option in allowed
+    }
+
+
+def _unknown_option(
+    path: str, name: str, option: str, mechanism: type[Embedding], allowed: Iterable[str]
+) -> EmbeddingProblem:
+    if option != TRANSFORMS:
+        return misspelt(path, f"option of {name}", option, allowed)
+    if not mechanism.rotates:
+        return EmbeddingProblem(path, f"{name} rotates nothing: it takes no frequency transforms")
+    return EmbeddingProblem(
+        path,
+        f"{name} has its own transforms; for others, write"
+        f" {{type: {mechanism.name}, {TRANSFORMS}: […]}}",
+    )

@@ -1,0 +1,148 @@
+"""Passkey retrieval: whether a model repeats a key that is hidden in filler.
+
+One forward pass scores a trial: greedy decoding gives the key exactly when each of its tokens is
+the argmax where the tokens before it are the right ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from fope_lab.data.passkey import Trial, prompt_form
+from fope_lab.data.tokenizer import Tokenizer
+from fope_lab.evaluation.checkpoint import device_of, load_parent
+
+if TYPE_CHECKING:
+    from fope_lab.store import Attempt
+    from fope_lab.sweep.stages import Passkey
+
+DEPTHS = 10
+
+
+@dataclass(frozen=True)
+class PasskeyResult:
+    """Which trials of a length were right, and at which depth in [0, 1] their keys lay."""
+
+    length: int
+    correct: NDArray[np.bool_]
+    depths: NDArray[np.float64]
+
+    @property
+    def accuracy(self) -> float:
+        """The share of trials whose every key token was right."""
+        return float(self.correct.mean())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the accuracy."""
+        return wilson_interval(int(self.correct.sum()), len(self.correct))
+
+    @property
+    def by_depth(self) -> list[dict[str, float]]:
+        """Accuracy and number of trials in each tenth of the depths that holds a trial."""
+        tenth = np.minimum((self.depths * DEPTHS).astype(int), DEPTHS - 1)
+        return [
+            {
+                "depth": (index + 0.5) / DEPTHS,
+                "accuracy": float(self.correct[tenth == index].mean()),
+                "trials": int((tenth == index).sum()),
+            }
+            for index in range(DEPTHS)
+            if (tenth == index).any()
+        ]
+
+
+def passkey_accuracy(
+    model: nn.Module,
+    tokenizer: Tokenizer,
+    length: int,
+    *,
+    trials: int,
+    form: str = "english",
+    batch_tokens: int = 16_384,
+    progress: Callable[[int], None] = lambda done: None,
+) -> PasskeyResult:
+    """Score trials 0 … `trials` − 1 of exactly `length` tokens, about `batch_tokens` at a time.
+
+    `model(input_ids).logits` is (batch, length, vocabulary). Raises DataError if the prompt does
+    not fit; what the model itself raises is an error too, never a wrong answer.
+    """
+    prompts = prompt_form(form, tokenizer)
+    size = max(1, batch_tokens // length)
+    correct, depths = [], []
+    for first in range(0, trials, size):
+        batch = [prompts.trial(length, i) for i in range(first, min(first + size, trials))]
+        correct.append(score(model, batch))
+        depths += [trial.depth for trial in batch]
+        progress(len(depths))
+    return PasskeyResult(length, np.concatenate(correct), np.array(depths))
+
+
+@torch.inference_mode()
+def score(model: nn.Module, trials: list[Trial]) -> NDArray[np.bool_]:
+    """Which of several trials of one length a model answers right, from one forward pass."""
+    ids = torch.from_numpy(np.stack([trial.input_ids for trial in trials])).to(device_of(model))
+    sizes = torch.tensor([len(trial.answer_ids) for trial in trials], device=ids.device)
+    longest = int(sizes.max())
+    # Answers are of different lengths where a tokenizer merges digits: all end with the prompt.
+    predicted = model(ids[:, :-1]).logits[:, -longest:].argmax(-1)
+    asked = torch.arange(longest, device=ids.device) >= longest - sizes[:, None]
+    right = (predicted == ids[:, -longest:]) | ~asked
+    found: NDArray[np.bool_] = right.all(-1).cpu().numpy()
+    return found
+
+
+def wilson_interval(correct: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Wilson's score interval of a binomial share (Wilson 1927)."""
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    share = correct / trials
+    middle = (share + z * z / (2 * trials)) / (1 + z * z / trials)
+    spread = math.sqrt(share * (1 - share) / trials + (z / (2 * trials)) ** 2)
+    half = z / (1 + z * z / trials) * spread
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def run(stage: Passkey, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
+    """Log `passkey_accuracy_by_length` with step = context length."""
+    model, tokenizer = load_parent(parents, stage.resources)
+    total = stage.trials * sum(stage.lengths)
+    done = 0
+    results = []
+    for length in stage.lengths:
+
+        def progress(trials: int, length: int = length, before: int = done) -> None:
+            attempt.progress(before + trials * length, total)
+
+        result = passkey_accuracy(
+            model,
+            tokenizer,
+            length,
+            trials=stage.trials,
+            form=stage.form,
+            batch_tokens=stage.batch_tokens,
+            progress=progress,
+        )
+        done += stage.trials * length
+        attempt.log(length, {"passkey_accuracy_by_length": result.accuracy})
+        low, high = result.interval
+        results.append(
+            {
+                "length": length,
+                "accuracy": result.accuracy,
+                "ci95": [low, high],
+                "correct": int(result.correct.sum()),
+                "trials": stage.trials,
+                "by_depth": result.by_depth,
+            }
+        )
+    return {"form": stage.form, "lengths": results}

@@ -1,0 +1,105 @@
+"""The decoder's sizes, the named scales, and what they cost in parameters and FLOPs. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated
+
+from fope_lab.embeddings.base import Bounds
+
+Count = Annotated[int, Bounds(ge=1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """A Llama-type decoder: RMSNorm, SwiGLU, no biases, grouped-query attention.
+
+    Sizes left out follow the FoPE paper's models: `hidden_size` num_heads × head_dim,
+    `intermediate_size` (of each SwiGLU branch) 4 × hidden_size, `num_kv_heads` num_heads. They are
+    filled in, so two ways of giving the same sizes are equal.
+    """
+
+    num_layers: Count
+    num_heads: Count
+    head_dim: Count
+    num_kv_heads: Count = None  # type: ignore[assignment]  # never None after __post_init__
+    hidden_size: Count = None  # type: ignore[assignment]
+    intermediate_size: Count = None  # type: ignore[assignment]
+    vocab_size: Count = 50_304
+    tie_embeddings: bool = False
+    norm_eps: Annotated[float, Bounds(gt=0)] = 1e-5
+
+    def __post_init__(self) -> None:
+        self._fill("num_kv_heads", self.num_heads)
+        self._fill("hidden_size", self.num_heads * self.head_dim)
+        self._fill("intermediate_size", 4 * self.hidden_size)
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(
+                f"num_heads {self.num_heads} is not divisible by num_kv_heads {self.num_kv_heads}"
+            )
+
+    def _fill(self, name: str, value: int) -> None:
+        if getattr(self, name) is None:
+            object.__setattr__(self, name, value)
+
+
+SCALES: Mapping[str, ModelConfig] = MappingProxyType(
+    {
+        "tiny": ModelConfig(num_layers=2, num_heads=4, head_dim=32, intermediate_size=256),
+        "mini": ModelConfig(num_layers=4, num_heads=4, head_dim=64, intermediate_size=768),
+        "60m": ModelConfig(num_layers=8, num_heads=8, head_dim=64),
+        "180m": ModelConfig(num_layers=8, num_heads=8, head_dim=128),
+        "1.2b": ModelConfig(num_layers=16, num_heads=16, head_dim=128),
+    }
+)
+"""`tiny` and `mini` train on a CPU; the others are the FoPE paper's (Table 3).
+
+The paper's names count parameters without the input embedding, at its vocabulary of 50,304.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """How many parameters: of the layers and final norm, the output head, the input embedding.
+
+    A tied head counts as 0, since its parameters are the input embedding's.
+    """
+
+    body: int
+    head: int
+    embedding: int
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.body + self.head + self.embedding
+
+
+def parameters(config: ModelConfig) -> Parameters:
+    """The decoder's parameters, those of a learned position embedding not counted."""
+    width = config.hidden_size
+    queries = config.num_heads * config.head_dim
+    keys = config.num_kv_heads * config.head_dim
+    attention = width * (queries + 2 * keys) + queries * width
+    feed_forward = 3 * width * config.intermediate_size
+    vocabulary = config.vocab_size * width
+    return Parameters(
+        body=config.num_layers * (attention + feed_forward + 2 * width) + width,
+        head=0 if config.tie_embeddings else vocabulary,
+        embedding=vocabulary,
+    )
+
+
+def flops_per_token(config: ModelConfig, length: int) -> float:
+    """FLOPs to train on one token of a sequence of `length` tokens, forward and backward.
+
+    Six a weight of every matrix product (head included, norms and embedding lookup not), and
+    causal attention at its mean context of (length + 1)/2. A forward pass alone is a third.
+    """
+    width = config.hidden_size
+    norms = width * (2 * config.num_layers + 1)
+    weights = parameters(config).body - norms + config.vocab_size * width
+    attended = config.num_layers * config.num_heads * config.head_dim * (length + 1)
+    return 6 * (weights + attended)

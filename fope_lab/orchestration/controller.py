@@ -1,0 +1,181 @@
+"""The controller: one `Tuner.fit()` over the union of the graphs of all sweeps given.
+
+Rerunning is the resume: the plan is made again from the store, unfinished stages go on from their
+last checkpoint. `Tuner.restore` is not used, since it goes back to states older than the store's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import socket
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+# Read by Ray when it is imported. No usage reports, no working directory per trial (paths stay
+# those of the user), no result files per trial (the store has them), no progress output (ours).
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "TUNE_GLOBAL_CHECKPOINT_S": "86400",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+for _name, _value in QUIET.items():
+    os.environ.setdefault(_name, _value)
+
+import ray  # noqa: E402
+from ray import tune  # noqa: E402
+
+from fope_lab.orchestration.phases import Phase, StageStatus  # noqa: E402
+from fope_lab.orchestration.resources import (  # noqa: E402
+    CLUSTER_LOOKAHEAD,
+    placement,
+    require_fit,
+    slots,
+)
+from fope_lab.orchestration.searcher import StageSearcher  # noqa: E402
+from fope_lab.orchestration.trial import KEY, run_stage, trial_stages  # noqa: E402
+from fope_lab.store import Store  # noqa: E402
+from fope_lab.sweep.resolve import Stage  # noqa: E402
+
+LOCAL = "local"
+PROCESS_RETRIES = 3  # of a stage whose process died, each going on from its last checkpoint
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: every stage's status by key, and whether a signal cut it short."""
+
+    status: Mapping[str, StageStatus]
+    interrupted: bool
+
+    @property
+    def not_done(self) -> dict[str, StageStatus]:
+        """The stages that failed, or were blocked by one that did."""
+        return {key: one for key, one in self.status.items() if one.phase is not Phase.DONE}
+
+
+Watch = Callable[[Callable[[], Mapping[str, StageStatus]]], contextlib.AbstractContextManager[None]]
+
+
+def run_stages(
+    stages: Sequence[Stage],
+    store: Store,
+    *,
+    address: str = LOCAL,
+    watch: Watch = lambda status: contextlib.nullcontext(),
+) -> Outcome:
+    """Run every stage that the store does not hold, parents first in `stages`.
+
+    `address` is "local" for a Ray of our own, otherwise a cluster to join. `watch` gets a function
+    that returns the stages' status, and is entered for as long as the run goes on. Raises
+    resources.ResourcesError if a stage could never be placed.
+    """
+    owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    by_key = {stage.key: stage for stage in stages}
+    # Tune keeps its own notes of the experiment; nothing reads them, and they go at the end.
+    notes = store.root / ".tune" / owner
+    interrupted = False
+    with _ray(address), _signals_interrupt():
+        waiting = [s for s in stages if not store.folder(s.kind, s.key).is_done()]
+        ahead = CLUSTER_LOOKAHEAD
+        if address == LOCAL:
+            available = ray.cluster_resources()
+            require_fit(waiting, available)
+            ahead = slots(waiting, available)
+        os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(ahead)
+        seconds = {stage.key: estimated_seconds(stage) for stage in stages}
+        searcher = StageSearcher(stages, store, owner, ahead, seconds)
+        try:
+            with watch(searcher.status):
+                _tuner(by_key, store, searcher, notes).fit()
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            shutil.rmtree(notes, ignore_errors=True)
+    if interrupted:
+        _release_leases(by_key, store, owner)
+    return Outcome(searcher.status(), interrupted)
+
+
+def estimated_seconds(stage: Stage) -> float:
+    """A stage's time on one core, for choosing what goes first; only the order matters."""
+    return 2.0 + (stage.cost.flops or 5e9) / 2e10
+
+
+def _tuner(
+    stages: Mapping[str, Stage], store: Store, searcher: StageSearcher, notes: Path
+) -> tune.Tuner:
+    trainable = tune.with_resources(
+        tune.with_parameters(run_stage, stages=trial_stages(stages), store_root=str(store.root)),
+        lambda config: placement(stages[config[KEY]].spec.resources),
+    )
+    return tune.Tuner(
+        trainable,
+        tune_config=tune.TuneConfig(
+            search_alg=searcher,
+            num_samples=-1,
+            reuse_actors=True,
+            trial_name_creator=lambda trial: trial.trial_id,
+            trial_dirname_creator=lambda trial: trial.trial_id,
+        ),
+        run_config=tune.RunConfig(
+            name="run",
+            storage_path=str(notes),
+            verbose=0,
+            failure_config=tune.FailureConfig(max_failures=PROCESS_RETRIES),
+        ),
+    )
+
+
+@contextlib.contextmanager
+def _ray(address: str) -> Iterator[None]:
+    """Ray for the length of a run, silent unless something is wrong."""
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    logging.getLogger("ray.tune").setLevel(logging.ERROR)
+    os.environ["OMP_NUM_THREADS"] = "1"  # two threads a trial are 6–10 times slower than one
+    local = {"include_dashboard": False} if address == LOCAL else {}
+    ray.init(
+        address=address,
+        logging_level="ERROR",
+        log_to_driver=False,
+        runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", **QUIET}},
+        **local,
+    )
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@contextlib.contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does: with a store that the next run continues from."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _release_leases(stages: Mapping[str, Stage], store: Store, owner: str) -> None:
+    """Free what this driver held, so that the next run need not wait for its leases to go stale."""
+    for stage in stages.values():
+        attempts = store.folder(stage.kind, stage.key).attempts
+        newest = attempts.newest()
+        if newest is not None and newest.owner == owner and newest.end is None:
+            attempts.end(newest.token, {"outcome": "interrupted"})

@@ -1,0 +1,254 @@
+"""A sweep as a Ray job: the code and files of here, run on a cluster by `fope-lab run`.
+
+The job's id holds the sweep's name and a hash of its stages' keys, so that the same sweep is
+refused while it runs; once it has ended, it may be submitted again, and goes on from the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+import requests
+from ray.exceptions import AuthenticationError
+from ray.job_submission import JobStatus, JobSubmissionClient
+
+from fope_lab.orchestration.job_package import SubmitError, build_package
+from fope_lab.sweep.keys import digest
+from fope_lab.sweep.spec import Sweep
+
+DONE, FAILED, WRONG_INPUT = 0, 1, 2
+ANSWER_SECONDS = 10.0
+SETTLE_SECONDS = 60.0
+"""How long a job may take to be recorded as ended after its log has."""
+POLL_SECONDS = 0.5
+EXAMPLE = "http://127.0.0.1:8265"
+
+
+@dataclass(frozen=True)
+class Token:
+    """The secret that a cluster with token authentication asks for, and where it was found."""
+
+    value: str
+    source: str
+
+
+def submit(
+    sweep: Sweep,
+    address: str,
+    *,
+    store: str | None = None,
+    tracking_uri: str | None = None,
+    wait: bool = True,
+) -> int:
+    """Run a sweep on the cluster whose dashboard is at `address`; the exit code of its run.
+
+    `store` and `tracking_uri` are as the cluster sees them; the default is its own environment
+    (FOPE_LAB_STORE, MLFLOW_TRACKING_URI). Without `wait`, 0 as soon as the job is accepted. Raises
+    SubmitError if it is not.
+    """
+    if store is not None and not os.path.isabs(store):
+        raise SubmitError(
+            f"--store {store}: needs an absolute path, one that all nodes of the cluster see"
+        )
+    cluster = Cluster(address)
+    job = cluster.free_job_id(f"{sweep.name}-{digest(sorted(s.key for s in sweep.stages))[:8]}")
+    options = ["--address", "auto"]
+    options += ["--store", store] if store else []
+    options += ["--tracking-uri", tracking_uri] if tracking_uri else []
+    with tempfile.TemporaryDirectory(prefix="fope-lab-") as folder:
+        package = build_package(sweep, Path(folder))
+        print(f"{sweep.name}: {len(sweep.stages)} stages, {package.size / 2**20:.1f} MiB to send")
+        command = package.shell(["run", package.sweep_file, *options])
+        cluster.start(job, command if store else NEEDS_STORE + command, package.path)
+    print(f"job {job}\n{cluster.advice(job)}")
+    return cluster.follow(job) if wait else DONE
+
+
+NEEDS_STORE = (
+    'test -n "$FOPE_LAB_STORE" || { echo "error: no store: give --store, an absolute path that all '
+    'nodes see, or set FOPE_LAB_STORE where Ray is started" >&2; exit 2; }; '
+)
+"""Without one, the run would put its stages into the job's own folder, which is soon gone."""
+
+
+class Cluster:
+    """The Jobs interface of a Ray cluster. Raises SubmitError where there is none."""
+
+    def __init__(self, address: str) -> None:
+        self.url = address.rstrip("/")
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise SubmitError(
+                f"--address {address}: needs the URL of the cluster's dashboard, such as {EXAMPLE}"
+            )
+        self._token = find_token()
+        headers = {"Authorization": f"Bearer {self._token.value}"} if self._token else {}
+        self._require_ray(headers)
+        for name in ("job.sdk", "dashboard_sdk"):
+            logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.WARNING)
+        # Ray would let these two override the address that it is given.
+        with _unset("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"), self._errors():
+            self._client = JobSubmissionClient(self.url, headers=headers)
+
+    def free_job_id(self, name: str) -> str:
+        """`name` with the number of the next attempt. Raises SubmitError while one is under way."""
+        with self._errors():
+            jobs = {job.submission_id: job for job in self._client.list_jobs() if job.submission_id}
+        attempts = [0]
+        for job_id, job in jobs.items():
+            stem, _, number = job_id.rpartition("-")
+            if stem != name or not number.isdigit():
+                continue
+            if not job.status.is_terminal():
+                raise SubmitError(
+                    f"this sweep is already submitted: job {job_id}, {job.status.lower()}\n"
+                    f"{self.advice(job_id)}"
+                )
+            attempts.append(int(number))
+        return f"{name}-{max(attempts) + 1}"
+
+    def start(self, job: str, command: str, package: Path) -> None:
+        """Send a package and run a shell command in it."""
+        with self._errors():
+            self._client.submit_job(
+                entrypoint=command,
+                submission_id=job,
+                runtime_env={"working_dir": str(package)},
+            )
+
+    def follow(self, job: str) -> int:
+        """Print a job's log until it ends; its exit code. Ctrl-C leaves the job running."""
+        try:
+            with self._errors(f"The job {job} goes on.\n{self.advice(job)}"):
+                asyncio.run(self._print_log(job))
+                return self._exit_code(job)
+        except KeyboardInterrupt:
+            print(f"\nThe job {job} goes on.\n{self.advice(job)}")
+            raise
+
+    def advice(self, job: str) -> str:
+        """The commands for a job that runs."""
+        mode = "RAY_AUTH_MODE=token " if self._token else ""
+        return (
+            f"  follow: {mode}ray job logs --address {self.url} --follow {job}\n"
+            f"  stop:   {mode}ray job stop --address {self.url} {job}"
+        )
+
+    async def _print_log(self, job: str) -> None:
+        async for lines in self._client.tail_job_logs(job):
+            print(lines, end="", flush=True)
+
+    def _exit_code(self, job: str) -> int:
+        until = time.monotonic() + SETTLE_SECONDS
+        details = self._client.get_job_info(job)
+        while not details.status.is_terminal():
+            if time.monotonic() > until:
+                raise ConnectionError("the log ended, the job did not")
+            time.sleep(POLL_SECONDS)
+            details = self._client.get_job_info(job)
+        if details.status == JobStatus.SUCCEEDED:
+            return DONE
+        if details.status == JobStatus.STOPPED:
+            print(f"The job {job} was stopped. Submitted again, the sweep goes on from its store.")
+            return FAILED
+        if details.driver_exit_code in (FAILED, WRONG_INPUT):
+            return int(details.driver_exit_code)
+        print(f"The job {job} failed: {details.message}", file=sys.stderr)
+        return FAILED
+
+    def _require_ray(self, headers: dict[str, str]) -> None:
+        """Ray's own client waits without limit for an address that does not answer."""
+        hint = (
+            f"Is this the dashboard's address, such as {EXAMPLE}, and is the tunnel to it open "
+            "(ray dashboard cluster.yaml)?"
+        )
+        try:
+            answer = requests.get(
+                f"{self.url}/api/version", headers=headers, timeout=ANSWER_SECONDS
+            )
+        except requests.RequestException as error:
+            raise SubmitError(
+                f"nothing answers at {self.url} ({_reason(error)}). {hint}"
+            ) from error
+        if answer.status_code in (401, 403):
+            raise SubmitError(self._refused())
+        try:
+            answer.raise_for_status()
+            answer.json()["ray_version"]
+        except (requests.RequestException, KeyError, TypeError) as error:
+            raise SubmitError(f"what answers at {self.url} is no Ray cluster. {hint}") from error
+
+    def _refused(self) -> str:
+        if self._token:
+            return f"the cluster at {self.url} refuses the token from {self._token.source}"
+        kept_back = (
+            ""
+            if os.environ.get("RAY_AUTH_MODE") != "disabled"
+            else (" (RAY_AUTH_MODE=disabled keeps it back)")
+        )
+        return (
+            f"the cluster at {self.url} asks for a token, and there is none{kept_back}: it belongs "
+            "in RAY_AUTH_TOKEN, in a file that RAY_AUTH_TOKEN_PATH names, or in ~/.ray/auth_token"
+        )
+
+    @contextlib.contextmanager
+    def _errors(self, more: str = "") -> Iterator[None]:
+        """What goes wrong between here and the cluster, as one SubmitError."""
+        try:
+            yield
+        except AuthenticationError as error:
+            raise SubmitError(self._refused()) from error
+        except (RuntimeError, OSError, aiohttp.ClientError) as error:
+            lines = f"{self.url}: {_reason(error)}", more
+            raise SubmitError("\n".join(filter(None, lines))) from error
+
+
+@contextlib.contextmanager
+def _unset(*names: str) -> Iterator[None]:
+    """Without these environment variables."""
+    kept = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
+
+
+def find_token() -> Token | None:
+    """The token as Ray looks for it, or None.
+
+    Raises SubmitError for a file that RAY_AUTH_TOKEN_PATH promises, where Ray ends the process.
+    """
+    if os.environ.get("RAY_AUTH_MODE", "").lower() == "disabled":
+        return None
+    if value := os.environ.get("RAY_AUTH_TOKEN", "").strip():
+        return Token(value, "RAY_AUTH_TOKEN")
+    named = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    path = Path(named) if named else Path.home() / ".ray" / "auth_token"
+    try:
+        value = path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        if named:
+            raise SubmitError(f"RAY_AUTH_TOKEN_PATH={named}: {error.strerror}") from error
+        return None
+    if not value and named:
+        raise SubmitError(f"RAY_AUTH_TOKEN_PATH={named}: the file is empty")
+    return Token(value, str(path)) if value else None
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost message of an error; the last line of a traceback that a server sent."""
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    lines = [line for line in str(error).replace("\\n", "\n").splitlines() if line.strip(" .")]
+    return (lines[-1] if lines else type(error).__name__).strip()

@@ -1,0 +1,113 @@
+"""The axes of a sweep in words: their names, their values, what tells a line from others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fope_lab.sweep.resolve import label
+
+
+class HasAxes(Protocol):
+    """What has a place in the grid: a stage, or a cell."""
+
+    @property
+    def axes(self) -> Mapping[str, Any]:
+        """Path → value."""
+        ...
+
+    @property
+    def embedding(self) -> str | None:
+        """The name of its model's embedding."""
+        ...
+
+
+@dataclass(frozen=True)
+class Axes:
+    """How the axes of some stages are named and told apart."""
+
+    varying: tuple[str, ...]  # paths, those of embeddings first
+    series: tuple[str, ...]  # the paths that tell lines of one panel apart
+    by_embedding: bool  # whether the model's embedding alone tells as much as `series`
+    names: Mapping[str, str]  # path → short name
+    shared: tuple[str, ...]  # "axis value" of the axes that don't vary
+
+    @property
+    def panels(self) -> tuple[str, ...]:
+        """The paths that part lines into panels."""
+        return tuple(path for path in self.varying if path not in self.series)
+
+    def values(self, member: HasAxes) -> tuple[str, ...]:
+        """The values of the varying axes; – where a combination lacks one."""
+        return tuple(_value(member, path) for path in self.varying)
+
+    def label(self, member: HasAxes, stage: str) -> str:
+        """What names a line within its panel."""
+        if self.by_embedding or not self.series:
+            return member.embedding or stage
+        return ", ".join(
+            _value(member, path) if is_embedding(path) else self._named(member, path)
+            for path in self.series
+        )
+
+    def panel(self, member: HasAxes) -> str:
+        """What names the panel of a line."""
+        return ", ".join(self._named(member, path) for path in self.panels)
+
+    def _named(self, member: HasAxes, path: str) -> str:
+        return f"{self.names[path]} {_value(member, path)}"
+
+
+def read_axes(members: Iterable[HasAxes]) -> Axes:
+    """Name the axes of these stages or cells; embeddings come first."""
+    members = list(members)
+    distinct: dict[str, set[str]] = {}
+    for path in dict.fromkeys(path for member in members for path in member.axes):
+        distinct[path] = {_value(member, path) for member in members}
+    paths = sorted(distinct, key=lambda path: not is_embedding(path))
+    names = short_names(paths)
+    varying = tuple(path for path in paths if len(distinct[path]) > 1)
+    embeddings = tuple(path for path in varying if is_embedding(path))
+    choices = {tuple(_value(member, path) for path in embeddings) for member in members}
+    return Axes(
+        varying=varying,
+        series=embeddings or varying,
+        by_embedding=bool(embeddings) and len({m.embedding for m in members}) == len(choices),
+        names=names,
+        shared=tuple(f"{names[p]} {next(iter(distinct[p]))}" for p in paths if p not in varying),
+    )
+
+
+def shorten_labels(labels: Iterable[str]) -> dict[str, str]:
+    """Each label without its options, where no other label has the same name before them.
+
+    `fope(base=129)` is `fope` in a report that has no other fope.
+    """
+    labels = list(dict.fromkeys(labels))
+    names = [label.partition("(")[0] for label in labels]
+    return {
+        label: name if names.count(name) == 1 else label
+        for label, name in zip(labels, names, strict=True)
+    }
+
+
+def is_embedding(path: str) -> bool:
+    """Whether an axis chooses the embedding."""
+    return path.rpartition(".")[2] == "embedding"
+
+
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """The shortest ending of each path that no other path has; underscores as spaces."""
+    names = {}
+    for path in paths:
+        parts = path.split(".")
+        endings = [".".join(parts[-count:]) for count in range(1, len(parts) + 1)]
+        others = [f".{other}" for other in paths if other != path]
+        ending = next((e for e in endings if not any(o.endswith(f".{e}") for o in others)), path)
+        names[path] = ending.replace("_", " ")
+    return names
+
+
+def _value(member: HasAxes, path: str) -> str:
+    return label(member.axes[path]) if path in member.axes else "–"

@@ -1,0 +1,205 @@
+"""The figures of a report: a metric by context length, and the loss along training.
+
+One drawing per panel, so that panels stand side by side on a wide page and below each other on a
+narrow one. Every curve is labelled at its right end; nothing lies over the curves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fope_lab.report.axes import shorten_labels
+from fope_lab.report.layout import Block, Line
+from fope_lab.report.metrics import Metric
+from fope_lab.report.palette import Look, assign_looks
+from fope_lab.report.plot import Curve, Panel, draw_panel
+from fope_lab.report.states import StageReading
+from fope_lab.report.svg import inline_svg
+from fope_lab.report.tables import seed_notes
+from fope_lab.report.training import History, TrainingBlock, build_training
+
+LOG_RATIO = 8  # an axis whose values span more than this is logarithmic
+FRACTION_RANGE = (-0.03, 1.03)
+NO_INTERVAL = (math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure: an <svg> element for each panel, and what has to be said under them."""
+
+    title: str
+    drawings: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Style:
+    """How the lines of a report are named and drawn: the same in all its figures."""
+
+    names: Mapping[str, str]  # label → the name at its curve
+    looks: Mapping[str, Look]  # name → colour, marker and dash
+
+    @staticmethod
+    def of(labels: Iterable[str]) -> Style:
+        """The style of a report with these lines."""
+        names = shorten_labels(labels)
+        return Style(names, assign_looks(names.values()))
+
+    def look(self, label: str) -> Look:
+        """The look of a line."""
+        return self.looks[self.names[label]]
+
+    def explain(self, labels: Iterable[str]) -> list[str]:
+        """A note that gives the options that names leave out."""
+        cut = [f"{self.names[la]} is {la}" for la in dict.fromkeys(labels) if self.names[la] != la]
+        return [f"{'; '.join(cut)}."] if cut else []
+
+
+def draw_all(blocks: Sequence[Block], readings: Sequence[StageReading]) -> list[Figure]:
+    """Every figure of a report: curves over context length, then losses along training."""
+    curves = [block for block in blocks if block.metric.x is not None]
+    trainings = build_training(readings)
+    labels = [line.label for block in curves for line in block.lines]
+    labels += [history.label for block in trainings for history in block.histories]
+    style = Style.of(labels)
+    drawn = [
+        draw_by_x(block, style, _chance(block, readings), f"curves-{i}")
+        for i, block in enumerate(curves)
+    ]
+    drawn += [draw_training(block, style, f"training-{i}") for i, block in enumerate(trainings)]
+    return [figure for figure in drawn if figure is not None]
+
+
+def draw_by_x(block: Block, style: Style, chance: float | None, name: str) -> Figure | None:
+    """A block's curves over its x; None if there is no finite value. `name`: unique in the page."""
+    groups = {p: [_curve(line, style) for line in lines] for p, lines in block.panels.items()}
+    scale = _scale(block.metric, (curve for group in groups.values() for curve in group))
+    if scale is None:
+        return None
+    by_length = block.metric.x == "length"
+    title = f"{block.title} by {'context length' if by_length else block.metric.x}"
+    drawings: list[str] = []
+    for panel_name, curves in groups.items():
+        lengths = {line.train_length for line in block.panels[panel_name] if line.train_length}
+        panel = Panel(
+            title=panel_name,
+            x_label=block.metric.x_label,
+            y_label=_y_label(block.metric, scale[0]),
+            curves=tuple(curves),
+            ticks=tuple(x for x in block.xs if x) if by_length else None,
+            log_y=scale[0],
+            y_range=scale[1],
+            marks=tuple(sorted(lengths)) if by_length else (),
+            level=chance,
+        )
+        points = [_points(curve, block.metric) for curve in curves]
+        drawings.append(_drawing(panel, f"{name}-{len(drawings)}", title, points))
+    return Figure(title, tuple(drawings), tuple(_notes(block, style)))
+
+
+def draw_training(block: TrainingBlock, style: Style, name: str) -> Figure | None:
+    """The values of a training block along the steps; None if none is finite."""
+    groups: dict[str, list[Curve]] = {}
+    for history in block.histories:
+        groups.setdefault(history.panel, []).append(_history_curve(history, style))
+    scale = _scale(block.metric, (curve for group in groups.values() for curve in group))
+    if scale is None:
+        return None
+    title = f"{block.title} along training"
+    drawings: list[str] = []
+    for panel_name, curves in groups.items():
+        panel = Panel(
+            title=panel_name,
+            x_label="training step",
+            y_label=_y_label(block.metric, scale[0]),
+            curves=tuple(curves),
+            ticks=None,
+            log_y=scale[0],
+            y_range=scale[1],
+        )
+        points = [
+            f"{c.label} ends at {block.metric.format(c.finite[-1])}" for c in curves if c.finite
+        ]
+        drawings.append(_drawing(panel, f"{name}-{len(drawings)}", title, points))
+    explained = style.explain(history.label for history in block.histories)
+    return Figure(title, tuple(drawings), (*block.notes, *explained))
+
+
+def _chance(block: Block, readings: Sequence[StageReading]) -> float | None:
+    """The accuracy of guessing, where the stages' results name one."""
+    if not block.metric.is_fraction:
+        return None
+    found = {r.result.get("chance") for r in readings if r.stage.stage == block.stage}
+    levels = {level for level in found if isinstance(level, int | float)}
+    return levels.pop() if len(levels) == 1 else None
+
+
+def _drawing(panel: Panel, name: str, title: str, points: Sequence[str]) -> str:
+    if panel.title:
+        title = f"{title}: {panel.title}"
+    return inline_svg(draw_panel(panel), name, title, "; ".join(points))
+
+
+def _curve(line: Line, style: Style) -> Curve:
+    points = sorted((x, cell.estimate) for x, cell in line.cells.items() if x is not None)
+    return Curve(
+        label=style.names[line.label],
+        look=style.look(line.label),
+        x=tuple(x for x, _ in points),
+        y=tuple(math.nan if e.mean is None else e.mean for _, e in points),
+        low=tuple((e.ci95 or NO_INTERVAL)[0] for _, e in points),
+        high=tuple((e.ci95 or NO_INTERVAL)[1] for _, e in points),
+    )
+
+
+def _history_curve(history: History, style: Style) -> Curve:
+    name = style.names[history.label]
+    return Curve(name, style.looks[name], history.steps, history.values)
+
+
+def _scale(metric: Metric, curves: Iterable[Curve]) -> tuple[bool, tuple[float, float]] | None:
+    """(logarithmic, (lowest, highest)): all curves and some room; None if nothing can be drawn.
+
+    The range is that of the means: a band that is wider is cut at the edge.
+    """
+    values = [value for curve in curves for value in curve.finite]
+    if not values:
+        return None
+    if metric.is_fraction:
+        return False, FRACTION_RANGE
+    low, high = min(values), max(values)
+    if low > 0 and high / low > LOG_RATIO:
+        room = (high / low) ** 0.06
+        return True, (low / room, high * room)
+    room = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
+    return False, (low - room, high + room)
+
+
+def _points(curve: Curve, metric: Metric) -> str:
+    """A curve in words, for those who can't see it."""
+    pairs = zip(curve.x, curve.y, strict=True)
+    points = [f"{metric.format(y)} at {x}" for x, y in pairs if math.isfinite(y)]
+    return f"{curve.label}: {', '.join(points) or 'no value'}"
+
+
+def _y_label(metric: Metric, log: bool) -> str:
+    return f"{metric.label} (log scale)" if log else metric.label
+
+
+def _notes(block: Block, style: Style) -> list[str]:
+    cells = [cell for line in block.lines for cell in line.cells.values()]
+    notes = []
+    if any(cell.estimate.ci95 for cell in cells):
+        notes.append("Bands: 95 % interval over seeds (Student's t).")
+    notes += seed_notes(cells)
+    if block.shared:
+        notes.append(f"The same for all curves: {'; '.join(block.shared)}.")
+    notes += style.explain(line.label for line in block.lines)
+    for line in block.lines:
+        name = ", ".join(filter(None, (style.names[line.label], line.panel)))
+        odd = [f"{x}" for x, c in line.cells.items() if c.values and c.estimate.mean is None]
+        if odd:
+            notes.append(f"{name}: not finite at {', '.join(odd)}, so no point is drawn there.")
+    return notes

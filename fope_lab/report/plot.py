@@ -1,0 +1,256 @@
+"""Drawing one panel with matplotlib: curves with bands, each labelled where it ends.
+
+Sizes are points; the SVG is scaled to the page. Figures are made without pyplot, so that nothing
+global is left behind, and matplotlib is imported only when something is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fope_lab.report.palette import COLOURS, Look
+from fope_lab.report.svg import MUTED, PAPER, STYLE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH, HEIGHT = 400.0, 250.0  # of the plotting area
+LEFT, BOTTOM, TOP = 58.0, 46.0, 14.0
+TITLE_ROOM = MARK_ROOM = 18.0
+LABEL_GAP, CHARACTER = 14.0, 6.9
+KEY_OFFSET, LABEL_OFFSET = 20.0, 28.0  # of a label's marker and text from the plotting area
+LONGEST_LABEL = 36
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A curve and its band. NaN leaves a gap."""
+
+    label: str  # curves with one label are labelled once
+    look: Look
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+    @property
+    def finite(self) -> list[float]:
+        """The values that can be drawn."""
+        return [value for value in self.y if math.isfinite(value)]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What one drawing shows."""
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: tuple[Curve, ...]
+    ticks: tuple[int, ...] | None  # context lengths, on a log2 axis; None: a plain linear axis
+    log_y: bool
+    y_range: tuple[float, float]
+    marks: tuple[int, ...] = ()  # trained lengths
+    level: float | None = None  # chance
+
+
+def draw_panel(panel: Panel) -> Figure:
+    """The panel as a matplotlib figure in the stand-in colours of svg.py."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    ends = _ends(panel)
+    right = LABEL_OFFSET + CHARACTER * max(map(len, ends), default=0)
+    top = TOP + TITLE_ROOM * bool(panel.title) + MARK_ROOM * len(panel.marks)
+    width, height = LEFT + WIDTH + right, BOTTOM + HEIGHT + top
+    with rc_context(STYLE):
+        figure = Figure(figsize=(width / 72, height / 72), dpi=72)
+        box = (LEFT / width, BOTTOM / height, WIDTH / width, HEIGHT / height)
+        axes = figure.add_axes(box)
+        _scales(axes, panel)
+        _frame(axes, panel)
+        _marks(axes, panel)
+        for curve in panel.curves:
+            _draw(axes, curve, points=panel.ticks is not None)
+        _labels(axes, ends)
+    return figure
+
+
+def spread(targets: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Positions at least `gap` apart, in the targets' order, as near to them as they can be.
+
+    Inside [low, high] if they fit there; otherwise they start at `low`. Neighbours that are too
+    close move together as one block around their common centre (isotonic regression).
+    """
+    order = sorted(range(len(targets)), key=lambda i: targets[i])
+    blocks: list[list[float]] = []  # [sum of shifted targets, count]
+    for rank, i in enumerate(order):
+        blocks.append([targets[i] - rank * gap, 1])
+        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] >= blocks[-1][0] / blocks[-1][1]:
+            total, count = blocks.pop()
+            blocks[-1][0] += total
+            blocks[-1][1] += count
+    room = max(low, high - (len(order) - 1) * gap)
+    shifted = [
+        min(max(total / count, low), room) for total, count in blocks for _ in range(int(count))
+    ]
+    positions = [0.0] * len(order)
+    for rank, i in enumerate(order):
+        positions[i] = shifted[rank] + rank * gap
+    return positions
+
+
+def length_label(length: int) -> str:
+    """A context length in a few characters: 512, 8192, 16k."""
+    return f"{length // 1024}k" if length >= 10_000 and length % 1024 == 0 else str(length)
+
+
+@dataclass(frozen=True)
+class _End:
+    """Where the curves of a label end, and how they look; no look: the level of chance."""
+
+    x: float
+    y: float
+    look: Look | None
+
+
+def _ends(panel: Panel) -> dict[str, _End]:
+    """The ends of all curves by label."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    looks = {}
+    for curve in panel.curves:
+        finite = [(x, y) for x, y in zip(curve.x, curve.y, strict=True) if math.isfinite(y)]
+        if finite:
+            points.setdefault(curve.label, []).append(finite[-1])
+            looks[curve.label] = curve.look
+    ends = {}
+    for label, last in points.items():
+        y = math.fsum(y for _, y in last) / len(last)
+        ends[_shorten(label)] = _End(max(x for x, _ in last), y, looks[label])
+    if panel.level is not None:
+        ends["chance"] = _End(math.inf, panel.level, None)
+    return ends
+
+
+def _scales(axes: Axes, panel: Panel) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+    if panel.ticks is not None:
+        axes.set_xscale("log", base=2)
+        axes.set_xlim(panel.ticks[0] / 1.12, panel.ticks[-1] * 1.12)
+        axes.xaxis.set_major_locator(FixedLocator(list(panel.ticks)))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: length_label(round(x))))
+    else:
+        xs = [x for curve in panel.curves for x in curve.x]
+        room = 0.02 * (max(xs) - min(xs)) or 1.0
+        axes.set_xlim(min(xs) - room, max(xs) + room)
+    if panel.log_y:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_minor_locator(NullLocator())
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_formatter(
+        FuncFormatter(lambda y, _: f"{y:.12g}" if y < 1e6 else f"{y:.0e}")
+    )
+    axes.set_ylim(*panel.y_range)
+
+
+def _frame(axes: Axes, panel: Panel) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=3)
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    if panel.title:
+        rise = HEIGHT + 8 + MARK_ROOM * len(panel.marks)
+        axes.text(0, rise / HEIGHT, panel.title, transform=axes.transAxes, fontweight="bold")
+
+
+def _marks(axes: Axes, panel: Panel) -> None:
+    for i, length in enumerate(reversed(panel.marks)):
+        axes.axvline(length, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        axes.text(
+            length,
+            1 + (6 + MARK_ROOM * i) / HEIGHT,
+            f"trained at {length_label(length)}",
+            transform=axes.get_xaxis_transform(),
+            ha="center",
+            fontsize=10,
+            color=MUTED,
+        )
+    if panel.level is not None:
+        axes.axhline(panel.level, color=MUTED, linewidth=1, linestyle=(0, (1, 2)), zorder=1)
+
+
+def _draw(axes: Axes, curve: Curve, points: bool) -> None:
+    """The curve; with `points`, each measurement as a marker."""
+    colour = COLOURS[curve.look.colour][0]
+    axes.plot(
+        curve.x,
+        curve.y,
+        color=colour,
+        linestyle=curve.look.dash,
+        linewidth=1.8 if points else 1.2,
+        marker=curve.look.marker if points else None,
+        markersize=6.5,
+        markeredgecolor=PAPER,
+        markeredgewidth=0.8,
+        clip_on=not points,  # a marker at the edge is shown whole
+        zorder=3,
+    )
+    if any(map(math.isfinite, curve.low)):
+        axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0)
+
+
+def _labels(axes: Axes, ends: Mapping[str, _End]) -> None:
+    """Names right of the plotting area, each with its marker and a line to its curve's end."""
+    edge = axes.get_xlim()[1]
+    heights = [_fraction(axes, end.y) * HEIGHT for end in ends.values()]
+    positions = spread(heights, LABEL_GAP, 0.0, HEIGHT)
+    for (label, end), position in zip(ends.items(), positions, strict=True):
+        height = position / HEIGHT
+        colour = COLOURS[end.look.colour][0] if end.look else MUTED
+        axes.annotate(
+            "",
+            xy=(min(end.x, edge), end.y),
+            xytext=(1 + KEY_OFFSET / WIDTH, height),
+            textcoords="axes fraction",
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "linewidth": 0.8,
+                "alpha": 0.7,
+                "shrinkA": 0,
+                "shrinkB": 5,
+            },
+            annotation_clip=False,
+        )
+        if end.look:
+            axes.plot(
+                [1 + KEY_OFFSET / WIDTH],
+                [height],
+                transform=axes.transAxes,
+                color=colour,
+                marker=end.look.marker,
+                markersize=6,
+                clip_on=False,
+            )
+        axes.text(1 + LABEL_OFFSET / WIDTH, height, label, transform=axes.transAxes, va="center")
+
+
+def _fraction(axes: Axes, y: float) -> float:
+    """The height of `y` in the plotting area, 0 at its bottom, 1 at its top."""
+    x = axes.get_xlim()[0]
+    _, height = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
+    return float(height)
+
+
+def _shorten(label: str) -> str:
+    return label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"

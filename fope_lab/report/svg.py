@@ -1,0 +1,110 @@
+"""A matplotlib figure as inline SVG: colours that follow the page, unique ids, a title in words.
+
+Figures are drawn in stand-in colours. Here they become CSS variables, so that one drawing serves
+light and dark paper; the page's style sheet gives the variables their values.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING, Any
+
+from fope_lab.report.palette import COLOURS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+INK, MUTED, GRID, PAPER = "#010101", "#010102", "#010103", "#010104"  # stand-ins
+_VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", PAPER: "--paper"} | {
+    light: f"--series-{i}" for i, (light, _) in enumerate(COLOURS)
+}
+_SVG = "{http://www.w3.org/2000/svg}"
+_HREF = "{http://www.w3.org/1999/xlink}href"
+
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",  # text stays text: selectable, searchable, in the page's own font
+    "svg.hashsalt": "fope-lab",
+    "font.family": "sans-serif",
+    "font.size": 11,
+    "text.parse_math": False,  # labels are data: a $ in one is a $
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": MUTED,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "grid.color": GRID,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+}
+
+
+def inline_svg(figure: Figure, name: str, title: str, description: str) -> str:
+    """`figure` as an <svg> element for a page in which `name` is used once."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    buffer = io.BytesIO()
+    metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    with rc_context(STYLE):  # some settings are read when a figure is made, some only here
+        FigureCanvasSVG(figure).print_svg(buffer, metadata=metadata)
+    root = ET.fromstring(buffer.getvalue())
+    for child in list(root):
+        if child.tag == f"{_SVG}metadata":
+            root.remove(child)
+    referenced = set(re.findall(r'(?:url\(|href=")#([\w.-]+)', buffer.getvalue().decode()))
+    for element in root.iter():
+        _rewrite(element, name, referenced)
+    for attribute in ("width", "height", "version"):
+        root.attrib.pop(attribute, None)
+    root.set("role", "img")
+    root.set("aria-labelledby", f"{name}-title {name}-desc")
+    for position, (tag, text) in enumerate((("title", title), ("desc", description))):
+        element = ET.Element(f"{_SVG}{tag}", {"id": f"{name}-{tag}"})
+        element.text = text
+        root.insert(position, element)
+    return _serialise(root)
+
+
+def style_variables(dark: bool) -> str:
+    """The values of the curves' CSS variables on light or dark paper."""
+    return " ".join(f"--series-{i}: {pair[dark]};" for i, pair in enumerate(COLOURS))
+
+
+def _rewrite(element: ET.Element, name: str, referenced: set[str]) -> None:
+    """Give ids the figure's name, drop the rest of them, and put in variables for colours."""
+    identifier = element.attrib.pop("id", None)
+    if identifier in referenced:
+        element.set("id", f"{name}-{identifier}")
+    if _HREF in element.attrib:
+        element.set("href", f"#{name}-{element.attrib.pop(_HREF)[1:]}")
+    for attribute, value in element.attrib.items():
+        if attribute == "clip-path":
+            element.set(attribute, value.replace("url(#", f"url(#{name}-"))
+    style = element.get("style")
+    if style is not None:
+        for colour, variable in _VARIABLES.items():
+            style = style.replace(colour, f"var({variable})")
+        element.set("style", without_family(style))
+
+
+def without_family(style: str) -> str:
+    """A style without matplotlib's choice of fonts: the page's own is taken.
+
+    Before matplotlib 3.11 it is the end of the shorthand `font: 700 11px 'DejaVu Sans', …`.
+    """
+    style = re.sub(r"font-family: [^;]*;? ?", "", style)
+    weight = r"font: (?:[a-z]+ )*(\d{3}) ([\d.]+px)[^;]*"
+    style = re.sub(weight, r"font-weight: \1; font-size: \2", style)
+    return re.sub(r"font: (?:[a-z]+ )*([\d.]+px)[^;]*", r"font-size: \1", style)
+
+
+def _serialise(root: ET.Element) -> str:
+    """XML that HTML parsers read the same way: no prefixes, no self-closed elements."""
+    for element in root.iter():
+        element.tag = element.tag.removeprefix(_SVG)
+    root.set("xmlns", _SVG[1:-1])
+    return ET.tostring(root, encoding="unicode", short_empty_elements=False)

@@ -1,0 +1,203 @@
+"""The cells of a grid: which value every axis has, for every combination and seed.
+
+`grid` axes multiply; the lists of `zip` go together as one axis; `include` appends complete cells;
+`exclude` drops the cells that match. An axis is the path `stage.field.…` that it sets, and so names
+itself in tables, tags and claims.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fope_lab.sweep.document import Document
+from fope_lab.sweep.labels import label
+from fope_lab.sweep.problems import (
+    FieldPath,
+    Problem,
+    did_you_mean,
+    format_path,
+    name_list,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from fope_lab.sweep.spec import SweepFile
+
+MAX_CELLS = 100_000
+FIXED = {"kind": "", "seed": "; use seeds"}
+"""Fields that no axis can set, and what to do instead."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The value that a cell has on one axis, and where in the file it stands."""
+
+    value: Any
+    origin: FieldPath
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of the axes' values, under one seed."""
+
+    choices: Mapping[str, Choice]
+    seed: int
+
+
+def expand_cells(
+    file: SweepFile,
+    document: Document,
+    selectors: Mapping[str, Sequence[Any]],
+    problems: list[Problem],
+) -> list[Cell]:
+    """Every cell of the sweep. Appends to `problems` what is wrong, and leaves that out.
+
+    `selectors` are the axes of stages in other files that this file names, with their values.
+    """
+    return _Expansion(file, document, selectors, problems).cells()
+
+
+def same_value(one: Any, other: Any) -> bool:
+    """Whether two values of a sweep file are equal; `true` is not 1, but 1.0 is."""
+    return one == other and json.dumps(_as_floats(one)) == json.dumps(_as_floats(other))
+
+
+class _Expansion:
+    def __init__(
+        self,
+        file: SweepFile,
+        document: Document,
+        selectors: Mapping[str, Sequence[Any]],
+        problems: list[Problem],
+    ) -> None:
+        self._file, self._document, self._selectors = file, document, selectors
+        self._problems = problems
+
+    def cells(self) -> list[Cell]:
+        file = self._file
+        grid = {
+            axis: self._choices(("grid", axis), axis, values) for axis, values in file.grid.items()
+        }
+        zipped = {
+            axis: self._choices(("zip", axis), axis, values) for axis, values in file.zip.items()
+        }
+        for axis in grid.keys() & zipped.keys():
+            self._problem(("zip", axis), "this axis is in grid too")
+        lengths = {axis: len(values) for axis, values in file.zip.items()}
+        if len(set(lengths.values())) > 1:
+            found = name_list(f"{axis} {length}" for axis, length in lengths.items())
+            self._problem(("zip",), f"the lists must be equally long; found {found}")
+        included = [
+            cell for i, values in enumerate(file.include) if (cell := self._included(i, values))
+        ]
+
+        rows = [dict(zip(zipped, row, strict=True)) for row in zip(*zipped.values(), strict=False)]
+        rows = rows or [{}]
+        count = len(rows) * math.prod(map(len, grid.values())) * len(file.seeds)
+        if count > MAX_CELLS:
+            message = f"makes {count:,} cells with all seeds (allowed: at most {MAX_CELLS:,})"
+            self._problem(("grid",), message)
+            return []
+        gridded = [
+            {**row, **dict(zip(grid, values, strict=True))}
+            for row in rows
+            for values in itertools.product(*grid.values())
+        ]
+        if included and not (file.grid or file.zip):
+            gridded = []  # the cells are those listed, and none beside them
+        cells = self._without_excluded(gridded) + included
+        if not cells:
+            self._problem(("exclude",), "leaves no cell")
+        return [Cell(choices, seed) for choices in cells for seed in file.seeds]
+
+    def _problem(self, path: FieldPath, message: str) -> None:
+        line = self._document.line(path)
+        self._problems.append(Problem(self._document.path, line, format_path(path), message))
+
+    def _choices(self, path: FieldPath, axis: str, values: Sequence[Any]) -> list[Choice]:
+        self._check_axis(axis, path)
+        for i, value in enumerate(values):
+            self._check_selected(axis, (*path, i), value)
+        return [Choice(value, (*path, i)) for i, value in enumerate(values)]
+
+    def _included(self, i: int, values: Mapping[str, Any]) -> dict[str, Choice] | None:
+        """A cell of `include`, None if it is not complete."""
+        axes = {**self._file.grid, **self._file.zip}
+        for axis, value in values.items():
+            if axis not in axes:
+                self._check_axis(axis, ("include", i, axis))
+            self._check_selected(axis, ("include", i, axis), value)
+        if missing := [axis for axis in axes if axis not in values]:
+            message = f"a cell must set every axis; missing: {name_list(missing)}"
+            self._problem(("include", i), message)
+            return None
+        return {axis: Choice(value, ("include", i, axis)) for axis, value in values.items()}
+
+    def _check_axis(self, axis: str, path: FieldPath) -> None:
+        stages, selectors = list(self._file.stages), sorted(self._selectors)
+        stage, _, field = axis.partition(".")
+        if axis in self._selectors:
+            return
+        if not field or "" in field.split("."):
+            example = f"{stages[0]}.field"
+            self._problem(path, f"found {axis!r}, needs a path such as {example}")
+        elif stage not in stages:
+            near = did_you_mean(stage, stages) or did_you_mean(axis, selectors)
+            allowed = name_list([*stages, *selectors])
+            message = f"matches nothing: no stage {stage!r}{near} (allowed: {allowed})"
+            self._problem(path, message)
+        elif (first := field.split(".")[0]) in FIXED:
+            self._problem(path, f"{first} can't be an axis{FIXED[first]}")
+
+    def _check_selected(self, axis: str, path: FieldPath, value: Any) -> None:
+        """A value that chooses a stage of another file must be one that the other file has."""
+        known = self._selectors.get(axis, [])
+        if axis.partition(".")[0] in self._file.stages or not known:
+            return
+        if not any(same_value(value, one) for one in known):
+            names = list(dict.fromkeys(label(one) for one in known))
+            message = f"found {shown(value)}{did_you_mean(label(value), names)}"
+            self._problem(path, f"{message} (the other file has: {name_list(names)})")
+
+    def _without_excluded(self, cells: list[dict[str, Choice]]) -> list[dict[str, Choice]]:
+        axes = {**self._file.grid, **self._file.zip}
+        dropped: set[int] = set()
+        for i, pattern in enumerate(self._file.exclude):
+            if not pattern:
+                self._problem(("exclude", i), "names no axis, so it would drop every cell")
+                continue
+            wrong = False
+            for axis, value in pattern.items():
+                at = ("exclude", i, axis)
+                if axis not in axes:
+                    near = did_you_mean(axis, list(axes))
+                    self._problem(at, f"no such axis{near} (allowed: {name_list(axes)})")
+                    wrong = True
+                elif not any(same_value(value, one) for one in axes[axis]):
+                    names = [label(one) for one in axes[axis]]
+                    near = did_you_mean(label(value), names)
+                    allowed = name_list(names)
+                    self._problem(at, f"found {shown(value)}{near} (allowed: {allowed})")
+                    wrong = True
+            matching = {
+                n
+                for n, cell in enumerate(cells)
+                if not wrong and all(same_value(cell[a].value, v) for a, v in pattern.items())
+            }
+            if not matching and not wrong:
+                self._problem(("exclude", i), "matches no cell of the grid")
+            dropped |= matching
+        return [cell for n, cell in enumerate(cells) if n not in dropped]
+
+
+def _as_floats(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _as_floats(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_as_floats(item) for item in value]
+    return value if isinstance(value, bool) or not isinstance(value, int) else float(value)

@@ -1,0 +1,117 @@
+"""What a stage's model is: its sizes, tokenizer and embedding, as descendants inherit them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.embeddings import EmbeddingError, check_embedding
+from fope_lab.model.config import ModelConfig
+from fope_lab.sweep.labels import label
+from fope_lab.sweep.memo import Memo
+from fope_lab.sweep.problems import FieldPath
+from fope_lab.sweep.stages import Extend, Pretrain, StageConfig
+
+Report = Callable[[FieldPath, str], None]
+"""Takes a problem: its path inside the stage's section, and the message."""
+
+KNOWN_VOCABULARIES = {"byte": ByteTokenizer.vocabulary_size}
+"""The vocabulary of tokenizers that need not be loaded to tell."""
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """What a stage's model is, as far as its descendants depend on it.
+
+    `train_length` is the length that the embedding was first trained at, which frequency transforms
+    call the original length; `label` is the embedding as the sweep file names it.
+    """
+
+    tokenizer: str
+    model: ModelConfig
+    scale: str | None
+    embedding: dict[str, Any]
+    label: str
+    train_length: int
+
+
+def lineage_of(
+    spec: StageConfig,
+    section: Mapping[str, Any],
+    parent: Lineage | None,
+    memo: Memo,
+    report: Report,
+) -> Lineage | None:
+    """The lineage of a stage, given its section of the file and its parent's lineage.
+
+    None after reporting that the model can't be made, or that the embedding does not fit it.
+    """
+    if isinstance(spec, Pretrain):
+        model = _model(spec, report)
+        if model is None:
+            return None
+        raw = section["model"]
+        lineage = Lineage(
+            tokenizer=spec.tokenizer,
+            model=model,
+            scale=raw.get("scale") if isinstance(raw, Mapping) else str(raw),
+            embedding=spec.embedding,
+            label=label(section["embedding"]),
+            train_length=spec.data.length,
+        )
+    elif parent is None:
+        return None
+    elif isinstance(spec, Extend) and spec.embedding is not None:
+        lineage = dataclasses.replace(
+            parent, embedding=spec.embedding, label=label(section["embedding"])
+        )
+    else:
+        return parent
+    return lineage if _fits(lineage, memo, report) else None
+
+
+def _fits(lineage: Lineage, memo: Memo, report: Report) -> bool:
+    model = lineage.model
+    heads = model.head_dim, model.num_heads, model.num_kv_heads
+    embedding = json.dumps(lineage.embedding, sort_keys=True)
+    try:
+        memo.get(
+            ("embedding fits", embedding, heads, lineage.train_length),
+            lambda: check_embedding(
+                lineage.embedding,
+                head_dim=model.head_dim,
+                num_heads=model.num_heads,
+                num_kv_heads=model.num_kv_heads,
+                train_length=lineage.train_length,
+            ),
+        )
+    except EmbeddingError as error:
+        for problem in error.problems:
+            report(("embedding",), problem.found)
+        return False
+    return True
+
+
+def _model(spec: Pretrain, report: Report) -> ModelConfig | None:
+    """The model's sizes; its vocabulary is the tokenizer's unless the sweep gives a larger one."""
+    vocabulary = KNOWN_VOCABULARIES.get(spec.tokenizer)
+    fields = {"vocab_size": vocabulary, **spec.model}
+    if fields["vocab_size"] is None:
+        report(
+            ("model", "vocab_size"),
+            f"is missing: the vocabulary of the tokenizer {spec.tokenizer!r} is known only once "
+            "it is loaded",
+        )
+        return None
+    if vocabulary is not None and fields["vocab_size"] < vocabulary:
+        report(
+            ("model", "vocab_size"),
+            f"found {fields['vocab_size']}, needs at least the {vocabulary} tokens of the "
+            f"tokenizer {spec.tokenizer!r}",
+        )
+        return None
+    return ModelConfig(**fields)

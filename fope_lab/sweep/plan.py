@@ -1,0 +1,117 @@
+"""The plan of a sweep: each stage with its state in the store, and why."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fope_lab.store import StageFolder, Store
+from fope_lab.sweep.graph import Stage
+
+if TYPE_CHECKING:
+    from fope_lab.sweep.spec import Sweep
+
+STATES = ("cached", "resume", "run", "blocked")
+
+
+@dataclass(frozen=True)
+class State:
+    """What a run would do with a stage: one of STATES, and the reason."""
+
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The stages of a sweep, parents before children, and the state of each by key."""
+
+    sweep: Sweep
+    stages: tuple[Stage, ...]
+    states: dict[str, State]
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as `plan --json` prints it; the totals are those of what is left to do.
+
+        `parents` holds keys, or the folder of a checkpoint, by role. `tokens`, `flops` and
+        `gpu_hours` are null where they are not known yet.
+        """
+        rows = [self._row(stage) for stage in self.stages]
+        counts = Counter(row["state"] for row in rows)
+        todo = [row for row in rows if row["state"] in ("run", "resume")]
+        hours = [row["gpu_hours"] for row in todo]
+        totals = {
+            "stages": len(rows),
+            **{state: counts[state] for state in STATES},
+            "tokens": sum(row["tokens"] or 0 for row in todo),
+            "flops": sum(row["flops"] or 0.0 for row in todo),
+            "gpu_hours": None if None in hours else sum(hours),
+        }
+        return {"stages": rows, "totals": totals}
+
+    def _row(self, stage: Stage) -> dict[str, Any]:
+        state, cost = self.states[stage.key], stage.cost
+        return {
+            "key": stage.key,
+            "name": stage.name,
+            "kind": stage.kind,
+            "state": state.state,
+            "reason": state.reason,
+            "parents": {**stage.parents, **stage.checkpoints},
+            "axes": stage.axes,
+            "seed": stage.seed,
+            "params": cost.parameters.total if cost.parameters else None,
+            "tokens": cost.tokens,
+            "flops": cost.flops,
+            "gpu_hours": 0.0 if stage.spec.resources.gpus == 0 else None,
+        }
+
+
+def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> Plan:
+    """What a run of `sweep` would do, given what the store holds: all, if there is no store yet.
+
+    Planning makes no folder. Raises store.StoreError for a store that can't be used.
+    """
+    if isinstance(store, str | os.PathLike):
+        store = Store(store) if Path(store).expanduser().exists() else None
+    states: dict[str, State] = {}
+    by_key = {stage.key: stage for stage in sweep.stages}
+    for stage in sweep.stages:
+        parents = [key for key in stage.parents.values() if states[key].state != "cached"]
+        waiting = [by_key[key].name for key in parents]
+        folder = store.folder(stage.kind, stage.key) if store else None
+        states[stage.key] = _state(stage, folder, waiting)
+    return Plan(sweep, sweep.stages, states)
+
+
+def _state(stage: Stage, folder: StageFolder | None, waiting: list[str]) -> State:
+    """`waiting` are the names of the parents that are not done."""
+    if folder is not None and folder.is_done():
+        return State("cached", f"done in {folder.seconds() or 0:.0f} s")
+    checkpoint = folder.checkpoint() if folder else None
+    reasons = []
+    if checkpoint is not None:
+        reasons.append(f"from its checkpoint at step {checkpoint.step}")
+    if folder is not None and (before := _history(folder)):
+        reasons.append(before)
+    reasons = reasons or ["not in the store"]
+    if waiting:
+        reasons.append(f"after {', '.join(waiting)}")
+    return State("resume" if checkpoint else "run", "; ".join(reasons))
+
+
+def _history(folder: StageFolder) -> str | None:
+    """What became of a stage that was begun and is not done."""
+    if (folder.path / "DONE").exists():
+        return "finished before, but what it left is damaged or gone"
+    if failure := folder.failure():
+        return f"failed before: {(failure['error'].strip() or failure['type']).splitlines()[0]}"
+    newest = folder.attempts.newest()
+    if newest is None:
+        return None
+    if newest.end is None:
+        return f"begun by {newest.owner}, which has not ended it"
+    return "interrupted before"

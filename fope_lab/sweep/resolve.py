@@ -1,0 +1,309 @@
+"""From the cells of a grid to stages: checked, with their parents, their data and their keys.
+
+A stage downstream multiplies with its parents, and equal stages are one: what is resolved here is
+remembered by the choices that a stage and its ancestors depend on, and by key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from fope_lab.data.base import Corpus
+from fope_lab.data.problems import DataError
+from fope_lab.data.tokenizer import tokenizer_identity
+from fope_lab.model.checkpoint import CheckpointError
+from fope_lab.sweep import cost
+from fope_lab.sweep.document import Document
+from fope_lab.sweep.expand import Cell
+from fope_lab.sweep.external import Checkpoint, read_checkpoint
+from fope_lab.sweep.fill import Filled, fill
+from fope_lab.sweep.findings import Findings
+from fope_lab.sweep.foreign import Foreign, JoinError
+from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.inputs import inputs_of
+from fope_lab.sweep.keys import stage_key
+from fope_lab.sweep.labels import corpus_label, label, stage_name
+from fope_lab.sweep.lineage import Lineage, Report, lineage_of
+from fope_lab.sweep.memo import Memo
+from fope_lab.sweep.messages import messages_of
+from fope_lab.sweep.problems import FieldPath, SweepError, did_you_mean, name_list, shown
+from fope_lab.sweep.stages import (
+    FILE_KINDS,
+    KINDS,
+    PrepareData,
+    Pretrain,
+    StageConfig,
+    TrainingConfig,
+    plain,
+)
+
+if TYPE_CHECKING:
+    from fope_lab.sweep.spec import SweepFile
+
+__all__ = ["Lineage", "Resolver", "Stage", "label"]
+
+Found = list[tuple[FieldPath, str]]
+"""Problems: the place in the file, and the message."""
+
+
+@dataclass(frozen=True)
+class _Parent:
+    """What a stage's `from` means in a cell: a parent, or why there is none.
+
+    Neither, if the stage has no `from` or the parent itself has a problem.
+    """
+
+    it: Stage | Checkpoint | None = None
+    problem: str | None = None
+
+
+class Resolver:
+    """Resolves one cell after another; `stages` are all that were found, parents first, by key.
+
+    `by_name` has the stages of each name in the file, equal ones with other axes included. With
+    `axes_known` false, because a part of the grid is wrong, nothing is called missing or ambiguous.
+    """
+
+    def __init__(
+        self,
+        file: SweepFile,
+        document: Document,
+        foreign: Foreign,
+        memo: Memo,
+        findings: Findings,
+        axes_known: bool,
+    ) -> None:
+        self._sections = {name: s for name, s in file.stages.items() if isinstance(s, dict)}
+        self._document, self._foreign, self._memo = document, foreign, memo
+        self._findings, self._axes_known = findings, axes_known
+        self._known: dict[Hashable, tuple[Stage | None, Found]] = {}
+        self._cycles: set[frozenset[str]] = set()
+        self.stages: dict[str, Stage] = {}
+        self.by_name: dict[str, list[Stage]] = {name: [] for name in file.stages}
+
+    def resolve(self, cell: Cell) -> None:
+        """Find the stages of a cell; what is wrong goes to the findings."""
+        own: dict[str, dict[str, Any]] = {name: {} for name in self._sections}
+        for axis, choice in cell.choices.items():
+            name = axis.partition(".")[0]
+            if name in own:
+                own[name][axis] = choice
+        references = {
+            name: own[name][f"{name}.from"].value if f"{name}.from" in own[name] else s.get("from")
+            for name, s in self._sections.items()
+        }
+        resolved: dict[str, Stage | None] = {}
+        for name in self._parents_first(references, own, cell):
+            parent = self._parent(references[name], name, cell, resolved)
+            choices = own[name]
+            # A parent that is equal to another may have other axes, so that it is told by `id`.
+            identity = (
+                name,
+                tuple(sorted((axis, choice.origin) for axis, choice in choices.items())),
+                id(parent.it) if parent.it else parent.problem,
+                cell.seed,
+            )
+            if identity not in self._known:
+                filled = fill(name, self._sections[name], cell)
+                self._known[identity] = self._checked(filled, cell.seed, parent, choices)
+            resolved[name], found = self._known[identity]
+            for at, message in found:
+                self._findings.add(at, message, cell)
+
+    def _parents_first(
+        self, references: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]], cell: Cell
+    ) -> list[str]:
+        """The stages in an order in which parents come before children, without cycles."""
+        order: dict[str, None] = {}
+        for start in references:
+            path: list[str] = []
+            name = start
+            while name in references and name not in order and name not in path:
+                path.append(name)
+                name = references[name] if isinstance(references[name], str) else ""
+            if name in path:
+                cycle = path[path.index(name) :]
+                if frozenset(cycle) not in self._cycles:  # it is found from each of its stages
+                    self._cycles.add(frozenset(cycle))
+                    choice = own[name].get(f"{name}.from")
+                    at = choice.origin if choice else ("stages", name, "from")
+                    message = f"a cycle: {' → '.join([*cycle, name])}"
+                    self._findings.add(at, message, cell)
+            order.update(dict.fromkeys(reversed(path)))
+        return list(order)
+
+    def _parent(
+        self, reference: Any, name: str, cell: Cell, resolved: Mapping[str, Stage | None]
+    ) -> _Parent:
+        if not isinstance(reference, str) or not reference:
+            return _Parent()  # what is wrong with it, the section's own check says
+        if reference in self.by_name:
+            return _Parent(resolved.get(reference))
+        try:
+            if found := self._outside(reference, cell):
+                return _Parent(found)
+        except SweepError:
+            return _Parent()  # reported where the reference was first read
+        except (LookupError, CheckpointError) as error:
+            known = self._axes_known or not isinstance(error, JoinError)
+            return _Parent(problem=str(error.args[0]) if known else None)
+        names = [other for other in self.by_name if other != name]
+        near = did_you_mean(reference, names)
+        others = "FILE.yaml#STAGE, or a checkpoint folder"
+        return _Parent(
+            problem=f"names nothing: {reference!r} is no stage of this file{near} "
+            f"(allowed: {name_list([*names, others])})"
+        )
+
+    def _outside(self, reference: str, cell: Cell) -> Stage | Checkpoint | None:
+        """What a reference names outside this file, if it looks as if it did."""
+        base = self._document.path.parent
+        if reference.startswith("hf:"):
+            raise LookupError(
+                f"found {reference!r}: models of the Hugging Face hub are not read in this "
+                "version; give a checkpoint folder"
+            )
+        if "#" in reference:
+            stage = self._foreign.parent(reference, cell)
+            for ancestor in self._foreign.ancestors(reference, stage):
+                self.stages.setdefault(ancestor.key, ancestor)
+            return stage
+        if "/" in reference or (base / reference).exists():
+            key = ("checkpoint", reference, base)
+            return self._memo.get(key, lambda: read_checkpoint(reference, base))
+        return None
+
+    def _checked(
+        self, filled: Filled, seed: int, parent: _Parent, choices: Mapping[str, Any]
+    ) -> tuple[Stage | None, Found]:
+        """The stage of a filled section, or None, and what is wrong with it."""
+        found: Found = list(filled.problems)
+
+        def report(path: FieldPath, message: str) -> None:
+            if self._axes_known or not message.startswith("is missing"):
+                found.append((filled.locate(path), message))
+
+        if parent.problem is not None:
+            report(("from",), parent.problem)
+        spec = self._spec(filled.value, seed, report)
+        stage = None
+        if spec is not None and not found and (parent.it or isinstance(spec, Pretrain)):
+            axes = dict(parent.it.axes) if isinstance(parent.it, Stage) else {}
+            axes |= {axis: choice.value for axis, choice in choices.items()}
+            stage = self._stage(filled, spec, axes, parent.it, report)
+        if stage is not None:
+            self.stages.setdefault(stage.key, stage)
+            self.by_name[stage.stage].append(stage)
+        return stage, found
+
+    def _spec(self, section: dict[str, Any], seed: int, report: Report) -> StageConfig | None:
+        name = section.get("kind")
+        if name not in FILE_KINDS:
+            near = did_you_mean(name, FILE_KINDS)
+            what = "is missing" if name is None else f"unknown kind {shown(name)}{near}"
+            report(("kind",), f"{what} (allowed: {name_list(FILE_KINDS)})")
+            return None
+        kind = KINDS[name]
+        if kind.trains:
+            if "seed" in section:
+                report(("seed",), "seeds are given for the whole sweep, as seeds: [0, 1, 2]")
+            section = {**section, "seed": seed}
+        base = self._document.path.parent
+        try:
+            return kind.model_validate(section, context={"base": base, "memo": self._memo})
+        except ValidationError as error:
+            for path, message in messages_of(error, kind):
+                report(path, message)
+            return None
+
+    def _stage(
+        self,
+        filled: Filled,
+        spec: StageConfig,
+        axes: dict[str, Any],
+        parent: Stage | Checkpoint | None,
+        report: Report,
+    ) -> Stage | None:
+        if isinstance(parent, Stage) and not parent.spec.trains:
+            report(("from",), f"{parent.stage} is of kind {parent.kind}, which leaves no model")
+            return None
+        lineage = lineage_of(
+            spec, filled.value, parent.lineage if parent else None, self._memo, report
+        )
+        if lineage is None:
+            return None
+        inputs = inputs_of(spec, filled.value, lineage.tokenizer, report)
+        if inputs is None:
+            return None
+        parents = {"from": parent.key} if isinstance(parent, Stage) else {}
+        checkpoints = {"from": str(parent.path)} if isinstance(parent, Checkpoint) else {}
+        split = "train" if spec.trains else "validation"
+        replaced: dict[str, Any] = {}
+        try:
+            tokenizer = self._tokenizer(lineage.tokenizer)
+            if isinstance(spec, Pretrain) and spec.tokenizer != "byte":
+                replaced = {"tokenizer": tokenizer}
+        except DataError as error:
+            report(("tokenizer",) if isinstance(spec, Pretrain) else ("from",), str(error))
+            return None
+        for role, (corpus, path) in inputs.items():
+            try:
+                parents[role] = self._prepare(corpus, lineage.tokenizer, split).key
+            except DataError as error:
+                report(path, str(error))
+                return None
+        if isinstance(spec, TrainingConfig):
+            seed: int | None = spec.seed
+        else:
+            seed = parent.seed if isinstance(parent, Stage) else None
+        if isinstance(spec, Pretrain):
+            spec = spec.model_copy(update={"model": lineage.model})
+        identities = {**parents, **({"from": parent.key} if parent else {})}
+        return Stage(
+            key=stage_key(spec, identities, replaced),
+            name=stage_name(filled.stage, axes, seed),
+            stage=filled.stage,
+            kind=spec.kind,
+            spec=spec,
+            config=plain(spec),
+            axes=axes,
+            seed=seed,
+            parents=parents,
+            checkpoints=checkpoints,
+            lineage=lineage,
+            cost=cost.estimate(spec, lineage.model),
+        )
+
+    def _tokenizer(self, name: str) -> dict[str, Any]:
+        return self._memo.get(("tokenizer", name), lambda: tokenizer_identity(name))
+
+    def _prepare(self, corpus: Corpus, tokenizer: str, split: str) -> Stage:
+        canonical = json.dumps(corpus.canonical(), sort_keys=True)
+        stage = self._memo.get(
+            ("prepare", canonical, tokenizer, split),
+            lambda: self._make_prepare(corpus, tokenizer, split),
+        )
+        return self.stages.setdefault(stage.key, stage)
+
+    def _make_prepare(self, corpus: Corpus, tokenizer: str, split: str) -> Stage:
+        spec = PrepareData.model_construct(corpus=corpus, tokenizer=tokenizer, split=split)
+        data = {"corpus": corpus.identity(), "tokenizer": self._tokenizer(tokenizer)}
+        return Stage(
+            key=stage_key(spec, {}, data),
+            name=f"prepare-data[{corpus_label(corpus)},{tokenizer},{split}]",
+            stage="prepare-data",
+            kind="prepare-data",
+            spec=spec,
+            config=plain(spec),
+            axes={},
+            seed=None,
+            parents={},
+            checkpoints={},
+            lineage=None,
+            cost=cost.Cost(),
+        )

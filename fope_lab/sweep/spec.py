@@ -1,0 +1,199 @@
+"""A sweep file, read and checked: `load_sweep`.
+
+Reading goes in three steps: the file's own shape here, the cells of its grid (expand.py), and the
+stages of each cell (resolve.py). A step goes on with what the one before it found right, so that
+the problems of all steps are raised together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+from pydantic_core import core_schema
+
+from fope_lab.sweep.document import Document
+from fope_lab.sweep.expand import expand_cells, same_value
+from fope_lab.sweep.findings import Findings
+from fope_lab.sweep.foreign import Foreign, Library
+from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.messages import messages_of
+from fope_lab.sweep.problems import FieldPath, Problem, SweepError, format_path, shown
+from fope_lab.sweep.resolve import Resolver
+from fope_lab.sweep.stages import Section
+
+
+@dataclass(frozen=True)
+class Named:
+    """Annotation: a text that matches `pattern`, which `words` say in an error."""
+
+    pattern: str
+    words: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return {"type": "string", "pattern": f"^{self.pattern}$"}
+
+    def _check(self, name: str) -> str:
+        if not re.fullmatch(self.pattern, name):
+            raise ValueError(f"found {name!r}, needs {self.words}")
+        return name
+
+
+Name = Annotated[
+    str, Named(r"[A-Za-z0-9][A-Za-z0-9_.-]*", "letters, digits, - _ and . without a sign in front")
+]
+StageName = Annotated[
+    str, Named(r"[A-Za-z][A-Za-z0-9_-]*", "letters, digits, - and _ with a letter in front")
+]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Axes = dict[str, Annotated[list[Any], Field(min_length=1)]]
+
+
+class SweepFile(Section):
+    """The top level of a sweep file; a stage's section is checked for each cell of the grid."""
+
+    name: Annotated[Name, Field(description="of the sweep, and of its MLflow experiment")]
+    description: str = ""
+    seeds: Annotated[
+        list[Seed], Field(min_length=1, description="of the training stages; others inherit them")
+    ] = [0]  # noqa: RUF012
+    stages: Annotated[
+        dict[StageName, dict[str, Any]], Field(min_length=1, description="by their names")
+    ]
+    grid: Annotated[Axes, Field(description="values by stage.field.path; these axes multiply")] = {}  # noqa: RUF012
+    zip: Annotated[
+        Axes, Field(description="equally long lists by stage.field.path: one axis together")
+    ] = {}  # noqa: RUF012
+    include: Annotated[
+        list[dict[str, Any]], Field(description="cells beside the grid's, with every axis set")
+    ] = []  # noqa: RUF012
+    exclude: Annotated[
+        list[dict[str, Any]], Field(description="cells of the grid to leave out, by some axes")
+    ] = []  # noqa: RUF012
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A checked sweep: its stages in an order in which parents come before their children.
+
+    `by_name` has the stages of each name in the file with the axes that lead to them; stages that
+    are equal occur once in `stages`, and there once for each way.
+    """
+
+    path: Path
+    name: str
+    description: str
+    seeds: tuple[int, ...]
+    stages: tuple[Stage, ...]
+    by_name: Mapping[str, tuple[Stage, ...]] = field(default_factory=dict, repr=False)
+
+
+def load_sweep(path: str | Path) -> Sweep:
+    """Read a sweep file. Raises SweepError holding every problem found."""
+    return Library(_read).sweep(Path(path).expanduser().absolute())
+
+
+def _read(path: Path, library: Library) -> Sweep:
+    document = Document(path)
+    problems = document.problems
+
+    def problem(at: FieldPath, message: str) -> None:
+        problems.append(Problem(path, document.line(at), format_path(at), message))
+
+    file = _shape(document, problem)
+    if file is None:
+        raise SweepError(problems)
+    if "prepare-data" in file.stages:
+        problem(("stages", "prepare-data"), "is the name of fope-lab's own stages; choose another")
+    foreign = Foreign(path, library)
+    selectors = _selectors(file, foreign, problems, problem)
+    axes_known = not any(one.field.startswith(("grid", "zip", "include")) for one in problems)
+    before = len(problems)
+    cells = expand_cells(file, document, selectors, problems)
+    findings = Findings(document, cells)
+    axes_known = axes_known and len(problems) == before
+    resolver = Resolver(file, document, foreign, library.memo, findings, axes_known)
+    for cell in cells:
+        resolver.resolve(cell)
+    problems.extend(findings.problems())
+    if problems:
+        raise SweepError(problems)
+    by_name = {name: tuple(stages) for name, stages in resolver.by_name.items()}
+    stages = tuple(resolver.stages.values())
+    return Sweep(path, file.name, file.description, tuple(file.seeds), stages, by_name)
+
+
+def _shape(document: Document, problem: Callable[[FieldPath, str], None]) -> SweepFile | None:
+    """The top level of the file; what is wrong with it is reported and left out.
+
+    A stage that is no mapping stays, so that those that name it are not called wrong. None if
+    there is nothing to go on with.
+    """
+    value = document.value
+    if not isinstance(value, dict):
+        problem((), f"found {shown(value)}, needs a mapping with name and stages")
+        return None
+    try:
+        return SweepFile.model_validate(value)
+    except ValidationError as error:
+        for at, message in messages_of(error, SweepFile):
+            problem(at, message)
+        wrong = [detail["loc"] for detail in error.errors()]
+    stages = value.get("stages")
+    if not isinstance(stages, dict) or not stages:
+        return None
+    right: dict[str, Any] = {"name": "", "stages": stages}
+    for name in value.keys() & SweepFile.model_fields.keys() - right.keys():
+        inside = {loc[1] for loc in wrong if loc[0] == name and len(loc) > 1}
+        if not any(loc[0] == name for loc in wrong):
+            right[name] = value[name]
+        elif inside and name in ("grid", "zip"):
+            right[name] = {axis: v for axis, v in value[name].items() if axis not in inside}
+    return SweepFile.model_construct(**right)
+
+
+def _selectors(
+    file: SweepFile,
+    foreign: Foreign,
+    problems: list[Problem],
+    problem: Callable[[FieldPath, str], None],
+) -> dict[str, list[Any]]:
+    """The axes of the stages in other files that this file names, each with its values."""
+    found: dict[str, list[Any]] = {}
+    for at, reference in _references(file):
+        if not isinstance(reference, str) or "#" not in reference:
+            continue
+        try:
+            stages = foreign.stages(reference)
+        except SweepError as error:
+            problems.extend(error.problems)
+        except LookupError as error:
+            problem(at, str(error.args[0]))
+        else:
+            for axis, value in (item for stage in stages for item in stage.axes.items()):
+                values = found.setdefault(axis, [])
+                if not any(same_value(value, known) for known in values):
+                    values.append(value)
+    return found
+
+
+def _references(file: SweepFile) -> Iterator[tuple[FieldPath, Any]]:
+    """Every `from` of a file, in a stage or on an axis, with its place."""
+    for name, section in file.stages.items():
+        if isinstance(section, dict):
+            yield ("stages", name, "from"), section.get("from")
+    for part in ("grid", "zip"):
+        for axis, values in getattr(file, part).items():
+            if axis.endswith(".from"):
+                yield from (((part, axis, i), value) for i, value in enumerate(values))
+    for i, values in enumerate(file.include):
+        for axis, value in values.items():
+            if axis.endswith(".from"):
+                yield ("include", i, axis), value

@@ -1,0 +1,162 @@
+"""What the store remembers of MLflow, so that a replay is free and `sync` needs no sweep file.
+
+    <stage folder>/tracking/<hash of URI and sweep>.json   the run, and how many rows it has
+    <store>/tracking/id                                    tells the runs of two stores apart
+    <store>/tracking/<hash of URI and sweep>.lock          one writer at a time
+    <store>/tracking/sweeps/<name>/                        the last plan, and the last report
+
+Losing any of these costs time, never a point: what MLflow has can be asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import json
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from fope_lab.durable import create_exclusive, read_json, write_atomic, write_json
+from fope_lab.store import Store
+from fope_lab.tracking.errors import TrackingError
+from fope_lab.tracking.view import Outline
+
+if TYPE_CHECKING:
+    from fope_lab.sweep.plan import Plan
+
+LOCK_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """What an MLflow run has of a stage: its first `rows` rows, whose digest is `digest`.
+
+    `complete` is the end (ms) of the finished stage once everything about it is uploaded.
+    """
+
+    experiment_id: str
+    run_id: str
+    rows: int
+    digest: str
+    complete: int | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """The last report of a sweep: its files, and a digest of everything in it. `time` in ms."""
+
+    content: str
+    time: int
+    metrics: Mapping[str, float]
+    html: Path
+    json: Path
+
+
+class Ledger:
+    """What `store` remembers of the MLflow at `uri`."""
+
+    def __init__(self, store: Store, uri: str) -> None:
+        self._store, self._uri = store, uri
+        self._root = store.root / "tracking"
+        self._writer = uuid.uuid4().hex
+        create_exclusive(self._root / "id", uuid.uuid4().hex)
+        self.store_id = (self._root / "id").read_text(encoding="utf-8")
+
+    @contextlib.contextmanager
+    def one_writer(self, sweep: str) -> Iterator[bool]:
+        """Hold the sweep's lock; gives whether this ledger also was the last to hold it.
+
+        If not, what the server had when it was last asked is out of date. Raises TrackingError
+        when the lock is not free in time. The lock ends with its process, however that ends.
+        """
+        deadline = time.monotonic() + LOCK_SECONDS
+        with (self._root / f"{self._hash(sweep)}.lock").open("a+", encoding="utf-8") as file:
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise TrackingError(
+                            f"another process is bringing {sweep} up to date in MLflow"
+                        ) from None
+                    time.sleep(0.05)
+            file.seek(0)
+            same = file.read() == self._writer
+            if not same:
+                file.truncate(0)
+                file.write(self._writer)
+                file.flush()
+            yield same
+
+    def cursor(self, sweep: str, kind: str, key: str) -> Cursor | None:
+        """How much of a stage its run in the sweep's experiment has, as far as is remembered."""
+        raw = read_json(self._cursor_file(sweep, kind, key))
+        try:
+            return None if raw is None else Cursor(**raw)
+        except TypeError:  # of another version of this program: as good as lost
+            return None
+
+    def set_cursor(self, sweep: str, kind: str, key: str, cursor: Cursor) -> None:
+        """Remember `cursor`."""
+        if self.cursor(sweep, kind, key) != cursor:
+            write_json(self._cursor_file(sweep, kind, key), dataclasses.asdict(cursor))
+
+    def record(self, plan: Plan) -> Outline:
+        """The plan's outline, remembered. A stage stays cached (or not) as when first planned."""
+        path = self._sweep_folder(plan.sweep.name) / "plan.json"
+        before = path.read_text(encoding="utf-8") if path.exists() else None
+        known = Outline.parse(before).stages if before is not None else ()
+        outline = Outline.of(plan, {stage.key: stage.cached for stage in known})
+        if outline.json() != before:
+            write_atomic(path, outline.json())
+        return outline
+
+    def outlines(self) -> list[Outline]:
+        """The outlines of every sweep recorded in this store."""
+        files = sorted((self._root / "sweeps").glob("*/plan.json"))
+        return [Outline.parse(path.read_text(encoding="utf-8")) for path in files]
+
+    def keep_report(
+        self, sweep: str, html: Path, json_file: Path, metrics: Mapping[str, float]
+    ) -> None:
+        """Copy a report into the store. The same report again is not a new one."""
+        contents = {"report.html": html.read_bytes(), "report.json": json_file.read_bytes()}
+        digest = hashlib.sha256(json.dumps(dict(metrics), sort_keys=True).encode())
+        for name, content in contents.items():
+            digest.update(content)
+            write_atomic(self._sweep_folder(sweep) / name, content)
+        known = self.report(sweep)
+        if known is None or known.content != digest.hexdigest():
+            write_json(
+                self._sweep_folder(sweep) / "report.meta.json",
+                {
+                    "content": digest.hexdigest(),
+                    "time": time.time_ns() // 1_000_000,
+                    "metrics": dict(metrics),
+                },
+            )
+
+    def report(self, sweep: str) -> Report | None:
+        """The last report kept for a sweep."""
+        folder = self._sweep_folder(sweep)
+        raw = read_json(folder / "report.meta.json")
+        if raw is None:
+            return None
+        return Report(**raw, html=folder / "report.html", json=folder / "report.json")
+
+    def _sweep_folder(self, sweep: str) -> Path:
+        return self._root / "sweeps" / quote(sweep, safe="")
+
+    def _cursor_file(self, sweep: str, kind: str, key: str) -> Path:
+        return self._store.folder(kind, key).path / "tracking" / f"{self._hash(sweep)}.json"
+
+    def _hash(self, sweep: str) -> str:
+        return hashlib.sha256(f"{self._uri}\n{sweep}".encode()).hexdigest()[:16]

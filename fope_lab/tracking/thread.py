@@ -1,0 +1,73 @@
+"""MLflow kept up to date beside a run, never disturbing it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fope_lab.tracking.errors import first_line, shown
+from fope_lab.tracking.tracker import Tracker
+
+if TYPE_CHECKING:
+    from fope_lab.sweep.plan import Plan
+
+LONGEST_PAUSE = 60.0
+
+
+@dataclass(frozen=True)
+class TrackingOutcome:
+    """How a run's tracking ended: `reason` says why MLflow is not up to date, if it isn't."""
+
+    complete: bool
+    reason: str | None
+
+
+class TrackingThread:
+    """Projects `plans` every `seconds` in the background.
+
+    While MLflow is down, slow or refuses something, `last_error` says so, and the pauses grow up to
+    a minute. Start it once ray is imported: two threads that import at once can see half a module.
+    """
+
+    def __init__(self, tracker: Tracker, plans: Sequence[Plan], seconds: float = 5.0) -> None:
+        self.last_error: str | None = None
+        self._tracker, self._plans, self._seconds = tracker, tuple(plans), seconds
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="fope-lab-tracking", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def flush(self, timeout: float = 60.0) -> TrackingOutcome:
+        """Project what the store holds by now, end the thread, and say whether all of it arrived.
+
+        Returns after `timeout` seconds at the latest; an upload that goes on then ends with the
+        process, and `sync` takes it up where it stopped.
+        """
+        self._stopping.set()
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            uri = shown(self._tracker.uri)
+            return TrackingOutcome(False, f"MLflow at {uri} did not finish within {timeout:g} s")
+        return TrackingOutcome(self.last_error is None, self.last_error)
+
+    def _run(self) -> None:
+        failures = 0
+        while True:
+            last = self._stopping.is_set()
+            problems = [problem for plan in self._plans if (problem := self._problem(plan))]
+            self.last_error = "\n".join(dict.fromkeys(problems)) or None
+            if last:
+                return
+            failures = failures + 1 if problems else 0
+            self._stopping.wait(min(self._seconds * 2**failures, LONGEST_PAUSE))
+
+    def _problem(self, plan: Plan) -> str | None:
+        try:
+            self._tracker.project(plan)
+        except Exception as error:  # whatever it is, training goes on
+            return str(error) or first_line(error)
+        return None

@@ -1,0 +1,252 @@
+"""Bringing MLflow in line with the store.
+
+A run with points that the store no longer has (its newest checkpoint was damaged, and the work
+repeated) can't be corrected, since MLflow takes no point back: it is deleted and made anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fope_lab.store import Row, Store
+from fope_lab.tracking.errors import TrackingError, concerns_one_run, first_line, readable
+from fope_lab.tracking.ledger import Cursor, Ledger
+from fope_lab.tracking.server import (
+    ENTRIES_PER_BATCH,
+    SUMMARY,
+    Experiment,
+    Run,
+    Server,
+    artifact_folder,
+    checked_uri,
+    default_uri,
+)
+from fope_lab.tracking.view import (
+    Digest,
+    Life,
+    Outline,
+    Point,
+    StageOutline,
+    life,
+    not_finite,
+    parameters,
+    points,
+    summary_tags,
+    tags,
+)
+
+if TYPE_CHECKING:
+    from fope_lab.sweep.plan import Plan
+
+STATUS = {"done": "FINISHED", "failed": "FAILED", "running": "RUNNING", "interrupted": "KILLED"}
+
+
+class Tracker:
+    """Brings MLflow up to date with one store.
+
+    `uri` is an MLflow server (http, https, databricks) or a database that this process writes
+    itself; None is the SQLite database `mlflow.db` in the store. Several threads and processes may
+    use one store: one at a time writes an experiment. Raises TrackingError for an unusable URI.
+    """
+
+    def __init__(self, store_root: str | Path, uri: str | None = None) -> None:
+        self._store = Store(store_root)
+        self.uri = default_uri(self._store.root) if uri is None else checked_uri(uri)
+        self._ledger = Ledger(self._store, self.uri)
+        self._server = Server(self.uri, artifact_folder(self._store.root))
+        self._outlines: dict[str, tuple[Plan, Outline]] = {}
+
+    def project(self, plan: Plan) -> None:
+        """Bring the plan's experiment up to date: every stage that has begun, and its report.
+
+        Costs one request when nothing has changed since the last call. Raises TrackingError, after
+        having sent what could be sent.
+        """
+        self._project(self._outline(plan))
+
+    def sync(self) -> list[str]:
+        """Bring every sweep that was ever projected from this store up to date: their names.
+
+        Needs no sweep file, and fills an MLflow that has seen none of them. Raises TrackingError,
+        after having tried them all.
+        """
+        problems: list[str] = []
+        outlines = self._ledger.outlines()
+        for outline in outlines:
+            try:
+                self._project(outline)
+            except TrackingError as error:
+                problems.append(str(error))
+        if problems:
+            raise TrackingError("\n".join(dict.fromkeys(problems)))
+        return [outline.name for outline in outlines]
+
+    def log_summary(
+        self, plan: Plan, report_html: Path, report_json: Path, metrics: Mapping[str, float]
+    ) -> None:
+        """Make this the report that the experiment's run `summary` carries.
+
+        Its metrics get the number of the report's revision as their step. The report goes into the
+        store first, so that `sync` can send it. Raises TrackingError if MLflow didn't take it.
+        """
+        outline = self._outline(plan)
+        self._ledger.keep_report(outline.name, report_html, report_json, metrics)
+        self._project(outline)
+
+    def run_ids(self, plan: Plan) -> dict[str, str]:
+        """Stage key → id of its MLflow run, for the stages that have one; asks no server."""
+        return {key: cursor.run_id for key, cursor in self._cursors(plan).items()}
+
+    def experiment_id(self, plan: Plan) -> str | None:
+        """Id of the plan's MLflow experiment, None before its first run; asks no server."""
+        return next((cursor.experiment_id for cursor in self._cursors(plan).values()), None)
+
+    def _outline(self, plan: Plan) -> Outline:
+        known = self._outlines.get(plan.sweep.name)
+        if known is None or known[0] is not plan:
+            known = self._outlines[plan.sweep.name] = (plan, self._ledger.record(plan))
+        return known[1]
+
+    def _cursors(self, plan: Plan) -> dict[str, Cursor]:
+        name = plan.sweep.name
+        found = {s.key: self._ledger.cursor(name, s.kind, s.key) for s in plan.stages}
+        return {key: cursor for key, cursor in found.items() if cursor is not None}
+
+    def _project(self, outline: Outline) -> None:
+        problems: list[str] = []
+        try:
+            with self._ledger.one_writer(outline.name) as same_writer:
+                if not same_writer:
+                    self._server.forget(outline.name)
+                experiment = self._server.experiment(
+                    outline.name, outline.description, self._ledger.store_id
+                )
+                for stage in outline.stages:
+                    with _collected(problems, stage.name):
+                        self._project_stage(outline.name, experiment, stage)
+                with _collected(problems, SUMMARY):
+                    self._project_report(outline.name, experiment)
+        except Exception as error:
+            self._server.forget(outline.name)  # what arrived of it is not known
+            raise TrackingError(readable(error, self.uri)) from error
+        if problems:
+            self._server.forget(outline.name)
+            raise TrackingError("\n".join(f"{outline.name}, {line}" for line in problems))
+
+    def _project_stage(self, sweep: str, experiment: Experiment, stage: StageOutline) -> None:
+        settled = experiment.settled.get(stage.key)
+        if settled is not None and settled.state == "done":
+            return
+        folder = self._store.folder(stage.kind, stage.key)
+        now = life(folder)
+        if now is None or now == settled:
+            return
+        remember = partial(self._ledger.set_cursor, sweep, stage.kind, stage.key)
+        cursor = self._ledger.cursor(sweep, stage.kind, stage.key)
+        params = parameters(stage.config)
+        wanted = tags(sweep, stage, now) | {"store": self._ledger.store_id}
+        run = experiment.runs.get(stage.key)
+        if run is None or cursor is None or not _has_every_row(run, cursor, now):
+            rows = folder.rows()
+            if text := not_finite(rows):
+                wanted["non_finite"] = text
+            run = run or experiment.create(stage.key, wanted, now.started)
+            start = _start(run, rows, cursor)
+            if start is None:
+                run, start = experiment.replace(stage.key, wanted, now.started), Start()
+            cursor = Cursor(experiment.experiment_id, run.run_id, start.row, Digest().hex())
+            for missing, row, digest in _batches(rows, start):
+                run.log(missing, wanted, params)
+                cursor = dataclasses.replace(cursor, rows=row, digest=digest)
+                if row < len(rows):
+                    remember(cursor)
+        run.log((), wanted, params)
+        if now.error is None:
+            run.remove_tag("error")  # it failed, and was tried again
+        run.set_status(STATUS[now.state], now.ended)
+        complete = now.ended if now.state == "done" else None
+        remember(dataclasses.replace(cursor, complete=complete))
+        experiment.settled[stage.key] = now
+
+    def _project_report(self, sweep: str, experiment: Experiment) -> None:
+        report = self._ledger.report(sweep)
+        run = experiment.runs.get(SUMMARY)
+        if report is None or (run is not None and run.tags.get("content") == report.content):
+            return
+        if run is None:
+            wanted = summary_tags(sweep) | {"store": self._ledger.store_id}
+            run = experiment.create(SUMMARY, wanted, report.time)
+        # Counted before anything is sent, so that no two reports ever share a step.
+        revision = int(run.tags.get("revision", "0")) + 1
+        run.log((), {"revision": str(revision)}, {})
+        run.log(points(Row(revision, report.time, dict(report.metrics))), {}, {})
+        run.add_file(report.html)
+        run.add_file(report.json)
+        run.log((), {"content": report.content}, {})
+        run.set_status("FINISHED", report.time)
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where to go on uploading: at `row`, leaving out the points in `present`."""
+
+    row: int = 0
+    present: frozenset[tuple[str, int, int]] = frozenset()
+
+
+def _has_every_row(run: Run, cursor: Cursor, now: Life) -> bool:
+    return now.state == "done" and cursor.run_id == run.run_id and cursor.complete == now.ended
+
+
+def _start(run: Run, rows: Sequence[Row], cursor: Cursor | None) -> Start | None:
+    """What the run has of `rows`; None if it has points that are not among them.
+
+    Without a cursor that fits, the server is asked.
+    """
+    if (
+        cursor is not None
+        and cursor.run_id == run.run_id
+        and cursor.rows <= len(rows)
+        and cursor.digest == Digest(rows[: cursor.rows]).hex()
+    ):
+        return Start(cursor.rows)
+    present = run.points()
+    known = {_identity(point) for row in rows for point in points(row)}
+    return Start(0, frozenset(present)) if present <= known else None
+
+
+def _batches(rows: Sequence[Row], start: Start) -> Iterator[tuple[list[Point], int, str]]:
+    """The points that are missing, a request at a time, and the cursor that follows: the number of
+    rows and their digest. The last batch may be empty, there is always one."""
+    digest = Digest(rows[: start.row])
+    batch: list[Point] = []
+    for index in range(start.row, len(rows)):
+        missing = [p for p in points(rows[index]) if _identity(p) not in start.present]
+        if batch and len(batch) + len(missing) > ENTRIES_PER_BATCH:
+            yield batch, index, digest.hex()
+            batch = []
+        batch += missing
+        digest.add(rows[index])
+    yield batch, len(rows), digest.hex()
+
+
+def _identity(point: Point) -> tuple[str, int, int]:
+    """What makes a point of a run one and the same to us; its value follows."""
+    return point.name, point.step, point.timestamp
+
+
+@contextlib.contextmanager
+def _collected(problems: list[str], name: str) -> Iterator[None]:
+    """One run that MLflow refuses, or a folder that can't be read, holds up no other run."""
+    try:
+        yield
+    except Exception as error:
+        if not concerns_one_run(error):
+            raise
+        problems.append(f"{name}: {first_line(error)}")

@@ -1,0 +1,128 @@
+"""MLflow's own pages: serving those of a store, and links into them."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from urllib.parse import quote
+
+from fope_lab.tracking.errors import TrackingError
+from fope_lab.tracking.server import artifact_folder, default_uri
+
+PAGES = "http://127.0.0.1:5000"
+
+
+def run_link(uri: str, experiment_id: str, run_id: str, ui: str = PAGES) -> str:
+    """The page of a run, on the MLflow server `uri`, or on `ui` if `uri` is a database."""
+    return f"{_pages(uri, ui)}/#/experiments/{experiment_id}/runs/{run_id}"
+
+
+def compare_link(uri: str, experiment_id: str, run_ids: Sequence[str], ui: str = PAGES) -> str:
+    """The page that draws the metrics of several runs into one chart each."""
+    runs = quote(json.dumps(list(run_ids), separators=(",", ":")))
+    experiments = quote(json.dumps([experiment_id]))
+    return f"{_pages(uri, ui)}/#/compare-runs?runs={runs}&experiments={experiments}"
+
+
+def serve(store_root: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
+    """Serve the store's MLflow database until interrupted; returns 0.
+
+    Prints the address once it answers; what the server has to say goes to `mlflow-server.log` in
+    the store. SIGINT and SIGTERM end it. Raises TrackingError if the port can't be had, or the
+    server ended by itself.
+    """
+    _require_free(host, port)
+    store_root = store_root.expanduser().absolute()
+    store_root.mkdir(parents=True, exist_ok=True)
+    command = [
+        *(sys.executable, "-m", "mlflow", "server"),
+        *("--backend-store-uri", default_uri(store_root)),
+        *("--artifacts-destination", str(artifact_folder(store_root)), "--serve-artifacts"),
+        *("--host", host, "--port", str(port), "--workers", "1"),
+        *("--uvicorn-opts", "--log-level warning"),  # no line for every request
+    ]
+    environment = os.environ | {
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # a third of the memory
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+    }
+    log = store_root / "mlflow-server.log"
+    address = f"http://{host}:{port}"
+    # A session of its own: Ctrl-C reaches it and the processes that it starts once, through us.
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            command, env=environment, stdout=output, stderr=output, start_new_session=True
+        ) as server,
+        _forwarded_signals(server) as received,
+    ):
+        if _answers(server, address):
+            print(f"MLflow shows {store_root} at {address} (Ctrl-C ends it)", flush=True)
+        code = server.wait()
+    if received:
+        return 0
+    raise TrackingError(f"the MLflow server ended with code {code}:\n{_tail(log)}")
+
+
+def _require_free(host: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            reason = error.strerror or str(error)
+            if error.errno == errno.EADDRINUSE:
+                reason = "another program listens there, maybe an MLflow that still runs"
+            raise TrackingError(
+                f"can't serve on {host}:{port}: {reason}. Choose another port with --port."
+            ) from error
+
+
+@contextmanager
+def _forwarded_signals(server: subprocess.Popen[bytes]) -> Iterator[list[int]]:
+    """Pass SIGINT and SIGTERM on to the server's processes: those received. A second one kills."""
+    received: list[int] = []
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL if len(received) > 1 else signal.SIGTERM)
+
+    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _answers(server: subprocess.Popen[bytes], address: str) -> bool:
+    """Wait until the server answers; False if it ended instead."""
+    while server.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{address}/health", timeout=2):
+                return True
+        except urllib.error.HTTPError:  # it refuses this host's name, and so it is up
+            return True
+        except OSError:
+            time.sleep(0.2)
+    return False
+
+
+def _tail(log: Path, lines: int = 15) -> str:
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+
+
+def _pages(uri: str, ui: str) -> str:
+    return (uri if uri.startswith(("http://", "https://")) else ui).rstrip("/")

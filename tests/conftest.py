@@ -1,0 +1,38 @@
+"""A byte-level BPE tokenizer of transformers, trained on a little text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+TEXT = "The pass key is 12345. Remember it. The grass is green. The sky is blue. 123 450 99 10"
+
+
+@pytest.fixture(scope="session")
+def make_bpe() -> Callable[..., PreTrainedTokenizerFast]:
+    """Call with the number of merges, and bos=True for one that puts <s> before every text."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    def make(merges: int = 300, bos: bool = False) -> PreTrainedTokenizerFast:
+        backend = Tokenizer(models.BPE())
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        backend.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=258 + merges,
+            special_tokens=["<|endoftext|>", "<s>"],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        )
+        backend.train_from_iterator([TEXT], trainer)
+        if bos:
+            backend.post_processor = processors.TemplateProcessing(
+                single="<s> $A", special_tokens=[("<s>", 1)]
+            )
+        return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|endoftext|>")
+
+    return make

@@ -1,0 +1,264 @@
+"""Training batches: what is in them, in which order, and who gets which part."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fope_lab.data.corpora import parse_corpus
+from fope_lab.data.mixture import (
+    IGNORED,
+    Mixture,
+    PairRows,
+    TextRows,
+    TrainingData,
+    data_json_schema,
+    parse_data,
+)
+from fope_lab.data.packing import PackedCorpus, write_packed
+from fope_lab.data.problems import DataError
+from fope_lab.data.tokenizer import ByteTokenizer
+
+BYTE = ByteTokenizer()
+MIX = {
+    "length": 40,
+    "mix": [
+        {"corpus": "python-docs", "weight": 0.5},
+        {"corpus": "python-docstrings", "weight": 0.2},
+        {"task": "passkey", "weight": 0.3},
+    ],
+}
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The train splits of the two corpora of MIX."""
+    directories = {}
+    for index, name in enumerate(("python-docs", "python-docstrings")):
+        directories[f"data.{index}"] = tmp_path_factory.mktemp(name)
+        corpus = parse_corpus(name, Path())
+        write_packed(directories[f"data.{index}"], corpus, BYTE, "train")
+    return directories
+
+
+def make(prepared: dict[str, Path], spec: Any = MIX, **options: Any) -> TrainingData:
+    data = parse_data(spec, Path())
+    return TrainingData(data, prepared, BYTE, **{"batch_size": 12, "seed": 3, **options})
+
+
+def pack(text: str, directory: Path) -> PackedCorpus:
+    (directory / "text.txt").write_text(text)
+    corpus = parse_corpus({"files": "text.txt"}, directory)
+    write_packed(directory, corpus, BYTE, "train")
+    return PackedCorpus(directory, {})
+
+
+WEIGHTS = st.lists(st.integers(1, 20).map(lambda w: w / 10), min_size=1, max_size=4)
+
+
+@given(WEIGHTS, st.integers(0, 3000), st.integers(1, 40), st.integers(1, 40))
+def test_any_rows_of_a_mixture_are_those_of_the_whole(
+    weights: list[float], first: int, count: int, more: int
+) -> None:
+    mixture = Mixture(weights)
+    whole, nothing_before = mixture.assign(0, first + count + more)
+    part, before = mixture.assign(first, count)
+    assert nothing_before == [0] * len(weights)
+    assert part.tolist() == whole[first : first + count].tolist()
+    assert before == [int((whole[:first] == i).sum()) for i in range(len(weights))]
+
+
+@given(WEIGHTS)
+def test_every_start_of_a_mixture_has_each_sources_share(weights: list[float]) -> None:
+    sources, _ = Mixture(weights).assign(0, 500)
+    total = sum(Fraction(w) for w in weights)
+    for index, weight in enumerate(weights):
+        taken = np.cumsum(sources == index)
+        exact = np.arange(1, 501) * float(Fraction(weight) / total)
+        assert np.abs(taken - exact).max() <= index + 1 + 1e-9
+
+
+def test_a_batch_is_a_pure_function_of_seed_and_step(prepared: dict[str, Path]) -> None:
+    first, second = make(prepared), make(prepared)
+    for step in (5, 0, 5, 1000):
+        second.batch(step)
+    for step in (0, 5, 777):
+        one, other = first.batch(step), second.batch(step)
+        assert torch.equal(one.input_ids, other.input_ids)
+        assert torch.equal(one.labels, other.labels)
+        assert one.input_ids.shape == one.labels.shape == (12, 40)
+        assert one.input_ids.dtype == one.labels.dtype == torch.int64
+    assert not torch.equal(first.batch(0).input_ids, first.batch(1).input_ids)
+    other_seed = make(prepared, seed=4)
+    assert not torch.equal(first.batch(0).input_ids, other_seed.batch(0).input_ids)
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_the_workers_shares_are_the_whole_batch(prepared: dict[str, Path], world_size: int) -> None:
+    whole = make(prepared)
+    workers = [make(prepared, rank=rank, world_size=world_size) for rank in range(world_size)]
+    for step in (0, 3, 400):
+        parts = [worker.batch(step) for worker in workers]
+        assert torch.equal(torch.cat([p.input_ids for p in parts]), whole.batch(step).input_ids)
+        assert torch.equal(torch.cat([p.labels for p in parts]), whole.batch(step).labels)
+    with pytest.raises(DataError, match="12 sequences can't be shared by 5 workers"):
+        make(prepared, world_size=5)
+
+
+def test_the_mixture_is_by_tokens(prepared: dict[str, Path]) -> None:
+    data = make(prepared)
+    rows = torch.cat([data.batch(step).labels for step in range(100)])
+    text = (rows != IGNORED).all(1).float().mean()
+    assert abs(float(text) - 0.5) < 0.01
+
+
+def test_labels_are_the_next_tokens(prepared: dict[str, Path]) -> None:
+    batch = make(prepared).batch(0)
+    has_loss = batch.labels[:, :-1] != IGNORED
+    assert torch.equal(batch.labels[:, :-1][has_loss], batch.input_ids[:, 1:][has_loss])
+    assert 0.3 < has_loss.float().mean() < 0.9
+
+
+def test_an_epoch_predicts_every_token_once(tmp_path: Path) -> None:
+    packed = pack("".join(chr(65 + i) for i in range(50)), tmp_path)  # 51 tokens, all different
+    rows = TextRows(packed, 5, BYTE.pad_id, (0, 0))
+    epochs = []
+    for epoch in range(3):
+        ids, labels = rows.rows(epoch * 10, 10)
+        assert labels is ids
+        assert sorted(labels[:, 1:].ravel().tolist()) == packed.tokens[1:51].tolist()
+        epochs.append(ids.tolist())
+    assert epochs[0] != epochs[1] != epochs[2]
+    across, _ = rows.rows(7, 16)
+    assert across.tolist() == epochs[0][7:] + epochs[1] + epochs[2][:3]
+
+
+def test_pairs_have_a_loss_on_the_answer_and_its_end(prepared: dict[str, Path]) -> None:
+    packed = PackedCorpus(prepared["data.1"], {})
+    length = 60
+    rows = PairRows(packed, length, BYTE.pad_id, (0, 0))
+    pairs = list(parse_corpus("python-docstrings", Path()).documents("train"))
+    fitting = {
+        f"{prompt}|{answer}"
+        for prompt, answer in pairs
+        if len(prompt.encode()) + len(answer.encode()) + 1 <= length + 1
+    }
+    assert rows.dropped == len(pairs) - len(fitting) > 0
+    ids, labels = rows.rows(0, len(fitting))
+    found = set()
+    for row, label in zip(ids.tolist(), labels.tolist(), strict=True):
+        size = row.index(BYTE.eos_id) + 1
+        start = next(i for i, token in enumerate(label) if token != IGNORED)
+        assert set(row[size:]) <= {BYTE.pad_id}
+        assert label[:start] == [IGNORED] * start
+        assert label[start:size] == row[start:size]
+        assert label[size:] == [IGNORED] * (length + 1 - size)
+        found.add(f"{BYTE.decode(row[:start])}|{BYTE.decode(row[start : size - 1])}")
+    assert found == fitting
+
+
+def test_data_that_can_give_no_row_is_one_clear_error(
+    prepared: dict[str, Path], tmp_path: Path
+) -> None:
+    packed = pack("four", tmp_path)
+    assert len(TextRows(packed, 4, 0, (0, 0)).rows(0, 3)[0]) == 3
+    with pytest.raises(DataError, match="has 5 tokens; a length of 5 needs at least 6"):
+        TextRows(packed, 5, 0, (0, 0))
+    with pytest.raises(DataError, match="holds text, no pairs"):
+        PairRows(packed, 4, 0, (0, 0))
+    with pytest.raises(DataError, match=r"no pair of .* fits a length of 5: the shortest needs"):
+        make(prepared, {"length": 5, "mix": MIX["mix"][:2]})
+    with pytest.raises(DataError, match="needs at least 12 tokens, and length is 11"):
+        make(prepared, {"length": 10, "mix": [{"task": "passkey"}]})
+
+
+def test_data_of_another_tokenizer_or_split_is_refused(tmp_path: Path) -> None:
+    write_packed(tmp_path, parse_corpus("python-docs", tmp_path), BYTE, "validation")
+    with pytest.raises(DataError, match="prepared with split validation, and train is needed"):
+        make({"data.0": tmp_path}, {"corpus": "python-docs", "length": 8})
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"corpus": "python-docs", "length": 64},
+        {"task": "passkey", "length": 64, "queries": 2},
+        MIX,
+        {"length": 8, "mix": [{"corpus": {"type": "c4", "limit": 9}}, {"task": "passkey"}]},
+    ],
+)
+def test_a_description_stands_for_what_its_canonical_form_does(spec: dict[str, Any]) -> None:
+    data = parse_data(spec, Path())
+    assert parse_data(data.canonical(), Path("/nowhere")) == data
+    validator = jsonschema.Draft202012Validator(data_json_schema())
+    validator.validate(spec)
+    validator.validate(data.canonical())
+
+
+@pytest.mark.parametrize(
+    ("spec", "problems"),
+    [
+        ("c4", {(): "found 'c4', needs a mapping"}),
+        ({"corpus": "c4"}, {("length",): "is missing"}),
+        ({"corpus": "c4", "length": 0}, {("length",): "found 0, needs a whole number"}),
+        ({"corpus": "c4", "length": 8.5}, {("length",): "found 8.5, needs"}),
+        ({"corpus": "c4", "length": True}, {("length",): "found True, needs"}),
+        ({"length": 8}, {(): "neither"}),
+        ({"length": 8, "mix": []}, {("mix",): r"found \[\], needs a list"}),
+        ({"length": 8, "corpus": "c4", "lenght": 8}, {("lenght",): "did you mean 'length'"}),
+        ({"length": 8, "mix": [{"corpus": "c4"}], "x": 1}, {("x",): "unknown key 'x'"}),
+        ({"length": 8, "corpus": "c4", "task": "passkey"}, {(): "found both"}),
+        (
+            {
+                "length": -1,
+                "mix": [
+                    {"corpus": "c5"},
+                    {"task": "paskey"},
+                    {"task": "passkey", "form": "german"},
+                    {"task": "passkey", "digits": 0},
+                    {"task": "passkey", "form": "english", "queries": 2},
+                    {"corpus": "c4", "weight": 0},
+                    {"corpus": "c4", "weight": float("nan")},
+                    3,
+                ],
+            },
+            {
+                ("length",): "found -1",
+                ("mix", 0, "corpus"): r"unknown corpus 'c5' \(allowed: c4",
+                ("mix", 1, "task"): "did you mean 'passkey'",
+                ("mix", 2, "form"): "found 'german', needs 'symbolic' or 'english'",
+                ("mix", 3, "digits"): "found 0",
+                ("mix", 4): "queries is for the symbolic form",
+                ("mix", 5, "weight"): "found 0, needs a number above 0",
+                ("mix", 6, "weight"): "found nan",
+                ("mix", 7): "found 3",
+            },
+        ),
+    ],
+)
+def test_every_problem_of_a_description_is_told(spec: Any, problems: dict[Any, str]) -> None:
+    with pytest.raises(DataError) as caught:
+        parse_data(spec, Path(), "stages.pretrain.data")
+    found = {problem.at: problem.message for problem in caught.value.problems}
+    assert found.keys() == problems.keys()
+    for at, message in problems.items():
+        assert re.search(message, found[at])
+    assert str(caught.value).startswith("stages.pretrain.data")
+    assert not jsonschema.Draft202012Validator(data_json_schema()).is_valid(spec)
+
+
+def test_a_batch_is_made_quickly(
+    prepared: dict[str, Path], benchmark_seconds: Callable[[Callable[[], Any]], float]
+) -> None:
+    data = make(prepared, {**MIX, "length": 64}, batch_size=64)
+    assert benchmark_seconds(lambda: data.batch(7)) < 0.01

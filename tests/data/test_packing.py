@@ -1,0 +1,157 @@
+"""Prepared data: the tokens on disk are the documents, and damage is noticed."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fope_lab.data.base import Split
+from fope_lab.data.corpora import Corpus, PythonDocs, parse_corpus
+from fope_lab.data.packing import PackedCorpus, write_packed
+from fope_lab.data.problems import DataError
+from fope_lab.data.tokenizer import ByteTokenizer
+
+BYTE = ByteTokenizer()
+EXPECTED = {"tokenizer": BYTE.identity(), "split": "train"}
+
+
+class WideTokenizer(ByteTokenizer):
+    """Ids that need more than 16 bits."""
+
+    vocabulary_size = 100_000
+
+    def encode(self, text: str) -> list[int]:
+        return [token + 70_000 for token in super().encode(text)]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    for index, text in enumerate(["Ä document.", "b", "third\n"]):
+        (tmp_path / f"{index}.txt").write_text(text, encoding="utf-8")
+    return parse_corpus({"files": "*.txt"}, tmp_path)
+
+
+def pack(corpus: Corpus, directory: Path, tokenizer: ByteTokenizer = BYTE) -> PackedCorpus:
+    directory.mkdir()
+    info = write_packed(directory, corpus, tokenizer, "train")
+    packed = PackedCorpus(directory, {})
+    assert packed.info == info
+    return packed
+
+
+def test_documents_lie_one_after_the_other(corpus: Corpus, tmp_path: Path) -> None:
+    packed = pack(corpus, tmp_path / "out")
+    expected, starts = [], []
+    for text in ["Ä document.", "b", "third\n"]:
+        starts.append(len(expected))
+        expected += [*text.encode(), 256]
+    assert packed.tokens.tolist() == expected
+    assert packed.starts.tolist() == starts
+    assert packed.answers is None
+    assert packed.tokens.dtype == np.dtype("<u2")
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "data.json",
+        "documents.npy",
+        "tokens.bin",
+    ]
+    info = json.loads((tmp_path / "out" / "data.json").read_text())
+    assert info["identity"] == {"corpus": corpus.identity(), **EXPECTED}
+
+
+def test_large_vocabularies_are_wide(corpus: Corpus, tmp_path: Path) -> None:
+    packed = pack(corpus, tmp_path / "out", WideTokenizer())
+    assert packed.tokens.dtype == np.dtype("<u4")
+    assert packed.tokens[-2] == 70_000 + ord("\n")
+
+
+def test_pairs_know_where_their_answers_start(tmp_path: Path) -> None:
+    corpus = parse_corpus("python-docstrings", tmp_path)
+    packed = pack(corpus, tmp_path / "out")
+    assert packed.kind == "pairs"
+    assert packed.answers is not None
+    pairs = list(corpus.documents("train"))
+    assert packed.info["documents"] == len(pairs)
+    ends = [*packed.starts[1:], len(packed.tokens)]
+    for index in (0, 7, len(pairs) - 1):
+        document = packed.tokens[packed.starts[index] : ends[index]].tolist()
+        answer = packed.answers[index]
+        assert BYTE.decode(document[:answer]) == pairs[index][0]
+        assert BYTE.decode(document[answer:-1]) == pairs[index][1]
+        assert document[-1] == BYTE.eos_id
+
+
+class Endless(PythonDocs):
+    """As much text as is asked for, made as it is read."""
+
+    def __init__(self, count: int) -> None:
+        object.__setattr__(self, "count", count)
+
+    def identity(self) -> dict[str, Any]:
+        return {"type": "endless"}
+
+    def documents(self, split: Split) -> Iterator[str]:
+        for index in range(self.count):
+            yield f"{index} " * 1000
+
+
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    peaks = []
+    for count in (2_000, 8_000):
+        directory = tmp_path / str(count)
+        directory.mkdir()
+        tracemalloc.start()
+        info = write_packed(directory, Endless(count), BYTE, "train")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert info["documents"] == count
+    assert (tmp_path / "8000" / "tokens.bin").stat().st_size > 1.2 * peaks[1]
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_progress_is_told(corpus: Corpus, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    write_packed(tmp_path, corpus, BYTE, "train", progress=lambda d, t: told.append((d, t)))
+    assert told[-1] == (3, 22)
+
+
+def test_an_empty_split_is_an_error(corpus: Corpus, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"the validation split .* has no document"):
+        write_packed(tmp_path, corpus, BYTE, "validation")
+
+
+def test_a_corpus_that_changes_while_it_is_read_is_an_error(corpus: Corpus, tmp_path: Path) -> None:
+    def change(documents: int, tokens: int) -> None:
+        (tmp_path / "0.txt").write_text("something else")
+
+    with pytest.raises(DataError, match="changed while it was being read"):
+        write_packed(tmp_path, corpus, BYTE, "train", progress=change)
+
+
+def test_data_for_another_use_is_refused(corpus: Corpus, tmp_path: Path) -> None:
+    directory = pack(corpus, tmp_path / "out").directory
+    PackedCorpus(directory, EXPECTED)
+    with pytest.raises(DataError, match="prepared with split train, and validation is needed"):
+        PackedCorpus(directory, {"split": "validation"})
+    with pytest.raises(DataError, match=r"prepared with tokenizer .*byte.*, and .*other.* is need"):
+        PackedCorpus(directory, {"tokenizer": {"tokenizer": "other"}})
+
+
+def test_damage_is_noticed(corpus: Corpus, tmp_path: Path) -> None:
+    directory = pack(corpus, tmp_path / "out").directory
+    tokens = (directory / "tokens.bin").read_bytes()
+    (directory / "tokens.bin").write_bytes(tokens[:-2])
+    with pytest.raises(DataError, match="has 42 bytes, needs 44: it is not whole"):
+        PackedCorpus(directory, {})
+    (directory / "tokens.bin").write_bytes(tokens)
+    np.save(directory / "documents.npy", np.zeros(2, np.int64))
+    with pytest.raises(DataError, match="has 2 entries, needs 3"):
+        PackedCorpus(directory, {})
+    (directory / "data.json").unlink()
+    with pytest.raises(DataError, match="is no prepared data"):
+        PackedCorpus(directory, {})

@@ -1,0 +1,74 @@
+"""The prepare-data stage: what was planned is what is written, whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fope_lab.data.packing import PackedCorpus, data_identity
+from fope_lab.data.problems import DataError
+from fope_lab.data.tokenizer import tokenizer_identity
+from fope_lab.store import Store
+from fope_lab.sweep.keys import stage_key
+from fope_lab.sweep.stages import PrepareData
+from trainers.prepare_data import run
+
+
+def plan(folder: Path, split: str = "train") -> tuple[PrepareData, str]:
+    """A stage and its key, as planning makes them."""
+    stage = PrepareData.model_validate(
+        {"corpus": {"files": "*.txt"}, "tokenizer": "byte", "split": split},
+        context={"base": folder},
+    )
+    parts = {"corpus": stage.corpus.identity(), "tokenizer": tokenizer_identity("byte")}
+    return stage, stage_key(stage, {}, parts)
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "one.txt").write_text("\n\n".join(["A paragraph."] * 20))
+    return folder
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_the_checkpoint_is_the_prepared_data(texts: Path, tmp_path: Path, split: str) -> None:
+    stage, key = plan(texts, split)
+    folder = Store(tmp_path / "store").folder("prepare-data", key)
+    with folder.begin("test", {}) as attempt:
+        attempt.finish(run(stage, attempt, {}))
+    checkpoint, result = folder.checkpoint(), folder.result()
+    assert checkpoint is not None
+    assert result is not None
+    packed = PackedCorpus(checkpoint.path, {"split": split})
+    assert result["tokens"] == len(packed.tokens)
+    assert result["documents"] == 1
+    assert result["vocabulary"] == 272
+    assert result["identity"] == data_identity(stage.corpus, tokenizer_identity("byte"), split)
+
+
+def test_what_was_written_whole_is_not_written_again(texts: Path, tmp_path: Path) -> None:
+    stage, key = plan(texts)
+    folder = Store(tmp_path / "store").folder("prepare-data", key)
+    with folder.begin("test", {}) as attempt:
+        first = run(stage, attempt, {})
+    assert not folder.is_done()
+    (texts / "one.txt").unlink()
+    with folder.begin("test", {}) as attempt:
+        attempt.finish(run(stage, attempt, {}))
+    assert folder.result() == first
+
+
+def test_data_that_changed_since_planning_is_refused(texts: Path, tmp_path: Path) -> None:
+    stage, key = plan(texts)
+    (texts / "one.txt").write_text("Something else.")
+    folder = Store(tmp_path / "store").folder("prepare-data", key)
+    with (
+        pytest.raises(DataError, match="holds something else here than where and when"),
+        folder.begin("test", {}) as attempt,
+    ):
+        run(stage, attempt, {})
+    assert folder.checkpoint() is None
+    assert folder.failure() is not None

@@ -1,0 +1,301 @@
+"""What every embedding must do, whatever it is: one suite over the presets and the registry.
+
+An embedding that is added is checked with no change here; `LearnedSlopes` below is one.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fope_lab.embeddings import base, build_embedding, embedding_names, resolve_embedding
+from fope_lab.embeddings.base import Bounds, Embedding, Shape, Tensors, embedding_types
+from fope_lab.embeddings.module import PositionEmbedding
+from fope_lab.embeddings.presets import PRESETS
+from fope_lab.embeddings.spec import option_types
+from fope_lab.model import Decoder, ModelConfig
+
+REQUIRED = {"factor": 4.0}
+"""A value for each option that some preset has no default for."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LearnedSlopes(Embedding, name="learned-slopes"):
+    """Bias −slope·|i − j| with learned slopes, one set for each layer."""
+
+    biases: ClassVar[bool] = True
+
+    start: Annotated[float, Bounds(gt=0)] = 0.5
+
+    @property
+    def per_layer(self) -> bool:
+        return True
+
+    def tensors(self, shape: Shape) -> Tensors:
+        return Tensors(learned={"slopes": torch.full((shape.num_heads, 1, 1), self.start)})
+
+    def bias(
+        self, tensors: Mapping[str, Tensor], query_positions: Tensor, key_positions: Tensor
+    ) -> Tensor:
+        distance = (query_positions[..., :, None] - key_positions[..., None, :]).abs()
+        return -tensors["slopes"] * distance[..., None, :, :]
+
+
+def spec_of(name: str) -> dict[str, Any]:
+    """A description with every option that has no default, at a base that keeps half the pairs."""
+    composition = PRESETS.get(name, {"type": name})
+    parts = [
+        embedding_types()[composition["type"]],
+        *(base.transform_types()[part["type"]] for part in composition.get("transforms", ())),
+    ]
+    options = {option for part in parts for option in option_types(part)}
+    required = {option: value for option, value in REQUIRED.items() if option in options}
+    return {"type": name, **required, **({"base": 129} if "base" in options else {})}
+
+
+NAMES = sorted({*embedding_names(), *embedding_types()})
+every_embedding = pytest.mark.parametrize("name", NAMES)
+# Defining it has registered it: only these tests are to see it.
+del base._EMBEDDINGS[LearnedSlopes.name]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _added() -> Iterator[None]:
+    base._EMBEDDINGS[LearnedSlopes.name] = LearnedSlopes
+    yield
+    del base._EMBEDDINGS[LearnedSlopes.name]
+
+
+SIZES = {"head_dim": 16, "num_heads": 4, "train_length": 64}
+CONFIG = ModelConfig(num_layers=2, num_heads=4, num_kv_heads=2, head_dim=16, vocab_size=50)
+
+
+def build(name: str, **sizes: int) -> PositionEmbedding:
+    return build_embedding(spec_of(name), **{**SIZES, **sizes})
+
+
+def queries_and_keys(length: int, kv_heads: int = 4, batch: int = 2) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(length)
+    shape = (batch, 4 + kv_heads, length, SIZES["head_dim"])
+    drawn = torch.randn(shape, generator=generator)
+    return drawn[:, :4], drawn[:, 4:]
+
+
+def scores(embedding: PositionEmbedding, q: Tensor, k: Tensor, positions: Tensor) -> Tensor:
+    """Attention logits of all pairs, without scale or mask."""
+    q, k = embedding.rotate(q, k, positions)
+    logits = q @ k.repeat_interleave(q.shape[1] // k.shape[1], dim=1).transpose(-1, -2)
+    bias = embedding.bias(positions, positions)
+    return logits if bias is None else logits + bias
+
+
+def test_an_added_embedding_is_found() -> None:
+    assert "learned-slopes" in NAMES
+    assert {"nope", "rope", "alibi", "fope", "yarn", "fope-yarn"} <= set(NAMES)
+
+
+@every_embedding
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+def test_shapes_and_dtypes(name: str, kv_heads: int) -> None:
+    embedding = build(name, num_kv_heads=kv_heads)
+    q, k = queries_and_keys(9, kv_heads)
+    rotated_q, rotated_k = embedding.rotate(q, k, torch.arange(9))
+    assert (rotated_q.shape, rotated_k.shape) == (q.shape, k.shape)
+    assert (rotated_q.dtype, rotated_k.dtype) == (q.dtype, k.dtype)
+    if embedding.rotates:
+        assert embedding.inv_freq is not None
+        assert embedding.inv_freq.shape == (SIZES["head_dim"] // 2,)
+        assert embedding.inv_freq.dtype == torch.float32
+    else:
+        assert embedding.inv_freq is None
+        assert rotated_q is q
+        assert rotated_k is k
+    bias = embedding.bias(torch.arange(5, 9), torch.arange(9))
+    assert (bias is not None) == embedding.biases
+    if bias is not None:
+        assert (bias.shape, bias.dtype) == ((4, 4, 9), torch.float32)
+    hidden = torch.randn(2, 9, 64)
+    assert embedding.embed(hidden, torch.arange(9)).shape == hidden.shape
+    assert torch.equal(embedding.positions(3, offset=4), torch.tensor([4, 5, 6]))
+
+
+@every_embedding
+def test_a_later_token_is_encoded_as_in_the_full_pass(name: str) -> None:
+    embedding = build(name, num_kv_heads=2)
+    q, k = queries_and_keys(100, kv_heads=2)
+    full_q, full_k = embedding.rotate(q, k, torch.arange(100))
+    late = torch.arange(90, 100)
+    late_q, late_k = embedding.rotate(q[:, :, 90:], k[:, :, 90:], late)
+    torch.testing.assert_close(late_q, full_q[:, :, 90:], rtol=0, atol=1e-6)
+    torch.testing.assert_close(late_k, full_k[:, :, 90:], rtol=0, atol=1e-6)
+    full_bias = embedding.bias(torch.arange(100), torch.arange(100))
+    if full_bias is not None:
+        assert torch.equal(embedding.bias(late, torch.arange(100)), full_bias[:, 90:])
+
+
+@every_embedding
+def test_sequences_may_have_their_own_positions(name: str) -> None:
+    embedding = build(name, num_kv_heads=2)
+    q, k = queries_and_keys(9, kv_heads=2)
+    positions = torch.stack([torch.arange(9), torch.arange(40, 49)])
+    together = scores(embedding, q, k, positions)
+    for index in range(2):
+        one = slice(index, index + 1)
+        alone = scores(embedding, q[one], k[one], positions[index])
+        torch.testing.assert_close(together[one], alone, rtol=0, atol=1e-5)
+
+
+@every_embedding
+def test_angles_and_biases_are_float32_in_a_bfloat16_model_and_under_autocast(name: str) -> None:
+    embedding = build(name)
+    narrow = copy.deepcopy(embedding).to(torch.bfloat16)
+    for buffer, before in zip(narrow.buffers(), embedding.buffers(), strict=True):
+        assert buffer.dtype == before.dtype
+        assert torch.equal(buffer, before)
+    positions = torch.arange(1000, 1040)
+    expected = embedding.tables(positions)
+    with torch.autocast("cpu", torch.bfloat16):
+        under_autocast = embedding.tables(positions)
+        bias = embedding.bias(positions, positions)
+    for tables in (narrow.tables(positions), under_autocast):
+        assert (tables is None) == (expected is None)
+        for ours, wide in zip(tables or (), expected or (), strict=True):
+            assert ours.dtype == torch.float32
+            assert torch.equal(ours, wide)
+    if bias is not None:
+        assert torch.equal(bias, embedding.bias(positions, positions))
+
+
+@every_embedding
+def test_lengths_far_beyond_training_do_not_overflow(name: str) -> None:
+    embedding = build(name)
+    q, k = queries_and_keys(8)
+    far = torch.arange(8) * 150_000
+    assert scores(embedding, q, k, far).isfinite().all()
+
+
+@every_embedding
+@given(shift=st.integers(0, 10_000), gap=st.integers(1, 50))
+@settings(max_examples=20, deadline=None)
+def test_scores_of_a_relative_method_do_not_change_under_a_shift(
+    name: str, shift: int, gap: int
+) -> None:
+    embedding = build(name)
+    q, k = queries_and_keys(6)
+    positions = gap * torch.arange(6)
+    if embedding.definition.shift_invariant:
+        torch.testing.assert_close(
+            scores(embedding, q, k, positions + shift),
+            scores(embedding, q, k, positions),
+            rtol=0,
+            atol=1e-4,
+        )
+
+
+@every_embedding
+def test_a_method_that_is_not_relative_says_so(name: str) -> None:
+    embedding = build(name)
+    q, k = queries_and_keys(6)
+    at_start, later = (scores(embedding, q, k, torch.arange(6) + shift) for shift in (0, 1000))
+    moved = (at_start - later).abs().max().item()
+    assert (moved < 1e-3) == embedding.definition.shift_invariant
+
+
+@every_embedding
+def test_a_seed_gives_the_same_tensors_again(name: str) -> None:
+    first, second = (build(name, seed=7, layer=1).state_dict() for _ in range(2))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+@every_embedding
+def test_loading_restores_what_was_drawn_or_learned_bit_for_bit(name: str) -> None:
+    saved, fresh = build(name, seed=1), build(name, seed=2)
+    with torch.no_grad():
+        for parameter in saved.parameters():
+            parameter.add_(0.125)
+    fresh.load_state_dict(saved.state_dict())
+    q, k = queries_and_keys(20)
+    assert torch.equal(scores(fresh, q, k, torch.arange(20)), scores(saved, q, k, torch.arange(20)))
+
+
+@every_embedding
+def test_drawn_and_learned_tensors_are_saved_and_constants_are_not(name: str) -> None:
+    embedding = build(name)
+    tensors = embedding.definition.tensors(embedding.shape)
+    assert embedding.state_dict().keys() == {*tensors.drawn, *tensors.learned}
+    assert {n for n, _ in embedding.named_parameters()} == {*tensors.learned}
+
+
+@every_embedding
+def test_tensors_survive_a_model_built_without_memory(name: str) -> None:
+    """`to_empty` after building on the meta device: what follows from the options stays right."""
+    with torch.device("meta"):
+        embedding = build(name)
+    embedding.to_empty(device="cpu")
+    expected = build(name)
+    for buffer, before in zip(embedding.buffers(), expected.buffers(), strict=True):
+        assert torch.equal(buffer, before)
+
+
+@every_embedding
+def test_gradients_reach_the_inputs_and_all_that_is_learned(name: str) -> None:
+    embedding = build(name)
+    q, k = (x.clone().requires_grad_() for x in queries_and_keys(6))
+    scores(embedding, q, k, torch.arange(6)).square().sum().backward()
+    for tensor in (q, k, *embedding.parameters()):
+        assert tensor.grad is not None
+        assert tensor.grad.isfinite().all()
+        assert tensor.grad.abs().sum() > 0
+
+
+@every_embedding
+def test_a_decoder_trains_with_it(name: str) -> None:
+    model = Decoder(CONFIG, spec_of(name), train_length=64, seed=3)
+    tokens = torch.arange(40).remainder(50).expand(2, 40)
+    logits = model(tokens).logits
+    assert logits.shape == (2, 40, 50)
+    loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
+    loss.backward()
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        assert parameter.grad.isfinite().all()
+
+
+@every_embedding
+def test_a_decoders_weights_and_its_embeddings_do_not_depend_on_each_other(name: str) -> None:
+    model = Decoder(CONFIG, spec_of(name), train_length=64, seed=3)
+    plain = Decoder(CONFIG, "nope", train_length=64, seed=3).state_dict()
+    assert all(
+        torch.equal(plain[key], weight)
+        for key, weight in model.state_dict().items()
+        if key in plain
+    )
+    for layer, embedding in enumerate(model.position_embeddings):
+        alone = build(name, num_kv_heads=2, seed=3, layer=layer).state_dict()
+        assert embedding.state_dict().keys() == alone.keys()
+        assert all(
+            torch.equal(tensor, alone[key]) for key, tensor in embedding.state_dict().items()
+        )
+
+
+@every_embedding
+def test_its_composition_builds_the_same_embedding(name: str) -> None:
+    composition = resolve_embedding(spec_of(name))
+    again = build_embedding(composition, **SIZES)
+    assert again.definition == build(name).definition
+
+
+def test_a_name_is_taken_once() -> None:
+    with pytest.raises(ValueError, match="'rotary' is already the name of"):
+
+        class Second(Embedding, name="rotary"):
+            pass

@@ -1,0 +1,237 @@
+"""What a sweep file may say about an embedding, what it becomes, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from fope_lab.embeddings import (
+    EmbeddingError,
+    check_embedding,
+    embedding_json_schema,
+    embedding_names,
+    resolve_embedding,
+)
+
+SIZES = {"head_dim": 32, "num_heads": 4, "train_length": 64}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "rope",
+        "rotary",
+        {"type": "rope"},
+        {"type": "rotary"},
+        {"type": "rope", "base": 10_000},
+        {"type": "rotary", "base": 10_000.0, "transforms": []},
+    ],
+)
+def test_equal_embeddings_resolve_to_one_composition(spec: Any) -> None:
+    assert resolve_embedding(spec) == {"type": "rotary"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "composition"),
+    [
+        ("nope", {"type": "nope"}),
+        ("alibi", {"type": "alibi"}),
+        ({"type": "alibi", "slopes": "official"}, {"type": "alibi"}),
+        ("fope", {"type": "fourier", "transforms": [{"type": "clip_floor"}]}),
+        (
+            {"type": "fope", "sigma": 0.4, "base": 129},
+            {
+                "type": "fourier",
+                "base": 129.0,
+                "sigma": 0.4,
+                "transforms": [{"type": "clip_floor"}],
+            },
+        ),
+        (
+            {"type": "yarn", "factor": 4, "beta": 32},
+            {"type": "rotary", "transforms": [{"type": "yarn", "factor": 4.0}]},
+        ),
+        (
+            {"type": "fope-yarn", "factor": 2, "original_length": 64},
+            {
+                "type": "fourier",
+                "transforms": [
+                    {"type": "clip_floor", "original_length": 64},
+                    {"type": "yarn", "factor": 2.0, "original_length": 64},
+                ],
+            },
+        ),
+        (
+            {"type": "rope", "transforms": ["clip_floor"]},
+            {"type": "rotary", "transforms": [{"type": "clip_floor"}]},
+        ),
+    ],
+)
+def test_presets_and_options_become_compositions(spec: Any, composition: Any) -> None:
+    resolved = resolve_embedding(spec)
+    assert resolved == composition
+    assert resolve_embedding(resolved) == resolved
+    assert json.loads(json.dumps(resolved)) == resolved
+
+
+def test_numbers_are_canonical_whatever_way_they_were_written() -> None:
+    resolved = resolve_embedding({"type": "yarn", "factor": 4})
+    assert isinstance(resolved["transforms"][0]["factor"], float)
+
+
+@pytest.mark.parametrize(
+    ("spec", "paths", "words"),
+    [
+        ("ropee", ["e"], ["'ropee'", "did you mean 'rope'?", "fope-yarn"]),
+        ({"type": "fop"}, ["e.type"], ["did you mean 'fope'?"]),
+        ({"sigma": 0.3}, ["e.type"], ["missing"]),
+        ({"type": 3}, ["e.type"], ["found 3"]),
+        (None, ["e"], ["found None"]),
+        (["rope"], ["e"], ["found ['rope']"]),
+        ({"type": "fope", "sigmaa": 0.3}, ["e.sigmaa"], ["did you mean 'sigma'?"]),
+        ({"type": "fope", "sigma": -1}, ["e.sigma"], ["found -1", "greater than or equal to 0"]),
+        ({"type": "fope", "sigma": "0.3"}, ["e.sigma"], ["found '0.3'", "number"]),
+        ({"type": "fope", "sigma": True}, ["e.sigma"], ["found True", "number"]),
+        ({"type": "fope", "sigma": float("nan")}, ["e.sigma"], ["found nan", "finite"]),
+        ({"type": "rope", "base": 1}, ["e.base"], ["greater than 1"]),
+        ("yarn", ["e.factor"], ["yarn needs it"]),
+        ({"type": "yarn", "factor": 0.5}, ["e.factor"], ["greater than or equal to 1"]),
+        ({"type": "yarn", "factor": 2, "original_length": 0}, ["e.original_length"], ["found 0"]),
+        ({"type": "yarn", "factor": 2, "original_length": 64.5}, ["e.original_length"], ["64.5"]),
+        ({"type": "yarn", "factor": 2, "alpha": 64}, ["e"], ["alpha 64", "beta 32"]),
+        ({"type": "alibi", "slopes": "steep"}, ["e.slopes"], ["'official' or 'geometric'"]),
+        ({"type": "alibi", "transforms": ["yarn"]}, ["e.transforms"], ["alibi rotates nothing"]),
+        ({"type": "nope", "transforms": []}, ["e.transforms"], ["nope rotates nothing"]),
+        ({"type": "alibi", "factor": 4}, ["e.factor"], ["option of alibi"]),
+        ({"type": "rope", "factor": 4}, ["e.factor"], ["option of rope"]),
+        ({"type": "fope", "transforms": []}, ["e.transforms"], ["type: fourier"]),
+        ({"type": "rotary", "transforms": "yarn"}, ["e.transforms"], ["a list"]),
+        (
+            {"type": "rotary", "transforms": ["clip_flor"]},
+            ["e.transforms.0"],
+            ["did you mean 'clip_floor'?"],
+        ),
+        (
+            {"type": "rotary", "transforms": ["clip_floor", {"type": "yarn", "fator": 4}]},
+            ["e.transforms.1.fator", "e.transforms.1.factor"],
+            ["did you mean 'factor'?", "missing"],
+        ),
+        (
+            {"type": "fope-yarn", "sigma": -1, "factor": 0, "basee": 3},
+            ["e.basee", "e.factor", "e.sigma"],
+            ["did you mean 'base'?"],
+        ),
+        ({"type": "fope-yarn", "factor": 4, "original_length": 0}, ["e.original_length"], []),
+    ],
+)
+def test_every_problem_is_reported_with_its_place(
+    spec: Any, paths: list[str], words: list[str]
+) -> None:
+    with pytest.raises(EmbeddingError) as raised:
+        resolve_embedding(spec, path="e")
+    assert [problem.path for problem in raised.value.problems] == paths
+    for word in words:
+        assert word in str(raised.value)
+
+
+def test_the_error_survives_pickling_between_processes() -> None:
+    with pytest.raises(EmbeddingError) as raised:
+        resolve_embedding("ropee")
+    copy = pickle.loads(pickle.dumps(raised.value))
+    assert copy.problems == raised.value.problems
+    assert str(copy) == str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "sizes", "words"),
+    [
+        ("rope", {"head_dim": 33}, "head_dim 33 is odd"),
+        ("fope", {"head_dim": 33}, "head_dim 33 is odd"),
+        ("alibi", {"num_kv_heads": 3}, "num_heads 4 is not divisible by num_kv_heads 3"),
+        ("fope", {"train_length": 6}, "no frequency is left"),
+        ({"type": "yarn", "factor": 1}, {}, "changes no frequency"),
+        ({"type": "fope-yarn", "factor": 1}, {}, "'yarn', 'factor': 1.0} changes no frequency"),
+        ({"type": "rope", "transforms": ["clip_floor"]}, {"train_length": 10**6}, "clip_floor"),
+        # Every pair turns more than 32 times in the original length: nothing to interpolate.
+        ({"type": "yarn", "factor": 4, "base": 2}, {"train_length": 4096}, "changes no frequency"),
+    ],
+)
+def test_what_does_not_fit_the_model_is_refused_with_and_without_torch(
+    spec: Any, sizes: dict[str, int], words: str
+) -> None:
+    from fope_lab.embeddings import build_embedding
+
+    for attempt in (check_embedding, build_embedding):
+        with pytest.raises(EmbeddingError, match=words.replace("}", r"\}")) as raised:
+            attempt(spec, **{**SIZES, **sizes})
+        assert len(raised.value.problems) == 1
+
+
+def test_what_fits_passes_the_check() -> None:
+    for name in ("nope", "rope", "alibi", "fope"):
+        check_embedding(name, **SIZES)
+    check_embedding("alibi", **{**SIZES, "head_dim": 33})
+    check_embedding({"type": "fope-yarn", "factor": 2}, **SIZES, num_kv_heads=2)
+
+
+def test_presets_are_named_first() -> None:
+    assert embedding_names()[:6] == ["nope", "rope", "alibi", "fope", "yarn", "fope-yarn"]
+
+
+GOOD = [
+    "rope",
+    "fourier",
+    {"type": "fope", "sigma": 0.4},
+    {"type": "yarn", "factor": 4},
+    {"type": "fope-yarn", "factor": 4, "original_length": 64},
+    {"type": "rotary", "transforms": [{"type": "yarn", "factor": 4}, "clip_floor"]},
+    {"type": "alibi", "slopes": "geometric"},
+]
+BAD = [
+    "ropee",
+    "yarn",
+    {"type": "yarn"},
+    {"type": "yarn", "factor": 0.5},
+    {"type": "fope", "sigmaa": 1},
+    {"type": "fope", "transforms": []},
+    {"type": "alibi", "transforms": []},
+    {"type": "rotary", "transforms": ["yarn"]},
+    {"type": "alibi", "slopes": "steep"},
+]
+
+
+def test_the_schema_accepts_and_refuses_what_the_parser_does() -> None:
+    schema = embedding_json_schema()
+    Draft202012Validator.check_schema(schema)
+    validator = Draft202012Validator(schema)
+    for spec in GOOD:
+        resolve_embedding(spec)
+        assert validator.is_valid(spec), spec
+    for spec in BAD:
+        with pytest.raises(EmbeddingError):
+            resolve_embedding(spec)
+        assert not validator.is_valid(spec), spec
+
+
+def test_the_schema_takes_every_composition() -> None:
+    validator = Draft202012Validator(embedding_json_schema())
+    for spec in GOOD:
+        assert validator.is_valid(resolve_embedding(spec))
+
+
+def test_planning_needs_no_torch() -> None:
+    program = """
+import sys
+from fope_lab.embeddings import check_embedding, embedding_json_schema, resolve_embedding
+check_embedding({"type": "fope-yarn", "factor": 4}, head_dim=64, num_heads=8, train_length=512)
+resolve_embedding("alibi"), embedding_json_schema()
+import fope_lab.model, fope_lab.model.config, fope_lab.model.checkpoint
+assert not {"torch", "ray", "numpy"} & set(sys.modules), "imported"
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

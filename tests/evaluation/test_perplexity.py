@@ -1,0 +1,204 @@
+"""Perplexity against closed forms, a plain loop, and Hugging Face's loss."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from fope_lab.data.packing import PackedCorpus
+from fope_lab.data.problems import DataError
+from fope_lab.evaluation.perplexity import WINDOWS, perplexity, run
+from fope_lab.model import load_model
+from fope_lab.store import Store
+from fope_lab.sweep.stages import Perplexity
+
+VOCABULARY = 23
+
+
+class Uniform(nn.Module):
+    """Every token is as likely as any other."""
+
+    def forward(self, ids: Tensor) -> Any:
+        return SimpleNamespace(logits=torch.full((*ids.shape, VOCABULARY), 1.7))
+
+
+class Contextual(nn.Module):
+    """Logits that depend on all the tokens before, so that a wrong context gives another loss."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.table = nn.Parameter(torch.randn(VOCABULARY, VOCABULARY, generator=generator))
+        self.rows: list[tuple[int, ...]] = []
+
+    def forward(self, ids: Tensor) -> Any:
+        self.rows.append(tuple(ids.shape))
+        return SimpleNamespace(logits=self.table[ids].cumsum(1) / 2)
+
+
+def text(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, VOCABULARY, count).astype(np.uint16)
+
+
+def reference(model: Contextual, tokens: np.ndarray, contexts: dict[int, int]) -> float:
+    """The mean loss in float64, one prediction at a time: target → its context's first token."""
+    losses = []
+    for target, start in contexts.items():
+        logits = model.table.double()[torch.from_numpy(tokens[start:target].astype(int))].sum(0) / 2
+        losses.append(-torch.log_softmax(logits, 0)[int(tokens[target])])
+    return math.exp(float(torch.stack(losses).detach().mean()))
+
+
+METHODS = st.one_of(
+    st.just(("chunked", None)), st.integers(1, 40).map(lambda stride: ("sliding", stride))
+)
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 40), st.integers(42, 200), METHODS, st.integers(1, 500))
+def test_a_uniform_model_has_the_vocabularys_size(
+    length: int, count: int, method: tuple[Any, int | None], batch_tokens: int
+) -> None:
+    name, stride = method[0], method[1] and min(method[1], length)
+    result = perplexity(
+        Uniform(), text(count), length, method=name, stride=stride, batch_tokens=batch_tokens
+    )
+    assert result.perplexity == pytest.approx(VOCABULARY, rel=1e-6)
+    assert result.count == count - 1
+
+
+@given(st.integers(1, 50), st.integers(1, 300), METHODS)
+def test_every_token_but_the_first_is_predicted_once(
+    length: int, more: int, method: tuple[str, int | None]
+) -> None:
+    count = length + more
+    stride = method[1] and min(method[1], length)
+    windows = list(WINDOWS[method[0]](count, length, stride))
+    targets = [t for w in windows for t in range(w.scored + 1, w.end + 1)]
+    assert targets == list(range(1, count))
+    assert all(0 <= w.start <= w.scored < w.end <= w.start + length for w in windows)
+    if stride is not None:
+        assert all(w.end - w.start == length for w in windows)
+        assert all(w.scored - w.start >= length - stride for w in windows[1:])
+
+
+@pytest.mark.parametrize("length", [1, 5, 8, 60])
+@pytest.mark.parametrize("batch_tokens", [1, 16, 1000])
+def test_chunks_see_nothing_of_each_other(length: int, batch_tokens: int) -> None:
+    tokens, model = text(61), Contextual()
+    contexts = {target: (target - 1) // length * length for target in range(1, 61)}
+    result = perplexity(model, tokens, length, batch_tokens=batch_tokens)
+    assert result.perplexity == pytest.approx(reference(model, tokens, contexts), rel=1e-5)
+    assert max(rows * width for rows, width in model.rows) <= max(batch_tokens, length)
+
+
+@pytest.mark.parametrize(("length", "stride"), [(5, 1), (5, 3), (5, 5), (8, 2), (60, 7)])
+@pytest.mark.parametrize("batch_tokens", [1, 40])
+def test_a_sliding_window_scores_its_end(length: int, stride: int, batch_tokens: int) -> None:
+    tokens, model = text(61), Contextual()
+    contexts = dict.fromkeys(range(1, length + 1), 0)
+    while (done := max(contexts)) < 60:
+        end = min(done + stride, 60)
+        contexts |= dict.fromkeys(range(done + 1, end + 1), end - length)
+    result = perplexity(
+        model, tokens, length, method="sliding", stride=stride, batch_tokens=batch_tokens
+    )
+    assert result.perplexity == pytest.approx(reference(model, tokens, contexts), rel=1e-5)
+
+
+def test_hugging_faces_loss_is_ours() -> None:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        initializer_range=0.3,
+    )
+    model = LlamaForCausalLM(config).eval()
+    tokens = text(49)
+    # 16 predictions a window: windows share a token.
+    rows = torch.stack([torch.from_numpy(tokens[i : i + 17].astype(int)) for i in (0, 16, 32)])
+    with torch.inference_mode():
+        loss = model(rows, labels=rows).loss
+    result = perplexity(model, tokens, 16, batch_tokens=32)
+    assert result.loss == pytest.approx(float(loss), rel=1e-5)
+
+
+def test_sums_over_parts_are_the_whole() -> None:
+    tokens, model = text(81), Contextual()
+    whole = perplexity(model, tokens, 8)
+    parts = [perplexity(model, tokens[start : start + 41], 8) for start in (0, 40)]
+    assert sum(part.count for part in parts) == whole.count
+    assert sum(part.loss_sum for part in parts) == pytest.approx(whole.loss_sum, rel=1e-6)
+
+
+def test_what_can_not_be_measured_is_told() -> None:
+    with pytest.raises(ValueError, match=r"length 61 needs at least 62 tokens .* there are 61"):
+        perplexity(Uniform(), text(61), 61)
+    with pytest.raises(ValueError, match="needs a stride from 1 to length 8, found 9"):
+        perplexity(Uniform(), text(61), 8, method="sliding", stride=9)
+    with pytest.raises(ValueError, match="stride 4 has no effect with method chunked"):
+        perplexity(Uniform(), text(61), 8, stride=4)
+    broken = Contextual()
+    broken.table.data[:, 3] = math.nan
+    with pytest.raises(ValueError, match="the loss at length 8 is nan"):
+        perplexity(broken, text(61), 8)
+
+
+def make_stage(**options: Any) -> Perplexity:
+    section = {"kind": "perplexity", "from": "m", "corpus": "python-docs", "lengths": [32, 8, 256]}
+    return Perplexity.model_validate({**section, **options}, strict=False)
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "sliding", "stride": 8}])
+def test_a_stage_logs_a_row_a_length(
+    parents: dict[str, Path], tmp_path: Path, options: dict[str, Any]
+) -> None:
+    stage = make_stage(tokens=1000, batch_tokens=512, **options)
+    folder = Store(tmp_path).folder("perplexity", "key")
+    with folder.begin("test", {}) as attempt:
+        result = run(stage, attempt, parents)
+        attempt.finish(result)
+    tokens = PackedCorpus(parents["data.0"], {}).tokens[:1000]
+    model = load_model(parents["from"])
+    assert [row.step for row in folder.rows()] == [32, 8, 256]
+    for row, entry in zip(folder.rows(), result["lengths"], strict=True):
+        expected = perplexity(model, tokens, row.step, **options).perplexity
+        assert row.values["perplexity_by_length"] == pytest.approx(expected, rel=1e-6)
+        assert row.values["loss_by_length"] == pytest.approx(math.log(expected), rel=1e-6)
+        assert entry["tokens"] == 999
+        assert entry["length"] == row.step
+    progress = folder.progress()
+    assert progress is not None
+    assert progress["step"] == progress["total"] == 3 * 999
+
+
+def test_a_stage_that_can_not_be_measured_fails_at_once(
+    parents: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = Store(tmp_path).folder("perplexity", "key")
+    with (
+        pytest.raises(ValueError, match="needs at least 257 tokens"),
+        folder.begin("test", {}) as attempt,
+    ):
+        run(make_stage(tokens=256), attempt, parents)
+    assert folder.failure() is not None
+    assert not list((folder.path / "metrics").glob("*"))
+    wrong = {**parents, "data.0": parents["from"]}
+    with (
+        pytest.raises(DataError, match="is no prepared data"),
+        folder.begin("test", {}) as attempt,
+    ):
+        run(make_stage(), attempt, wrong)

@@ -1,0 +1,123 @@
+"""A small sweep that runs long enough to be killed in the middle, and ways to do so."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fope_lab.store import StageFolder, Store
+from fope_lab.sweep import load_sweep
+from fope_lab.sweep.resolve import Stage
+
+SWEEP = """
+name: faults
+seeds: [0]
+stages:
+  pretrain:
+    kind: pretrain
+    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
+    embedding: rope
+    data: {corpus: python-docs, length: 32}
+    train: {tokens: 204800, batch_tokens: 512, learning_rate: 1e-3, checkpoint_every: 20,
+            log_every: 1}
+  perplexity: {kind: perplexity, from: pretrain, corpus: python-docs, lengths: [32, 64],
+               tokens: 4096}
+grid:
+  pretrain.embedding: [rope, nope, alibi]
+"""
+STEPS = 400
+
+
+class Run:
+    """A sweep with a store of its own, and `fope-lab run` as a process on it."""
+
+    def __init__(self, folder: Path, sweep: str = SWEEP) -> None:
+        self.sweep = folder / "sweep.yaml"
+        self.sweep.write_text(sweep)
+        self.store = Store(folder / "store")
+        self.stages = load_sweep(self.sweep).stages
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(self) -> subprocess.Popen[str]:
+        """`fope-lab run` in the background."""
+        command = [sys.executable, "-m", "fope_lab.cli", "run", str(self.sweep)]
+        process = subprocess.Popen(
+            [*command, "--store", str(self.store.root)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            env={k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"},
+        )
+        self.processes.append(process)
+        return process
+
+    def finish(self, process: subprocess.Popen[str] | None = None) -> str:
+        """Wait for a run (a new one, if none is given) to end with exit code 0; its output."""
+        process = process or self.start()
+        output, _ = process.communicate(timeout=240)
+        assert process.returncode == 0, output
+        return output
+
+    def folder(self, stage: Stage) -> StageFolder:
+        return self.store.folder(stage.kind, stage.key)
+
+    def of_kind(self, kind: str) -> list[StageFolder]:
+        return [self.folder(stage) for stage in self.stages if stage.kind == kind]
+
+    def wait(self, condition: Callable[[], bool], seconds: float = 90) -> None:
+        """Poll until something is so."""
+        until = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < until, "it did not come to that"
+            for process in self.processes[-1:]:
+                if process.poll() is not None:
+                    pytest.fail(f"the run ended early: {process.communicate()[0]}")
+            time.sleep(0.02)
+
+    def training(self) -> list[StageFolder]:
+        """The training stages that are under way: with a checkpoint, but not done."""
+        return [f for f in self.of_kind("pretrain") if f.checkpoint() and not f.is_done()]
+
+    def attempts(self) -> dict[str, int]:
+        return {stage.key: self.folder(stage).attempts.newest_token() for stage in self.stages}
+
+    def assert_complete(self) -> None:
+        """Every stage is done, and has each of its rows once, in the store and in MLflow."""
+        from mlflow import MlflowClient
+
+        for stage in self.stages:
+            assert self.folder(stage).is_done(), stage.name
+        for folder in self.of_kind("pretrain"):
+            steps = [row.step for row in folder.rows() if "loss" in row.values]
+            assert steps == list(range(1, STEPS + 1))
+        client = MlflowClient(f"sqlite:///{self.store.root}/mlflow.db")
+        experiment = client.get_experiment_by_name("faults")
+        runs = client.search_runs([experiment.experiment_id], max_results=1000)
+        keys = Counter(run.data.tags.get("key", "summary") for run in runs)
+        assert keys == Counter([stage.key for stage in self.stages] + ["summary"])
+        for run in runs:
+            for name in run.data.metrics:
+                history = client.get_metric_history(run.info.run_id, name)
+                counts = Counter(point.step for point in history)
+                assert max(counts.values()) == 1, (run.info.run_name, name)
+        of_pretrain = [run for run in runs if run.data.tags.get("kind") == "pretrain"]
+        for run in of_pretrain:
+            assert len(client.get_metric_history(run.info.run_id, "loss")) >= STEPS
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    run = Run(tmp_path)
+    yield run
+    for process in run.processes:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()

@@ -1,0 +1,124 @@
+"""Drivers and workers killed for real: nothing is lost, nothing is done twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from fope_lab.store import StageFolder
+
+pytestmark = pytest.mark.faults
+
+
+def worker(folder: StageFolder) -> int:
+    """The process that works on a stage."""
+    newest = folder.attempts.newest()
+    assert newest is not None
+    return int(newest.details["pid"])
+
+
+@pytest.mark.parametrize("workers_too", [False, True])
+def test_the_driver_killed_in_the_middle(run, workers_too) -> None:  # type: ignore[no-untyped-def]
+    """Alone, when its workers go on for some seconds; or with them, as when a machine goes down."""
+    driver = run.start()
+    run.wait(lambda: any(f.is_done() for f in run.of_kind("pretrain")) and run.training())
+    interrupted = run.training()
+    os.kill(driver.pid, signal.SIGKILL)
+    if workers_too:
+        for folder in interrupted:
+            os.kill(worker(folder), signal.SIGKILL)
+    driver.communicate()
+    attempts, finished = run.attempts(), [s for s in run.stages if run.folder(s).is_done()]
+    assert 0 < len(finished) < len(run.stages)
+
+    run.finish()
+    for stage in finished:
+        assert run.folder(stage).attempts.newest_token() == attempts[stage.key]
+    if workers_too:
+        for folder in interrupted:
+            record = folder.attempts.newest()
+            assert record.token == 2
+            assert record.details["resumed_from"]["step"] >= 20
+    run.assert_complete()
+
+
+def test_a_worker_killed_is_retried_from_its_checkpoint(run) -> None:  # type: ignore[no-untyped-def]
+    driver = run.start()
+    run.wait(lambda: bool(run.training()))
+    [victim, *_] = run.training()
+    os.kill(worker(victim), signal.SIGKILL)
+    run.finish(driver)
+    record = victim.attempts.newest()
+    assert record.token == 2
+    assert record.details["resumed_from"]["step"] >= 20
+    run.assert_complete()
+
+
+def test_killed_in_the_middle_of_writing_a_checkpoint(run) -> None:  # type: ignore[no-untyped-def]
+    """The worker is stopped until the moment is right: its checkpoint is there only in part."""
+    driver = run.start()
+    run.wait(lambda: bool(run.training()))
+    [victim, *_] = run.training()
+    pid = worker(victim)
+
+    def half_written() -> list[Path]:
+        return [p for p in (victim.path / "checkpoint").glob(".0001-*") if p.is_dir()]
+
+    for _ in range(3000):
+        os.kill(pid, signal.SIGSTOP)
+        if half_written():
+            break
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.002)
+        assert not victim.is_done(), "it was finished before a write could be caught"
+    [partial] = half_written()
+    before = victim.checkpoint()
+    assert before is not None
+    assert f"{before.step:09d}" not in partial.name
+    os.kill(pid, signal.SIGKILL)
+    run.finish(driver)
+    assert victim.attempts.record(2).details["resumed_from"]["step"] == before.step
+    assert not partial.exists()
+    run.assert_complete()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_frees_its_stages_and_the_next_run_goes_on(run, number) -> None:  # type: ignore[no-untyped-def]
+    driver = run.start()
+    run.wait(lambda: bool(run.training()))
+    if number is signal.SIGINT:  # Ctrl-C in a terminal goes to the whole process group
+        os.killpg(driver.pid, number)
+    else:
+        driver.send_signal(number)
+    output, _ = driver.communicate(timeout=60)
+    assert driver.returncode == 130, output
+    assert "goes on from here" in output
+    assert "Traceback" not in output
+    for stage in run.stages:
+        newest = run.folder(stage).attempts.newest()
+        assert newest is None or newest.end is not None, "a lease was left behind"
+    run.finish()
+    run.assert_complete()
+
+
+def test_two_drivers_share_one_store_without_doing_anything_twice(run) -> None:  # type: ignore[no-untyped-def]
+    first, second = run.start(), run.start()
+    run.finish(first)
+    run.finish(second)
+    assert set(run.attempts().values()) == {1}
+    run.assert_complete()
+
+
+def test_a_finished_sweep_run_again_trains_nothing(run) -> None:  # type: ignore[no-untyped-def]
+    run.finish()
+    attempts = run.attempts()
+    started = time.monotonic()
+    output = run.finish()
+    assert f"{len(run.stages)} cached" in output
+    assert run.attempts() == attempts
+    assert time.monotonic() - started < 60
+    run.assert_complete()

@@ -1,0 +1,166 @@
+"""The decoder against Hugging Face's Llama, and what embeddings may not change."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from fope_lab.embeddings import EmbeddingError
+from fope_lab.model import Decoder, ModelConfig
+
+CONFIG = ModelConfig(num_layers=3, num_heads=4, head_dim=16, vocab_size=90)
+EMBEDDINGS: list[Any] = [
+    "nope",
+    "rope",
+    "alibi",
+    {"type": "fope", "base": 129},
+    {"type": "yarn", "factor": 4},
+]
+
+
+def tokens(batch: int = 2, length: int = 50) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(0, CONFIG.vocab_size, (batch, length), generator=generator)
+
+
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("factor", [None, 4.0])
+def test_logits_are_those_of_hugging_faces_llama(
+    kv_heads: int, tied: bool, factor: float | None
+) -> None:
+    config = dataclasses.replace(CONFIG, num_kv_heads=kv_heads, tie_embeddings=tied)
+    rope = {"rope_type": "default", "rope_theta": 10_000.0}
+    if factor is not None:
+        rope |= {
+            "rope_type": "yarn",
+            "factor": factor,
+            "original_max_position_embeddings": 64,
+        }
+    theirs = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=config.vocab_size,
+            hidden_size=config.hidden_size,
+            intermediate_size=config.intermediate_size,
+            num_hidden_layers=config.num_layers,
+            num_attention_heads=config.num_heads,
+            num_key_value_heads=kv_heads,
+            head_dim=config.head_dim,
+            rms_norm_eps=config.norm_eps,
+            max_position_embeddings=256,
+            tie_word_embeddings=tied,
+            rope_parameters=rope,
+        )
+    ).eval()
+    spec = "rope" if factor is None else {"type": "yarn", "factor": factor}
+    ours = Decoder(config, spec, train_length=64)
+    renamed = {name.removeprefix("model."): t for name, t in theirs.state_dict().items()}
+    ours.load_state_dict(renamed)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            ours(tokens()).logits, theirs(tokens()).logits, rtol=0, atol=1e-5
+        )
+
+
+def test_weights_do_not_depend_on_the_embedding_or_the_global_generator() -> None:
+    states = []
+    for index, embedding in enumerate(EMBEDDINGS):
+        torch.manual_seed(index)
+        model = Decoder(CONFIG, embedding, train_length=64, seed=5)
+        states.append({name: p for name, p in model.named_parameters()})
+    for state in states[1:]:
+        assert state.keys() == states[0].keys()
+        assert all(torch.equal(state[name], states[0][name]) for name in state)
+    other = Decoder(CONFIG, "rope", train_length=64, seed=6)
+    assert not torch.equal(other.embed_tokens.weight, states[0]["embed_tokens.weight"])
+
+
+def test_building_does_not_move_the_global_generator() -> None:
+    before = torch.get_rng_state()
+    Decoder(CONFIG, "fope", train_length=64)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_weights_start_at_their_deviations() -> None:
+    config = dataclasses.replace(CONFIG, num_layers=8, vocab_size=2000)
+    model = Decoder(config, "rope", train_length=64)
+    for name, weight in model.named_parameters():
+        if "norm" in name:
+            assert (weight == 1).all()
+            continue
+        residual = name.endswith(("o_proj.weight", "down_proj.weight"))
+        assert weight.std().item() == pytest.approx(0.02 / (4 if residual else 1), rel=0.05)
+
+
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+def test_no_token_sees_a_later_one(embedding: Any) -> None:
+    model = Decoder(CONFIG, embedding, train_length=64)
+    ids = tokens()
+    changed = ids.clone()
+    changed[:, 30:] = (changed[:, 30:] + 1) % CONFIG.vocab_size
+    before, after = model(ids).logits, model(changed).logits
+    torch.testing.assert_close(before[:, :30], after[:, :30], rtol=0, atol=1e-6)
+    assert (before[:, 30:] - after[:, 30:]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+def test_positions_may_be_given(embedding: Any) -> None:
+    model = Decoder(CONFIG, embedding, train_length=64)
+    ids = tokens()
+    counted = model(ids).logits
+    torch.testing.assert_close(model(ids, torch.arange(50)).logits, counted)
+    torch.testing.assert_close(model(ids, torch.arange(50).expand(2, 50)).logits, counted)
+    stretched = model(ids, 3 * torch.arange(50)).logits
+    assert torch.equal(stretched, counted) == (embedding == "nope")
+
+
+def test_each_layer_has_coefficients_of_its_own_and_rope_is_shared() -> None:
+    fourier = Decoder(CONFIG, "fope", train_length=64)
+    coefficients = [e.cos_coef for e in fourier.position_embeddings]
+    assert len(coefficients) == CONFIG.num_layers
+    assert not torch.equal(coefficients[0], coefficients[1])
+    assert len(Decoder(CONFIG, "rope", train_length=64).position_embeddings) == 1
+
+
+@pytest.mark.parametrize("index", range(CONFIG.num_layers))
+def test_every_layer_uses_its_own_coefficients(index: int) -> None:
+    model = Decoder(CONFIG, {"type": "fope", "base": 129}, train_length=64)
+    before = model(tokens()).logits
+    model.position_embeddings[index].cos_coef.mul_(2)
+    assert (model(tokens()).logits - before).abs().max() > 1e-4
+
+
+def test_hidden_states_and_head_make_the_logits() -> None:
+    model = Decoder(CONFIG, "rope", train_length=64)
+    hidden = model.hidden(tokens())
+    assert hidden.shape == (2, 50, CONFIG.hidden_size)
+    assert torch.equal(model.head(hidden), model(tokens()).logits)
+
+
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+def test_a_bfloat16_model_keeps_its_tables_and_stays_near(embedding: Any) -> None:
+    model = Decoder(CONFIG, embedding, train_length=64)
+    ids = tokens()
+    with torch.no_grad():
+        wide = model(ids).logits
+        with torch.autocast("cpu", torch.bfloat16):
+            cast = model(ids).logits
+        model.to(torch.bfloat16)
+        narrow = model(ids).logits
+    for embedding_module in model.position_embeddings:
+        assert all(buffer.dtype == torch.float32 for buffer in embedding_module.buffers())
+    assert narrow.dtype == torch.bfloat16
+    scale = wide.std()
+    assert (narrow.float() - wide).std() < 0.02 * scale
+    assert (cast.float() - wide).std() < 0.02 * scale
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    odd = dataclasses.replace(CONFIG, head_dim=15)
+    with pytest.raises(EmbeddingError, match="head_dim 15 is odd"):
+        Decoder(odd, "rope", train_length=64)
+    Decoder(odd, "alibi", train_length=64)

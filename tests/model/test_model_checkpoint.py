@@ -1,0 +1,226 @@
+"""Saving, loading, swapping the embedding, and what a damaged checkpoint says."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fope_lab.embeddings import EmbeddingError
+from fope_lab.model import (
+    CheckpointError,
+    Decoder,
+    ModelConfig,
+    find_checkpoint,
+    load_model,
+    read_config,
+    save_model,
+)
+
+CONFIG = ModelConfig(num_layers=2, num_heads=4, num_kv_heads=2, head_dim=16, vocab_size=90)
+FOPE = {"type": "fope", "base": 129}
+
+
+def saved(
+    directory: Path, embedding: Any = "rope", config: ModelConfig = CONFIG, seed: int = 3
+) -> Decoder:
+    model = Decoder(config, embedding, train_length=64, seed=seed)
+    save_model(
+        directory,
+        model,
+        embedding=embedding,
+        train_length=64,
+        context_length=128,
+        tokenizer="byte",
+    )
+    return model
+
+
+def tokens() -> torch.Tensor:
+    return torch.arange(60).remainder(CONFIG.vocab_size).expand(2, 60)
+
+
+@pytest.mark.parametrize(
+    "embedding", ["nope", "rope", "alibi", FOPE, {"type": "yarn", "factor": 4}]
+)
+@pytest.mark.parametrize("tied", [False, True])
+def test_what_is_loaded_is_what_was_saved(tmp_path: Path, embedding: Any, tied: bool) -> None:
+    config = dataclasses.replace(CONFIG, tie_embeddings=tied)
+    model = saved(tmp_path, embedding, config)
+    loaded = load_model(tmp_path)
+    assert not loaded.training
+    assert loaded.config == config
+    before, after = model.state_dict(), loaded.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert torch.equal(loaded(tokens()).logits, model(tokens()).logits)
+    assert (loaded.lm_head.weight is loaded.embed_tokens.weight) == tied
+    assert [n for n, _ in loaded.named_parameters()] == [n for n, _ in model.named_parameters()]
+    assert all(parameter.requires_grad for parameter in loaded.parameters())
+
+
+def test_coefficients_are_loaded_and_never_drawn_again(tmp_path: Path) -> None:
+    model = saved(tmp_path, FOPE, seed=3)
+    loaded = load_model(tmp_path, seed=99)
+    for ours, theirs in zip(loaded.position_embeddings, model.position_embeddings, strict=True):
+        assert torch.equal(ours.cos_coef, theirs.cos_coef)
+        assert torch.equal(ours.sin_coef, theirs.sin_coef)
+
+
+def test_dtypes_are_kept(tmp_path: Path) -> None:
+    model = Decoder(CONFIG, FOPE, train_length=64).to(torch.bfloat16)
+    save_model(
+        tmp_path, model, embedding=FOPE, train_length=64, context_length=64, tokenizer="byte"
+    )
+    loaded = load_model(tmp_path)
+    assert loaded.embed_tokens.weight.dtype == torch.bfloat16
+    assert loaded.position_embeddings[0].cos_coef.dtype == torch.float32
+    assert torch.equal(loaded(tokens()).logits, model(tokens()).logits)
+
+
+def test_the_configuration_is_read_without_the_weights(tmp_path: Path) -> None:
+    saved(tmp_path, FOPE)
+    (tmp_path / "model.safetensors").unlink()
+    config = read_config(tmp_path)
+    assert config.model == CONFIG
+    assert config.embedding == {
+        "type": "fourier",
+        "base": 129.0,
+        "transforms": [{"type": "clip_floor"}],
+    }
+    assert (config.train_length, config.context_length, config.tokenizer) == (64, 128, "byte")
+
+
+def test_a_wrong_description_is_not_saved(tmp_path: Path) -> None:
+    model = Decoder(CONFIG, "rope", train_length=64)
+    for embedding, length in (("alibi", 64), ("rope", 65)):
+        with pytest.raises(ValueError, match="the model has embedding"):
+            save_model(
+                tmp_path,
+                model,
+                embedding=embedding,
+                train_length=length,
+                context_length=64,
+                tokenizer="byte",
+            )
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("embedding", ["nope", "alibi", FOPE, {"type": "yarn", "factor": 4}])
+def test_an_embedding_can_be_swapped(tmp_path: Path, embedding: Any) -> None:
+    model = saved(tmp_path, "rope")
+    swapped = load_model(tmp_path, embedding=embedding, seed=7)
+    expected = Decoder(CONFIG, embedding, train_length=64, seed=7)
+    weights = {n: p for n, p in model.state_dict().items() if "position_embeddings" not in n}
+    expected.load_state_dict({**expected.state_dict(), **weights})
+    assert swapped.embedding == expected.embedding
+    assert torch.equal(swapped(tokens()).logits, expected(tokens()).logits)
+
+
+def coefficients(model: Decoder) -> torch.Tensor:
+    return torch.stack([e.cos_coef for e in model.position_embeddings])
+
+
+def test_coefficients_stay_when_only_frequencies_change(tmp_path: Path) -> None:
+    model = saved(tmp_path, FOPE)
+    extended = load_model(tmp_path, embedding={"type": "fope-yarn", "base": 129, "factor": 4})
+    assert torch.equal(coefficients(extended), coefficients(model))
+    assert extended.position_embeddings[0].attention_factor > 1
+
+
+def test_coefficients_are_fresh_when_the_series_changes(tmp_path: Path) -> None:
+    model = saved(tmp_path, FOPE, seed=3)
+    louder = load_model(tmp_path, embedding={**FOPE, "sigma": 0.6}, seed=7)
+    expected = Decoder(CONFIG, {**FOPE, "sigma": 0.6}, train_length=64, seed=7)
+    assert torch.equal(coefficients(louder), coefficients(expected))
+    more_pairs = {"type": "fourier", "transforms": [{"type": "clip_floor", "original_length": 256}]}
+    longer = load_model(tmp_path, embedding={**more_pairs, "base": 129})
+    assert coefficients(longer).shape[-1] > coefficients(model).shape[-1]
+
+
+def test_an_embedding_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    saved(tmp_path, "rope")
+    with pytest.raises(EmbeddingError, match="changes no frequency"):
+        load_model(tmp_path, embedding={"type": "yarn", "factor": 1})
+    with pytest.raises(EmbeddingError, match="did you mean"):
+        load_model(tmp_path, embedding="alibbi")
+
+
+def complete(folder: Path, name: str) -> Path:
+    saved(folder / "checkpoint" / name)
+    (folder / "checkpoint" / name / "manifest.json").write_text("{}")
+    return folder / "checkpoint" / name
+
+
+def test_a_stage_folder_ends_with_its_newest_complete_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    with pytest.raises(CheckpointError, match="no complete checkpoint"):
+        find_checkpoint(tmp_path)
+    first = complete(tmp_path, "0001-000000200")
+    second = complete(tmp_path, "0002-000000100")
+    saved(tmp_path / "checkpoint" / "0003-000000300")  # no manifest: it is being written
+    assert find_checkpoint(tmp_path) == second
+    (tmp_path / "DONE").write_text(json.dumps({"checkpoint": first.name}))
+    assert find_checkpoint(tmp_path) == first
+    assert find_checkpoint(first) == first
+    assert load_model(tmp_path).embedding == {"type": "rotary"}
+
+
+def test_a_stage_without_a_model_says_so(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "DONE").write_text(json.dumps({"checkpoint": None}))
+    with pytest.raises(CheckpointError, match="without a checkpoint"):
+        find_checkpoint(tmp_path)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def rewrite(**changes: Any) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("file", "damage", "words"),
+    [
+        ("config.json", Path.unlink, "is not a checkpoint: it has no config.json"),
+        ("config.json", cut, r"config\.json cannot be read"),
+        ("config.json", rewrite(format=2), "is not of checkpoint format 1"),
+        ("config.json", rewrite(embedding="ropee"), "is damaged.*did you mean 'rope'"),
+        ("config.json", rewrite(model={"num_layers": 2}), "is damaged.*num_heads"),
+        ("config.json", rewrite(unknown=1), "is damaged.*unknown"),
+        ("config.json", lambda path: path.write_text("[]"), "holds no mapping"),
+        ("model.safetensors", Path.unlink, r"model\.safetensors is missing"),
+        ("model.safetensors", cut, r"model\.safetensors is damaged"),
+        ("model.safetensors", lambda path: path.write_bytes(b"x"), "is damaged"),
+        (
+            "config.json",
+            rewrite(model={"num_layers": 3, "num_heads": 4, "head_dim": 16, "vocab_size": 90}),
+            "does not fit its config.json",
+        ),
+    ],
+)
+def test_a_damaged_checkpoint_is_one_clear_error(
+    tmp_path: Path, file: str, damage: Callable[[Path], object], words: str
+) -> None:
+    saved(tmp_path)
+    damage(tmp_path / file)
+    with pytest.raises(CheckpointError, match=words) as raised:
+        load_model(tmp_path)
+    assert str(tmp_path) in str(raised.value)
+
+
+def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="is not a folder"):
+        load_model(tmp_path / "nothing")
+    with pytest.raises(CheckpointError, match="give a checkpoint folder"):
+        load_model("hf:EleutherAI/pythia-70m")

@@ -1,0 +1,190 @@
+"""The package is unpacked in another place and planned there: the same stages, the same keys."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from fope_lab.orchestration import job_package
+from fope_lab.orchestration.job_package import JobPackage, SubmitError, build_package
+from fope_lab.sweep import load_sweep
+from fope_lab.sweep.spec import Sweep
+
+SWEEP = """
+name: packed
+stages:
+  pretrain:
+    kind: pretrain
+    model: {{num_layers: 1, num_heads: 2, head_dim: 16}}
+    embedding: rope
+    data: {{corpus: {corpus}, length: 32}}
+    train: {{tokens: 512, batch_tokens: 64, learning_rate: 1e-3}}
+"""
+CHILD = """
+name: child
+stages:
+  perplexity: {kind: perplexity, from: "parent.yaml#pretrain", corpus: python-docs, lengths: [32]}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, two texts in it, and a folder for sweep files."""
+    project = tmp_path / "project"
+    for name in ("one", "two"):
+        path = project / "texts" / f"{name}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{name}\n\n" * 200)
+    (project / "sweeps").mkdir()
+    monkeypatch.chdir(project)
+    return project
+
+
+def write(path: Path, corpus: str = "python-docs") -> Path:
+    path.write_text(SWEEP.format(corpus=corpus))
+    return path
+
+
+def packed(sweep: Sweep, folder: Path) -> tuple[JobPackage, list[str]]:
+    """A sweep's package, and what is in it beside the code."""
+    folder.mkdir()
+    package = build_package(sweep, folder)
+    with zipfile.ZipFile(package.path) as archive:
+        names = [name for name in archive.namelist() if not name.endswith("/")]
+    return package, [f"/{n.removeprefix('files/')}" for n in names if n.startswith("files/")]
+
+
+def planned_elsewhere(package: JobPackage, folder: Path) -> set[str]:
+    """The stages' keys that the unpacked package plans, all else out of reach."""
+    with zipfile.ZipFile(package.path) as archive:
+        archive.extractall(folder)
+    shell = package.shell(["plan", "--json", package.sweep_file]).replace(
+        "python", sys.executable, 1
+    )
+    environment = {**os.environ, "PYTHONPATH": str(folder), "FOPE_LAB_STORE": str(folder / "none")}
+    process = subprocess.run(
+        shell, shell=True, cwd=folder, env=environment, check=True, capture_output=True
+    )
+    return {stage["key"] for stage in json.loads(process.stdout)["stages"]}
+
+
+def keys(sweep: Sweep) -> set[str]:
+    return {stage.key for stage in sweep.stages}
+
+
+@pytest.mark.parametrize(
+    "corpus",
+    ["{files: ../texts/*.txt}", "{files: [texts/two.txt, texts/one.txt]}"],
+    ids=["from the sweep's folder", "from the current folder"],
+)
+def test_files_named_by_relative_paths_come_along(
+    project: Path, tmp_path: Path, corpus: str
+) -> None:
+    sweep = load_sweep(write(project / "sweeps" / "own.yaml", corpus))
+    package, files = packed(sweep, tmp_path / "package")
+    assert sorted(files) == sorted(
+        [str(sweep.path), str(project / "texts/one.txt"), str(project / "texts/two.txt")]
+    )
+    for path in (project / "texts").iterdir():
+        path.rename(tmp_path / path.name)
+    sweep.path.unlink()
+    assert planned_elsewhere(package, tmp_path / "elsewhere") == keys(sweep)
+    assert package.size < 2**20
+
+
+def test_files_in_a_grid_and_in_a_sweep_referred_to(project: Path, tmp_path: Path) -> None:
+    parent = write(project / "sweeps" / "parent.yaml")
+    with parent.open("a") as file:
+        file.write("grid: {pretrain.data.corpus: [{files: ../texts/one.txt}]}\n")
+    child = project / "sweeps" / "child.yaml"
+    child.write_text(CHILD)
+    sweep = load_sweep(child)
+    package, files = packed(sweep, tmp_path / "package")
+    assert sorted(files) == sorted(map(str, [child, parent, project / "texts/one.txt"]))
+    assert planned_elsewhere(package, tmp_path / "elsewhere") == keys(sweep)
+
+
+def test_files_named_by_absolute_paths_stay(project: Path, tmp_path: Path) -> None:
+    corpus = f"{{files: {project}/texts/*.txt}}"
+    sweep = load_sweep(write(project / "sweeps" / "own.yaml", corpus))
+    package, files = packed(sweep, tmp_path / "package")
+    assert files == [str(sweep.path)]
+    assert planned_elsewhere(package, tmp_path / "elsewhere") == keys(sweep)
+
+
+def test_a_checkpoint_named_by_a_relative_path_comes_along(project: Path, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from fope_lab.model.checkpoint import CheckpointConfig, save_model
+    from fope_lab.model.config import ModelConfig
+    from fope_lab.model.decoder import Decoder
+
+    torch.manual_seed(0)
+    config = CheckpointConfig(
+        model=ModelConfig(vocab_size=272, num_layers=1, num_heads=2, head_dim=16),
+        embedding={"type": "rope"},
+        train_length=32,
+        tokenizer="byte",
+        context_length=32,
+    )
+    save_model(Decoder(config), project / "model")
+    path = project / "sweeps" / "own.yaml"
+    path.write_text(CHILD.replace('"parent.yaml#pretrain"', "../model"))
+    sweep = load_sweep(path)
+    package, files = packed(sweep, tmp_path / "package")
+    assert str(project / "model/model.safetensors") in files
+    assert planned_elsewhere(package, tmp_path / "elsewhere") == keys(sweep)
+
+
+def test_the_code_is_all_there_and_nothing_else(project: Path, tmp_path: Path) -> None:
+    package, _ = packed(load_sweep(write(project / "sweeps" / "own.yaml")), tmp_path / "package")
+    with zipfile.ZipFile(package.path) as archive:
+        names = {n for n in archive.namelist() if not n.endswith("/") and "dist-info" not in n}
+    source = Path(job_package.__file__).parents[2]
+    expected = {
+        str(path.relative_to(source))
+        for name in ("fope_lab", "trainers")
+        for path in (source / name).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert {name for name in names if not name.startswith("files/")} == expected
+
+
+def test_too_much_to_send_names_the_largest(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_package, "MAX_BYTES", 2_000)
+    (project / "texts/large.txt").write_text("large\n\n" * 1000)
+    sweep = load_sweep(write(project / "sweeps" / "own.yaml", "{files: ../texts/*.txt}"))
+    with pytest.raises(SubmitError, match=r"the largest is .*large\.txt.*absolute path"):
+        packed(sweep, tmp_path / "package")
+
+
+def test_a_tokenizer_must_be_found_from_everywhere(project: Path, tmp_path: Path) -> None:
+    (project / "tokenizer.json").write_text("{}")
+    path = write(project / "sweeps" / "own.yaml")
+    text = path.read_text().replace("embedding: rope", "tokenizer: {}\n    embedding: rope")
+    text = text.replace("head_dim: 16", "head_dim: 16, vocab_size: 512")
+    path.write_text(text.format("./tokenizer.json"))
+    with pytest.raises(SubmitError, match=r"\./tokenizer\.json is a relative path"):
+        packed(load_sweep(path), tmp_path / "package")
+    path.write_text(text.format(project / "tokenizer.json"))
+    packed(load_sweep(path), tmp_path / "package")
+
+
+def test_a_package_that_plans_something_else_is_not_sent(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = load_sweep(write(project / "sweeps" / "own.yaml", "{files: ../texts/*.txt}"))
+    send = job_package._files_to_send(sweep)
+    monkeypatch.setattr(job_package, "_files_to_send", lambda sweep: send[:-1])
+    with pytest.raises(SubmitError, match="other stage keys"):
+        packed(sweep, tmp_path / "one-less")
+    monkeypatch.setattr(job_package, "_files_to_send", lambda sweep: send[:1])
+    with pytest.raises(SubmitError, match=r"no file matches '\.\./texts/\*\.txt'"):
+        packed(sweep, tmp_path / "none")

@@ -1,0 +1,132 @@
+"""Finished, failed and missing stages in a real store, with numbers that tests choose."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fope_lab.report import Report, build_report
+from fope_lab.store import Store
+from fope_lab.sweep import Plan, load_sweep, plan
+from fope_lab.sweep.resolve import Stage
+
+Numbers = Callable[[Stage, int | None], float]
+"""(stage, context length, or None for a training's loss) → what the stage measured."""
+
+BASE: dict[str, Any] = {
+    "name": "sample",
+    "description": "Four embeddings at 64 tokens, read past it.",
+    "seeds": [0, 1, 2],
+    "stages": {
+        "pretrain": {
+            "kind": "pretrain",
+            "model": {"num_layers": 2, "num_heads": 2, "head_dim": 16},
+            "embedding": "rope",
+            "data": {"corpus": "python-docs", "length": 64},
+            "train": {"tokens": 64000, "batch_tokens": 640, "learning_rate": 6e-4},
+        },
+        "perplexity": {
+            "kind": "perplexity",
+            "from": "pretrain",
+            "corpus": "python-docs",
+            "lengths": [32, 64, 128, 256],
+            "tokens": 20000,
+        },
+        "passkey": {
+            "kind": "passkey",
+            "from": "pretrain",
+            "lengths": [32, 64, 128],
+            "trials": 200,
+            "form": "symbolic",
+        },
+    },
+    "grid": {"pretrain.embedding": ["nope", "alibi", "rope", "fope"]},
+}
+QUALITY = {"rope": 0.0, "fope": 0.05, "alibi": 0.1, "nope": 0.4}
+
+
+def typical_numbers(stage: Stage, length: int | None) -> float:
+    """Smooth made-up numbers that differ by embedding, length and seed."""
+    wobble = 0.02 * math.sin(17 * (stage.seed or 0) + 3 * len(stage.embedding or ""))
+    offset = QUALITY.get(stage.embedding or "", 0.2)
+    if length is None:
+        return 2.0 + offset + wobble
+    beyond = max(math.log2(length / 64), 0.0)
+    if stage.kind == "passkey":
+        slope = {"fope": 0.1, "rope": 0.45}.get(stage.embedding or "", 0.3)
+        return min(1.0, max(0.0, 0.98 - slope * beyond + wobble))
+    slope = {"rope": 0.9, "nope": 0.7, "fope": 0.2}.get(stage.embedding or "", 0.0)
+    return math.exp(2.0 + offset + wobble + slope * beyond)
+
+
+def finish(
+    plan: Plan,
+    store: Store,
+    numbers: Numbers = typical_numbers,
+    skip: Iterable[str] = (),
+    fail: dict[str, str] | None = None,
+) -> None:
+    """Do every stage of `plan` in the store, but those named in `skip` and what follows them."""
+    fail = fail or {}
+    absent = set()
+    for stage in plan.stages:
+        if stage.name in skip or absent & set(stage.parents.values()):
+            absent.add(stage.key)
+            continue
+        attempt = store.folder(stage.kind, stage.key).begin("test", {"config": stage.config})
+        with contextlib.suppress(_MadeToFailError), attempt:
+            if stage.name in fail:
+                absent.add(stage.key)
+                raise _MadeToFailError(fail[stage.name])
+            _work(stage, attempt, numbers)
+
+
+def _work(stage: Stage, attempt: Any, numbers: Numbers) -> None:
+    if stage.kind == "prepare-data":
+        attempt.finish({"tokens": 123456, "documents": 78})
+    elif stage.spec.trains:
+        last = numbers(stage, None)
+        steps = stage.spec.train.steps
+        for step in range(10, steps + 1, 10):
+            loss = last + 3 * math.exp(-5 * step / steps)
+            attempt.log(step, {"loss": loss, "learning_rate": 6e-4, "gradient_norm": 1.0})
+        attempt.finish({"loss": last, "steps": steps, "seconds": 1.5, "parameters": {"body": 99}})
+    elif stage.kind == "perplexity":
+        for length in stage.spec.lengths:
+            value = numbers(stage, length)
+            loss = math.log(value) if value > 0 else value
+            attempt.log(length, {"perplexity_by_length": value, "loss_by_length": loss})
+        entries = [{"length": length, "tokens": 19999} for length in stage.spec.lengths]
+        attempt.finish({"method": "chunked", "stride": None, "lengths": entries})
+    else:
+        for length in stage.spec.lengths:
+            attempt.log(length, {"passkey_accuracy_by_length": numbers(stage, length)})
+        entries = [{"length": length, "trials": 200, "correct": 1} for length in stage.spec.lengths]
+        attempt.finish({"form": "symbolic", "lengths": entries})
+
+
+class _MadeToFailError(Exception):
+    pass
+
+
+def write_plan(folder: Path, changes: dict[str, Any] | None = None) -> Plan:
+    """The plan of the sample sweep with top-level entries exchanged."""
+    path = folder / "sample.yaml"
+    path.write_text(yaml.safe_dump({**BASE, **(changes or {})}, sort_keys=False))
+    return plan(load_sweep(path))
+
+
+def make_report(plan: Plan, store: Store, address: str = "http://127.0.0.1:5000") -> Report:
+    """A report in which every stage has a run."""
+    return build_report(
+        plan,
+        store,
+        run_ids={stage.key: f"run-{stage.key}" for stage in plan.stages},
+        links={stage.key: f"{address}/#/runs/run-{stage.key}" for stage in plan.stages},
+        provenance={"sweep file": "sample.yaml", "fope-lab": "0.1.0", "commit": "abc1234"},
+    )

@@ -1,0 +1,163 @@
+"""A report as a whole: its JSON, its files, what it prints."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from report_samples import finish, make_report, typical_numbers, write_plan
+from rich.console import Console
+
+from fope_lab.report import Report, build_report
+from fope_lab.store import Store
+from fope_lab.sweep.resolve import Stage
+
+NUMBER = {"type": ["number", "null"]}
+VALUE = {
+    "type": "object",
+    "required": ["seed", "value", "key", "run_id"],
+    "additionalProperties": False,
+    "properties": {
+        "seed": {"type": ["integer", "null"]},
+        "value": {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]},
+        "key": {"type": "string"},
+        "run_id": {"type": ["string", "null"]},
+    },
+}
+CELL = {
+    "type": "object",
+    "required": ["stage", "metric", "x", "axes", "n", "mean", "ci95", "values", "paper"],
+    "additionalProperties": False,
+    "properties": {
+        "stage": {"type": "string"},
+        "metric": {"type": "string"},
+        "x": {"type": ["integer", "null"]},
+        "axes": {"type": "object"},
+        "n": {"type": "integer", "minimum": 0},
+        "mean": NUMBER,
+        "ci95": {
+            "anyOf": [
+                {"type": "null"},
+                {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
+            ]
+        },
+        "values": {"type": "array", "items": VALUE},
+        "paper": NUMBER,
+    },
+}
+CONTRACT = {
+    "type": "object",
+    "required": ["cells", "claims", "stages"],
+    "properties": {"cells": {"type": "array", "items": CELL}, "claims": {"type": "array"}},
+}
+
+
+def no_constants(name: str) -> Any:
+    raise AssertionError(f"{name} is not JSON")
+
+
+def printed(report: Report) -> str:
+    out = io.StringIO()
+    report.print(Console(file=out, force_terminal=False, width=60))
+    return out.getvalue()
+
+
+def test_json_keeps_the_contract_and_holds_no_nan(tmp_path: Path, store: Store) -> None:
+    odd = {1: math.nan, 2: math.inf}
+
+    def numbers(stage: Stage, length: int | None) -> float:
+        if stage.kind == "perplexity" and length == 256:
+            return odd.get(stage.seed or 0, -math.inf)
+        return typical_numbers(stage, length)
+
+    plan = write_plan(tmp_path)
+    finish(plan, store, numbers, fail={"passkey[embedding=rope,seed=1]": "x"})
+    report = make_report(plan, store)
+    text = json.dumps(report.as_json(), allow_nan=False)
+    given = json.loads(text, parse_constant=no_constants)
+    jsonschema.validate(given, CONTRACT)
+    assert given == report.as_json()
+    assert given["counts"] == {"total": 38, "done": 37, "failed": 1}
+    [failed] = [stage for stage in given["stages"] if stage["state"] == "failed"]
+    assert (failed["name"], failed["reason"]) == ("passkey[embedding=rope,seed=1]", "x")
+    for cell in given["cells"]:
+        assert cell["n"] == len(cell["values"])
+        if cell["x"] == 256:
+            assert [v["value"] for v in cell["values"]] == ["-Infinity", "NaN", "Infinity"]
+    assert {stage["key"] for stage in given["stages"]} == {stage.key for stage in plan.stages}
+
+
+def test_axes_that_are_objects_are_given_whole(tmp_path: Path, store: Store) -> None:
+    grid = {"pretrain.embedding": [{"type": "rope", "base": 129}, "nope"]}
+    plan = write_plan(tmp_path, {"grid": grid, "seeds": [0]})
+    finish(plan, store)
+    cells = make_report(plan, store).as_json()["cells"]
+    axes = [cell["axes"]["pretrain.embedding"] for cell in cells]
+    assert {"type": "rope", "base": 129} in axes
+    assert "nope" in axes
+
+
+def test_writing_leaves_two_whole_files(tmp_path: Path, store: Store) -> None:
+    plan = write_plan(tmp_path)
+    finish(plan, store)
+    report = make_report(plan, store)
+    page = report.write(tmp_path / "deep" / "folder")
+    assert page == tmp_path / "deep" / "folder" / "report.html"
+    assert {path.name for path in page.parent.iterdir()} == {"report.html", "report.json"}
+    assert json.loads(page.with_suffix(".json").read_text()) == report.as_json()
+    again = report.write(tmp_path / "deep" / "folder")
+    assert again.read_text(encoding="utf-8").endswith("</html>")
+
+
+def test_printing_gives_tables_findings_and_gaps(tmp_path: Path, store: Store) -> None:
+    plan = write_plan(tmp_path)
+    finish(plan, store, fail={"perplexity[embedding=nope,seed=0]": "[red]broken[/red]"})
+    text = printed(make_report(plan, store))
+    assert "37 of 38 stages are done; 1 failed." in text
+    assert "perplexity[embedding=nope,seed=0]: failed: [red]broken[/red]" in text
+    assert "at 64, the trained length, best mean rope" in text
+    assert "at 256, 4 × the trained length, best mean alibi" in text
+    for title in ("Perplexity", "Passkey accuracy", "Loss (pretrain)"):
+        assert title in text.splitlines()
+
+
+def test_a_long_list_of_gaps_is_cut_with_a_count(tmp_path: Path, store: Store) -> None:
+    plan = write_plan(tmp_path)
+    text = printed(build_report(plan, store, run_ids={}, links={}, provenance={}))
+    assert "and 18 more; the report lists them all" in text
+
+
+def test_one_seed_is_said_to_decide_nothing(tmp_path: Path, store: Store) -> None:
+    plan = write_plan(tmp_path, {"seeds": [7]})
+    finish(plan, store)
+    report = make_report(plan, store)
+    assert "One seed (7): no intervals, and differences may be chance." in printed(report)
+    assert all(cell.estimate.ci95 is None for cell in report.cells)
+    assert report.summary.headline == "All 14 stages are done."
+
+
+def test_failures_come_first_among_the_gaps(tmp_path: Path, store: Store) -> None:
+    plan = write_plan(tmp_path)
+    finish(
+        plan,
+        store,
+        skip={"pretrain[embedding=nope,seed=0]"},
+        fail={"pretrain[embedding=fope,seed=2]": "late"},
+    )
+    missing = make_report(plan, store).summary.missing
+    assert missing[0] == "pretrain[embedding=fope,seed=2]: failed: late"
+    assert len(missing) == 6
+
+
+@pytest.mark.parametrize("module", ["matplotlib", "scipy", "jinja2", "torch", "ray", "mlflow"])
+def test_importing_the_package_is_cheap(module: str) -> None:
+    code = f"import fope_lab.report, sys; print({module!r} in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,133 @@
+"""The command line on wrong input: one clear error each, exit code 2, and nothing started."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fope_lab.cli import main
+
+GOOD = """
+name: small
+seeds: [0]
+stages:
+  pretrain:
+    kind: pretrain
+    model: {scale: tiny}
+    embedding: rope
+    data: {corpus: python-docs, length: 64}
+    train: {tokens: 2048, batch_tokens: 1024, learning_rate: 1e-3}
+  perplexity: {kind: perplexity, from: pretrain, corpus: python-docs, lengths: [64]}
+grid:
+  pretrain.embedding: [rope, nope]
+"""
+
+
+def write(folder: Path, old: str = "", new: str = "") -> Path:
+    assert old in GOOD
+    path = folder / "sweep.yaml"
+    path.write_text(GOOD.replace(old, new, 1) if old else GOOD)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        ("    data:", "    dta:", 9, ["unknown key 'dta'", "did you mean 'data'"]),
+        ("seeds: [0]", "seeds: [0]\nseeds: [1]", 4, ["'seeds'", "given twice", "line 3"]),
+        ("[rope, nope]", "[rope, nop]", 13, ["unknown embedding 'nop'", "did you mean 'nope'"]),
+        ("from: pretrain", "from: pretrian", 11, ["names nothing", "did you mean 'pretrain'"]),
+        ("    kind: pretrain", "    kind: extend\n    from: perplexity", 7, ["cycle"]),
+        ("pretrain.embedding:", "pretrian.embedding:", 13, ["no stage 'pretrian'"]),
+        ("pretrain.embedding:", "pretrain.embeding:", 13, ["unknown key 'embeding'"]),
+        ("length: 64", "length: 0", 9, ["found 0"]),
+        ("{corpus: python-docs,", "{corpus: {files: none/*.txt},", 9, ["no file matches"]),
+        ("lengths: [64]", "lengths: [0]", 11, ["lengths[0]", "found 0"]),
+        ("kind: perplexity", "kind: perplexiti", 11, ["did you mean 'perplexity'"]),
+    ],
+)
+def test_a_wrong_sweep_file(
+    old: str,
+    new: str,
+    line: int,
+    says: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = write(tmp_path, old, new)
+    store = tmp_path / "store"
+    assert main(["run", str(path), "--store", str(store)]) == 2
+    error = capsys.readouterr().err
+    assert f"{path}:{line}:" in error
+    for text in says:
+        assert text in error
+    assert not store.exists()
+    assert "Traceback" not in error
+
+
+def test_an_unwritable_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    path = write(tmp_path)
+    assert main(["run", str(path), "--store", str(tmp_path / "file" / "store")]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "can't be written" in error
+    assert "--store" in error
+
+
+def test_a_missing_sweep_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", str(tmp_path / "none.yaml")]) == 2
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_a_folder_without_sweeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", str(tmp_path)]) == 2
+    assert "holds no sweep file" in capsys.readouterr().err
+
+
+def test_two_sweeps_of_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text(GOOD)
+    assert main(["validate", str(tmp_path)]) == 2
+    assert "is the name of" in capsys.readouterr().err
+
+
+def test_validate_lists_the_sweeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path)
+    assert main(["validate", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"{path}: small, 6 stages\n"
+
+
+def test_plan_starts_nothing_and_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, store = write(tmp_path), tmp_path / "store"
+    assert main(["plan", str(path), "--store", str(store)]) == 0
+    text = capsys.readouterr().out
+    assert "6 stages: 6 run" in text
+    assert "not in the store" in text
+    assert main(["plan", str(path), "--store", str(store), "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert [stage["state"] for stage in planned["stages"]] == ["run"] * 6
+    assert planned["totals"]["stages"] == 6
+    assert not store.exists()
+
+
+@pytest.mark.parametrize("command", [["--help"], ["validate", "{}"], ["plan", "{}"]])
+def test_quick_commands_import_neither_torch_nor_ray(command: list[str], tmp_path: Path) -> None:
+    path = write(tmp_path)
+    arguments = [part.format(path) for part in command]
+    program = (
+        "import sys\nfrom fope_lab.cli import main\n"
+        f"try:\n    main({arguments!r})\nexcept SystemExit:\n    pass\n"
+        "heavy = {'torch', 'ray', 'mlflow', 'transformers', 'datasets', 'matplotlib'}\n"
+        "sys.exit(repr(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stderr

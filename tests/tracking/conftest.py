@@ -1,0 +1,44 @@
+"""A store with an MLflow database, and a server started once for a test module."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from tracking_scene import LiveServer, Scene
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite database with MLflow's tables: making them takes longer than most tests here."""
+    root = tmp_path_factory.mktemp("empty")
+    scene = Scene(root)
+    MlflowClient(tracking_uri=scene.uri).search_experiments()
+    return scene.store.root / "mlflow.db"
+
+
+@pytest.fixture
+def scene(tmp_path: Path, empty_database: Path) -> Scene:
+    """An empty store with an empty database."""
+    (tmp_path / "store").mkdir()
+    shutil.copy(empty_database, tmp_path / "store" / "mlflow.db")
+    return Scene(tmp_path)
+
+
+@pytest.fixture
+def second_scene(tmp_path: Path) -> Callable[[str], Scene]:
+    """Another empty store that uses the MLflow at a given URI."""
+    return lambda uri: Scene(tmp_path / "second", uri)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """A running server, started once for a test module."""
+    live = LiveServer(tmp_path_factory.mktemp("server"))
+    live.start()
+    yield live
+    if live.process.poll() is None:
+        assert live.stop() == 0

@@ -1,0 +1,490 @@
+"""MLflow ends up with what the store holds, each point once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mlflow import MlflowClient
+from tracking_scene import Scene, expected, finish, of, write_nothing
+
+from fope_lab.store import Attempt, StageFolder
+from fope_lab.tracking import Tracker, TrackingError
+
+
+def test_one_run_a_stage_however_often_it_is_projected(scene: Scene) -> None:
+    plan = scene.plan()
+    for stage in plan.stages:
+        scene.tracker.project(plan)
+        finish(scene.folder(stage))
+        scene.tracker.project(plan)
+    scene.restart().project(scene.plan())
+    scene.tracker.project(scene.plan())
+    runs = scene.runs()
+    assert sorted(run.data.tags["key"] for run in runs) == sorted(s.key for s in plan.stages)
+    for stage in plan.stages:
+        assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
+
+
+def test_only_durable_rows_go_up_and_the_rest_follows(scene: Scene) -> None:
+    plan = scene.plan()
+    stage = of(plan, "pretrain")
+    with scene.folder(stage).begin("test", {}) as attempt:
+        attempt.log(1, {"loss": 3.0})
+        scene.tracker.project(plan)
+        assert scene.points(scene.run(stage)) == []
+        attempt.save_checkpoint(1, write_nothing)
+        attempt.log(2, {"loss": 2.0})
+        scene.tracker.project(plan)
+        assert [point[1] for point in scene.points(scene.run(stage))] == [1]
+        attempt.finish({})
+    scene.tracker.project(plan)
+    assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
+    assert [point[1] for point in scene.points(scene.run(stage))] == [1, 2]
+
+
+def test_a_run_tells_what_the_stage_is(scene: Scene) -> None:
+    plan = scene.plan()
+    stage = of(plan, "perplexity")
+    finish(scene.folder(stage))
+    scene.tracker.project(plan)
+    run = scene.run(stage)
+    assert run.info.run_name == stage.name
+    wanted = {
+        "sweep.first": "true",
+        "stage": "perplexity",
+        "kind": "perplexity",
+        "embedding": "rope",
+        "seed": "0",
+        "key": stage.key,
+        "state": "done",
+        "cached": "false",
+        "axis.pretrain.embedding": "rope",
+        "parent.from": stage.parents["from"],
+    }
+    assert wanted.items() <= run.data.tags.items()
+    assert "scale" not in run.data.tags  # the sweep file gives none
+    assert run.data.params["lengths"] == "[64, 128, 256]"
+    assert run.data.params["corpus.type"] == "python-docs"
+    client = MlflowClient(tracking_uri=scene.uri)
+    experiment = client.get_experiment(run.info.experiment_id)
+    assert experiment.tags["mlflow.note.content"] == "Two embeddings."
+
+
+def test_status_and_times_are_the_stores(scene: Scene) -> None:
+    plan = scene.plan()
+    stage = of(plan, "pretrain")
+    folder = scene.folder(stage)
+    with folder.begin("test", {}):
+        scene.tracker.project(plan)
+        assert scene.run(stage).info.status == "RUNNING"
+    scene.tracker.project(plan)
+    assert scene.run(stage).info.status == "KILLED"
+    with pytest.raises(ValueError, match="no data"), folder.begin("test", {}):
+        raise ValueError("no data")
+    scene.tracker.project(plan)
+    failed = scene.run(stage)
+    assert failed.info.status == "FAILED"
+    assert failed.data.tags["error"] == "no data"
+    with folder.begin("test", {}) as attempt:
+        scene.tracker.project(plan)
+        assert scene.run(stage).info.status == "RUNNING"
+        attempt.finish({})
+    scene.tracker.project(plan)
+    done = scene.run(stage)
+    assert (done.info.status, done.data.tags["state"]) == ("FINISHED", "done")
+    assert "error" not in done.data.tags
+    assert done.info.run_id == failed.info.run_id
+    assert done.info.start_time == int(folder.started_at() * 1000)
+    assert done.info.end_time == int(folder.finished_at() * 1000)
+
+
+def test_a_lease_that_was_freed_without_a_time_counts_as_interrupted(scene: Scene) -> None:
+    plan = scene.plan()
+    stage = of(plan, "pretrain")
+    attempt = scene.folder(stage).begin("test", {})
+    scene.folder(stage).attempts.end(attempt.token, {"outcome": "interrupted"})
+    scene.tracker.project(plan)
+    assert scene.run(stage).info.status == "KILLED"
+    attempt.__exit__(None, None, None)
+
+
+def test_a_stage_that_nobody_began_has_no_run(scene: Scene) -> None:
+    plan = scene.plan()
+    scene.tracker.project(plan)
+    assert scene.runs() == []
+    assert scene.tracker.run_ids(plan) == {}
+    assert scene.tracker.experiment_id(plan) is None
+
+
+def test_length_curves_have_the_length_as_their_step(scene: Scene) -> None:
+    plan = scene.plan()
+    stage = of(plan, "perplexity")
+    curve = {64: 9.5, 128: 11.25, 256: 80.0}
+    with scene.folder(stage).begin("test", {}) as attempt:
+        for length, value in curve.items():
+            attempt.log(length, {"perplexity_by_length": value})
+        attempt.finish({})
+    scene.tracker.project(plan)
+    client = MlflowClient(tracking_uri=scene.uri)
+    history = client.get_metric_history(scene.run(stage).info.run_id, "perplexity_by_length")
+    assert {point.step: point.value for point in history} == curve
+
+
+def test_what_is_not_finite_is_a_gap_and_a_tag(scene: Scene) -> None:
+    plan = scene.plan()
+    stage = of(plan, "perplexity")
+    with scene.folder(stage).begin("test", {}) as attempt:
+        attempt.log(64, {"perplexity_by_length": 9.5})
+        attempt.log(128, {"perplexity_by_length": math.inf})
+        attempt.log(256, {"perplexity_by_length": math.nan})
+        attempt.finish({})
+    scene.tracker.project(plan)
+    scene.restart().project(plan)
+    run = scene.run(stage)
+    assert [point[3] for point in scene.points(run)] == ["nan", "nan", "9.5"][::-1]
+    assert run.data.tags["non_finite"] == (
+        "perplexity_by_length=inf at 128, perplexity_by_length=nan at 256"
+    )
+
+
+def test_names_that_mlflow_refuses_are_mended(scene: Scene) -> None:
+    plan = scene.plan()
+    stage = of(plan, "pretrain")
+    with scene.folder(stage).begin("test", {}) as attempt:
+        attempt.log(1, {"loss@512": 2.0})
+        attempt.finish({})
+    scene.tracker.project(plan)
+    assert scene.run(stage).data.metrics == {"loss_512": 2.0}
+
+
+def test_a_stage_that_can_not_go_up_holds_up_no_other(scene: Scene) -> None:
+    plan = scene.plan()
+    bad, good = of(plan, "pretrain"), of(plan, "pretrain", "nope")
+    wrong: Any = "twelve"
+    with scene.folder(bad).begin("test", {}) as attempt:
+        attempt.log(1, {"loss": wrong})
+        attempt.finish({})
+    finish(scene.folder(good))
+    for _ in range(2):
+        with pytest.raises(TrackingError, match=r"pretrain.*rope"):
+            scene.tracker.project(plan)
+    assert scene.points(scene.run(good)) == expected(scene.folder(good).rows())
+
+
+def test_lost_cursors_cost_nothing_but_time(scene: Scene) -> None:
+    plan = scene.plan(embeddings="rope")
+    for stage in plan.stages:
+        finish(scene.folder(stage), steps=600)  # more points than fit a request
+    scene.tracker.project(plan)
+    before = {run.info.run_id: scene.points(run) for run in scene.runs()}
+    ids = scene.tracker.run_ids(plan)
+    for cursor in scene.store.root.glob("*/*/tracking/*.json"):
+        cursor.unlink()
+    assert scene.tracker.run_ids(plan) == {}
+    scene.restart().project(plan)
+    assert {run.info.run_id: scene.points(run) for run in scene.runs()} == before
+    assert scene.tracker.run_ids(plan) == ids
+    assert set(ids.values()) == before.keys()
+
+
+def test_a_finished_sweep_is_replayed_without_sending_anything(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = scene.plan()
+    for stage in plan.stages:
+        finish(scene.folder(stage))
+    scene.tracker.project(plan)
+    for name in ("log_batch", "create_run", "set_terminated", "update_run", "get_metric_history"):
+        monkeypatch.setattr(MlflowClient, name, lambda *_, **__: pytest.fail("asked for more"))
+    scene.tracker.project(plan)
+    scene.restart().project(scene.plan())
+
+
+def test_sweeps_that_share_a_stage_have_a_run_each(scene: Scene) -> None:
+    first = scene.plan("first", "rope")
+    scene.tracker.project(first)  # planned: nothing is cached
+    stage = of(first, "pretrain")
+    finish(scene.folder(stage))
+    scene.tracker.project(first)
+    second = scene.plan("second", "rope, nope")
+    assert stage.key in {s.key for s in second.stages}
+    scene.tracker.project(second)
+    finish(scene.folder(of(second, "pretrain", "nope")))
+    scene.tracker.project(second)
+    scene.restart()
+    scene.tracker.project(scene.plan("first", "rope"))  # everything is in the store by now
+    scene.tracker.project(scene.plan("second", "rope, nope"))
+    one, other = scene.run(stage, "first"), scene.run(stage, "second")
+    assert one.info.experiment_id != other.info.experiment_id
+    assert scene.points(one) == scene.points(other) == expected(scene.folder(stage).rows())
+    assert (one.data.tags["cached"], other.data.tags["cached"]) == ("false", "true")
+    assert scene.run(of(second, "pretrain", "nope"), "second").data.tags["cached"] == "false"
+
+
+def test_two_stores_in_one_mlflow_keep_to_their_own_runs(
+    scene: Scene, second_scene: Callable[[str], Scene]
+) -> None:
+    other = second_scene(scene.uri)
+    plan = scene.plan()
+    stage = of(plan, "pretrain")
+    for place, steps in ((scene, 3), (other, 4)):
+        finish(place.folder(stage), steps)
+        place.tracker.project(place.plan())
+    for place in (scene, other):
+        place.restart().project(place.plan())
+    found = sorted(scene.points(run) for run in scene.runs())
+    assert found == sorted(expected(p.folder(stage).rows()) for p in (scene, other))
+
+
+def test_two_processes_on_one_store_make_no_second_run(scene: Scene) -> None:
+    plan = scene.plan()
+    here, there = scene.tracker, Tracker(scene.store.root, scene.uri)
+    for stage in plan.stages:
+        here.project(plan)
+        finish(scene.folder(stage))
+        there.project(plan)
+        here.project(plan)
+    assert len(scene.runs()) == len(plan.stages)
+
+
+def test_a_run_that_was_made_twice_by_a_timeout_is_one_again(scene: Scene) -> None:
+    plan = scene.plan()
+    stage = of(plan, "pretrain")
+    finish(scene.folder(stage))
+    scene.tracker.project(plan)
+    run = scene.run(stage)
+    MlflowClient(tracking_uri=scene.uri).create_run(
+        run.info.experiment_id, start_time=run.info.start_time, tags=run.data.tags
+    )
+    assert len(scene.runs()) == 2
+    scene.restart().project(plan)
+    assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
+
+
+def test_runs_and_experiments_deleted_in_mlflow_come_back(scene: Scene) -> None:
+    plan = scene.plan()
+    stage = of(plan, "pretrain")
+    finish(scene.folder(stage))
+    scene.tracker.project(plan)
+    run = scene.run(stage)
+    client = MlflowClient(tracking_uri=scene.uri)
+    client.delete_run(run.info.run_id)
+    scene.restart().project(plan)
+    assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
+    client.delete_experiment(run.info.experiment_id)
+    scene.tracker.project(plan)
+    assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
+
+
+def test_a_removed_database_is_noticed_and_filled_by_the_next_process(scene: Scene) -> None:
+    plan = scene.plan()
+    stage = of(plan, "pretrain")
+    finish(scene.folder(stage))
+    scene.tracker.project(plan)
+    database = scene.store.root / "mlflow.db"
+    database.unlink()
+    with pytest.raises(TrackingError, match="was removed or replaced"):
+        scene.tracker.project(plan)
+    program = (
+        "import sys; from pathlib import Path; from fope_lab.tracking import Tracker; "
+        "print(Tracker(Path(sys.argv[1])).sync())"
+    )
+    command = [sys.executable, "-c", program, str(scene.store.root)]
+    synced = subprocess.run(command, check=True, text=True, capture_output=True)
+    assert synced.stdout == "['first']\n"
+    assert synced.stderr == ""
+    moved = shutil.copy(database, scene.root / "copy.db")  # this process has the old one open
+    scene.uri = f"sqlite:///{moved}"
+    assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
+
+
+def test_sync_needs_no_sweep_file_and_fills_another_mlflow(
+    scene: Scene, empty_database: Path
+) -> None:
+    for name, embeddings in (("first", "rope, nope"), ("second", "rope")):
+        plan = scene.plan(name, embeddings)
+        for stage in plan.stages:
+            if not scene.folder(stage).is_done():
+                finish(scene.folder(stage))
+        scene.tracker.project(plan)
+        (scene.root / f"{name}.yaml").unlink()
+    scene.uri = f"sqlite:///{shutil.copy(empty_database, scene.root / 'other.db')}"
+    assert scene.restart().sync() == ["first", "second"]
+    for name in ("first", "second"):
+        for run in scene.runs(name):
+            folder = scene.store.folder(run.data.tags["kind"], run.data.tags["key"])
+            assert scene.points(run) == expected(folder.rows())
+    assert (len(scene.runs("first")), len(scene.runs("second"))) == (6, 4)
+
+
+def test_the_summary_is_updated_not_repeated(scene: Scene) -> None:
+    plan = scene.plan()
+    html, data = scene.root / "report.html", scene.root / "report.json"
+
+    def report(text: str, value: float) -> None:
+        html.write_text(f"<p>{text}</p>")
+        data.write_text("{}")
+        scene.tracker.log_summary(plan, html, data, {"holds": value})
+
+    report("one", 1.0)
+    report("one", 1.0)
+    report("two", 2.0)
+    scene.restart()
+    report("two", 2.0)
+    (run,) = scene.runs()
+    assert run.data.tags["kind"] == "summary"
+    assert [(step, value) for _, step, _, value in scene.points(run)] == [(1, "1.0"), (2, "2.0")]
+    artifacts = scene.store.root / "mlartifacts" / "first" / run.info.run_id / "artifacts"
+    assert run.info.artifact_uri == artifacts.as_uri()
+    assert (artifacts / "report.html").read_text() == "<p>two</p>"
+
+
+@pytest.mark.parametrize("uri", ["mlruns", "file:///tmp/x", "ftp://me:secret@host"])
+def test_a_uri_that_mlflow_can_not_be_reached_by_is_an_error(scene: Scene, uri: str) -> None:
+    with pytest.raises(TrackingError, match="must begin with one of http, https") as caught:
+        Tracker(scene.store.root, uri)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_relative_database_is_made_absolute(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(scene.root)
+    assert Tracker(scene.store.root, "sqlite:///x.db").uri == f"sqlite:///{scene.root / 'x.db'}"
+
+
+def test_importing_tracking_does_not_import_mlflow() -> None:
+    program = "import sys, fope_lab.tracking; print('mlflow' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, text=True, capture_output=True
+    )
+    assert done.stdout == "False\n"
+
+
+ACTIONS = (
+    *("rows", "rows", "checkpoint", "checkpoint", "interrupt", "damage", "project", "project"),
+    *("new process", "lose cursor", "old cursor", "request lost", "answer lost"),
+)
+
+
+class Chaos:
+    """One stage at work, and everything that can go wrong with it or with MLflow."""
+
+    def __init__(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.scene, self.monkeypatch = scene, monkeypatch
+        plan = scene.plan()
+        self.stage = of(plan, "pretrain")
+        self.plan = dataclasses.replace(plan, stages=(self.stage,))
+        self.folder: StageFolder = scene.folder(self.stage)
+        self.attempt: Attempt = self.begin()
+        self.old_cursor = b""
+
+    def begin(self) -> Attempt:
+        time.sleep(0.002)  # a repeated step never has the timestamp that it had before
+        attempt = self.folder.begin("test", {})
+        self.step = attempt.resumed_from.step if attempt.resumed_from else 0
+        return attempt
+
+    def do(self, action: str) -> None:
+        getattr(self, action.replace(" ", "_"))()
+
+    def rows(self) -> None:
+        for _ in range(2):
+            self.step += 1
+            self.attempt.log(self.step, {"loss": 1.0 / self.step, "x": float(self.step)})
+
+    def checkpoint(self) -> None:
+        self.attempt.save_checkpoint(self.step, write_nothing)
+
+    def interrupt(self) -> None:
+        self.attempt.__exit__(None, None, None)
+        self.attempt = self.begin()
+
+    def damage(self) -> None:
+        newest = self.folder.checkpoint()
+        if newest is not None:
+            (newest.path / "model").write_bytes(b"")
+        self.interrupt()
+
+    def project(self) -> None:
+        try:
+            self.scene.tracker.project(self.plan)
+        except TrackingError as error:
+            if "on purpose" not in str(error):
+                raise
+
+    def new_process(self) -> None:
+        self.scene.restart()
+
+    def cursors(self) -> list[Path]:
+        return list(self.folder.path.glob("tracking/*.json"))
+
+    def lose_cursor(self) -> None:
+        for cursor in self.cursors():
+            cursor.unlink()
+
+    def old_cursor_(self) -> None:
+        for cursor in self.cursors():
+            self.old_cursor, before = cursor.read_bytes(), self.old_cursor
+            if before:
+                cursor.write_bytes(before)
+
+    def fail(self, arrives: bool) -> None:
+        """The next projection's first change doesn't reach the server, or its answer is lost."""
+        for name in ("create_run", "log_batch"):
+            real = getattr(MlflowClient, name)
+
+            def broken(*args: Any, real: Any = real, **kwargs: Any) -> None:
+                if arrives:
+                    real(*args, **kwargs)
+                raise RuntimeError("broken on purpose")
+
+            self.monkeypatch.setattr(MlflowClient, name, broken)
+        self.project()
+        self.monkeypatch.undo()
+
+    def request_lost(self) -> None:
+        self.fail(arrives=False)
+
+    def answer_lost(self) -> None:
+        self.fail(arrives=True)
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(actions=st.lists(st.sampled_from(ACTIONS), max_size=25), ends=st.booleans())
+def test_mlflow_has_every_durable_point_once_after_any_history(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, actions: list[str], ends: bool
+) -> None:
+    with tempfile.TemporaryDirectory(dir=scene.root) as root:
+        chaos = Chaos(Scene(Path(root), scene.uri), monkeypatch)
+        for action in actions:
+            chaos.do("old_cursor_" if action == "old cursor" else action)
+        with chaos.attempt as attempt:
+            if ends:
+                attempt.finish({})
+        chaos.project()
+        rows = chaos.folder.rows()
+        (run,) = [
+            run
+            for run in chaos.scene.runs()
+            if run.data.tags["store"] == chaos.scene.tracker._ledger.store_id
+        ]
+        assert run.info.status == ("FINISHED" if ends else "KILLED")
+        assert chaos.scene.points(run) == expected(rows)
+        steps = [point[:2] for point in chaos.scene.points(run)]
+        assert len(steps) == len(set(steps))
+        assert chaos.scene.tracker.run_ids(chaos.plan) == {chaos.stage.key: run.info.run_id}

@@ -1,0 +1,255 @@
+"""A real MLflow server: over HTTP, in the background of a run, down, slow, killed and wiped."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tracking_scene import LiveServer, Scene, at_most, expected, finish, free_port, of
+
+from fope_lab.tracking import Tracker, TrackingError, TrackingThread, run_link, serve
+
+
+@pytest.fixture
+def remote(tmp_path: Path, server: LiveServer) -> Scene:
+    """A store whose MLflow is the running server."""
+    return Scene(tmp_path, server.uri)
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """The URI of something that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def get(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return bytes(answer.read())
+
+
+def test_a_server_gets_every_point_once(remote: Scene) -> None:
+    plan = remote.plan("over-http")
+    for stage in plan.stages:
+        finish(remote.folder(stage))
+        remote.tracker.project(plan)
+    stage = of(plan, "pretrain")
+    for cursor in remote.folder(stage).path.glob("tracking/*.json"):
+        cursor.unlink()
+    remote.restart().project(plan)
+    assert len(remote.runs("over-http")) == len(plan.stages)
+    for one in plan.stages:
+        run = remote.run(one, "over-http")
+        assert remote.points(run) == expected(remote.folder(one).rows())
+        assert run.info.status == "FINISHED"
+
+
+def test_a_server_shows_the_report(remote: Scene) -> None:
+    plan = remote.plan("with-report")
+    html, data = remote.root / "report.html", remote.root / "report.json"
+    html.write_text("<p>report</p>")
+    data.write_text("{}")
+    remote.tracker.log_summary(plan, html, data, {"holds": 3.0})
+    (run,) = remote.runs("with-report")
+    page = f"{remote.uri}/get-artifact?path=report.html&run_uuid={run.info.run_id}"
+    assert get(page) == b"<p>report</p>"
+
+
+def test_the_pages_of_a_store_show_what_was_written_without_a_server(
+    server: LiveServer, tmp_path: Path
+) -> None:
+    local = Scene(tmp_path, f"sqlite:///{server.root / 'mlflow.db'}")
+    plan = local.plan("written-directly")
+    stage = of(plan, "pretrain")
+    finish(local.folder(stage))
+    local.tracker.project(plan)
+    html, data = tmp_path / "report.html", tmp_path / "report.json"
+    html.write_text("<p>direct</p>")
+    data.write_text("{}")
+    local.tracker.log_summary(plan, html, data, {})
+    run_id = local.tracker.run_ids(plan)[stage.key]
+    run = json.loads(get(f"{server.uri}/api/2.0/mlflow/runs/get?run_id={run_id}"))["run"]
+    assert run["info"]["experiment_id"] == local.tracker.experiment_id(plan)
+    assert get(run_link(server.uri, run["info"]["experiment_id"], run_id)).startswith(b"<!doctype")
+    (summary,) = [r for r in local.runs("written-directly") if r.data.tags["kind"] == "summary"]
+    page = f"{server.uri}/get-artifact?path=report.html&run_uuid={summary.info.run_id}"
+    assert get(page) == b"<p>direct</p>"
+
+
+def test_the_thread_keeps_up_with_a_run(remote: Scene) -> None:
+    plan = remote.plan("in-background")
+    stage = of(plan, "pretrain")
+    thread = TrackingThread(remote.tracker, [plan], seconds=0.1)
+    thread.start()
+    finish(remote.folder(stage))
+    deadline = time.monotonic() + 20
+    while stage.key not in remote.tracker.run_ids(plan) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    last = of(plan, "perplexity")
+    finish(remote.folder(last))  # done between the last projection and the flush
+    outcome = thread.flush(timeout=30)
+    assert (outcome.complete, outcome.reason) == (True, None)
+    for one in (stage, last):
+        run = remote.run(one, "in-background")
+        assert remote.points(run) == expected(remote.folder(one).rows())
+
+
+def test_a_server_that_is_down_is_told_at_once(scene: Scene) -> None:
+    plan = scene.plan()
+    finish(scene.folder(of(plan, "pretrain")))
+    uri = f"http://127.0.0.1:{free_port()}"
+    down = Tracker(scene.store.root, uri)
+    with at_most(3), pytest.raises(TrackingError, match=f"^no MLflow answers at {uri}$"):
+        down.project(plan)
+    thread = TrackingThread(down, [plan], seconds=0.05)
+    thread.start()
+    with at_most(5):
+        outcome = thread.flush(timeout=30)
+    assert (outcome.complete, outcome.reason) == (False, f"no MLflow answers at {uri}")
+
+
+def test_a_server_that_does_not_answer_holds_up_nobody(
+    scene: Scene, silent_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    plan = scene.plan()
+    finish(scene.folder(of(plan, "pretrain")))
+    slow = Tracker(scene.store.root, silent_server)
+    with at_most(5), pytest.raises(TrackingError, match="too slow to answer"):
+        slow.project(plan)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "5")
+    thread = TrackingThread(slow, [plan])
+    thread.start()
+    with at_most(2):
+        outcome = thread.flush(timeout=0.5)
+    assert not outcome.complete
+    assert outcome.reason == f"MLflow at {silent_server} did not finish within 0.5 s"
+
+
+def test_a_thread_outlives_whatever_goes_wrong(scene: Scene) -> None:
+    class Broken:
+        uri = "http://nowhere"
+        calls = 0
+
+        def project(self, plan: object) -> None:
+            self.calls += 1
+            if self.calls < 3:
+                raise RuntimeError("broken")
+
+    broken = Broken()
+    thread = TrackingThread(broken, [scene.plan()], seconds=0.01)  # type: ignore[arg-type]
+    thread.start()
+    deadline = time.monotonic() + 10
+    while broken.calls < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert thread.flush(timeout=10).complete
+    assert thread.last_error is None
+
+
+def test_serving_on_a_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(TrackingError, match=rf"127\.0\.0\.1:{port}: another program listens"):
+            serve(tmp_path, port=port)
+    with pytest.raises(TrackingError, match="no-such-host"):
+        serve(tmp_path, host="no-such-host.invalid", port=port)
+
+
+def test_serving_a_damaged_database_says_why(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").write_text("not a database")
+    with pytest.raises(TrackingError, match=r"(?s)ended with code 1.*file is not a database"):
+        serve(tmp_path, port=free_port())
+
+
+@pytest.mark.faults
+def test_an_interrupt_ends_every_process_of_the_server(tmp_path: Path) -> None:
+    live = LiveServer(tmp_path)
+    assert live.uri in live.start()
+    group = live.mlflow_group()
+    assert live.stop(signal.SIGINT) == 0
+    listed = subprocess.run(["ps", "-eo", "pgid="], check=True, stdout=subprocess.PIPE, text=True)
+    assert str(group) not in listed.stdout.split()
+
+
+@pytest.mark.faults
+def test_nothing_is_lost_or_doubled_when_the_server_is_killed_and_wiped(tmp_path: Path) -> None:
+    live = LiveServer(tmp_path / "server")
+    live.root.mkdir()
+    live.start()
+    scene = Scene(tmp_path, live.uri)
+    plan = scene.plan()
+    stage, other = of(plan, "pretrain"), of(plan, "pretrain", "nope")
+    thread = TrackingThread(scene.tracker, [plan], seconds=0.2)
+    thread.start()
+    longest = 0.0
+    with scene.folder(stage).begin("test", {}) as attempt:
+        for step in range(1, 401):
+            if step == 150:
+                live.kill()
+            before = time.monotonic()
+            attempt.log(step, {"loss": 1.0 / step})
+            longest = max(longest, time.monotonic() - before)
+            if step % 10 == 0:
+                attempt.save_checkpoint(step, lambda path: (path / "model").write_bytes(b"m"))
+            time.sleep(0.01)
+        attempt.finish({})
+    assert longest < 0.2
+    with at_most(5):
+        outcome = thread.flush(timeout=30)
+    assert outcome.reason == f"no MLflow answers at {live.uri}"
+
+    live.start()
+    scene.tracker.project(plan)
+    rows = expected(scene.folder(stage).rows())
+    assert len(rows) == 400
+    assert scene.points(scene.run(stage)) == rows
+
+    live.kill()
+    (live.root / "mlflow.db").unlink()
+    live.start()
+    finish(scene.folder(other))
+    scene.tracker.project(plan)  # the same process, which had sent everything already
+    assert len(scene.runs()) == 2
+    assert scene.points(scene.run(stage)) == rows
+    assert scene.points(scene.run(other)) == expected(scene.folder(other).rows())
+    live.stop()
+
+
+@pytest.mark.faults
+def test_an_upload_that_is_cut_off_goes_on_where_it_was(tmp_path: Path) -> None:
+    live = LiveServer(tmp_path / "server")
+    live.root.mkdir()
+    live.start()
+    scene = Scene(tmp_path, live.uri)
+    plan = scene.plan()
+    stage = of(plan, "pretrain")
+    with scene.folder(stage).begin("test", {}) as attempt:
+        for step in range(20_000):
+            attempt.log(step, {"loss": float(step)})
+        attempt.finish({})
+    cursor = scene.folder(stage).path / "tracking"
+
+    def kill_in_the_middle() -> None:
+        while not list(cursor.glob("*.json")):
+            time.sleep(0.01)
+        live.kill()
+
+    killer = threading.Thread(target=kill_in_the_middle)
+    killer.start()
+    with pytest.raises(TrackingError):
+        scene.tracker.project(plan)
+    killer.join()
+    live.start()
+    before = len(scene.points(scene.run(stage)))
+    assert 0 < before < 20_000
+    scene.restart().project(plan)
+    assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
+    live.stop()

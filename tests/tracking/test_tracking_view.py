@@ -1,0 +1,149 @@
+"""What MLflow shows of a stage, without an MLflow."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mlflow.utils.validation import _validate_metric_name
+
+from fope_lab.store import Row
+from fope_lab.tracking import compare_link, run_link
+from fope_lab.tracking.errors import TrackingError, readable, shown
+from fope_lab.tracking.view import (
+    PARAMETER_LENGTH,
+    Digest,
+    Life,
+    Outline,
+    not_finite,
+    parameters,
+    points,
+    tags,
+)
+
+
+def plan_of(**changes: Any) -> Any:
+    stage = {
+        "key": "k1",
+        "name": "pretrain[embedding=rope]",
+        "stage": "pretrain",
+        "kind": "pretrain",
+        "config": {"train": {"betas": (0.9, 0.95)}},
+        "axes": {"pretrain.embedding": {"type": "rope", "base": 129}},
+        "parents": {"data.0": "k0"},
+        "seed": 0,
+        "embedding": "rope",
+        "scale": None,
+    } | changes
+    return SimpleNamespace(
+        sweep=SimpleNamespace(name="s", description="d"),
+        stages=(SimpleNamespace(**stage),),
+        states={"k1": SimpleNamespace(state="cached")},
+    )
+
+
+def test_parameters_are_flat_and_readable() -> None:
+    config = {
+        "model": {"scale": "60m", "num_layers": 4, "tie": True, "gates": {}},
+        "data": {"mix": [{"corpus": {"type": "c4"}, "weight": 0.7}, {"task": None}]},
+        "lengths": [128, 256],
+    }
+    assert parameters(config) == {
+        "model.scale": "60m",
+        "model.num_layers": "4",
+        "model.tie": "true",
+        "model.gates": "{}",
+        "data.mix.0.corpus.type": "c4",
+        "data.mix.0.weight": "0.7",
+        "data.mix.1.task": "null",
+        "lengths": "[128, 256]",
+    }
+
+
+def test_a_parameter_is_cut_where_mlflow_would_refuse_it() -> None:
+    (value,) = parameters({"files": ["x" * 100] * 100}).values()
+    assert len(value) == PARAMETER_LENGTH
+    assert value.endswith("…")
+    (whole,) = parameters({"text": "x" * PARAMETER_LENGTH}).values()
+    assert whole == "x" * PARAMETER_LENGTH
+
+
+@given(st.dictionaries(st.text("abc@% =", min_size=1), st.floats(), min_size=1))
+def test_points_have_names_and_values_that_mlflow_takes(values: dict[str, float]) -> None:
+    for point in points(Row(7, 1000, values)):
+        _validate_metric_name(point.name)
+        assert (point.step, point.timestamp) == (7, 1000)
+        assert not math.isinf(point.value)
+
+
+@given(st.dictionaries(st.sampled_from(["loss", "a/b"]), st.floats(allow_nan=False)))
+def test_finite_values_are_kept_bit_for_bit(values: dict[str, float]) -> None:
+    found = {p.name: p.value for p in points(Row(1, 1, values)) if math.isfinite(p.value)}
+    assert found == {name: value for name, value in values.items() if math.isfinite(value)}
+
+
+def test_not_finite_names_what_was_lost() -> None:
+    rows = [Row(1, 0, {"a": 1.0, "b": math.inf}), Row(2, 0, {"a": -math.inf})]
+    assert not_finite(rows) == "b=inf at 1, a=-inf at 2"
+    assert not_finite([Row(1, 0, {"a": 1.0})]) is None
+
+
+def test_an_outline_survives_as_json() -> None:
+    outline = Outline.of(plan_of(), {})
+    assert Outline.parse(outline.json()) == outline
+
+
+def test_a_stage_stays_cached_or_not_as_it_was_first_planned() -> None:
+    assert Outline.of(plan_of(), {}).stages[0].cached
+    assert not Outline.of(plan_of(), {"k1": False}).stages[0].cached
+
+
+def test_tags_are_texts_and_leave_out_what_a_stage_does_not_have() -> None:
+    life = Life("failed", 0, 1, "boom " * 1000, Path("0001-000000010"))
+    found = tags("my sweep", Outline.of(plan_of(seed=None), {}).stages[0], life)
+    assert found["axis.pretrain.embedding"] == '{"type": "rope", "base": 129}'
+    assert found["parent.data.0"] == "k0"
+    assert found["sweep.my sweep"] == "true"
+    assert found["error"].startswith("boom boom")
+    assert len(found["error"]) <= 1000
+    assert not {"seed", "scale"} & found.keys()
+
+
+@given(st.lists(st.integers(0, 5), max_size=6), st.lists(st.integers(0, 5), max_size=6))
+def test_a_digest_tells_rows_apart(first: list[int], second: list[int]) -> None:
+    def rows(steps: list[int]) -> list[Row]:
+        return [Row(step, 10 * step, {"loss": step / 3}) for step in steps]
+
+    assert (Digest(rows(first)).hex() == Digest(rows(second)).hex()) == (first == second)
+
+
+def test_links_go_to_the_server_or_to_the_pages_of_a_database() -> None:
+    assert (
+        run_link("sqlite:////x/mlflow.db", "1", "abc")
+        == "http://127.0.0.1:5000/#/experiments/1/runs/abc"
+    )
+    assert run_link("http://h:1/", "1", "abc") == "http://h:1/#/experiments/1/runs/abc"
+    assert compare_link("https://h", "1", ["a", "b"]) == (
+        "https://h/#/compare-runs?runs=%5B%22a%22%2C%22b%22%5D&experiments=%5B%221%22%5D"
+    )
+
+
+def test_an_error_is_one_line_without_the_password() -> None:
+    uri = "http://me:secret@host:5000"
+    assert shown(uri) == "http://…@host:5000"
+    text = readable(RuntimeError("first\nsecond"), uri)
+    assert text == "MLflow at http://…@host:5000: first"
+    assert readable(TrackingError("as it is"), uri) == "as it is"
+    assert re.search("RuntimeError", readable(RuntimeError(), uri))
+
+
+@pytest.mark.parametrize("name", ["loss@512", "a=b", "ü/ö"])
+def test_mended_names_are_valid(name: str) -> None:
+    (point,) = points(Row(1, 1, {name: 1.0}))
+    _validate_metric_name(point.name)

@@ -1,0 +1,166 @@
+"""Sweeps whose stages are written by hand, and a real MLflow: SQLite, and a server of our own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from fope_lab.store import Row, StageFolder, Store
+from fope_lab.sweep import Plan, load_sweep, plan
+from fope_lab.sweep.resolve import Stage
+from fope_lab.tracking import Tracker
+from fope_lab.tracking.server import default_uri
+
+SWEEP = """
+name: {name}
+description: Two embeddings.
+seeds: [0]
+stages:
+  pretrain:
+    kind: pretrain
+    model: {{num_layers: 1, hidden_size: 32, num_heads: 2, head_dim: 16}}
+    embedding: rope
+    data: {{corpus: python-docs, length: 64}}
+    train: {{tokens: 4096, batch_tokens: 1024, learning_rate: 1e-3}}
+  perplexity: {{kind: perplexity, from: pretrain, corpus: python-docs, lengths: [64, 128, 256]}}
+grid:
+  pretrain.embedding: [{embeddings}]
+"""
+
+
+class Scene:
+    """A store, an MLflow, and sweeps over them."""
+
+    def __init__(self, root: Path, uri: str | None = None) -> None:
+        self.root = root
+        self.store = Store(root / "store")
+        self.uri = uri or default_uri(self.store.root)
+        self.tracker = Tracker(self.store.root, uri)
+
+    def plan(self, name: str = "first", embeddings: str = "rope, nope") -> Plan:
+        path = self.root / f"{name}.yaml"
+        path.write_text(SWEEP.format(name=name, embeddings=embeddings))
+        return plan(load_sweep(path), self.store)
+
+    def folder(self, stage: Stage) -> StageFolder:
+        return self.store.folder(stage.kind, stage.key)
+
+    def restart(self) -> Tracker:
+        """A tracker that knows nothing but what is on disk, as in a new process."""
+        self.tracker = Tracker(self.store.root, self.uri)
+        return self.tracker
+
+    def runs(self, name: str = "first") -> list[Run]:
+        """The active runs of an experiment."""
+        client = MlflowClient(tracking_uri=self.uri)
+        experiment = client.get_experiment_by_name(name)
+        return [] if experiment is None else list(client.search_runs([experiment.experiment_id]))
+
+    def run(self, stage: Stage, name: str = "first") -> Run:
+        """The one active run of a stage."""
+        (run,) = [run for run in self.runs(name) if run.data.tags.get("key") == stage.key]
+        return run
+
+    def points(self, run: Run) -> list[tuple[str, int, int, str]]:
+        """Everything the run has: (name, step, timestamp, value), the value so that NaN is NaN."""
+        client = MlflowClient(tracking_uri=self.uri)
+        return sorted(
+            (name, point.step, point.timestamp, repr(point.value))
+            for name in run.data.metrics
+            for point in client.get_metric_history(run.info.run_id, name)
+        )
+
+
+def of(plan: Plan, kind: str, embedding: str | None = "rope") -> Stage:
+    """The stage of a kind with an embedding."""
+    return next(s for s in plan.stages if s.kind == kind and s.embedding == embedding)
+
+
+def expected(rows: list[Row]) -> list[tuple[str, int, int, str]]:
+    """What MLflow should have of rows that are finite."""
+    return sorted(
+        (name, row.step, row.timestamp, repr(value))
+        for row in rows
+        for name, value in row.values.items()
+    )
+
+
+def finish(folder: StageFolder, steps: int = 3, checkpoint: bool = False) -> None:
+    """Do a stage's work."""
+    with folder.begin("test", {}) as attempt:
+        for step in range(1, steps + 1):
+            attempt.log(step, {"loss": 1.0 / step, "learning_rate": 0.1})
+        if checkpoint:
+            attempt.save_checkpoint(steps, write_nothing)
+        attempt.finish({"steps": steps})
+
+
+def write_nothing(path: Path) -> None:
+    """A checkpoint's content."""
+    (path / "model").write_bytes(b"model")
+
+
+class LiveServer:
+    """`fope_lab.tracking.serve` in a process of its own, that can be killed and started again."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.port = free_port()
+        self.uri = f"http://127.0.0.1:{self.port}"
+        self.process: subprocess.Popen[str]
+
+    def start(self) -> str:
+        """Start it and return what it prints once it answers."""
+        program = "import sys; from pathlib import Path; from fope_lab.tracking import serve; "
+        program += "sys.exit(serve(Path(sys.argv[1]), port=int(sys.argv[2])))"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program, str(self.root), str(self.port)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        with self.process.stdout as output:
+            return output.readline()
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send our process a signal: its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(30)
+
+    def kill(self) -> None:
+        """SIGKILL MLflow's processes, which form a group of their own; ours then ends as well."""
+        os.killpg(self.mlflow_group(), signal.SIGKILL)
+        self.process.wait(30)
+
+    def mlflow_group(self) -> int:
+        """The id of the process group of MLflow's processes."""
+        listed = subprocess.run(
+            ["ps", "-eo", "ppid=,pgid="], check=True, stdout=subprocess.PIPE, text=True
+        )
+        rows = (line.split() for line in listed.stdout.splitlines())
+        return next(int(group) for parent, group in rows if int(parent) == self.process.pid)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Fail if the block takes longer."""
+    start = time.monotonic()
+    yield
+    assert time.monotonic() - start < seconds

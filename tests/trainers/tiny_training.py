@@ -1,0 +1,127 @@
+"""A model of a few numbers and its training, for tests of the loop."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from fope_lab.data.mixture import IGNORED, Batch
+from fope_lab.store import Attempt, StageFolder, Store
+from fope_lab.sweep.stages import TrainSettings
+from trainers.loop import train
+
+VOCABULARY, WIDTH, ROWS, LENGTH = 7, 5, 3, 4
+WEIGHTS = "model.safetensors"
+
+
+class Output(NamedTuple):
+    """As the decoder's."""
+
+    logits: Tensor
+
+
+class Bigrams(nn.Module):
+    """Logits of the next token from the present one alone: embedding, dropout, linear map."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(3)
+        self.embedding = nn.Parameter(torch.randn(VOCABULARY, WIDTH, generator=generator))
+        self.weight = nn.Parameter(torch.randn(WIDTH, VOCABULARY, generator=generator))
+        self.bias = nn.Parameter(torch.randn(VOCABULARY, generator=generator))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, input_ids: Tensor) -> Output:
+        """Logits (batch, length, VOCABULARY)."""
+        return Output(self.dropout(self.embedding[input_ids]) @ self.weight + self.bias)
+
+
+def batch(step: int) -> Batch:
+    """Batch number `step`; some labels are left out."""
+    generator = torch.Generator().manual_seed(100 + step)
+    ids = torch.randint(VOCABULARY, (ROWS, LENGTH), generator=generator)
+    labels = torch.randint(VOCABULARY, (ROWS, LENGTH), generator=generator)
+    labels[step % ROWS, : 1 + step % LENGTH] = IGNORED
+    return Batch(ids, labels)
+
+
+def train_settings(steps: int, **changes: Any) -> TrainSettings:
+    """Settings of a training of `steps` steps of ROWS × LENGTH tokens."""
+    fields = {
+        "tokens": steps * ROWS * LENGTH,
+        "batch_tokens": ROWS * LENGTH,
+        "learning_rate": 0.05,
+        "checkpoint_every": 4,
+        "log_every": 3,
+    }
+    return TrainSettings.model_validate(fields | changes)
+
+
+class DiedError(Exception):
+    """Stands for a process that dies."""
+
+
+@dataclass
+class TinyStage:
+    """A stage in a store, trained by as many attempts as a test wants."""
+
+    root: Path
+    settings: TrainSettings
+    dropout: float = 0.0
+
+    @property
+    def folder(self) -> StageFolder:
+        """The stage's folder in the store."""
+        return Store(self.root).folder("pretrain", "tiny")
+
+    def attempt(
+        self,
+        batches: Callable[[int], Batch] = batch,
+        model: Bigrams | None = None,
+        finish: bool = True,
+    ) -> dict[str, Any]:
+        """One attempt, from the last checkpoint on: what `train` returned."""
+        with self.folder.begin("test", {}) as attempt:
+            summary = self._train(attempt, batches, model or Bigrams(self.dropout))
+            if finish:
+                attempt.finish(summary)
+        return summary
+
+    def interrupted_at(self, step: int) -> None:
+        """An attempt that dies before update number `step`, if it comes to it."""
+
+        def dying(index: int) -> Batch:
+            if index == step:
+                raise DiedError
+            return batch(index)
+
+        with contextlib.suppress(DiedError):
+            self.attempt(dying, finish=False)
+
+    def final_weights(self) -> dict[str, Tensor]:
+        """The weights in the stage's checkpoint."""
+        checkpoint = self.folder.checkpoint()
+        assert checkpoint is not None
+        return load_file(checkpoint.path / WEIGHTS)
+
+    def _train(
+        self, attempt: Attempt, batches: Callable[[int], Batch], model: Bigrams
+    ) -> dict[str, Any]:
+        if attempt.resumed_from is not None:
+            model.load_state_dict(load_file(attempt.resumed_from.path / WEIGHTS))
+        return train(
+            model,
+            batches,
+            self.settings,
+            attempt,
+            lambda directory: save_file(model.state_dict(), directory / WEIGHTS),
+            seed=11,
+            device=torch.device("cpu"),
+        )
