@@ -1,7 +1,8 @@
 """What a training reads, as a sweep file says it: a length and a mixture of corpora and tasks.
 
-`{corpus: c4, length: 512}`, or `{length: 64, mix: [{corpus: python-docs, weight: 0.7},
-{task: passkey, form: symbolic, weight: 0.3}]}`. Nothing here needs torch.
+`{corpus: c4, length: 512}`, `{files: GLOB, length: 512}`, or
+`{length: 64, mix: [{corpus: python-docs, weight: 0.7}, {task: passkey, weight: 0.3}]}`.
+Nothing here needs torch.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def data_json_schema() -> dict[str, Any]:
         "required": ["corpus"],
         "additionalProperties": False,
     }
-    sources = [corpus, *(schema(task, {"task": name}) for name, task in TASKS.items())]
+    short = [schema(cls, {}) for cls in Corpus.types.values() if cls.shorthand]
+    sources = [corpus, *short, *(schema(task, {"task": name}) for name, task in TASKS.items())]
 
     def extended(source: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
         return {**source, "properties": {**source["properties"], **more}}
@@ -129,8 +131,9 @@ def _source(value: Any, at: FieldPath, base: Path, problems: list[DataProblem]) 
         message = f"found {weight!r}, needs a number above 0"
         problems.append(DataProblem((*at, "weight"), message))
         return None
-    if ("corpus" in options) == ("task" in options):
-        found = "both" if "corpus" in options else ", ".join(map(str, options)) or "neither"
+    short = bool(options.keys() & _shorthands())
+    if [("corpus" in options), ("task" in options), short].count(True) != 1:
+        found = ", ".join(map(str, options)) or "neither"
         problems.append(DataProblem(at, f"found {found}, needs exactly one of corpus and task"))
         return None
     try:
@@ -142,7 +145,15 @@ def _source(value: Any, at: FieldPath, base: Path, problems: list[DataProblem]) 
         return None
 
 
+def _shorthands() -> set[str]:
+    """The options that say, without a `type`, which corpus is meant."""
+    return {cls.shorthand for cls in Corpus.types.values() if cls.shorthand}
+
+
 def _corpus(options: dict[str, Any], base: Path) -> Corpus:
+    """The corpus under "corpus", or the one that the options themselves describe in short."""
+    if "corpus" not in options:
+        return parse_corpus(options, base)
     problems = [
         DataProblem((str(option),), unknown("key", option, ["corpus", "length", "mix", "weight"]))
         for option in options

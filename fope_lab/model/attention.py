@@ -81,7 +81,7 @@ def causal_attention(
     return torch.cat(list(chunks), dim=2)
 
 
-def _biased_chunk(  # noqa: PLR0917
+def _biased_chunk(
     q: Tensor, k: Tensor, v: Tensor, positions: Tensor, embedding: PositionEmbedding, start: int
 ) -> Tensor:
     """Attention of the queries from `start` on to all keys up to each of them."""

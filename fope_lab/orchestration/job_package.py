@@ -16,45 +16,58 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fope_lab.data.tokenizer import tokenizer_identity
-from fope_lab.durable import files_below
+from fope_lab.durable import files_below, sha256_file
 from fope_lab.sweep.document import Document
+from fope_lab.sweep.keys import digest
 from fope_lab.sweep.spec import Sweep
 
 PACKAGES = ("fope_lab", "trainers")
 MAX_BYTES = 50 * 2**20
 """Of local files that are sent along; Ray itself refuses 100 MiB."""
+COMMAND = "sh start.sh"
+"""What runs the sweep where its package is unpacked."""
 
 
 class SubmitError(Exception):
     """A sweep can't be submitted: why, and what to do."""
 
 
+START = """\
+#!/bin/sh
+# Ray starts this where it has unpacked the package: a folder that is elsewhere on other nodes and
+# gone after the job. So everything moves into the store, and the paths that stages record last.
+if [ -z "$FOPE_LAB_STORE" ]; then
+    echo "error: no store: give --store, an absolute path that all nodes of the cluster see," >&2
+    echo "or set FOPE_LAB_STORE where Ray is started" >&2
+    exit 2
+fi
+here="$FOPE_LAB_STORE/submitted/"{name}
+if [ ! -d "$here" ]; then
+    mkdir -p "$FOPE_LAB_STORE/submitted" && cp -r . "$here.$$" || exit 2
+    mv -T "$here.$$" "$here" || rm -r "$here.$$"
+fi
+cd "$here"/{start} || exit 2
+export PYTHONPATH="$here:$PYTHONPATH"
+exec python -m fope_lab.cli run {sweep_file} --address auto
+"""
+
+
 @dataclass(frozen=True)
 class JobPackage:
-    """A ZIP file that runs on a machine with fope-lab's dependencies once it is unpacked.
-
-    `arguments` is how the sweep file is named in `folder`, where the work starts.
-    """
+    """A ZIP file with all that a sweep needs but the installed packages."""
 
     path: Path
-    folder: str
-    sweep_file: str
 
     @property
     def size(self) -> int:
         """Bytes to send."""
         return self.path.stat().st_size
-
-    def shell(self, command: Sequence[str]) -> str:
-        """What runs `python -m fope_lab.cli COMMAND` in the unpacked package."""
-        words = shlex.join(["python", "-m", "fope_lab.cli", *command])
-        return f"cd {shlex.quote(self.folder)} && exec {words}"
 
 
 def build_package(sweep: Sweep, folder: Path) -> JobPackage:
@@ -63,16 +76,22 @@ def build_package(sweep: Sweep, folder: Path) -> JobPackage:
     tree = folder / "tree"
     for package in PACKAGES:
         _copy_code(package, tree)
-    start = tree / _place(Path.cwd())
-    start.mkdir(parents=True)
     for path in _files_to_send(sweep):
         target = tree / _place(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
-    sweep_file = os.path.relpath(sweep.path, Path.cwd())
+    start, sweep_file = _place(Path.cwd()), os.path.relpath(sweep.path, Path.cwd())
+    (tree / start).mkdir(parents=True, exist_ok=True)
+    (tree / start / ".start").touch()  # an archive may lose a folder that is empty
     _require_same_keys(sweep, tree, start, sweep_file)
-    archive = shutil.make_archive(str(folder / "package"), "zip", tree)
-    return JobPackage(Path(archive), str(_place(Path.cwd())), sweep_file)
+    content = {str(path.relative_to(tree)): sha256_file(path) for path in files_below(tree)}
+    script = START.format(
+        name=shlex.quote(f"{sweep.name}-{digest(content)[:12]}"),
+        start=shlex.quote(str(start)),
+        sweep_file=shlex.quote(sweep_file),
+    )
+    (tree / "start.sh").write_text(script)
+    return JobPackage(Path(shutil.make_archive(str(folder / "package"), "zip", tree)))
 
 
 def _place(path: Path) -> Path:
@@ -126,8 +145,9 @@ def _relative_references(sweep: Sweep) -> tuple[list[Path], list[Path]]:
     Which text of a sweep file is a path depends on the field, and a grid may hold it: so every text
     is tried, and counts if it leads to something that the resolved stages use.
     """
-    configs = [[stage.config, stage.checkpoints] for stage in sweep.stages]
-    used = {Path(text) for text in _texts(configs) if os.path.isabs(text) and os.path.exists(text)}
+    texts = set(_texts([stage.config for stage in sweep.stages]))
+    used = {Path(text) for text in texts if os.path.isabs(text) and os.path.exists(text)}
+    checkpoints = {Path(path) for stage in sweep.stages for path in stage.checkpoints.values()}
     pending, sweeps, data = [sweep.path], dict[Path, None](), dict[Path, None]()
     while pending:
         path = pending.pop()
@@ -136,15 +156,16 @@ def _relative_references(sweep: Sweep) -> tuple[list[Path], list[Path]]:
         sweeps[path] = None
         folders = dict.fromkeys([path.parent, path.parent.parent, Path.cwd()])
         for text in dict.fromkeys(_texts(Document(path).value)):
-            if os.path.isabs(os.path.expanduser(text)):
+            if not text or os.path.isabs(os.path.expanduser(text)):
                 continue
             other, _, stage = text.partition("#")
             for folder in folders:
                 if stage and os.path.isfile(folder / other):
                     pending.append(Path(os.path.abspath(folder / other)))
                 for match in _matches(os.path.abspath(folder / text)):
-                    found = (u for u in used if u == match or match in u.parents)
-                    data.update(dict.fromkeys(found))
+                    # A stage's folder may be given for the checkpoint in it.
+                    inside = {path for path in checkpoints if match in (path, *path.parents)}
+                    data.update(dict.fromkeys(inside | used & {match}))
     return list(sweeps), list(data)
 
 
@@ -169,7 +190,7 @@ def _require_same_keys(sweep: Sweep, tree: Path, start: Path, sweep_file: str) -
     command = [sys.executable, "-m", "fope_lab.cli", "plan", "--json", sweep_file]
     planned = subprocess.run(
         [*command, "--store", str(tree / "no-store")],
-        cwd=start,
+        cwd=tree / start,
         env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,

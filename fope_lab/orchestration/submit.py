@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -23,7 +23,7 @@ import requests
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobStatus, JobSubmissionClient
 
-from fope_lab.orchestration.job_package import SubmitError, build_package
+from fope_lab.orchestration.job_package import COMMAND, SubmitError, build_package
 from fope_lab.sweep.keys import digest
 from fope_lab.sweep.spec import Sweep
 
@@ -63,23 +63,13 @@ def submit(
         )
     cluster = Cluster(address)
     job = cluster.free_job_id(f"{sweep.name}-{digest(sorted(s.key for s in sweep.stages))[:8]}")
-    options = ["--address", "auto"]
-    options += ["--store", store] if store else []
-    options += ["--tracking-uri", tracking_uri] if tracking_uri else []
     with tempfile.TemporaryDirectory(prefix="fope-lab-") as folder:
         package = build_package(sweep, Path(folder))
         print(f"{sweep.name}: {len(sweep.stages)} stages, {package.size / 2**20:.1f} MiB to send")
-        command = package.shell(["run", package.sweep_file, *options])
-        cluster.start(job, command if store else NEEDS_STORE + command, package.path)
+        given = {"FOPE_LAB_STORE": store, "MLFLOW_TRACKING_URI": tracking_uri}
+        cluster.start(job, package.path, {name: text for name, text in given.items() if text})
     print(f"job {job}\n{cluster.advice(job)}")
     return cluster.follow(job) if wait else DONE
-
-
-NEEDS_STORE = (
-    'test -n "$FOPE_LAB_STORE" || { echo "error: no store: give --store, an absolute path that all '
-    'nodes see, or set FOPE_LAB_STORE where Ray is started" >&2; exit 2; }; '
-)
-"""Without one, the run would put its stages into the job's own folder, which is soon gone."""
 
 
 class Cluster:
@@ -118,13 +108,13 @@ class Cluster:
             attempts.append(int(number))
         return f"{name}-{max(attempts) + 1}"
 
-    def start(self, job: str, command: str, package: Path) -> None:
-        """Send a package and run a shell command in it."""
+    def start(self, job: str, package: Path, environment: Mapping[str, str]) -> None:
+        """Send a package and have it run. Ray keeps the environment from those who look on."""
         with self._errors():
             self._client.submit_job(
-                entrypoint=command,
+                entrypoint=COMMAND,
                 submission_id=job,
-                runtime_env={"working_dir": str(package)},
+                runtime_env={"working_dir": str(package), "env_vars": dict(environment)},
             )
 
     def follow(self, job: str) -> int:
@@ -192,11 +182,7 @@ class Cluster:
     def _refused(self) -> str:
         if self._token:
             return f"the cluster at {self.url} refuses the token from {self._token.source}"
-        kept_back = (
-            ""
-            if os.environ.get("RAY_AUTH_MODE") != "disabled"
-            else (" (RAY_AUTH_MODE=disabled keeps it back)")
-        )
+        kept_back = " (RAY_AUTH_MODE=disabled keeps it back)" if _tokens_disabled() else ""
         return (
             f"the cluster at {self.url} asks for a token, and there is none{kept_back}: it belongs "
             "in RAY_AUTH_TOKEN, in a file that RAY_AUTH_TOKEN_PATH names, or in ~/.ray/auth_token"
@@ -229,7 +215,7 @@ def find_token() -> Token | None:
 
     Raises SubmitError for a file that RAY_AUTH_TOKEN_PATH promises, where Ray ends the process.
     """
-    if os.environ.get("RAY_AUTH_MODE", "").lower() == "disabled":
+    if _tokens_disabled():
         return None
     if value := os.environ.get("RAY_AUTH_TOKEN", "").strip():
         return Token(value, "RAY_AUTH_TOKEN")
@@ -246,9 +232,14 @@ def find_token() -> Token | None:
     return Token(value, str(path)) if value else None
 
 
+def _tokens_disabled() -> bool:
+    return os.environ.get("RAY_AUTH_MODE", "").lower() == "disabled"
+
+
 def _reason(error: BaseException) -> str:
     """The innermost message of an error; the last line of a traceback that a server sent."""
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
     lines = [line for line in str(error).replace("\\n", "\n").splitlines() if line.strip(" .")]
-    return (lines[-1] if lines else type(error).__name__).strip()
+    text = lines[-1].strip() if lines else ""
+    return text if text and text.isprintable() else type(error).__name__

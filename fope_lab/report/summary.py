@@ -18,7 +18,7 @@ class Summary:
     total: int
     counts: Mapping[State, int]  # those that occur
     seeds: tuple[int, ...]
-    train_seconds: float  # wall time of all finished stages added up
+    seconds: float  # wall time of all finished stages added up
     findings: tuple[str, ...]
     missing: tuple[str, ...]  # a line for each stage that is not done, failures first
 
@@ -48,7 +48,7 @@ def summarise(readings: Sequence[StageReading], blocks: Sequence[Block]) -> Summ
         total=len(readings),
         counts={state: found[state] for state in STATES if found[state]},
         seeds=tuple(sorted({r.stage.seed for r in readings if r.stage.seed is not None})),
-        train_seconds=sum(r.seconds or 0.0 for r in readings),
+        seconds=sum(r.seconds or 0.0 for r in readings),
         findings=tuple(text for block in blocks for text in _findings(block)),
         missing=tuple(
             f"{r.stage.name}: {r.state}: {r.reason}"

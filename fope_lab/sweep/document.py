@@ -7,6 +7,7 @@ silently is a problem: a key given twice, a tag, a number too large to compute w
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from decimal import Decimal
@@ -18,7 +19,7 @@ import yaml
 from fope_lab.sweep.problems import FieldPath, Problem, SweepError, did_you_mean, format_path
 
 MAX_BYTES = 10_000_000
-MAX_VALUES = 500_000
+MAX_VALUES = 100_000
 """Aliases of aliases expand a small file without end; no sweep needs as many values as this."""
 MAX_DEPTH = 50
 INTEGERS = range(-(2**63), 2**63)
@@ -203,6 +204,8 @@ def _number(text: str, kind: str) -> int | float:
     if kind == "float" and lower.lstrip("+-") in (".inf", ".nan"):
         return float(lower.replace(".", ""))
     value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"found {text[:30]}, a number too large to compute with")
     if kind == "float" and not ("e" in lower and value.is_integer() and int(value) in INTEGERS):
         return value
     if abs(value) > INTEGERS.stop:  # before it is computed: it may have millions of digits

@@ -80,12 +80,7 @@ class _Expansion:
 
     def cells(self) -> list[Cell]:
         file = self._file
-        grid = {
-            axis: self._choices(("grid", axis), axis, values) for axis, values in file.grid.items()
-        }
-        zipped = {
-            axis: self._choices(("zip", axis), axis, values) for axis, values in file.zip.items()
-        }
+        grid, zipped = self._choices("grid", file.grid), self._choices("zip", file.zip)
         for axis in grid.keys() & zipped.keys():
             self._problem(("zip", axis), "this axis is in grid too")
         lengths = {axis: len(values) for axis, values in file.zip.items()}
@@ -119,30 +114,36 @@ class _Expansion:
         line = self._document.line(path)
         self._problems.append(Problem(self._document.path, line, format_path(path), message))
 
-    def _choices(self, path: FieldPath, axis: str, values: Sequence[Any]) -> list[Choice]:
-        self._check_axis(axis, path)
-        for i, value in enumerate(values):
-            self._check_selected(axis, (*path, i), value)
-        return [Choice(value, (*path, i)) for i, value in enumerate(values)]
+    def _choices(self, part: str, axes: Mapping[str, Sequence[Any]]) -> dict[str, list[Choice]]:
+        """The choices of the axes in `grid` or `zip`, without axes that are none."""
+        found = {}
+        for axis, values in axes.items():
+            if self._is_axis(axis, (part, axis)):
+                found[axis] = [Choice(value, (part, axis, i)) for i, value in enumerate(values)]
+                for choice in found[axis]:
+                    self._check_selected(axis, choice)
+        return found
 
     def _included(self, i: int, values: Mapping[str, Any]) -> dict[str, Choice] | None:
         """A cell of `include`, None if it is not complete."""
         axes = {**self._file.grid, **self._file.zip}
-        for axis, value in values.items():
-            if axis not in axes:
-                self._check_axis(axis, ("include", i, axis))
-            self._check_selected(axis, ("include", i, axis), value)
+        choices = {axis: Choice(value, ("include", i, axis)) for axis, value in values.items()}
+        for axis, choice in list(choices.items()):
+            if not self._is_axis(axis, choice.origin):
+                del choices[axis]
+            self._check_selected(axis, choice)
         if missing := [axis for axis in axes if axis not in values]:
             message = f"a cell must set every axis; missing: {name_list(missing)}"
             self._problem(("include", i), message)
             return None
-        return {axis: Choice(value, ("include", i, axis)) for axis, value in values.items()}
+        return choices
 
-    def _check_axis(self, axis: str, path: FieldPath) -> None:
+    def _is_axis(self, axis: str, path: FieldPath) -> bool:
+        """Whether an axis can be one; if not, `path` is where it stands."""
         stages, selectors = list(self._file.stages), sorted(self._selectors)
         stage, _, field = axis.partition(".")
         if axis in self._selectors:
-            return
+            return True
         if not field or "" in field.split("."):
             example = f"{stages[0]}.field"
             self._problem(path, f"found {axis!r}, needs a path such as {example}")
@@ -153,46 +154,54 @@ class _Expansion:
             self._problem(path, message)
         elif (first := field.split(".")[0]) in FIXED:
             self._problem(path, f"{first} can't be an axis{FIXED[first]}")
+        else:
+            return True
+        return False
 
-    def _check_selected(self, axis: str, path: FieldPath, value: Any) -> None:
+    def _check_selected(self, axis: str, choice: Choice) -> None:
         """A value that chooses a stage of another file must be one that the other file has."""
         known = self._selectors.get(axis, [])
         if axis.partition(".")[0] in self._file.stages or not known:
             return
-        if not any(same_value(value, one) for one in known):
+        if not any(same_value(choice.value, one) for one in known):
             names = list(dict.fromkeys(label(one) for one in known))
-            message = f"found {shown(value)}{did_you_mean(label(value), names)}"
-            self._problem(path, f"{message} (the other file has: {name_list(names)})")
+            message = f"found {shown(choice.value)}{did_you_mean(label(choice.value), names)}"
+            self._problem(choice.origin, f"{message} (the other file has: {name_list(names)})")
 
     def _without_excluded(self, cells: list[dict[str, Choice]]) -> list[dict[str, Choice]]:
-        axes = {**self._file.grid, **self._file.zip}
         dropped: set[int] = set()
         for i, pattern in enumerate(self._file.exclude):
-            if not pattern:
-                self._problem(("exclude", i), "names no axis, so it would drop every cell")
+            # An axis that is none in truth is no part of the cells.
+            if not self._can_match(i, pattern) or not all(
+                pattern.keys() <= c.keys() for c in cells
+            ):
                 continue
-            wrong = False
-            for axis, value in pattern.items():
-                at = ("exclude", i, axis)
-                if axis not in axes:
-                    near = did_you_mean(axis, list(axes))
-                    self._problem(at, f"no such axis{near} (allowed: {name_list(axes)})")
-                    wrong = True
-                elif not any(same_value(value, one) for one in axes[axis]):
-                    names = [label(one) for one in axes[axis]]
-                    near = did_you_mean(label(value), names)
-                    allowed = name_list(names)
-                    self._problem(at, f"found {shown(value)}{near} (allowed: {allowed})")
-                    wrong = True
             matching = {
                 n
                 for n, cell in enumerate(cells)
-                if not wrong and all(same_value(cell[a].value, v) for a, v in pattern.items())
+                if all(same_value(cell[axis].value, value) for axis, value in pattern.items())
             }
-            if not matching and not wrong:
+            if not matching:
                 self._problem(("exclude", i), "matches no cell of the grid")
             dropped |= matching
         return [cell for n, cell in enumerate(cells) if n not in dropped]
+
+    def _can_match(self, i: int, pattern: Mapping[str, Any]) -> bool:
+        """Whether an exclusion names axes of the grid with values that they have."""
+        axes = {**self._file.grid, **self._file.zip}
+        before = len(self._problems)
+        if not pattern:
+            self._problem(("exclude", i), "names no axis, so it would drop every cell")
+        for axis, value in pattern.items():
+            at = ("exclude", i, axis)
+            if axis not in axes:
+                near = did_you_mean(axis, list(axes))
+                self._problem(at, f"no such axis{near} (allowed: {name_list(axes)})")
+            elif not any(same_value(value, one) for one in axes[axis]):
+                names = [label(one) for one in axes[axis]]
+                near = did_you_mean(label(value), names)
+                self._problem(at, f"found {shown(value)}{near} (allowed: {name_list(names)})")
+        return len(self._problems) == before
 
 
 def _as_floats(value: Any) -> Any:

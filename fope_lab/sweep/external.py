@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fope_lab.durable import read_json, sha256_file
 from fope_lab.model.checkpoint import (
@@ -32,12 +34,12 @@ def read_checkpoint(reference: str, base: Path) -> Checkpoint:
 
     Raises fope_lab.model.checkpoint.CheckpointError.
     """
-    given = Path(reference).expanduser()
-    path = base / given if (base / given).is_dir() else given
-    if not path.is_dir():
-        tried = dict.fromkeys(str((place / given).absolute()) for place in (base, Path.cwd()))
-        raise CheckpointError(f"no folder {' nor '.join(tried)}")
-    folder = find_checkpoint(path.resolve())
+    given = os.path.expanduser(reference)
+    tried = [os.path.abspath(place / given) for place in (base, Path.cwd())]
+    path = next((path for path in tried if os.path.isdir(path)), None)
+    if path is None:
+        raise CheckpointError(f"no folder {' nor '.join(dict.fromkeys(tried))}")
+    folder = find_checkpoint(os.path.realpath(path))
     config = read_config(folder)
     return Checkpoint(
         path=folder,
@@ -56,11 +58,14 @@ def read_checkpoint(reference: str, base: Path) -> Checkpoint:
 def _sha256(folder: Path, name: str) -> str:
     """The hash of a file's content: the manifest's, which spares reading gigabytes, if the file has
     the size that the manifest says."""
-    manifest = read_json(folder / "manifest.json")
-    entry = manifest["files"].get(name) if manifest else None
     try:
-        if entry and entry["size"] == (folder / name).stat().st_size:
+        manifest: Any = read_json(folder / "manifest.json")
+        entry = manifest["files"][name]
+        if entry["size"] == (folder / name).stat().st_size:
             return str(entry["sha256"])
+    except (TypeError, KeyError, OSError):
+        pass  # no manifest, or none of ours
+    try:
         return sha256_file(folder / name)
     except OSError as error:
         raise CheckpointError(f"{folder / name} can't be read: {error.strerror}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,12 +111,13 @@ class Foreign:
         return [other for key, other in by_key.items() if key in needed]
 
     def _sweep(self, reference: str) -> tuple[Sweep, str]:
-        file, _, name = reference.rpartition("#")
+        given, _, name = reference.rpartition("#")
+        file = os.path.expanduser(given)
         folders = list(dict.fromkeys([self._path.parent, self._path.parent.parent, Path.cwd()]))
-        path = next((folder / file for folder in folders if (folder / file).is_file()), None)
+        path = next((folder / file for folder in folders if os.path.isfile(folder / file)), None)
         if path is None:
-            near = did_you_mean(file, _sweep_files(folders))
-            raise LookupError(f"no sweep file {file!r} in {name_list(folders)}{near}")
+            near = did_you_mean(given, _sweep_files(folders))
+            raise LookupError(f"no sweep file {given!r} in {name_list(folders)}{near}")
         return self._library.sweep(path), name
 
 

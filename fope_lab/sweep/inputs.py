@@ -31,10 +31,13 @@ def inputs_of(
     inputs: Inputs = {}
     wanted = "pairs" if isinstance(spec, Finetune) else "text"
     if isinstance(spec, TrainingConfig):
+        mixed = "mix" in section["data"]
         for i, source in enumerate(spec.data.mix):
-            path: FieldPath = ("data", "mix", i) if "mix" in section["data"] else ("data",)
+            path: FieldPath = ("data", "mix", i) if mixed else ("data",)
             if source.corpus is not None:
-                inputs[f"data.{i}"] = source.corpus, (*path, "corpus")
+                given = section["data"]["mix"][i] if mixed else section["data"]
+                field = ("corpus",) if "corpus" in given else ()
+                inputs[f"data.{i}"] = source.corpus, (*path, *field)
             elif isinstance(spec, Finetune):
                 message = "found a task; a stage of kind finetune reads corpora of pairs"
                 problems.append(((*path, "task"), message))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -27,8 +27,12 @@ WORDS = tuple(
         (r"greater than or equal to (\S+)", r"at least \1"),
         (r"less than or equal to (\S+)", r"at most \1"),
         (r"greater than (\S+)", r"more than \1"),
-        (r"(?:List|Tuple|Dictionary) should have at (\w+) (\d+) items?.*", r"at \1 \2 of them"),
+        (r"(?:List|Tuple|Dictionary) should have at (\w+) 1 item\b.*", r"at \1 one entry"),
+        (r"(?:List|Tuple|Dictionary) should have at (\w+) (\d+) items\b.*", r"at \1 \2 entries"),
         (r"String should have at least 1 character", "text that is not empty"),
+        (r"^found None\b", "found nothing"),
+        (r"^found True\b", "found true"),
+        (r"^found False\b", "found false"),
     )
 )
 """What pydantic calls a rule, and what we call it."""
@@ -85,9 +89,11 @@ def _message(detail: ErrorDetails, path: FieldPath, model: type[BaseModel]) -> s
 def _fields(model: type[BaseModel], path: FieldPath) -> list[str]:
     """The keys that the section at `path` may hold."""
     section = _type_at(model, path)
-    if isinstance(section, type) and issubclass(section, BaseModel):
-        return [field.alias or name for name, field in section.model_fields.items()]
-    return []
+    if not (isinstance(section, type) and issubclass(section, BaseModel)):
+        return []
+    outside: Collection[str] = getattr(section, "outside_file", ())
+    fields = section.model_fields.items()
+    return [field.alias or name for name, field in fields if name not in outside]
 
 
 def _type_at(model: type[BaseModel], path: FieldPath) -> Any:

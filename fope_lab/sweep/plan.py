@@ -76,7 +76,8 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
     Planning makes no folder. Raises store.StoreError for a store that can't be used.
     """
     if isinstance(store, str | os.PathLike):
-        store = Store(store) if Path(store).expanduser().exists() else None
+        root = Path(store).expanduser()
+        store = Store(root) if root.exists() else None
     states: dict[str, State] = {}
     by_key = {stage.key: stage for stage in sweep.stages}
     for stage in sweep.stages:

@@ -7,6 +7,7 @@ remembered by the choices that a stage and its ancestors depend on, and by key.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -82,7 +83,6 @@ class Resolver:
         self._document, self._foreign, self._memo = document, foreign, memo
         self._findings, self._axes_known = findings, axes_known
         self._known: dict[Hashable, tuple[Stage | None, Found]] = {}
-        self._cycles: set[frozenset[str]] = set()
         self.stages: dict[str, Stage] = {}
         self.by_name: dict[str, list[Stage]] = {name: [] for name in file.stages}
 
@@ -118,23 +118,20 @@ class Resolver:
     def _parents_first(
         self, references: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]], cell: Cell
     ) -> list[str]:
-        """The stages in an order in which parents come before children, without cycles."""
+        """The stages in an order in which parents come before children, but for cycles."""
         order: dict[str, None] = {}
         for start in references:
-            path: list[str] = []
+            chain: dict[str, None] = {}
             name = start
-            while name in references and name not in order and name not in path:
-                path.append(name)
+            while name in references and name not in order and name not in chain:
+                chain[name] = None
                 name = references[name] if isinstance(references[name], str) else ""
-            if name in path:
-                cycle = path[path.index(name) :]
-                if frozenset(cycle) not in self._cycles:  # it is found from each of its stages
-                    self._cycles.add(frozenset(cycle))
-                    choice = own[name].get(f"{name}.from")
-                    at = choice.origin if choice else ("stages", name, "from")
-                    message = f"a cycle: {' → '.join([*cycle, name])}"
-                    self._findings.add(at, message, cell)
-            order.update(dict.fromkeys(reversed(path)))
+            if name in chain:
+                cycle = list(chain)[list(chain).index(name) :]
+                choice = own[name].get(f"{name}.from")
+                at = choice.origin if choice else ("stages", name, "from")
+                self._findings.add(at, f"a cycle: {' → '.join([*cycle, name])}", cell)
+            order.update(dict.fromkeys(reversed(chain)))
         return list(order)
 
     def _parent(
@@ -173,7 +170,7 @@ class Resolver:
             for ancestor in self._foreign.ancestors(reference, stage):
                 self.stages.setdefault(ancestor.key, ancestor)
             return stage
-        if "/" in reference or (base / reference).exists():
+        if "/" in reference or os.path.exists(base / reference):
             key = ("checkpoint", reference, base)
             return self._memo.get(key, lambda: read_checkpoint(reference, base))
         return None
@@ -209,9 +206,9 @@ class Resolver:
             report(("kind",), f"{what} (allowed: {name_list(FILE_KINDS)})")
             return None
         kind = KINDS[name]
+        for outside in kind.outside_file.keys() & section.keys():
+            report((outside,), kind.outside_file[outside])
         if kind.trains:
-            if "seed" in section:
-                report(("seed",), "seeds are given for the whole sweep, as seeds: [0, 1, 2]")
             section = {**section, "seed": seed}
         base = self._document.path.parent
         try:
@@ -280,7 +277,13 @@ class Resolver:
         )
 
     def _tokenizer(self, name: str) -> dict[str, Any]:
-        return self._memo.get(("tokenizer", name), lambda: tokenizer_identity(name))
+        def identity() -> dict[str, Any]:
+            try:
+                return tokenizer_identity(name)
+            except OSError as error:
+                raise DataError(f"{name} can't be read: {error.strerror}") from error
+
+        return self._memo.get(("tokenizer", name), identity)
 
     def _prepare(self, corpus: Corpus, tokenizer: str, split: str) -> Stage:
         canonical = json.dumps(corpus.canonical(), sort_keys=True)

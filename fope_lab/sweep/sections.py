@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +18,12 @@ from typing import Annotated, Any
 from pydantic import TypeAdapter, ValidationError, ValidationInfo
 from pydantic_core import core_schema
 
-from fope_lab.data.corpora import Corpus, corpus_json_schema, parse_corpus
+from fope_lab.data.corpora import Corpus, parse_corpus
 from fope_lab.data.problems import DataError
-from fope_lab.data.recipe import Data, data_json_schema, parse_data
+from fope_lab.data.recipe import Data, parse_data
 from fope_lab.embeddings import (
     EmbeddingError,
     EmbeddingProblem,
-    embedding_json_schema,
     resolve_embedding,
 )
 from fope_lab.model.config import SCALES, ModelConfig
@@ -42,21 +42,24 @@ class Parsed:
     returns is shared by all stages of a grid that have the same value: it is never changed.
     """
 
+    section: str
+    """Its name in the JSON Schema; schema.py has its schema."""
     parse: Callable[[Any, Path], Any]
-    json_schema: Callable[[], dict[str, Any]]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         def validate(value: Any, info: ValidationInfo) -> Any:
             if info.context is None:
                 return self.parse(value, Path.cwd())
-            base, memo = info.context["base"], info.context["memo"]
+            base, memo = info.context["base"], info.context.get("memo")
+            if memo is None:
+                return self.parse(value, base)
             key = (self.parse, base, json.dumps(value, sort_keys=True))
             return memo.get(key, lambda: self.parse(value, base))
 
         return core_schema.with_info_plain_validator_function(validate)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        return self.json_schema()
+        return {"section": self.section}
 
 
 def dotted(path: str) -> FieldPath:
@@ -80,7 +83,7 @@ def _embedding_message(problem: EmbeddingProblem) -> str:
     found = dataclasses.replace(
         problem, path="", found=problem.found.replace(", expected ", ", needs ")
     )
-    return str(found).removeprefix(": ").replace("missing: ", "is missing: ", 1)
+    return reworded(str(found).removeprefix(": ").replace("missing: ", "is missing: ", 1))
 
 
 def _parse_corpus(value: Any, base: Path) -> Corpus:
@@ -101,8 +104,8 @@ def _parse_tokenizer(value: Any, base: Path) -> str:
     """A tokenizer's name; a path is made absolute, so that it means the same in every process."""
     if not isinstance(value, str) or not value:
         raise SectionError([((), f"found {shown(value)}, needs a tokenizer's name or path")])
-    path = base / Path(value).expanduser()
-    return value if value == "byte" or not path.exists() else str(path.absolute())
+    path = os.path.abspath(base / os.path.expanduser(value))
+    return path if value != "byte" and os.path.exists(path) else value
 
 
 def _parse_model(value: Any, base: Path) -> dict[str, Any]:
@@ -113,7 +116,7 @@ def _parse_model(value: Any, base: Path) -> dict[str, Any]:
         raise SectionError([((), message)])
     found: list[tuple[FieldPath, str]] = []
     names = [field.name for field in dataclasses.fields(ModelConfig)]
-    for name in given.keys() - {*names, "scale"}:
+    for name in [name for name in given if name not in ("scale", *names)]:
         near = did_you_mean(name, [*names, "scale"])
         allowed = name_list(["scale", *names])
         found.append(((name,), f"unknown key {name!r}{near} (allowed: {allowed})"))
@@ -173,19 +176,8 @@ def _follows(scale: ModelConfig, name: str) -> bool:
     return bool(getattr(scale, name) == sizes.get(name))
 
 
-def _model_json_schema() -> dict[str, Any]:
-    schema = _model_adapter().json_schema()
-    properties = {"scale": {"enum": sorted(SCALES)}, **schema["properties"]}
-    return {
-        "anyOf": [
-            {"enum": sorted(SCALES)},
-            {"type": "object", "properties": properties, "additionalProperties": False},
-        ]
-    }
-
-
-EmbeddingSection = Annotated[Any, Parsed(_parse_embedding, embedding_json_schema)]
-ModelSection = Annotated[Any, Parsed(_parse_model, _model_json_schema)]
-CorpusSection = Annotated[Any, Parsed(_parse_corpus, corpus_json_schema)]
-DataSection = Annotated[Any, Parsed(_parse_data, data_json_schema)]
-TokenizerSection = Annotated[str, Parsed(_parse_tokenizer, lambda: {"type": "string"})]
+EmbeddingSection = Annotated[Any, Parsed("embedding", _parse_embedding)]
+ModelSection = Annotated[Any, Parsed("model", _parse_model)]
+CorpusSection = Annotated[Any, Parsed("corpus", _parse_corpus)]
+DataSection = Annotated[Any, Parsed("data", _parse_data)]
+TokenizerSection = Annotated[str, Parsed("tokenizer", _parse_tokenizer)]

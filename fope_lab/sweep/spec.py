@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 from pydantic_core import core_schema
 
 from fope_lab.sweep.document import Document
@@ -24,7 +24,7 @@ from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.messages import messages_of
 from fope_lab.sweep.problems import FieldPath, Problem, SweepError, format_path, shown
 from fope_lab.sweep.resolve import Resolver
-from fope_lab.sweep.stages import Section
+from fope_lab.sweep.stages import Section, each_once
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,20 @@ class Named:
 
     def _check(self, name: str) -> str:
         if not re.fullmatch(self.pattern, name):
-            raise ValueError(f"found {name!r}, needs {self.words}")
+            raise ValueError(f"found {shown(name)}, needs {self.words}")
         return name
 
 
 Name = Annotated[
-    str, Named(r"[A-Za-z0-9][A-Za-z0-9_.-]*", "letters, digits, - _ and . without a sign in front")
+    str,
+    Named(
+        r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}",
+        "up to 100 letters, digits, - _ and ., a letter or digit in front",
+    ),
 ]
 StageName = Annotated[
-    str, Named(r"[A-Za-z][A-Za-z0-9_-]*", "letters, digits, - and _ with a letter in front")
+    str,
+    Named(r"[A-Za-z][A-Za-z0-9_-]{0,99}", "up to 100 letters, digits, - and _, a letter in front"),
 ]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Axes = dict[str, Annotated[list[Any], Field(min_length=1)]]
@@ -62,7 +67,9 @@ class SweepFile(Section):
     name: Annotated[Name, Field(description="of the sweep, and of its MLflow experiment")]
     description: str = ""
     seeds: Annotated[
-        list[Seed], Field(min_length=1, description="of the training stages; others inherit them")
+        list[Seed],
+        Field(min_length=1, description="of the training stages; others inherit them"),
+        AfterValidator(each_once),
     ] = [0]  # noqa: RUF012
     stages: Annotated[
         dict[StageName, dict[str, Any]], Field(min_length=1, description="by their names")
@@ -97,7 +104,7 @@ class Sweep:
 
 def load_sweep(path: str | Path) -> Sweep:
     """Read a sweep file. Raises SweepError holding every problem found."""
-    return Library(_read).sweep(Path(path).expanduser().absolute())
+    return Library(_read).sweep(Path(path).absolute())
 
 
 def _read(path: Path, library: Library) -> Sweep:

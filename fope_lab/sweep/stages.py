@@ -9,7 +9,9 @@ is done anew under new ones.
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model_validator
 
@@ -24,23 +26,27 @@ from fope_lab.sweep.sections import (
     TokenizerSection,
 )
 
+T = TypeVar("T", bound=Sequence[int])
 PositiveInt = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
-def _each_once(lengths: tuple[int, ...]) -> tuple[int, ...]:
-    twice = [length for i, length in enumerate(lengths) if length in lengths[:i]]
-    if twice:
-        raise ValueError(f"names {twice[0]} twice")
-    return lengths
+def each_once(values: T) -> T:
+    """For pydantic: a list of numbers that names none of them twice."""
+    seen: set[int] = set()
+    for value in values:
+        if value in seen:
+            raise ValueError(f"names {value} twice")
+        seen.add(value)
+    return values
 
 
 Lengths = Annotated[
     tuple[Annotated[int, Field(ge=2)], ...],
     Strict(False),
     Field(min_length=1),
-    AfterValidator(_each_once),
+    AfterValidator(each_once),
 ]
 
 
@@ -51,6 +57,8 @@ class Section(BaseModel):
 
     outside_key: ClassVar[frozenset[str]] = frozenset()
     """Fields that can't change a stage's numbers, and so are left out of its key."""
+    outside_file: ClassVar[Mapping[str, str]] = {}
+    """Fields that a sweep file does not give here, and what it gives instead."""
 
 
 class Resources(Section):
@@ -108,6 +116,7 @@ class TrainingConfig(StageConfig):
     """What all training stages have."""
 
     trains = True
+    outside_file = MappingProxyType({"seed": "seeds are the whole sweep's, as in seeds: [0, 1, 2]"})
 
     data: DataSection
     train: TrainSettings
@@ -177,6 +186,14 @@ class Perplexity(ChildConfig):
     stride: PositiveInt | None = None
     tokens: Annotated[PositiveInt | None, Field(description="at most; default all")] = None
     batch_tokens: PositiveInt = 16_384
+
+    @model_validator(mode="after")
+    def _text_longer_than_a_window(self) -> Self:
+        longest = max(self.lengths)
+        if self.tokens is not None and self.tokens <= longest:
+            message = f"found {self.tokens}, needs more than the largest length {longest}"
+            raise SectionError([(("tokens",), message)])
+        return self
 
     @model_validator(mode="after")
     def _stride_of_a_sliding_window(self) -> Self:

@@ -16,7 +16,7 @@ exact repetition is what makes a replay harmless. Every call may be cut off anyw
 from fope_lab.tracking.errors import TrackingError
 from fope_lab.tracking.thread import TrackingOutcome, TrackingThread
 from fope_lab.tracking.tracker import Tracker
-from fope_lab.tracking.ui import compare_link, run_link, serve
+from fope_lab.tracking.ui import compare_link, metric_link, run_link, serve
 
 __all__ = [
     "Tracker",
@@ -24,6 +24,7 @@ __all__ = [
     "TrackingOutcome",
     "TrackingThread",
     "compare_link",
+    "metric_link",
     "run_link",
     "serve",
 ]

@@ -34,7 +34,7 @@ def readable(error: BaseException, uri: str) -> str:
     import urllib3
 
     causes = list(_chain(error))
-    if any(isinstance(e, requests.Timeout | urllib3.exceptions.TimeoutError) for e in causes):
+    if any(isinstance(e, requests.Timeout | urllib3.exceptions.ReadTimeoutError) for e in causes):
         return f"MLflow at {shown(uri)} is too slow to answer"
     if any(isinstance(e, requests.ConnectionError) for e in causes):
         return f"no MLflow answers at {shown(uri)}"

@@ -1,6 +1,6 @@
 """What the store remembers of MLflow, so that a replay is free and `sync` needs no sweep file.
 
-    <stage folder>/tracking/<hash of URI and sweep>.json   the run, and how many rows it has
+    <stage folder>/tracking/<hash of URI and sweep>.json   its run, and whether that is complete
     <store>/tracking/id                                    tells the runs of two stores apart
     <store>/tracking/<hash of URI and sweep>.lock          one writer at a time
     <store>/tracking/sweeps/<name>/                        the last plan, and the last report
@@ -35,17 +35,17 @@ LOCK_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Cursor:
-    """What an MLflow run has of a stage: its first `rows` rows, whose digest is `digest`.
+class Record:
+    """Which MLflow run a stage has.
 
-    `complete` is the end (ms) of the finished stage once everything about it is uploaded.
+    `complete` is the end (ms) of the finished stage once everything about it is uploaded. How much
+    of an unfinished stage went up is not here: an answer may be lost after the points arrived, so
+    only the server can tell.
     """
 
     experiment_id: str
     run_id: str
-    rows: int
-    digest: str
-    complete: int | None = None
+    complete: int | None
 
 
 @dataclass(frozen=True)
@@ -96,18 +96,18 @@ class Ledger:
                 file.flush()
             yield same
 
-    def cursor(self, sweep: str, kind: str, key: str) -> Cursor | None:
-        """How much of a stage its run in the sweep's experiment has, as far as is remembered."""
-        raw = read_json(self._cursor_file(sweep, kind, key))
+    def run(self, sweep: str, kind: str, key: str) -> Record | None:
+        """The run that a stage has in the sweep's experiment, as far as is remembered."""
+        raw = read_json(self._record_file(sweep, kind, key))
         try:
-            return None if raw is None else Cursor(**raw)
+            return None if raw is None else Record(**raw)
         except TypeError:  # of another version of this program: as good as lost
             return None
 
-    def set_cursor(self, sweep: str, kind: str, key: str, cursor: Cursor) -> None:
-        """Remember `cursor`."""
-        if self.cursor(sweep, kind, key) != cursor:
-            write_json(self._cursor_file(sweep, kind, key), dataclasses.asdict(cursor))
+    def set_run(self, sweep: str, kind: str, key: str, record: Record) -> None:
+        """Remember `record`."""
+        if self.run(sweep, kind, key) != record:
+            write_json(self._record_file(sweep, kind, key), dataclasses.asdict(record))
 
     def record(self, plan: Plan) -> Outline:
         """The plan's outline, remembered. A stage stays cached (or not) as when first planned."""
@@ -155,7 +155,7 @@ class Ledger:
     def _sweep_folder(self, sweep: str) -> Path:
         return self._root / "sweeps" / quote(sweep, safe="")
 
-    def _cursor_file(self, sweep: str, kind: str, key: str) -> Path:
+    def _record_file(self, sweep: str, kind: str, key: str) -> Path:
         return self._store.folder(kind, key).path / "tracking" / f"{self._hash(sweep)}.json"
 
     def _hash(self, sweep: str) -> str:

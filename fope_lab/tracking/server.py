@@ -39,12 +39,16 @@ _OPEN_DATABASES: dict[Path, tuple[int, int]] = {}
 
 
 class Run:
-    """A run, and what the server has of it, kept in step with what was sent since it was asked."""
+    """A run, and what the server has of it, kept in step with what was sent since it was asked.
+
+    `sent` is what the caller knows to have arrived: the first rows of a stage, and their digest.
+    """
 
     def __init__(self, client: MlflowClient, run: MlflowRun) -> None:
         self._client = client
         self.run_id: str = run.info.run_id
         self.tags: dict[str, str] = dict(run.data.tags)
+        self.sent: tuple[int, str] | None = None
         self._params: set[str] = set(run.data.params)
         self._metrics: set[str] = set(run.data.metrics)
         self._status: str = run.info.status

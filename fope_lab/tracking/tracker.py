@@ -7,16 +7,14 @@ repeated) can't be corrected, since MLflow takes no point back: it is deleted an
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fope_lab.store import Row, Store
 from fope_lab.tracking.errors import TrackingError, concerns_one_run, first_line, readable
-from fope_lab.tracking.ledger import Cursor, Ledger
+from fope_lab.tracking.ledger import Ledger, Record
 from fope_lab.tracking.server import (
     ENTRIES_PER_BATCH,
     SUMMARY,
@@ -29,7 +27,6 @@ from fope_lab.tracking.server import (
 )
 from fope_lab.tracking.view import (
     Digest,
-    Life,
     Outline,
     Point,
     StageOutline,
@@ -101,11 +98,11 @@ class Tracker:
 
     def run_ids(self, plan: Plan) -> dict[str, str]:
         """Stage key → id of its MLflow run, for the stages that have one; asks no server."""
-        return {key: cursor.run_id for key, cursor in self._cursors(plan).items()}
+        return {key: record.run_id for key, record in self._records(plan).items()}
 
     def experiment_id(self, plan: Plan) -> str | None:
         """Id of the plan's MLflow experiment, None before its first run; asks no server."""
-        return next((cursor.experiment_id for cursor in self._cursors(plan).values()), None)
+        return next((record.experiment_id for record in self._records(plan).values()), None)
 
     def _outline(self, plan: Plan) -> Outline:
         known = self._outlines.get(plan.sweep.name)
@@ -113,10 +110,10 @@ class Tracker:
             known = self._outlines[plan.sweep.name] = (plan, self._ledger.record(plan))
         return known[1]
 
-    def _cursors(self, plan: Plan) -> dict[str, Cursor]:
+    def _records(self, plan: Plan) -> dict[str, Record]:
         name = plan.sweep.name
-        found = {s.key: self._ledger.cursor(name, s.kind, s.key) for s in plan.stages}
-        return {key: cursor for key, cursor in found.items() if cursor is not None}
+        found = {s.key: self._ledger.run(name, s.kind, s.key) for s in plan.stages}
+        return {key: record for key, record in found.items() if record is not None}
 
     def _project(self, outline: Outline) -> None:
         problems: list[str] = []
@@ -147,31 +144,28 @@ class Tracker:
         now = life(folder)
         if now is None or now == settled:
             return
-        remember = partial(self._ledger.set_cursor, sweep, stage.kind, stage.key)
-        cursor = self._ledger.cursor(sweep, stage.kind, stage.key)
         params = parameters(stage.config)
         wanted = tags(sweep, stage, now) | {"store": self._ledger.store_id}
         run = experiment.runs.get(stage.key)
-        if run is None or cursor is None or not _has_every_row(run, cursor, now):
+        known = self._ledger.run(sweep, stage.kind, stage.key)
+        complete = now.ended if now.state == "done" else None
+        if run is None or complete is None or known != _record(experiment, run, complete):
             rows = folder.rows()
             if text := not_finite(rows):
                 wanted["non_finite"] = text
             run = run or experiment.create(stage.key, wanted, now.started)
-            start = _start(run, rows, cursor)
+            start = _start(run, rows)
             if start is None:
                 run, start = experiment.replace(stage.key, wanted, now.started), Start()
-            cursor = Cursor(experiment.experiment_id, run.run_id, start.row, Digest().hex())
             for missing, row, digest in _batches(rows, start):
                 run.log(missing, wanted, params)
-                cursor = dataclasses.replace(cursor, rows=row, digest=digest)
-                if row < len(rows):
-                    remember(cursor)
-        run.log((), wanted, params)
+                run.sent = row, digest
+        run.log((), wanted, params)  # of a complete run: what the sweep file says by now
         if now.error is None:
             run.remove_tag("error")  # it failed, and was tried again
         run.set_status(STATUS[now.state], now.ended)
-        complete = now.ended if now.state == "done" else None
-        remember(dataclasses.replace(cursor, complete=complete))
+        record = _record(experiment, run, complete)
+        self._ledger.set_run(sweep, stage.kind, stage.key, record)
         experiment.settled[stage.key] = now
 
     def _project_report(self, sweep: str, experiment: Experiment) -> None:
@@ -200,30 +194,27 @@ class Start:
     present: frozenset[tuple[str, int, int]] = frozenset()
 
 
-def _has_every_row(run: Run, cursor: Cursor, now: Life) -> bool:
-    return now.state == "done" and cursor.run_id == run.run_id and cursor.complete == now.ended
+def _record(experiment: Experiment, run: Run, complete: int | None) -> Record:
+    return Record(experiment.experiment_id, run.run_id, complete)
 
 
-def _start(run: Run, rows: Sequence[Row], cursor: Cursor | None) -> Start | None:
+def _start(run: Run, rows: Sequence[Row]) -> Start | None:
     """What the run has of `rows`; None if it has points that are not among them.
 
-    Without a cursor that fits, the server is asked.
+    Asks the server unless this process sent what the run has, and the rows still begin with it.
     """
-    if (
-        cursor is not None
-        and cursor.run_id == run.run_id
-        and cursor.rows <= len(rows)
-        and cursor.digest == Digest(rows[: cursor.rows]).hex()
-    ):
-        return Start(cursor.rows)
+    if run.sent is not None:
+        count, digest = run.sent
+        if count <= len(rows) and Digest(rows[:count]).hex() == digest:
+            return Start(count)
     present = run.points()
     known = {_identity(point) for row in rows for point in points(row)}
     return Start(0, frozenset(present)) if present <= known else None
 
 
 def _batches(rows: Sequence[Row], start: Start) -> Iterator[tuple[list[Point], int, str]]:
-    """The points that are missing, a request at a time, and the cursor that follows: the number of
-    rows and their digest. The last batch may be empty, there is always one."""
+    """The points that are missing, a request at a time, and what the run has with them: the number
+    of rows and their digest. The last batch may be empty, there is always one."""
     digest = Digest(rows[: start.row])
     batch: list[Point] = []
     for index in range(start.row, len(rows)):

@@ -12,28 +12,44 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 from urllib.parse import quote
 
 from fope_lab.tracking.errors import TrackingError
 from fope_lab.tracking.server import artifact_folder, default_uri
 
 PAGES = "http://127.0.0.1:5000"
+VIEW = "workflowType=machine_learning"  # by default MLflow shows traces of language models instead
 
 
 def run_link(uri: str, experiment_id: str, run_id: str, ui: str = PAGES) -> str:
     """The page of a run, on the MLflow server `uri`, or on `ui` if `uri` is a database."""
-    return f"{_pages(uri, ui)}/#/experiments/{experiment_id}/runs/{run_id}"
+    return f"{_pages(uri, ui)}/#/experiments/{experiment_id}/runs/{run_id}?{VIEW}"
 
 
 def compare_link(uri: str, experiment_id: str, run_ids: Sequence[str], ui: str = PAGES) -> str:
-    """The page that draws the metrics of several runs into one chart each."""
-    runs = quote(json.dumps(list(run_ids), separators=(",", ":")))
-    experiments = quote(json.dumps([experiment_id]))
-    return f"{_pages(uri, ui)}/#/compare-runs?runs={runs}&experiments={experiments}"
+    """The page that puts several runs side by side."""
+    query = {"runs": list(run_ids), "experiments": [experiment_id]}
+    return f"{_pages(uri, ui)}/#/compare-runs?{_query(query)}&{VIEW}"
+
+
+def metric_link(
+    uri: str, experiment_id: str, run_ids: Sequence[str], metric: str, ui: str = PAGES
+) -> str:
+    """The page that draws one metric of several runs over its step: a length curve over lengths."""
+    query = {
+        "runs": list(run_ids),
+        "metric": metric,
+        "experiments": [experiment_id],
+        "plot_metric_keys": [metric],
+        "plot_layout": {},
+    }
+    options = "x_axis=step&y_axis_scale=linear&line_smoothness=1&show_point=true"
+    return f"{_pages(uri, ui)}/#/metric?{_query(query)}&{options}&{VIEW}"
 
 
 def serve(store_root: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
@@ -68,7 +84,8 @@ def serve(store_root: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
         _forwarded_signals(server) as received,
     ):
         if _answers(server, address):
-            print(f"MLflow shows {store_root} at {address} (Ctrl-C ends it)", flush=True)
+            page = f"{address}/#/experiments?{VIEW}"
+            print(f"MLflow shows {store_root} at {page} (Ctrl-C ends it)", flush=True)
         code = server.wait()
     if received:
         return 0
@@ -126,3 +143,9 @@ def _tail(log: Path, lines: int = 15) -> str:
 
 def _pages(uri: str, ui: str) -> str:
     return (uri if uri.startswith(("http://", "https://")) else ui).rstrip("/")
+
+
+def _query(values: Mapping[str, Any]) -> str:
+    """A query whose values are JSON, as MLflow's pages read them."""
+    texts = {name: json.dumps(value, separators=(",", ":")) for name, value in values.items()}
+    return "&".join(f"{name}={quote(text, safe='')}" for name, text in texts.items())

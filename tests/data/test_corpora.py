@@ -185,6 +185,14 @@ def test_the_last_tenth_is_held_out(size: int, paragraphs: int) -> None:
     assert abs(held_out - 0.1) < 2 / paragraphs
 
 
+def test_a_document_is_cut_at_the_paragraph_nearest_to_nine_tenths() -> None:
+    for before, after in ((81, 92), (88, 97)):
+        text = f"{'x' * (before - 2)}\n\n{'y' * (after - before - 2)}\n\n{'z' * (100 - after)}"
+        nearest = min((before, after), key=lambda cut: abs(cut - 90))
+        assert len(text) == 100
+        assert len(split_text(text)[0]) == nearest
+
+
 def test_a_short_document_is_for_training() -> None:
     assert split_text("a\n\nb") == ("a\n\nb", "")
     assert split_text("") == ("", "")

@@ -84,12 +84,24 @@ def test_depths_are_uniform_and_digits_too(form: str) -> None:
     trials = [prompts.trial(2000, i) for i in range(1500)]
     assert stats.kstest([trial.depth for trial in trials], "uniform").pvalue > 0.001
     keys = np.array([[int(d) for d in BYTE.decode(t.answer_ids.tolist()).strip()] for t in trials])
+    # Of numbers without a repeated digit, one in nine has its 0 at a given later place.
+    later = {"english": np.full(10, 0.1), "symbolic": np.array([1 / 9] + [8 / 81] * 9)}[form]
     for place in range(5):
-        counts = np.bincount(keys[:, place], minlength=10)[1 if place == 0 else 0 :]
-        assert stats.chisquare(counts).pvalue > 0.001
+        counts = np.bincount(keys[:, place], minlength=10)
+        share = later if place else np.array([0] + [1 / 9] * 9)
+        expected = len(keys) * share
+        assert stats.chisquare(counts[share > 0], expected[share > 0]).pvalue > 0.001
     depths = np.array([trial.depth for trial in trials])
     for place in range(5):
         assert stats.spearmanr(depths, keys[:, place]).pvalue > 0.001
+
+
+def test_no_digit_stands_twice_in_a_symbolic_key() -> None:
+    form = prompt_form("symbolic", BYTE, digits=9)
+    for trial in range(200):
+        key = BYTE.decode(form.trial(64, trial).answer_ids.tolist())
+        assert len(set(key)) == 9
+        assert key[0] != "0"
 
 
 def test_the_symbolic_fillers_phase_says_nothing_of_the_place() -> None:

@@ -190,10 +190,10 @@ def test_a_stage_that_can_not_be_measured_fails_at_once(
 ) -> None:
     folder = Store(tmp_path).folder("perplexity", "key")
     with (
-        pytest.raises(ValueError, match="needs at least 257 tokens"),
+        pytest.raises(ValueError, match="needs at least 100001 tokens"),
         folder.begin("test", {}) as attempt,
     ):
-        run(make_stage(tokens=256), attempt, parents)
+        run(make_stage(lengths=[8, 100_000]), attempt, parents)
     assert folder.failure() is not None
     assert not list((folder.path / "metrics").glob("*"))
     wrong = {**parents, "data.0": parents["from"]}

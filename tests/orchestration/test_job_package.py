@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from fope_lab.orchestration import job_package
-from fope_lab.orchestration.job_package import JobPackage, SubmitError, build_package
+from fope_lab.orchestration.job_package import COMMAND, JobPackage, SubmitError, build_package
+from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.spec import Sweep
 
@@ -57,20 +58,29 @@ def packed(sweep: Sweep, folder: Path) -> tuple[JobPackage, list[str]]:
     package = build_package(sweep, folder)
     with zipfile.ZipFile(package.path) as archive:
         names = [name for name in archive.namelist() if not name.endswith("/")]
-    return package, [f"/{n.removeprefix('files/')}" for n in names if n.startswith("files/")]
+    files = [f"/{name.removeprefix('files/')}" for name in names if name.startswith("files/")]
+    return package, [file for file in files if Path(file).name != ".start"]
 
 
 def planned_elsewhere(package: JobPackage, folder: Path) -> set[str]:
     """The stages' keys that the unpacked package plans, all else out of reach."""
     with zipfile.ZipFile(package.path) as archive:
-        archive.extractall(folder)
-    shell = package.shell(["plan", "--json", package.sweep_file]).replace(
-        "python", sys.executable, 1
-    )
-    environment = {**os.environ, "PYTHONPATH": str(folder), "FOPE_LAB_STORE": str(folder / "none")}
+        archive.extractall(folder / "unpacked")
+    script = folder / "unpacked" / "start.sh"
+    run = "exec python -m fope_lab.cli run"
+    assert run in script.read_text()
+    plan = f"exec {sys.executable} -m fope_lab.cli plan --json"
+    script.write_text(script.read_text().replace(run, plan).replace(" --address auto", ""))
     process = subprocess.run(
-        shell, shell=True, cwd=folder, env=environment, check=True, capture_output=True
+        COMMAND,
+        shell=True,
+        cwd=folder / "unpacked",
+        env={**os.environ, "FOPE_LAB_STORE": str(folder / "a store")},
+        check=True,
+        capture_output=True,
     )
+    [place] = (folder / "a store" / "submitted").iterdir()
+    assert (place / "fope_lab" / "cli.py").exists()
     return {stage["key"] for stage in json.loads(process.stdout)["stages"]}
 
 
@@ -118,26 +128,30 @@ def test_files_named_by_absolute_paths_stay(project: Path, tmp_path: Path) -> No
     assert planned_elsewhere(package, tmp_path / "elsewhere") == keys(sweep)
 
 
-def test_a_checkpoint_named_by_a_relative_path_comes_along(project: Path, tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    from fope_lab.model.checkpoint import CheckpointConfig, save_model
-    from fope_lab.model.config import ModelConfig
-    from fope_lab.model.decoder import Decoder
+@pytest.mark.parametrize("reference", ["../model", "../store/pretrain/key"])
+def test_a_checkpoint_named_by_a_relative_path_comes_along(
+    project: Path, tmp_path: Path, reference: str
+) -> None:
+    """Its own folder, or that of the stage which made it."""
+    from fope_lab.model import Decoder, ModelConfig, save_model
 
-    torch.manual_seed(0)
-    config = CheckpointConfig(
-        model=ModelConfig(vocab_size=272, num_layers=1, num_heads=2, head_dim=16),
-        embedding={"type": "rope"},
-        train_length=32,
-        tokenizer="byte",
-        context_length=32,
-    )
-    save_model(Decoder(config), project / "model")
+    def write(folder: Path) -> None:
+        sizes = ModelConfig(vocab_size=272, num_layers=1, num_heads=2, head_dim=16)
+        model = Decoder(sizes, "rope", train_length=32)
+        about = {"train_length": 32, "context_length": 32, "tokenizer": "byte"}
+        save_model(folder, model, embedding="rope", **about)
+
+    if reference == "../model":
+        write(project / "model")
+    else:
+        with Store(project / "store").folder("pretrain", "key").begin("me", {}) as attempt:
+            attempt.save_checkpoint(1, write)
+            attempt.finish({})
     path = project / "sweeps" / "own.yaml"
-    path.write_text(CHILD.replace('"parent.yaml#pretrain"', "../model"))
+    path.write_text(CHILD.replace('"parent.yaml#pretrain"', reference))
     sweep = load_sweep(path)
     package, files = packed(sweep, tmp_path / "package")
-    assert str(project / "model/model.safetensors") in files
+    assert [Path(file).name for file in files].count("model.safetensors") == 1
     assert planned_elsewhere(package, tmp_path / "elsewhere") == keys(sweep)
 
 
@@ -145,6 +159,7 @@ def test_the_code_is_all_there_and_nothing_else(project: Path, tmp_path: Path) -
     package, _ = packed(load_sweep(write(project / "sweeps" / "own.yaml")), tmp_path / "package")
     with zipfile.ZipFile(package.path) as archive:
         names = {n for n in archive.namelist() if not n.endswith("/") and "dist-info" not in n}
+    names.remove("start.sh")
     source = Path(job_package.__file__).parents[2]
     expected = {
         str(path.relative_to(source))
@@ -168,13 +183,13 @@ def test_too_much_to_send_names_the_largest(
 def test_a_tokenizer_must_be_found_from_everywhere(project: Path, tmp_path: Path) -> None:
     (project / "tokenizer.json").write_text("{}")
     path = write(project / "sweeps" / "own.yaml")
-    text = path.read_text().replace("embedding: rope", "tokenizer: {}\n    embedding: rope")
-    text = text.replace("head_dim: 16", "head_dim: 16, vocab_size: 512")
-    path.write_text(text.format("./tokenizer.json"))
+    text = path.read_text().replace("head_dim: 16", "head_dim: 16, vocab_size: 512")
+    text = text.replace("embedding: rope", "embedding: rope\n    tokenizer: TOKENIZER")
+    path.write_text(text.replace("TOKENIZER", "./tokenizer.json"))
     with pytest.raises(SubmitError, match=r"\./tokenizer\.json is a relative path"):
-        packed(load_sweep(path), tmp_path / "package")
-    path.write_text(text.format(project / "tokenizer.json"))
-    packed(load_sweep(path), tmp_path / "package")
+        packed(load_sweep(path), tmp_path / "relative")
+    path.write_text(text.replace("TOKENIZER", str(project / "tokenizer.json")))
+    packed(load_sweep(path), tmp_path / "absolute")
 
 
 def test_a_package_that_plans_something_else_is_not_sent(

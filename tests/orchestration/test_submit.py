@@ -20,7 +20,7 @@ import pytest
 from aiohttp import WSCloseCode, web
 
 from fope_lab.orchestration import submit as submitting
-from fope_lab.orchestration.job_package import SubmitError
+from fope_lab.orchestration.job_package import JobPackage, SubmitError
 from fope_lab.orchestration.submit import find_token, submit
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.spec import Sweep
@@ -170,6 +170,19 @@ def sweep(tmp_path: Path) -> Sweep:
     return load_sweep(path)
 
 
+@pytest.fixture
+def empty_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what comes after: packing takes a second or two."""
+
+    def build(sweep: Sweep, folder: Path) -> JobPackage:
+        path = folder / "package.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("empty", "")
+        return JobPackage(path)
+
+    monkeypatch.setattr(submitting, "build_package", build)
+
+
 def only_job(cluster: FakeCluster) -> dict[str, Any]:
     [job] = cluster.jobs.values()
     return job
@@ -181,10 +194,9 @@ def test_what_is_submitted(
     code = submit(sweep, f"{cluster.url}/", store="/shared/my store", tracking_uri="http://m:5000")
     assert code == 0
     job = only_job(cluster)
-    assert job["entrypoint"].endswith(
-        f"run {os.path.relpath(sweep.path)} --address auto --store '/shared/my store' "
-        "--tracking-uri http://m:5000"
-    )
+    assert job["entrypoint"] == "sh start.sh"
+    given = {"FOPE_LAB_STORE": "/shared/my store", "MLFLOW_TRACKING_URI": "http://m:5000"}
+    assert job["runtime_env"]["env_vars"] == given
     [(name, content)] = cluster.packages.items()
     assert job["runtime_env"]["working_dir"] == f"gcs://{name}"
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -195,6 +207,7 @@ def test_what_is_submitted(
     assert printed.err == ""
 
 
+@pytest.mark.usefixtures("empty_package")
 @pytest.mark.parametrize(
     ("outcome", "code"),
     [
@@ -222,13 +235,17 @@ def test_without_a_store_the_cluster_must_have_one(
     cluster: FakeCluster, sweep: Sweep, tmp_path: Path
 ) -> None:
     submit(sweep, cluster.url, wait=False)
-    command = only_job(cluster)["entrypoint"].replace("exec python", "exec echo")
-    (tmp_path / "files" / Path.cwd().relative_to("/")).mkdir(parents=True)
+    command = only_job(cluster)["entrypoint"]
+    [content] = cluster.packages.values()
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    script = tmp_path / "unpacked" / "start.sh"
+    script.write_text(script.read_text().replace("exec python", "exec env; exec python"))
 
     def run(**environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["sh", "-c", command],
-            cwd=tmp_path,
+            cwd=tmp_path / "unpacked",
             env={"PATH": os.environ["PATH"], **environment},
             capture_output=True,
             text=True,
@@ -237,13 +254,20 @@ def test_without_a_store_the_cluster_must_have_one(
 
     assert run().returncode == 2
     assert "FOPE_LAB_STORE" in run().stderr
-    accepted = run(FOPE_LAB_STORE="/shared")
-    assert accepted.returncode == 0
-    assert accepted.stdout.endswith("--address auto\n")
+    assert run(FOPE_LAB_STORE="/proc/nowhere").returncode == 2
+    for _ in range(2):
+        accepted = run(FOPE_LAB_STORE=str(tmp_path / "shared"))
+        assert accepted.returncode == 0, accepted.stderr
+        assert f"PYTHONPATH={tmp_path / 'shared' / 'submitted'}/tiny-" in accepted.stdout
+        assert f"FOPE_LAB_STORE={tmp_path / 'shared'}\n" in accepted.stdout
+    [place] = (tmp_path / "shared" / "submitted").iterdir()
+    assert (place / "fope_lab" / "cli.py").exists()
+    assert (place / "files" / sweep.path.relative_to("/")).exists()
     with pytest.raises(SubmitError, match="absolute path"):
         submit(sweep, cluster.url, store="fope-store")
 
 
+@pytest.mark.usefixtures("empty_package")
 def test_a_sweep_under_way_is_not_submitted_again(cluster: FakeCluster, sweep: Sweep) -> None:
     assert submit(sweep, cluster.url, store="/shared", wait=False) == 0
     first = only_job(cluster)
@@ -261,6 +285,7 @@ def test_a_sweep_under_way_is_not_submitted_again(cluster: FakeCluster, sweep: S
     assert numbers == ["1", "2", "3", "4"]
 
 
+@pytest.mark.usefixtures("empty_package")
 def test_other_sweeps_under_way_do_not_matter(cluster: FakeCluster, sweep: Sweep) -> None:
     submit(sweep, cluster.url, store="/shared", wait=False)
     [name] = cluster.jobs
@@ -272,6 +297,7 @@ def test_other_sweeps_under_way_do_not_matter(cluster: FakeCluster, sweep: Sweep
     assert list(cluster.jobs)[-1] == f"{name[:-1]}2"
 
 
+@pytest.mark.usefixtures("empty_package")
 def test_two_submissions_at_one_moment(cluster: FakeCluster, sweep: Sweep) -> None:
     submit(sweep, cluster.url, store="/shared", wait=False)
     cluster.lose_race = True
@@ -279,13 +305,14 @@ def test_two_submissions_at_one_moment(cluster: FakeCluster, sweep: Sweep) -> No
         submit(sweep, cluster.url, store="/shared")
 
 
+@pytest.mark.usefixtures("empty_package")
 def test_interrupting_leaves_the_job_running(
     cluster: FakeCluster, sweep: Sweep, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.log_ends.clear()
 
     def interrupt() -> None:
-        while "logs/tail" not in cluster.requests[-1]:
+        while not any(request.endswith("/logs/tail") for request in cluster.requests):
             threading.Event().wait(0.02)
         threading.Event().wait(0.2)
         os.kill(os.getpid(), signal.SIGINT)
@@ -301,12 +328,14 @@ def test_interrupting_leaves_the_job_running(
     assert f"ray job stop --address {cluster.url} {job['submission_id']}" in after
 
 
+@pytest.mark.usefixtures("empty_package")
 def test_a_lost_connection_says_how_to_go_on(cluster: FakeCluster, sweep: Sweep) -> None:
     cluster.close_code = WSCloseCode.ABNORMAL_CLOSURE
     with pytest.raises(SubmitError, match=r"goes on(.|\n)*ray job logs"):
         submit(sweep, cluster.url, store="/shared")
 
 
+@pytest.mark.usefixtures("empty_package")
 @pytest.mark.parametrize("source", ["RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "home"])
 def test_the_token_is_found_where_ray_looks(
     cluster: FakeCluster,
@@ -328,6 +357,7 @@ def test_the_token_is_found_where_ray_looks(
     assert SECRET not in printed.out + printed.err + json.dumps(cluster.jobs)
 
 
+@pytest.mark.usefixtures("empty_package")
 def test_a_missing_or_wrong_token_is_one_clear_error(
     cluster: FakeCluster, sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,6 +381,7 @@ def test_a_missing_or_wrong_token_is_one_clear_error(
     assert not cluster.jobs
 
 
+@pytest.mark.usefixtures("empty_package")
 def test_the_token_is_the_one_that_ray_would_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -380,6 +411,7 @@ def test_the_token_is_the_one_that_ray_would_use(
     assert found == ["in-the-home-folder", "in-a-file", "in-the-environment"]
 
 
+@pytest.mark.usefixtures("empty_package")
 def test_an_address_that_leads_nowhere_is_one_clear_error(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,13 +429,26 @@ def test_an_address_that_leads_nowhere_is_one_clear_error(
             submit(sweep, url)
 
 
+@pytest.mark.usefixtures("empty_package")
 def test_an_address_of_something_else_is_one_clear_error(
     cluster: FakeCluster, sweep: Sweep
 ) -> None:
     with pytest.raises(SubmitError, match="is no Ray cluster"):
         submit(sweep, f"{cluster.url}/mlflow")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer() -> None:
+            connection, _ = other.accept()
+            connection.recv(1024)
+            connection.sendall(b"\x00\x00\x12\x04 not HTTP \x00\r\n")
+            connection.close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(SubmitError, match=r"nothing answers at \S+ \(BadStatusLine\)"):
+            submit(sweep, f"http://127.0.0.1:{other.getsockname()[1]}")
 
 
+@pytest.mark.usefixtures("empty_package")
 def test_the_address_given_is_the_one_used(
     cluster: FakeCluster, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -166,7 +166,7 @@ def test_an_interrupted_stage_is_unfinished_and_gives_no_value(
     training = next(s for s in plan.stages if s.name == "pretrain[embedding=rope,seed=0]")
     with store.folder(training.kind, training.key).begin("test", {}) as attempt:
         attempt.log(10, {"loss": 4.0})
-        attempt.save_checkpoint(10, lambda folder: (folder / "x").write_text("x") and None)
+        attempt.save_checkpoint(10, lambda folder: None)
         attempt.progress(10, 100)
     finish(plan, store, skip={training.name})
     reading = next(r for r in read_stages(plan, store) if r.stage.key == training.key)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mlflow.utils.validation import _validate_metric_name
 
 from fope_lab.store import Row
-from fope_lab.tracking import compare_link, run_link
+from fope_lab.tracking import compare_link, metric_link, run_link
 from fope_lab.tracking.errors import TrackingError, readable, shown
 from fope_lab.tracking.view import (
     PARAMETER_LENGTH,
@@ -124,14 +124,16 @@ def test_a_digest_tells_rows_apart(first: list[int], second: list[int]) -> None:
 
 
 def test_links_go_to_the_server_or_to_the_pages_of_a_database() -> None:
-    assert (
-        run_link("sqlite:////x/mlflow.db", "1", "abc")
-        == "http://127.0.0.1:5000/#/experiments/1/runs/abc"
-    )
-    assert run_link("http://h:1/", "1", "abc") == "http://h:1/#/experiments/1/runs/abc"
+    view = "workflowType=machine_learning"
+    local = run_link("sqlite:////x/mlflow.db", "1", "abc")
+    assert local == f"http://127.0.0.1:5000/#/experiments/1/runs/abc?{view}"
+    assert run_link("http://h:1/", "1", "abc") == f"http://h:1/#/experiments/1/runs/abc?{view}"
     assert compare_link("https://h", "1", ["a", "b"]) == (
-        "https://h/#/compare-runs?runs=%5B%22a%22%2C%22b%22%5D&experiments=%5B%221%22%5D"
+        f"https://h/#/compare-runs?runs=%5B%22a%22%2C%22b%22%5D&experiments=%5B%221%22%5D&{view}"
     )
+    chart = metric_link("https://h", "1", ["a"], "loss")
+    assert chart.startswith("https://h/#/metric?runs=%5B%22a%22%5D&metric=%22loss%22&")
+    assert "x_axis=step" in chart
 
 
 def test_an_error_is_one_line_without_the_password() -> None:

@@ -289,6 +289,16 @@ def test_extend_trains(bench: Bench, parents: dict[str, Path]) -> None:
     assert set(moved) == set(before)
 
 
+def test_the_seed_decides_the_order_of_the_data(bench: Bench, parents: dict[str, Path]) -> None:
+    """From one parent without new coefficients, only the data can tell the seeds apart."""
+    found = [
+        weights(bench.run(extend_stage(None, seed), f"order-{seed}-{number}", parents["rope"])[1])
+        for number, seed in enumerate((0, 0, 1))
+    ]
+    assert_same(found[1], found[0])
+    assert not torch.equal(found[2]["lm_head.weight"], found[0]["lm_head.weight"])
+
+
 def test_a_factor_without_effect_is_an_error(bench: Bench, parents: dict[str, Path]) -> None:
     stage = extend_stage({"type": "yarn", "base": BASE, "factor": 1})
     with pytest.raises(EmbeddingError, match="changes no frequency"):

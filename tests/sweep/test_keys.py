@@ -1,0 +1,376 @@
+"""A stage's key: what it follows from, what it does not follow from, and its value."""
+
+from __future__ import annotations
+
+import copy
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sweep_files import BASE, PRETRAIN, changed, keys, load, of, write
+
+from fope_lab.sweep import load_sweep
+from fope_lab.sweep.stages import FILE_KINDS, KINDS, Resources, Section, TrainSettings
+
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+FULL: dict[str, Any] = changed(
+    BASE,
+    {
+        "stages.pretrain.model": {"num_layers": 2, "num_heads": 4, "head_dim": 16},
+        "stages.pretrain.embedding": {"type": "fope", "sigma": 0.2},
+        "stages.pretrain.data": {
+            "length": 64,
+            "mix": [{"corpus": "c4", "weight": 0.5}, {"task": "passkey", "digits": 4}],
+        },
+        "stages.extend.embedding": {"type": "fope-yarn", "sigma": 0.2, "factor": 2},
+        "stages.finetune.data.corpus": {"type": "dataset-pairs", "dataset": "a/b"}
+        | {"revision": REVISION},
+        "stages.perplexity.method": "sliding",
+        "stages.perplexity.stride": 8,
+    },
+)
+"""A sweep in which most fields are given; nothing in it depends on this machine."""
+
+CHANGES: dict[str, tuple[Any, ...]] = {
+    "pretrain.model.num_layers": (3,),
+    "pretrain.model.num_heads": (8,),
+    "pretrain.model.head_dim": (32,),
+    "pretrain.model.num_kv_heads": (2,),
+    "pretrain.model.hidden_size": (32,),
+    "pretrain.model.intermediate_size": (128,),
+    "pretrain.model.vocab_size": (512,),
+    "pretrain.model.tie_embeddings": (True,),
+    "pretrain.model.norm_eps": (1e-6,),
+    "pretrain.embedding": ("rope", "nope", {"type": "rope", "base": 9000}),
+    "pretrain.embedding.sigma": (0.3, 0),
+    "pretrain.data.length": (32,),
+    "pretrain.data.mix": ([{"corpus": "c4"}], [{"corpus": "pg19"}], [{"task": "passkey"}]),
+    "pretrain.tokenizer": ("byte-level",),
+    "pretrain.train.tokens": (100_001,),
+    "pretrain.train.batch_tokens": (1024,),
+    "pretrain.train.learning_rate": (2e-3,),
+    "pretrain.train.schedule": ("constant",),
+    "pretrain.train.warmup": (0.2, 0),
+    "pretrain.train.final_learning_rate": (0.2,),
+    "pretrain.train.betas": ([0.8, 0.95], [0.9, 0.99]),
+    "pretrain.train.weight_decay": (0.2, 0),
+    "pretrain.train.gradient_clip": (2,),
+    "extend.from": ("pretrain2",),
+    "extend.embedding": (None, "rope", {"type": "fope-yarn", "sigma": 0.2, "factor": 4}),
+    "extend.data.length": (64,),
+    "extend.data.corpus": ("pg19", {"type": "c4", "limit": 5}),
+    "extend.train.tokens": (1,),
+    "extend.train.learning_rate": (1,),
+    "finetune.from": ("pretrain",),
+    "finetune.data.length": (256,),
+    "finetune.data.corpus.revision": ("f" * 40,),
+    "finetune.data.corpus.split": ("test",),
+    "finetune.data.corpus.answer_column": ("target",),
+    "finetune.train.batch_tokens": (1024,),
+    "perplexity.from": ("extend",),
+    "perplexity.corpus": ("pg19",),
+    "perplexity.lengths": ([32], [64, 32], [32, 64, 128]),
+    "perplexity.stride": (16,),
+    "perplexity.tokens": (10_000,),
+    "passkey.from": ("pretrain",),
+    "passkey.lengths": ([32],),
+    "passkey.trials": (10,),
+    "passkey.form": ("english",),
+}
+"""For every field that counts, values other than the sweep's."""
+NO_CHANGES: dict[str, Any] = {
+    "pretrain.resources.cpus": 2,
+    "pretrain.resources.gpus": 0.5,
+    "pretrain.train.checkpoint_every": 7,
+    "pretrain.train.log_every": 3,
+    "perplexity.resources.cpus": 0.5,
+    "perplexity.batch_tokens": 99,
+    "passkey.batch_tokens": 99,
+}
+"""Fields that can't change a number."""
+TOGETHER: dict[str, dict[str, Any]] = {
+    "pretrain.tokenizer": {"pretrain.model.vocab_size": 999},
+    "passkey.form": {"passkey.lengths": [300]},
+    "pretrain.model.num_heads": {"pretrain.model.hidden_size": 64},
+}
+"""What has to change with a field for the sweep to be legal."""
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> dict[str, Any]:
+    content = copy.deepcopy(FULL)
+    content["stages"]["pretrain2"] = changed(PRETRAIN, {"train.tokens": 5})
+    return content
+
+
+def stage_keys(folder: Path, content: dict[str, Any]) -> dict[str, str]:
+    """The key of each stage by its name in the file."""
+    return {stage.stage: stage.key for stage in load(folder, content).stages}
+
+
+def descendants(content: dict[str, Any], name: str) -> set[str]:
+    """The stage itself and all that start from it."""
+    found = {name}
+    while (
+        more := {
+            child for child, section in content["stages"].items() if section.get("from") in found
+        }
+        - found
+    ):
+        found |= more
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [(path, value) for path, values in CHANGES.items() for value in values]
+)
+def test_every_field_changes_the_key(
+    tmp_path: Path, full: dict[str, Any], path: str, value: Any
+) -> None:
+    """… of its stage and of all descendants, and of no other stage."""
+    together = TOGETHER.get(path, {})
+    before = changed(full, {f"stages.{p}": v for p, v in together.items()})
+    after = changed(before, {f"stages.{path}": value})
+    old, new = stage_keys(tmp_path, before), stage_keys(tmp_path, after)
+    concerned = descendants(full, path.partition(".")[0])
+    for name in full["stages"]:
+        assert (old[name] != new[name]) == (name in concerned), name
+
+
+def test_all_keys_of_all_changes_differ(tmp_path: Path, full: dict[str, Any]) -> None:
+    found = [
+        stage_keys(tmp_path, changed(full, {f"stages.{path}": value}))[path.split(".")[0]]
+        for path, values in CHANGES.items()
+        for value in values
+        if path not in TOGETHER
+    ]
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize("path", NO_CHANGES)
+def test_what_cannot_change_a_number_changes_no_key(
+    tmp_path: Path, full: dict[str, Any], path: str
+) -> None:
+    after = changed(full, {f"stages.{path}": NO_CHANGES[path]})
+    assert stage_keys(tmp_path, after) == stage_keys(tmp_path, full)
+
+
+def test_every_field_of_every_kind_is_in_one_of_the_tables() -> None:
+    tested = {path.split(".", 1)[1] for path in [*CHANGES, *NO_CHANGES]}
+    tested |= {path.rsplit(".", 1)[0] for path in tested if "." in path}
+    shared = {"data", "train", "resources", "embedding", "from"}  # tested in one of the kinds
+    for name in FILE_KINDS:
+        own = {path.split(".", 1)[1] for path in [*CHANGES, *NO_CHANGES] if path.startswith(name)}
+        own |= {path.split(".")[0] for path in own}
+        for field in _fields(KINDS[name]):
+            assert field in own | (shared & {f.split(".")[0] for f in tested}), (name, field)
+    for section, prefix in ((TrainSettings, "train"), (Resources, "resources")):
+        for field in _fields(section):
+            assert f"{prefix}.{field}" in tested
+
+
+def _fields(section: type[Section]) -> Iterator[str]:
+    names = (field.alias or name for name, field in section.model_fields.items())
+    # `method` follows from `stride`, `seed` is the sweep's own, and a kind is another stage.
+    return (name for name in names if name not in ("kind", "seed", "method"))
+
+
+def test_the_kind_and_the_seed_change_the_key(tmp_path: Path) -> None:
+    seeds = of(load(tmp_path, {**BASE, "seeds": [0, 1, 2]}), "pretrain")
+    assert len({stage.key for stage in seeds}) == 3
+    train = changed(BASE["stages"]["extend"], {"data.corpus": "python-docstrings"})
+    stages = {
+        "pretrain": PRETRAIN,
+        "finetune": {**train, "kind": "finetune"},
+        "extend": {**train, "data": {**train["data"], "corpus": "c4"}},
+    }
+    found = stage_keys(tmp_path, {"name": "x", "stages": stages})
+    assert len(set(found.values())) == len(found)
+
+
+def test_a_version_changes_the_keys_of_its_kind_and_of_what_follows(
+    tmp_path: Path, full: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = stage_keys(tmp_path, full)
+    monkeypatch.setattr(KINDS["extend"], "version", 99)
+    new = stage_keys(tmp_path, full)
+    concerned = descendants(full, "extend")
+    assert {name for name in old if old[name] != new[name]} == concerned
+
+
+def test_names_descriptions_and_paths_are_not_in_the_key(tmp_path: Path) -> None:
+    renamed = {"p": PRETRAIN, "e": {**BASE["stages"]["perplexity"], "from": "p"}}
+    one = load(tmp_path, BASE)
+    other = load_sweep(
+        write(
+            tmp_path / "other" / "name.yaml",
+            {"name": "other", "description": "why", "stages": renamed},
+        )
+    )
+    assert {stage.key for stage in other.stages} < {stage.key for stage in one.stages}
+
+
+def test_a_default_written_out_is_the_default(tmp_path: Path) -> None:
+    explicit = changed(
+        BASE,
+        {
+            "stages.pretrain.tokenizer": "byte",
+            "stages.pretrain.train.warmup": 0.1,
+            "stages.pretrain.train.betas": [0.9, 0.95],
+            "stages.pretrain.train.gradient_clip": 1,
+            "stages.pretrain.embedding": {"type": "rotary", "base": 10000, "transforms": []},
+            "stages.pretrain.data": {"length": 64, "mix": [{"corpus": "c4", "weight": 1}]},
+            "stages.extend.embedding": None,
+            "stages.perplexity.method": "chunked",
+            "stages.perplexity.stride": None,
+            "stages.passkey.trials": 1000,
+        },
+    )
+    sizes = {"num_layers": 2, "num_heads": 4, "head_dim": 32, "intermediate_size": 256}
+    spelt = {"num_kv_heads": 4, "hidden_size": 128, "vocab_size": 272, "norm_eps": 1e-5}
+    explicit = changed(explicit, {"stages.pretrain.model": sizes | spelt})
+    assert keys(load(tmp_path, explicit)) == keys(load(tmp_path, BASE))
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.randoms(use_true_random=False))
+def test_neither_order_nor_comments_nor_style_change_a_key(
+    tmp_path_factory: pytest.TempPathFactory, chance: random.Random
+) -> None:
+    def shuffled(value: Any) -> Any:
+        if isinstance(value, dict):
+            items = list(value.items())
+            chance.shuffle(items)
+            return {key: shuffled(item) for key, item in items}
+        return [shuffled(item) for item in value] if isinstance(value, list) else value
+
+    text = yaml.safe_dump(
+        shuffled(FULL),
+        sort_keys=False,
+        default_flow_style=chance.choice([None, False]),
+        indent=chance.choice([2, 4]),
+    )
+    lines = []
+    for line in text.splitlines():
+        lines += [line + chance.choice(["", "  # 1e-3", " # {a: b}"]), *chance.choices(["", "#"])]
+    folder = tmp_path_factory.getbasetemp()
+    assert keys(load(folder, "\n".join(lines) + "\n")) == keys(load(folder, FULL))
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    base=st.floats(1.5, 1e9, allow_nan=False),
+    rate=st.floats(1e-9, 1e3, exclude_min=True),
+    tokens=st.integers(1, 2**62),
+)
+def test_numbers_are_what_they_are_however_they_are_written(
+    tmp_path_factory: pytest.TempPathFactory, base: float, rate: float, tokens: int
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+
+    def key(one: str, two: str, three: str) -> str:
+        text = (
+            "name: x\nstages: {p: {kind: pretrain, model: tiny, data: {corpus: c4, length: 64}, "
+            f"embedding: {{type: rope, base: {one}}}, "
+            f"train: {{batch_tokens: 64, learning_rate: {two}, tokens: {three}}}}}}}"
+        )
+        return of(load(folder, text), "p")[0].key
+
+    assert key(repr(base), repr(rate), str(tokens)) == key(
+        f"{base:.17e}", f"{rate:.17e}", f"{tokens:_}"
+    )
+
+
+# Data
+
+
+def corpus_keys(folder: Path, files: Any) -> dict[str, str]:
+    content = changed(
+        BASE,
+        {
+            "stages.pretrain.data.corpus": {"files": files},
+            "stages.extend.data.corpus": {"files": files},
+            "stages.perplexity.corpus": {"files": files},
+        },
+    )
+    return stage_keys(folder, content)
+
+
+def test_local_files_are_their_content(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "a" / "deep" / "place"
+    write(one / "x.txt", "first text")
+    write(one / "y.txt", "second text")
+    shutil.copytree(one, other)
+    before = corpus_keys(tmp_path, "one/*.txt")
+    assert corpus_keys(tmp_path, str(other / "*.txt")) == before
+    assert corpus_keys(tmp_path, ["one/x.txt", "one/y.txt"]) == before
+    (tmp_path / "link").symlink_to(other)
+    assert corpus_keys(tmp_path, "link/*.txt") == before
+
+    write(other / "y.txt", "Second text")  # as long as before
+    after = corpus_keys(tmp_path, str(other / "*.txt"))
+    write(other / "y.txt", "second text")
+    assert corpus_keys(tmp_path, str(other / "*.txt")) == before
+    write(other / "z.txt", "third text")
+    more = corpus_keys(tmp_path, str(other / "*.txt"))
+    for name in ("prepare-data", "pretrain", "extend", "perplexity", "passkey"):
+        assert len({before[name], after[name], more[name]}) == 3, name
+
+
+def test_a_local_tokenizer_is_its_content(tmp_path: Path) -> None:
+    def found(name: str) -> tuple[str, str]:
+        content = changed(
+            BASE,
+            {
+                "stages.pretrain.tokenizer": name,
+                "stages.pretrain.model.vocab_size": 999,
+                "stages.pretrain.data": {"task": "passkey", "length": 64},
+            },
+        )
+        [stage] = of(load(tmp_path, content), "pretrain")
+        return stage.key, stage.config["tokenizer"]
+
+    one = write(tmp_path / "one" / "tokenizer.json", "{}")
+    copied = write(tmp_path / "two" / "tokenizer.json", "{}")
+    key, path = found("one/tokenizer.json")
+    assert path == str(one), "absolute, so that it means the same in every process"
+    assert found(str(copied))[0] == key
+    write(copied, "{ }")
+    assert found(str(copied))[0] != key
+    assert found("some/tokenizer")[0] != found("some/tokenizer@main")[0] != key
+
+
+# The values themselves
+
+GOLDEN = {
+    "extend[seed=0]": "9fae73fdd0f1d04891db",
+    "extend[seed=3]": "2f1204ded0e47b8be736",
+    "finetune[seed=0]": "660aa293e27c3658feb3",
+    "finetune[seed=3]": "f4ea8c9954edba55f4b7",
+    "passkey[seed=0]": "6e67010fad54a74f7a1f",
+    "passkey[seed=3]": "5486d8f229e872715a40",
+    "perplexity[seed=0]": "818f393e816d7ca4967c",
+    "perplexity[seed=3]": "b23935d857264e75d7ec",
+    "prepare-data[a/b,byte,train]": "8806499d2b80ea01d041",
+    "prepare-data[c4,byte,train]": "ecd87132d33e445ae777",
+    "prepare-data[c4,byte,validation]": "aaeb2ae8b3dd2d24f990",
+    "pretrain[seed=0]": "c935495ee7098438eac5",
+    "pretrain[seed=3]": "7f39e49cf7b5529ae6d0",
+}
+"""Keys of FULL. Whoever has a store full of finished stages loses them when a key changes.
+
+A difference here means that the same sweep would be trained anew. If that is not wanted, undo what
+changed it: a new field needs a default that is left out of the key. If it is wanted, since the same
+configuration now gives other numbers, raise `version` of the kinds concerned (stages.py), and then
+write the new keys here.
+"""
+
+
+def test_golden_keys(tmp_path: Path) -> None:
+    assert keys(load(tmp_path, {**FULL, "seeds": [0, 3]})) == GOLDEN

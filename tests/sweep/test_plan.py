@@ -1,0 +1,237 @@
+"""What a run would do with each stage, and why; the plan as JSON and as a table."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from sweep_files import BASE, load, of
+
+from fope_lab.store import Attempt, Store, StoreError
+from fope_lab.sweep import Plan, plan
+from fope_lab.sweep.plan import STATES
+from fope_lab.sweep.plan_table import print_plan
+from fope_lab.sweep.resolve import Stage
+
+ROW = ["key", "name", "kind", "state", "reason", "parents", "axes", "seed"]
+ROW += ["params", "tokens", "flops", "gpu_hours"]
+Work = Callable[[Attempt], None]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Plan:
+    """A pretraining under two embeddings, and its perplexity."""
+    stages = {name: BASE["stages"][name] for name in ("pretrain", "perplexity")}
+    content = {"name": "two", "stages": stages, "grid": {"pretrain.embedding": ["rope", "nope"]}}
+    return plan(load(tmp_path, content))
+
+
+def stage(planned: Plan, name: str) -> Stage:
+    [found] = [one for one in planned.stages if one.name == name]
+    return found
+
+
+def attempt(store: Store, stage: Stage, work: Work) -> None:
+    """One attempt at a stage."""
+    begun = store.folder(stage.kind, stage.key).begin("test", {})
+    with contextlib.suppress(RuntimeError), begun as one:
+        work(one)
+
+
+def finish(one: Attempt) -> None:
+    one.save_checkpoint(5, lambda path: (path / "x").write_text("x") and None)
+    one.finish({"loss": 1.0})
+
+
+def save(step: int) -> Work:
+    def work(one: Attempt) -> None:
+        one.save_checkpoint(step, lambda path: (path / "x").write_text("x") and None)
+
+    return work
+
+
+def fail(message: str) -> Work:
+    def work(one: Attempt) -> None:
+        raise RuntimeError(message)
+
+    return work
+
+
+def states(planned: Plan, store: Store) -> dict[str, tuple[str, str]]:
+    found = plan(planned.sweep, store)
+    return {
+        one.name: (found.states[one.key].state, found.states[one.key].reason)
+        for one in found.stages
+    }
+
+
+TRAIN, VALIDATION = "prepare-data[c4,byte,train]", "prepare-data[c4,byte,validation]"
+ROPE, NOPE = "pretrain[embedding=rope,seed=0]", "pretrain[embedding=nope,seed=0]"
+ROPE_TEXT, NOPE_TEXT = (name.replace("pretrain", "perplexity") for name in (ROPE, NOPE))
+
+
+def test_nothing_in_the_store(two: Plan, store: Store) -> None:
+    expected = {
+        TRAIN: ("run", "not in the store"),
+        ROPE: ("run", f"not in the store; after {TRAIN}"),
+        VALIDATION: ("run", "not in the store"),
+        ROPE_TEXT: ("run", f"not in the store; after {ROPE}, {VALIDATION}"),
+        NOPE: ("run", f"not in the store; after {TRAIN}"),
+        NOPE_TEXT: ("run", f"not in the store; after {NOPE}, {VALIDATION}"),
+    }
+    assert states(two, store) == expected
+    assert {one.name: (s.state, s.reason) for one in two.stages for s in [two.states[one.key]]} == (
+        expected
+    ), "and without a store"
+
+
+def test_every_state_with_its_reason(two: Plan, store: Store) -> None:
+    for name in (TRAIN, VALIDATION, ROPE):
+        attempt(store, stage(two, name), finish)
+    attempt(store, stage(two, ROPE_TEXT), fail("no memory\nfor this"))
+    attempt(store, stage(two, NOPE), save(7))
+    found = states(two, store)
+    for name in (TRAIN, VALIDATION, ROPE):
+        assert found[name] == ("cached", "done in 0 s")
+    assert found[ROPE_TEXT] == ("run", "failed before: no memory")
+    assert found[NOPE] == ("resume", "from its checkpoint at step 7; interrupted before")
+    assert found[NOPE_TEXT] == ("run", f"not in the store; after {NOPE}")
+
+
+def test_a_stage_that_failed_after_a_checkpoint_is_resumed(two: Plan, store: Store) -> None:
+    def work(one: Attempt) -> None:
+        save(4)(one)
+        fail("loss is nan")(one)
+
+    attempt(store, stage(two, TRAIN), work)
+    expected = "from its checkpoint at step 4; failed before: loss is nan"
+    assert states(two, store)[TRAIN] == ("resume", expected)
+
+
+@pytest.mark.parametrize("message", ["", "  \n", "\n\nlater"])
+def test_a_failure_without_a_first_line(two: Plan, store: Store, message: str) -> None:
+    attempt(store, stage(two, TRAIN), fail(message))
+    expected = "later" if "later" in message else "RuntimeError"
+    assert states(two, store)[TRAIN] == ("run", f"failed before: {expected}")
+
+
+def test_an_attempt_that_nobody_ended(two: Plan, store: Store) -> None:
+    """A killed process, or one that is at work in this moment: only watching it could tell."""
+    one = stage(two, TRAIN)
+    running = store.folder(one.kind, one.key).begin("driver-1", {})
+    try:
+        assert states(two, store)[TRAIN] == ("run", "begun by driver-1, which has not ended it")
+    finally:
+        with running:
+            pass
+    assert states(two, store)[TRAIN] == ("run", "interrupted before")
+
+
+@pytest.mark.parametrize("damaged", ["result.json", "checkpoint/0001-000000005/x"])
+def test_a_finished_stage_that_was_damaged(two: Plan, store: Store, damaged: str) -> None:
+    one = stage(two, TRAIN)
+    attempt(store, one, finish)
+    assert states(two, store)[TRAIN][0] == "cached"
+    (store.folder(one.kind, one.key).path / damaged).unlink()
+    state, reason = states(two, store)[TRAIN]
+    assert "finished before, but what it left is damaged or gone" in reason
+    assert state == ("run" if damaged.startswith("checkpoint") else "resume")
+    assert states(two, store)[ROPE][1].endswith(f"after {TRAIN}")
+
+
+def test_a_cached_child_stays_cached_without_its_parent(two: Plan, store: Store) -> None:
+    attempt(store, stage(two, ROPE_TEXT), finish)
+    assert states(two, store)[ROPE_TEXT] == ("cached", "done in 0 s")
+    assert states(two, store)[ROPE][0] == "run"
+
+
+def test_planning_makes_no_store_and_reads_one_by_its_path(two: Plan, tmp_path: Path) -> None:
+    missing = tmp_path / "none" / "store"
+    assert {s.state for s in plan(two.sweep, missing).states.values()} == {"run"}
+    assert not missing.parent.exists()
+    attempt(Store(tmp_path / "store"), stage(two, TRAIN), finish)
+    for path in (tmp_path / "store", str(tmp_path / "store")):
+        assert plan(two.sweep, path).states[stage(two, TRAIN).key].state == "cached"
+
+
+def test_a_store_that_is_a_file_is_an_error(two: Plan, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="can't be written"):
+        plan(two.sweep, tmp_path / "file")
+
+
+def test_json_has_what_was_agreed(tmp_path: Path, store: Store) -> None:
+    sweep = load(tmp_path, {**BASE, "seeds": [0, 1], "grid": {"pretrain.embedding": ["rope"]}})
+    one = of(sweep, "pretrain")[0]
+    attempt(store, one, finish)
+    attempt(store, of(sweep, "pretrain")[1], save(1))
+    content = json.loads(json.dumps(plan(sweep, store).as_json(), allow_nan=False))
+    assert list(content) == ["stages", "totals"]
+    assert all(list(row) == ROW for row in content["stages"])
+    assert [row["key"] for row in content["stages"]] == [s.key for s in sweep.stages]
+    [row] = [row for row in content["stages"] if row["key"] == one.key]
+    assert row == {
+        "key": one.key,
+        "name": "pretrain[embedding=rope,seed=0]",
+        "kind": "pretrain",
+        "state": "cached",
+        "reason": "done in 0 s",
+        "parents": one.parents,
+        "axes": {"pretrain.embedding": "rope"},
+        "seed": 0,
+        "params": one.cost.parameters.total if one.cost.parameters else None,
+        "tokens": one.cost.tokens,
+        "flops": one.cost.flops,
+        "gpu_hours": 0.0,
+    }
+    rows = content["stages"]
+    todo = [row for row in rows if row["state"] in ("run", "resume")]
+    assert content["totals"] == {
+        "stages": len(rows),
+        "cached": 1,
+        "resume": 1,
+        "run": len(rows) - 2,
+        "blocked": 0,
+        "tokens": sum(row["tokens"] or 0 for row in todo),
+        "flops": pytest.approx(sum(row["flops"] or 0 for row in todo)),
+        "gpu_hours": 0.0,
+    }
+    assert content["totals"]["tokens"] > 0
+    assert {row["state"] for row in rows} <= set(STATES)
+
+
+def test_hours_on_a_gpu_are_not_known_yet(tmp_path: Path) -> None:
+    content = {**BASE, "grid": {"pretrain.resources.gpus": [1]}}
+    found = plan(load(tmp_path, content)).as_json()
+    by_kind = {row["kind"]: row["gpu_hours"] for row in found["stages"]}
+    assert by_kind["pretrain"] is None
+    assert by_kind["passkey"] == 0.0
+    assert found["totals"]["gpu_hours"] is None
+
+
+def test_the_table_names_every_stage_and_the_totals(two: Plan, store: Store) -> None:
+    attempt(store, stage(two, TRAIN), finish)
+    console = Console(width=250, file=io.StringIO())
+    planned = plan(two.sweep, store)
+    print_plan(planned, console)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    for one in planned.stages:
+        [line] = [line for line in lines if line.startswith(one.name)]
+        assert planned.states[one.key].state in line
+        assert one.key[:8] in line
+    totals: dict[str, Any] = planned.as_json()["totals"]
+    assert lines[-1] == (
+        f"two: 6 stages: 1 cached, 5 run; to do: {totals['tokens']:,} tokens, "
+        f"{totals['flops']:.2e} FLOPs"
+    )

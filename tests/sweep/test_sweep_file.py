@@ -1,0 +1,169 @@
+"""The top level of a sweep file, and that all problems are told at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sweep_files import BASE, PRETRAIN_LINE, changed, load, of, told, write
+
+from fope_lab.sweep import SweepError, load_sweep
+from fope_lab.sweep.stages import FILE_KINDS
+
+PERPLEXITY_LINE = "{kind: perplexity, from: p, corpus: c4, lengths: [64]}"
+
+
+def test_a_sweep_has_what_the_file_says(tmp_path: Path) -> None:
+    sweep = load(tmp_path, {**BASE, "description": "why", "seeds": [3, 1]})
+    assert (sweep.name, sweep.description, sweep.seeds) == ("base", "why", (3, 1))
+    assert sweep.path == tmp_path / "sweep.yaml"
+    assert [stage.seed for stage in of(sweep, "pretrain")] == [3, 1]
+    assert list(sweep.by_name) == sorted(BASE["stages"])
+    assert load(tmp_path, BASE).seeds == (0,)
+
+
+def test_parents_come_before_children_whatever_the_order_in_the_file(tmp_path: Path) -> None:
+    sweep = load(tmp_path, {**BASE, "seeds": [0, 1]})
+    done: set[str] = set()
+    for stage in sweep.stages:
+        assert set(stage.parents.values()) <= done
+        done.add(stage.key)
+    assert len(done) == len(sweep.stages)
+
+
+def test_children_inherit_their_parents_seed(tmp_path: Path) -> None:
+    sweep = load(tmp_path, {**BASE, "seeds": [0, 7]})
+    by_key = {stage.key: stage for stage in sweep.stages}
+    for stage in sweep.stages:
+        if "from" in stage.parents:
+            assert stage.seed == by_key[stage.parents["from"]].seed
+    assert {stage.seed for stage in of(sweep, "passkey")} == {0, 7}
+    assert {stage.seed for stage in of(sweep, "prepare-data")} == {None}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ["- found nothing, needs a mapping with name and stages"]),
+        ("# nothing\n", ["- found nothing, needs a mapping with name and stages"]),
+        ("- a\n", ["1 found ['a'], needs a mapping with name and stages"]),
+        ("hello\n", ["1 found 'hello', needs a mapping with name and stages"]),
+        ("name: x\n", ["1 stages: is missing"]),
+        ("name: x\nstages: {}\n", ["2 stages: found {}, needs at least one entry"]),
+        ("name: x\nstages: [a]\n", ["2 stages: found ['a'], needs a mapping"]),
+        ("name: x\nstages:\n  p:\n", ["3 stages.p: found nothing, needs a mapping"]),
+        (
+            f"name: x\nstages:\n  p:\n  c: {PERPLEXITY_LINE}\n",
+            ["3 stages.p: found nothing, needs a mapping"],  # and no word about c's parent
+        ),
+        (f"name:\nstages:\n  p: {PRETRAIN_LINE}\n", ["1 name: found nothing, needs text"]),
+        (
+            f"name: a/b\nstages:\n  p: {PRETRAIN_LINE}\n",
+            [
+                "1 name: found 'a/b', needs up to 100 letters, digits, - _ and ., a letter or "
+                "digit in front"
+            ],
+        ),
+        (
+            f"name: x\nstages:\n  p.q: {PRETRAIN_LINE}\n",
+            [
+                "3 stages.p.q: found 'p.q', needs up to 100 letters, digits, - and _, a letter in "
+                "front"
+            ],
+        ),
+        (
+            f"name: x\nstages:\n  prepare-data: {PRETRAIN_LINE}\n",
+            ["3 stages.prepare-data: is the name of fope-lab's own stages; choose another"],
+        ),
+    ],
+)
+def test_a_wrong_top_level(tmp_path: Path, text: str, expected: list[str]) -> None:
+    assert told(tmp_path, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("seeds", "expected"),
+    [
+        ("[0, 0]", "4 seeds: names 0 twice"),
+        ("[0, 1, 2, 1]", "4 seeds: names 1 twice"),
+        ("[-1]", "4 seeds[0]: found -1, needs at least 0"),
+        ("[0, 4294967296]", "4 seeds[1]: found 4294967296, needs less than 4294967296"),
+        ("[true]", "4 seeds[0]: found true, needs a whole number"),
+        ("['0']", "4 seeds[0]: found '0', needs a whole number"),
+        ("[0.5]", "4 seeds[0]: found 0.5, needs a whole number"),
+        ("[.nan]", "4 seeds[0]: found nan, needs a whole number"),
+        ("3", "4 seeds: found 3, needs a list"),
+        ("[]", "4 seeds: found [], needs at least one entry"),
+        ("", "4 seeds: found nothing, needs a list"),
+    ],
+)
+def test_wrong_seeds(tmp_path: Path, seeds: str, expected: str) -> None:
+    text = f"name: x\nstages:\n  p: {PRETRAIN_LINE}\nseeds: {seeds}\n"
+    assert told(tmp_path, text) == [expected]
+
+
+def test_all_problems_at_once_each_once(tmp_path: Path) -> None:
+    broken = PRETRAIN_LINE.replace("rope", "rop").replace("length: 64", "lenght: 64")
+    text = (
+        "nam: x\n"
+        "seeds: [0, 0]\n"
+        "stages:\n"
+        f"  p: {broken}\n"
+        f"  c: {PERPLEXITY_LINE.replace('from: p', 'from: q')}\n"
+        "grid: {p.train.warmup: [0.1, 2], q.train.tokens: [1]}\n"
+        "zip: {p.train.learning_rate: [1e-3, 2e-3], p.train.weight_decay: [0]}\n"
+        "report: {}\n"
+    )
+    found = [" ".join(line.split(": ")[:2]).split(";")[0] for line in told(tmp_path, text)]
+    assert sorted(found) == [
+        "1 nam unknown key 'nam'",
+        "1 name is missing",
+        "2 seeds names 0 twice",
+        "4 stages.p.data.lenght unknown key 'lenght'",
+        "4 stages.p.embedding unknown embedding 'rop'",
+        "5 stages.c.from names nothing",
+        "6 grid.p.train.warmup[1] found 2, needs at most 1",
+        "6 grid.q.train.tokens matches nothing",
+        "7 zip the lists must be equally long",
+        "8 report unknown key 'report' (allowed",
+    ]
+
+
+def test_a_wrong_grid_makes_nothing_else_missing(tmp_path: Path) -> None:
+    """The axis that would have set the embedding is misspelt; that is the only problem."""
+    text = (
+        "name: x\nstages:\n"
+        f"  pretrain: {PRETRAIN_LINE.replace(' embedding: rope,', '')}\n"
+        "grid: {pretrian.embedding: [rope, nope]}\n"
+    )
+    assert told(tmp_path, text) == [
+        "4 grid.pretrian.embedding: matches nothing: no stage 'pretrian'; did you mean "
+        "'pretrain'? (allowed: pretrain)"
+    ]
+
+
+def test_a_sweep_error_is_its_problems_a_line_each(tmp_path: Path) -> None:
+    path = write(tmp_path / "wrong.yaml", "name: x\nstages:\n  p: {kind: pretrian}\nsed: 3\n")
+    with pytest.raises(SweepError) as caught:
+        load_sweep(path)
+    assert str(caught.value).splitlines() == [
+        f"{path}:3: stages.p.kind: unknown kind 'pretrian'; did you mean 'pretrain'? (allowed: "
+        f"{', '.join(FILE_KINDS)})",
+        f"{path}:4: sed: unknown key 'sed'; did you mean 'seeds'? (allowed: name, description, "
+        "seeds, stages, grid, zip, include, exclude)",
+    ]
+
+
+def test_a_link_to_a_file_is_the_file(tmp_path: Path) -> None:
+    real = write(tmp_path / "real" / "sweep.yaml", BASE)
+    link = tmp_path / "link.yaml"
+    link.symlink_to(real)
+    assert load_sweep(link).stages == load_sweep(real).stages
+    assert load_sweep(str(link)).path == link
+
+
+def test_relative_files_start_from_the_sweep_file(tmp_path: Path) -> None:
+    write(tmp_path / "texts" / "a.txt", "some text\n\nand more")
+    content = changed(BASE, {"stages.perplexity.corpus": {"files": "texts/*.txt"}})
+    [stage] = of(load(tmp_path, content), "perplexity")
+    assert stage.config["corpus"]["files"] == [str(tmp_path / "texts" / "a.txt")]

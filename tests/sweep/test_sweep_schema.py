@@ -1,0 +1,123 @@
+"""The JSON Schema of sweep files against load_sweep and against the shipped sweeps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from sweep_files import BASE, changed, load
+
+from fope_lab.sweep import load_sweep
+from fope_lab.sweep.document import Document
+from fope_lab.sweep.schema import sweep_json_schema
+from fope_lab.sweep.stages import FILE_KINDS
+
+SWEEPS = Path(__file__).parents[2] / "sweeps"
+SHIPPED = sorted(SWEEPS.rglob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def validator() -> Any:
+    schema = sweep_json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def test_the_committed_schema_is_current() -> None:
+    """If not: fope-lab schema > sweeps/schema.json."""
+    text = json.dumps(sweep_json_schema(), indent=1, ensure_ascii=False) + "\n"
+    assert (SWEEPS / "schema.json").read_text(encoding="utf-8") == text
+
+
+def test_there_are_shipped_sweeps() -> None:
+    assert SWEEPS / "quickstart.yaml" in SHIPPED
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.relative_to(SWEEPS).as_posix())
+def test_shipped_sweeps_are_valid(path: Path, validator: Any) -> None:
+    validator.validate(Document(path).value)
+    assert load_sweep(path).stages
+
+
+INCOMPLETE: list[dict[str, Any]] = [
+    {},
+    {"stages.pretrain.model": "tiny"},
+    {"stages.pretrain.embedding": "yarn", "grid": {"pretrain.embedding.factor": [2, 4]}},
+    {"stages.pretrain.embedding": {"type": "yarn"}, "grid": {"pretrain.embedding.factor": [2]}},
+    {"stages.pretrain.data": {"length": 64}, "grid": {"pretrain.data.corpus": ["c4"]}},
+    {"stages.pretrain.train": {}, "grid": {"pretrain.train": [BASE["stages"]["extend"]["train"]]}},
+    {"stages.pretrain.data.corpus": {"type": "c4", "limit": 5}},
+    {"stages.pretrain.data": {"length": 64, "mix": [{"corpus": "c4"}, {"task": "passkey"}]}},
+    {
+        "stages.pretrain.embedding": {
+            "type": "rotary",
+            "transforms": ["clip_floor", {"type": "yarn", "factor": 2}],
+        }
+    },
+    {"stages.extend.embedding": None},
+    {"stages.passkey.lengths": [], "grid": {"passkey.lengths": [[64]]}}
+    | {"stages.passkey": {"kind": "passkey", "from": "pretrain", "form": "symbolic"}},
+    {"seeds": [0, 5], "zip": {"pretrain.embedding": ["rope"]}, "exclude": [], "include": []},
+]
+
+
+@pytest.mark.parametrize("changes", INCOMPLETE)
+def test_what_load_sweep_takes_is_valid(
+    tmp_path: Path, validator: Any, changes: dict[str, Any]
+) -> None:
+    content = changed(BASE, changes)
+    load(tmp_path, content)
+    validator.validate(content)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("nam", "x"),
+        ("name", "a/b"),
+        ("seeds", []),
+        ("seeds", [-1]),
+        ("grid", {"pretrain.embedding": "rope"}),
+        ("grid", {"pretrain.embedding": []}),
+        ("include", [3]),
+        ("stages", {}),
+        ("stages", {"a.b": BASE["stages"]["pretrain"]}),
+        ("stages.pretrain.kind", "pretrian"),
+        ("stages.pretrain", {"model": "tiny"}),
+        ("stages.pretrain.seed", 3),
+        ("stages.pretrain.embeding", "rope"),
+        ("stages.pretrain.embedding", "rop"),
+        ("stages.pretrain.embedding", {"type": "nope", "base": 3}),
+        ("stages.pretrain.embedding", {"type": "rope", "base": 0.5}),
+        ("stages.pretrain.model", {"scale": "tinny"}),
+        ("stages.pretrain.model", {"num_layer": 3}),
+        ("stages.pretrain.data", {"corpus": "c5", "length": 64}),
+        ("stages.pretrain.data", {"corpus": "c4", "length": 0}),
+        ("stages.pretrain.train.tokens", "many"),
+        ("stages.pretrain.train.learning_rte", 3),
+        ("stages.pretrain.resources", {"gpu": 1}),
+        ("stages.perplexity.from", 3),
+        ("stages.perplexity.lengths", [0]),
+        ("stages.perplexity.method", "slide"),
+        ("stages.passkey.corpus", "c4"),
+    ],
+)
+def test_what_is_invalid_load_sweep_refuses_too(
+    tmp_path: Path, validator: Any, path: str, value: Any
+) -> None:
+    content = changed(BASE, {path: value})
+    assert not validator.is_valid(content)
+    with pytest.raises(Exception, match=r"sweep\.yaml"):
+        load(tmp_path, content)
+
+
+def test_every_kind_and_every_reference_is_defined() -> None:
+    schema = sweep_json_schema()
+    assert set(FILE_KINDS) < schema["$defs"].keys()
+    text = json.dumps(schema)
+    for part in text.split('"#/$defs/')[1:]:
+        assert part.partition('"')[0] in schema["$defs"]
+    assert '"section"' not in text
