@@ -170,7 +170,7 @@ def _corpus(options: dict[str, Any], base: Path) -> Corpus:
 
 def _task(options: dict[str, Any]) -> PasskeyTask:
     name = options.pop("task")
-    if name not in TASKS:
+    if not isinstance(name, str) or name not in TASKS:
         raise DataError([DataProblem(("task",), unknown("task", name, TASKS))])
     return build(TASKS[name], options, f"task {name}")
 

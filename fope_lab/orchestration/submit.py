@@ -213,7 +213,7 @@ def _unset(*names: str) -> Iterator[None]:
 def find_token() -> Token | None:
     """The token as Ray looks for it, or None.
 
-    Raises SubmitError for a file that RAY_AUTH_TOKEN_PATH promises, where Ray ends the process.
+    Raises SubmitError if RAY_AUTH_TOKEN_PATH names a file that holds none, as Ray gives up there.
     """
     if _tokens_disabled():
         return None

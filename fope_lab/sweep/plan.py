@@ -82,14 +82,14 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
     by_key = {stage.key: stage for stage in sweep.stages}
     for stage in sweep.stages:
         parents = [key for key in stage.parents.values() if states[key].state != "cached"]
-        waiting = [by_key[key].name for key in parents]
+        waiting = list(dict.fromkeys(by_key[key].stage for key in parents))
         folder = store.folder(stage.kind, stage.key) if store else None
         states[stage.key] = _state(stage, folder, waiting)
     return Plan(sweep, sweep.stages, states)
 
 
 def _state(stage: Stage, folder: StageFolder | None, waiting: list[str]) -> State:
-    """`waiting` are the names of the parents that are not done."""
+    """`waiting` names the stages of the sweep file that parents not done yet belong to."""
     if folder is not None and folder.is_done():
         return State("cached", f"done in {folder.seconds() or 0:.0f} s")
     checkpoint = folder.checkpoint() if folder else None
