@@ -78,7 +78,7 @@ def altered(draw: st.DrawFn) -> Any:
     return content
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(altered())
 def test_altered_sweeps(tmp_path_factory: pytest.TempPathFactory, content: Any) -> None:
     folder = tmp_path_factory.getbasetemp() / "altered"

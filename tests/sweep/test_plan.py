@@ -84,11 +84,11 @@ ROPE_TEXT, NOPE_TEXT = (name.replace("pretrain", "perplexity") for name in (ROPE
 def test_nothing_in_the_store(two: Plan, store: Store) -> None:
     expected = {
         TRAIN: ("run", "not in the store"),
-        ROPE: ("run", f"not in the store; after prepare-data"),
+        ROPE: ("run", "not in the store; after prepare-data"),
         VALIDATION: ("run", "not in the store"),
-        ROPE_TEXT: ("run", f"not in the store; after pretrain, prepare-data"),
-        NOPE: ("run", f"not in the store; after prepare-data"),
-        NOPE_TEXT: ("run", f"not in the store; after pretrain, prepare-data"),
+        ROPE_TEXT: ("run", "not in the store; after pretrain, prepare-data"),
+        NOPE: ("run", "not in the store; after prepare-data"),
+        NOPE_TEXT: ("run", "not in the store; after pretrain, prepare-data"),
     }
     assert states(two, store) == expected
     assert {one.name: (s.state, s.reason) for one in two.stages for s in [two.states[one.key]]} == (
@@ -106,7 +106,7 @@ def test_every_state_with_its_reason(two: Plan, store: Store) -> None:
         assert found[name] == ("cached", "done in 0 s")
     assert found[ROPE_TEXT] == ("run", "failed before: no memory")
     assert found[NOPE] == ("resume", "from its checkpoint at step 7; interrupted before")
-    assert found[NOPE_TEXT] == ("run", f"not in the store; after pretrain")
+    assert found[NOPE_TEXT] == ("run", "not in the store; after pretrain")
 
 
 def test_a_stage_that_failed_after_a_checkpoint_is_resumed(two: Plan, store: Store) -> None:
@@ -147,7 +147,7 @@ def test_a_finished_stage_that_was_damaged(two: Plan, store: Store, damaged: str
     state, reason = states(two, store)[TRAIN]
     assert "finished before, but what it left is damaged or gone" in reason
     assert state == ("run" if damaged.startswith("checkpoint") else "resume")
-    assert states(two, store)[ROPE][1].endswith(f"after prepare-data")
+    assert states(two, store)[ROPE][1].endswith("after prepare-data")
 
 
 def test_a_cached_child_stays_cached_without_its_parent(two: Plan, store: Store) -> None:

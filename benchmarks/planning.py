@@ -1,0 +1,78 @@
+"""How quickly a sweep is read and planned: the commands' wall time, and a grid of 1,000 stages.
+
+    python benchmarks/planning.py [SWEEP.yaml]
+
+Each figure is the median of several runs. The commands are fresh processes, start-up of Python
+included; aim: under 2 seconds. The grid is read and planned inside this process; aim: under 2
+seconds too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fope_lab.sweep import load_sweep, plan
+
+RUNS = 5
+GRID = """
+name: grid
+seeds: [0, 1, 2, 3, 4]
+stages:
+  pretrain:
+    kind: pretrain
+    model: {scale: tiny}
+    embedding: rope
+    data: {corpus: python-docs, length: 64}
+    train: {tokens: 1e6, batch_tokens: 2048, learning_rate: 1e-3}
+  perplexity: {kind: perplexity, from: pretrain, corpus: python-docs, lengths: [32, 64, 128]}
+  passkey: {kind: passkey, from: pretrain, form: symbolic, lengths: [32, 64, 128]}
+grid:
+  pretrain.embedding: [nope, alibi, rope, fope]
+  pretrain.train.learning_rate: [1e-3, 2e-3, 3e-3, 4e-3]
+  pretrain.model.num_layers: [1, 2, 3, 4, 5]
+"""
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """The median wall time of RUNS runs."""
+    times = []
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def command(*arguments: str) -> float:
+    """The median wall time of a fope-lab command in a process of its own."""
+    line = [sys.executable, "-m", "fope_lab.cli", *arguments]
+    return seconds(lambda: subprocess.run(line, check=True, capture_output=True))
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("sweep", nargs="?", default="sweeps/quickstart.yaml")
+    sweep = parser.parse_args().sweep
+    with tempfile.TemporaryDirectory() as folder:
+        store = str(Path(folder) / "store")
+        for arguments in (["--help"], ["validate", sweep], ["plan", sweep, "--store", store]):
+            print(f"fope-lab {' '.join(arguments[:2]):40} {command(*arguments):6.2f} s")
+        path = Path(folder) / "grid.yaml"
+        path.write_text(GRID, encoding="utf-8")
+        grid = load_sweep(path)
+        name = f"{len(grid.stages)} stages"
+        print(f"{'load_sweep, ' + name:49} {seconds(lambda: load_sweep(path)):6.2f} s")
+        Path(store).mkdir()
+        print(f"{'plan, ' + name:49} {seconds(lambda: plan(grid, store)):6.2f} s")
+
+
+if __name__ == "__main__":
+    main()
