@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import secrets
 import shutil
 import signal
 import socket
@@ -145,12 +144,7 @@ def _ray(address: str) -> Iterator[None]:
     logging.getLogger("ray").setLevel(logging.ERROR)
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     os.environ["OMP_NUM_THREADS"] = "1"  # two threads a trial are 6–10 times slower than one
-    local: dict[str, bool] = {}
-    if address == LOCAL:
-        local["include_dashboard"] = False
-        # A token of its own: nobody else can join it, and none is written to the home folder.
-        os.environ["RAY_AUTH_MODE"] = "token"
-        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    local = {"include_dashboard": False} if address == LOCAL else {}
     ray.init(
         address=address,
         logging_level="ERROR",

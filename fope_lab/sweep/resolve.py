@@ -46,7 +46,7 @@ from fope_lab.sweep.stages import (
 if TYPE_CHECKING:
     from fope_lab.sweep.spec import SweepFile
 
-__all__ = ["Lineage", "Resolver", "Stage", "label"]
+__all__ = ["Resolver", "Stage", "label"]
 
 Found = list[tuple[FieldPath, str]]
 """Problems: the place in the file, and the message."""
