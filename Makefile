@@ -29,6 +29,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 
 bench: $(INSTALLED)  ## the figures about speed that we publish
+	$(BIN)/python benchmarks/planning.py
 	$(BIN)/python benchmarks/controller.py
 
 ui: $(INSTALLED)  ## MLflow on the default store

@@ -209,6 +209,9 @@ def _run_stages(
     console: Console,
 ) -> Outcome:
     """Run what the store lacks, showing it and keeping MLflow up to date meanwhile."""
+    from fope_lab.orchestration.environment import prepare_environment
+
+    prepare_environment(address)
     from fope_lab.orchestration.controller import run_stages
     from fope_lab.orchestration.live import live_view
     from fope_lab.tracking import TrackingThread

@@ -70,6 +70,8 @@ def _parse(value: Any) -> Corpus:
         raise DataError(f"found {value!r}, needs a corpus's name or a mapping with its type")
     options = {str(option): item for option, item in value.items()}
     name = options.pop("type") if "type" in options else _shorthand(options)
+    if not isinstance(name, str):
+        raise DataError([DataProblem(("type",), f"found {name!r}, needs a corpus's name")])
     if name in PRESETS:
         preset = PRESETS[name]
         fixed = {field.name: getattr(preset, field.name) for field in dataclasses.fields(preset)}

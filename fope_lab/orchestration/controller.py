@@ -2,6 +2,7 @@
 
 Rerunning is the resume: the plan is made again from the store, unfinished stages go on from their
 last checkpoint. `Tuner.restore` is not used, since it goes back to states older than the store's.
+Call environment.prepare_environment before importing this module, which imports ray.
 """
 
 from __future__ import annotations
@@ -18,37 +19,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-# Read by Ray when it is imported. No usage reports, no working directory per trial (paths stay
-# those of the user), no result files per trial (the store has them), no progress output (ours).
-QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_CHDIR_TO_TRIAL_DIR": "0",
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",
-    "RAY_AIR_NEW_OUTPUT": "0",
-    "RAY_DEDUP_LOGS": "0",
-    "TUNE_GLOBAL_CHECKPOINT_S": "86400",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}
-for _name, _value in QUIET.items():
-    os.environ.setdefault(_name, _value)
+import ray
+from ray import tune
 
-import ray  # noqa: E402
-from ray import tune  # noqa: E402
-
-from fope_lab.orchestration.phases import Phase, StageStatus  # noqa: E402
-from fope_lab.orchestration.resources import (  # noqa: E402
+from fope_lab.orchestration.environment import LOCAL, QUIET
+from fope_lab.orchestration.phases import Phase, StageStatus
+from fope_lab.orchestration.resources import (
     CLUSTER_LOOKAHEAD,
     placement,
     require_fit,
     slots,
 )
-from fope_lab.orchestration.searcher import StageSearcher  # noqa: E402
-from fope_lab.orchestration.trial import KEY, run_stage, trial_stages  # noqa: E402
-from fope_lab.store import Store  # noqa: E402
-from fope_lab.sweep.resolve import Stage  # noqa: E402
+from fope_lab.orchestration.searcher import StageSearcher
+from fope_lab.orchestration.trial import KEY, run_stage, trial_stages
+from fope_lab.store import Store
+from fope_lab.sweep.resolve import Stage
 
-LOCAL = "local"
 PROCESS_RETRIES = 3  # of a stage whose process died, each going on from its last checkpoint
 
 

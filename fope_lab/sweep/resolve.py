@@ -29,7 +29,7 @@ from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.inputs import inputs_of
 from fope_lab.sweep.keys import stage_key
 from fope_lab.sweep.labels import corpus_label, label, stage_name
-from fope_lab.sweep.lineage import Lineage, Report, lineage_of
+from fope_lab.sweep.lineage import Report, lineage_of
 from fope_lab.sweep.memo import Memo
 from fope_lab.sweep.messages import messages_of
 from fope_lab.sweep.problems import FieldPath, SweepError, did_you_mean, name_list, shown
