@@ -1,9 +1,11 @@
-"""The README's pictures: a sweep's report, and MLflow's compare page for its embeddings.
+"""The README's pictures: a sweep's report, and MLflow's comparison of its embeddings.
 
     python docs/screenshots.py [SWEEP.yaml] [--store fope-store] [--chromium chromium]
 
-Takes them in headless Chromium, from a store in which the sweep was run. The compare page shows the
-runs of one stage; MLflow is served for as long as the picture takes.
+Takes them in headless Chromium, from a store in which the sweep was run. MLflow shows the runs of
+one stage compared, in the chart of one of their metrics over context length. (The first page of its
+comparison draws parallel coordinates, with a metric's last value only.) It is served for as long as
+the picture takes.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from pathlib import Path
 
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep, plan
-from fope_lab.tracking import Tracker, compare_link
+from fope_lab.tracking import Tracker, metric_link
 
 # Headless Chromium on a machine without a network: no first-run pages, no background requests.
 FLAGS = (
@@ -52,11 +54,12 @@ def free_port() -> int:
 
 
 def main() -> None:
-    """Take both pictures."""
+    """Take the pictures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("sweep", nargs="?", type=Path, default=Path("sweeps/quickstart.yaml"))
     parser.add_argument("--store", type=Path, default=Path("fope-store"))
     parser.add_argument("--stage", default="perplexity", help="whose runs are compared")
+    parser.add_argument("--metric", default="perplexity_by_length")
     parser.add_argument("--chromium", default="chromium")
     parser.add_argument("--out", type=Path, default=Path("docs"))
     options = parser.parse_args()
@@ -83,8 +86,8 @@ def main() -> None:
                 break
             except OSError:
                 time.sleep(0.5)
-        url = compare_link(tracker.uri, experiment, compared, pages)
-        take(options.chromium, url, options.out / "mlflow-compare.png", (1400, 1500), 25_000)
+        url = metric_link(tracker.uri, experiment, compared, options.metric, pages)
+        take(options.chromium, url, options.out / "mlflow-compare.png", (1900, 760), 25_000)
     finally:
         server.terminate()
         server.wait()

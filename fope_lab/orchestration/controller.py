@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import socket
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -164,4 +165,4 @@ def _release_leases(stages: Mapping[str, Stage], store: Store, owner: str) -> No
         attempts = store.folder(stage.kind, stage.key).attempts
         newest = attempts.newest()
         if newest is not None and newest.owner == owner and newest.end is None:
-            attempts.end(newest.token, {"outcome": "interrupted"})
+            attempts.end(newest.token, {"outcome": "interrupted", "time": time.time()})
