@@ -81,7 +81,7 @@ def test_an_unwritable_store(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 def test_a_missing_sweep_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", str(tmp_path / "none.yaml")]) == 2
-    assert "No such file" in capsys.readouterr().err
+    assert "is not there" in capsys.readouterr().err
 
 
 def test_a_folder_without_sweeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

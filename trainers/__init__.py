@@ -1,0 +1,1 @@
+"""Training stages: prepare-data, pretrain, extend and finetune, over one loop."""
