@@ -51,7 +51,7 @@ def _is_input_error(error: Exception) -> bool:
     from fope_lab.sweep import SweepError
 
     # Others are looked for by name, because importing them would import ray or mlflow.
-    named = ("ResourcesError", "TrackingError", "SubmitError")
+    named = ("ResourcesError", "ClusterError", "TrackingError", "SubmitError")
     return isinstance(error, SweepError | StoreError) or type(error).__name__ in named
 
 

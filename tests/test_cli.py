@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,18 @@ def test_an_unwritable_store(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert error.count("\n") == 1
     assert "can't be written" in error
     assert "--store" in error
+
+
+def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
+    with socket.socket() as taken:  # bound, so that nobody else gets it, but not listening
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        command = [sys.executable, "-m", "fope_lab.cli", "run", str(write(tmp_path))]
+        options = ["--store", str(tmp_path / "store"), "--address", address]
+        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"no Ray cluster answers at {address}" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_missing_sweep_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

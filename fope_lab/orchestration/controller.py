@@ -27,6 +27,7 @@ from fope_lab.orchestration.environment import LOCAL, QUIET
 from fope_lab.orchestration.phases import Phase, StageStatus
 from fope_lab.orchestration.resources import (
     CLUSTER_LOOKAHEAD,
+    ClusterError,
     placement,
     require_fit,
     slots,
@@ -66,7 +67,8 @@ def run_stages(
 
     `address` is "local" for a Ray of our own, otherwise a cluster to join. `watch` gets a function
     that returns the stages' status, and is entered for as long as the run goes on. Raises
-    resources.ResourcesError if a stage could never be placed.
+    resources.ResourcesError if a stage could never be placed, and
+    resources.ClusterError if there is no cluster at `address`.
     """
     owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     by_key = {stage.key: stage for stage in stages}
@@ -132,17 +134,35 @@ def _ray(address: str) -> Iterator[None]:
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     os.environ["OMP_NUM_THREADS"] = "1"  # two threads a trial are 6–10 times slower than one
     local = {"include_dashboard": False} if address == LOCAL else {}
-    ray.init(
-        address=address,
-        logging_level="ERROR",
-        log_to_driver=False,
-        runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", **QUIET}},
-        **local,
-    )
+    _require_listener(address)
+    try:
+        ray.init(
+            address=address,
+            logging_level="ERROR",
+            log_to_driver=False,
+            runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", **QUIET}},
+            **local,
+        )
+    except ConnectionError as error:
+        raise ClusterError(f"no Ray cluster at {address!r}: {error}") from error
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _require_listener(address: str) -> None:
+    """Raises ClusterError if nobody listens at HOST:PORT; Ray would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if "/" in address or not (host and port.isdigit()):
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        raise ClusterError(
+            f"no Ray cluster answers at {address} (--address or RAY_ADDRESS): "
+            f"{error.strerror or error}"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -17,6 +17,10 @@ class ResourcesError(Exception):
     """No node can ever hold a stage."""
 
 
+class ClusterError(Exception):
+    """There is no Ray cluster where one was asked for."""
+
+
 def bundle(resources: Resources) -> dict[str, float]:
     """The stage's resources in Ray's names."""
     gpu = {"GPU": resources.gpus} if resources.gpus else {}
