@@ -255,7 +255,8 @@ def _finish(planned: Plan, store: Store, tracker: Tracker, console: Console) -> 
             problem = str(error)
     report.print(console)
     line(f"report: {path}")
-    line(f"MLflow: {tracker.uri} (browse it with: fope-lab ui --store {store.root})")
+    served = tracker.uri.startswith("http")
+    line(f"MLflow: {tracker.uri}" + (f" (fope-lab ui --store {store.root})" if not served else ""))
     if problem:
         line(f"MLflow is not up to date; `fope-lab sync` finishes it. {problem}", style="yellow")
 
