@@ -75,26 +75,29 @@ class Attempts:
         except (OSError, ValueError):
             return 0
 
-    def take(self, owner: str, details: Mapping[str, Any], supersede: int | None = None) -> int:
-        """Take the lease: the new attempt's token.
+    def next_token(self, owner: str, supersede: int | None = None) -> int:
+        """The token that `owner` may now take: one more than the newest.
 
         Allowed when the newest attempt has ended, was this owner's own (a retry after a crash), or
-        is the token that the caller has watched go stale. Raises LeaseHeldError otherwise, and
-        when another process was quicker.
+        is the token that the caller has watched go stale; raises LeaseHeldError otherwise. What is
+        read of the stage between this call and a `take` that succeeds was final when it was read:
+        nobody else held a lease in between.
         """
         newest = self.newest()
-        if (
-            newest is not None
-            and newest.end is None
-            and newest.owner != owner
-            and newest.token != supersede
-        ):
+        if newest is None:
+            return 1
+        if newest.end is None and newest.owner != owner and newest.token != supersede:
             raise LeaseHeldError(f"{self.path.parent}: attempt {newest.token} by {newest.owner}")
-        token = (newest.token if newest else 0) + 1
+        return newest.token + 1
+
+    def take(self, token: int, owner: str, details: Mapping[str, Any]) -> None:
+        """Take the lease with a token from `next_token`.
+
+        Raises LeaseHeldError when another process was quicker.
+        """
         record = {"owner": owner, "started": time.time(), **details}
         if not create_exclusive(self._file(token, "json"), json.dumps(record, indent=1)):
             raise LeaseHeldError(f"{self.path.parent}: attempt {token} went to another process")
-        return token
 
     def end(self, token: int, outcome: Mapping[str, Any]) -> None:
         """Record how an attempt ended, which frees the lease."""

@@ -53,6 +53,10 @@ class StoreError(Exception):
     """The store can't be used: where, and why."""
 
 
+class StageDoneError(StoreError):
+    """This stage is finished: there is nothing to begin."""
+
+
 class LeaseLostError(StoreError):
     """A newer attempt took over this stage while the present one was still running."""
 
@@ -180,11 +184,16 @@ class StageFolder:
         """Take the lease and open the stage for writing.
 
         `owner` names who asks (a retry by the same owner takes over at once), `supersede` the token
-        of an attempt that the caller has watched go stale. Raises lease.LeaseHeldError.
+        of an attempt that the caller has watched go stale. Raises lease.LeaseHeldError, and
+        StageDoneError if the stage is finished (perhaps a moment ago, by another driver).
         """
+        token = self.attempts.next_token(owner, supersede)
+        if self.is_done():
+            raise StageDoneError(f"{self.path} is finished")
         resumed = next((c for c in self._checkpoints() if _is_intact(c.path)), None)
         damaged = [c.path.name for c in self._checkpoints() if not _is_complete(c.path)]
-        token = self.attempts.take(
+        self.attempts.take(
+            token,
             owner,
             {
                 "host": socket.gethostname(),
@@ -193,7 +202,6 @@ class StageFolder:
                 if resumed is None
                 else {"token": resumed.token, "step": resumed.step},
             },
-            supersede,
         )
         if not self.is_done():  # a DONE that is there names what was damaged or removed since
             (self.path / "DONE").unlink(missing_ok=True)

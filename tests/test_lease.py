@@ -22,28 +22,34 @@ class Clock:
         return self.now
 
 
+def take(attempts: Attempts, owner: str, supersede: int | None = None) -> int:
+    token = attempts.next_token(owner, supersede)
+    attempts.take(token, owner, {})
+    return token
+
+
 def test_tokens_grow_and_a_held_lease_is_refused(tmp_path: Path) -> None:
     attempts = Attempts(tmp_path)
-    assert attempts.take("a", {}) == 1
+    assert take(attempts, "a") == 1
     with pytest.raises(LeaseHeldError, match="attempt 1 by a"):
-        attempts.take("b", {})
+        take(attempts, "b")
     attempts.end(1, {"outcome": "released"})
-    assert attempts.take("b", {}) == 2
+    assert take(attempts, "b") == 2
 
 
 def test_the_same_owner_takes_over_at_once(tmp_path: Path) -> None:
     attempts = Attempts(tmp_path)
-    attempts.take("a", {})
-    assert attempts.take("a", {}) == 2
+    take(attempts, "a")
+    assert take(attempts, "a") == 2
 
 
 def test_only_the_watched_token_can_be_superseded(tmp_path: Path) -> None:
     attempts = Attempts(tmp_path)
-    attempts.take("a", {})
-    attempts.take("a", {})
+    take(attempts, "a")
+    take(attempts, "a")
     with pytest.raises(LeaseHeldError):
-        attempts.take("b", {}, supersede=1)
-    assert attempts.take("b", {}, supersede=2) == 3
+        take(attempts, "b", supersede=1)
+    assert take(attempts, "b", supersede=2) == 3
 
 
 def test_of_many_takers_just_one_wins(tmp_path: Path) -> None:
@@ -53,14 +59,14 @@ def test_of_many_takers_just_one_wins(tmp_path: Path) -> None:
     won: list[int] = []
     lost: list[str] = []
 
-    def take(owner: str) -> None:
+    def contend(owner: str) -> None:
         barrier.wait()
         try:
-            won.append(attempts.take(owner, {}))
+            won.append(take(attempts, owner))
         except LeaseHeldError:
             lost.append(owner)
 
-    threads = [threading.Thread(target=take, args=(f"owner {i}",)) for i in range(8)]
+    threads = [threading.Thread(target=contend, args=(f"owner {i}",)) for i in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -74,7 +80,7 @@ def test_a_moving_counter_is_held_and_a_still_one_goes_stale(tmp_path: Path) -> 
     observer = LeaseObserver(seconds=16, clock=clock)
     attempts = Attempts(tmp_path)
     assert observer.state(attempts) == (LeaseState.FREE, 0)
-    attempts.take("a", {})
+    take(attempts, "a")
     for count in range(1, 20):  # alive for far longer than the lease lasts
         attempts.write_beat(1, count)
         assert observer.state(attempts) == (LeaseState.HELD, 1)
@@ -93,10 +99,10 @@ def test_a_new_attempt_starts_the_watch_again(tmp_path: Path) -> None:
     clock = Clock()
     observer = LeaseObserver(seconds=16, clock=clock)
     attempts = Attempts(tmp_path)
-    attempts.take("a", {})
+    take(attempts, "a")
     observer.state(attempts)
     clock.now += 15
-    attempts.take("a", {})
+    take(attempts, "a")
     observer.state(attempts)
     clock.now += 15
     assert observer.state(attempts) == (LeaseState.HELD, 2)
@@ -111,7 +117,7 @@ def test_no_clock_difference_makes_a_live_lease_stale(
     clock.now = 1e9
     observer = LeaseObserver(seconds=16, clock=clock)
     attempts = Attempts(tmp_path_factory.mktemp("stage"))
-    attempts.take("a", {})
+    take(attempts, "a")
     observer.state(attempts)
     for count, gap in enumerate(gaps, start=1):
         attempts.write_beat(1, count)
@@ -121,7 +127,7 @@ def test_no_clock_difference_makes_a_live_lease_stale(
 
 def test_the_heartbeat_counts_until_it_is_stopped(tmp_path: Path) -> None:
     attempts = Attempts(tmp_path)
-    attempts.take("a", {})
+    take(attempts, "a")
     heartbeat = Heartbeat(attempts, 1, seconds=0.01)
     wait = threading.Event()
     for _ in range(500):

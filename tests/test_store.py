@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fope_lab.lease import LeaseHeldError
-from fope_lab.store import Attempt, LeaseLostError, StageFolder, Store, StoreError
+from fope_lab.store import Attempt, LeaseLostError, StageDoneError, StageFolder, Store, StoreError
 
 
 @pytest.fixture
@@ -74,6 +74,28 @@ def test_an_attempt_that_fails_says_why_and_frees_the_stage(folder: StageFolder)
     with folder.begin("someone else", {}) as attempt:
         assert attempt.token == 2
         assert folder.failure() is None
+
+
+def test_a_finished_stage_is_not_begun_again(folder: StageFolder) -> None:
+    """Nor by a driver that was told to while another was still finishing it."""
+    with folder.begin("me", {}) as attempt:
+        attempt.finish({})
+    with pytest.raises(StageDoneError):
+        folder.begin("someone else", {})
+    assert folder.attempts.newest_token() == 1
+
+
+def test_a_stage_finished_between_the_look_and_the_lease_is_not_begun_again(
+    folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = folder.attempts.next_token("someone else")
+    with folder.begin("me", {}) as attempt:
+        attempt.finish({})
+    monkeypatch.setattr(folder, "is_done", lambda: False)
+    monkeypatch.setattr(folder.attempts, "next_token", lambda *_: looked)
+    with pytest.raises(LeaseHeldError):
+        folder.begin("someone else", {})
+    assert folder.attempts.newest_token() == 1
 
 
 def test_a_resumed_attempt_replaces_the_rows_of_the_lost_one(folder: StageFolder) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.lease import LeaseHeldError
-from fope_lab.store import Store, StoreError
+from fope_lab.store import StageDoneError, Store, StoreError
 from fope_lab.sweep.resolve import Stage
 
 KEY, OWNER, SUPERSEDE, OUTCOME = "key", "owner", "supersede", "outcome"
@@ -72,6 +72,8 @@ def run_attempt(config: Mapping[str, Any], trial: TrialStage, store: Store) -> s
         attempt = folder.begin(config[OWNER], trial.request, config[SUPERSEDE])
     except LeaseHeldError:
         return HELD
+    except StageDoneError:
+        return "done"
     try:
         with attempt:
             if folder.is_done():  # finished by its former owner in the meantime
