@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 STATES = ("cached", "resume", "run", "blocked")
 TRACKING_SECONDS = 30.0  # at most, at a run's end, for what MLflow still lacks
+SIZES: tuple[tuple[str, type, str], ...] = (
+    ("--head-dim", int, "dimensions of a head"),
+    ("--train-length", int, "training length in tokens"),
+    ("--factor", float, "how many times longer than that the context is"),
+    ("--base", float, "RoPE's base (default: 10000)"),
+    ("--num-heads", int, "heads (default: 8)"),
+    ("--num-kv-heads", int, "key-value heads (default: as many as heads)"),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,12 +55,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _is_input_error(error: Exception) -> bool:
     """Whether an error is about what was asked, and so needs no traceback."""
+    from fope_lab.embeddings import EmbeddingError
     from fope_lab.store import StoreError
     from fope_lab.sweep import SweepError
 
     # Others are looked for by name, because importing them would import ray or mlflow.
     named = ("ResourcesError", "ClusterError", "TrackingError", "SubmitError")
-    return isinstance(error, SweepError | StoreError) or type(error).__name__ in named
+    known = isinstance(error, SweepError | StoreError | EmbeddingError)
+    return known or type(error).__name__ in named
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -62,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         "from one YAML file to a compared result.",
     )
     version = importlib.metadata.version("fope-lab")
-    parser.add_argument("--version", action="version", version=f"fope-lab {version}")
+    parser.add_argument("-V", "--version", action="version", version=f"fope-lab {version}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def command(
@@ -107,6 +117,19 @@ def _parser() -> argparse.ArgumentParser:
     submit.add_argument("--tracking-uri", help="MLflow as the cluster sees it")
     submit.add_argument("--no-wait", action="store_true", help="don't follow the log")
     command("schema", _schema, "the JSON Schema of sweep files, for editors")
+    embeddings = command(
+        "embeddings", _embeddings, "all position embeddings, or one with its options", as_json
+    )
+    embeddings.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="a preset, mechanism or transform, or '{type: NAME, option: value}'",
+    )
+    embeddings.add_argument("--markdown", action="store_true", help="the table of README.md")
+    sizes = embeddings.add_argument_group("sizes", "at which frequencies are resolved")
+    for flag, kind, help in SIZES:
+        sizes.add_argument(flag, type=kind, metavar="N", help=help)
     return parser
 
 
@@ -367,6 +390,13 @@ def _schema(options: argparse.Namespace) -> int:
     from fope_lab.sweep.schema import sweep_json_schema
 
     print(json.dumps(sweep_json_schema(), indent=1, ensure_ascii=False))
+    return DONE
+
+
+def _embeddings(options: argparse.Namespace) -> int:
+    from fope_lab.embeddings_command import run_embeddings
+
+    run_embeddings(options, _console())
     return DONE
 
 

@@ -1,7 +1,7 @@
 """AdamW with decay groups, and learning-rate schedules as pure functions of the step.
 
-Matrices decay (projections, token embedding, head); vectors and scalars do not (norms, and what a
-position embedding learns for each head).
+Matrices decay (projections, token embedding, head); vectors (norms) do not, nor does anything that
+a position embedding learns: 0 is no neutral value for a slope or a coefficient.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.sweep.stages import TrainSettings
 
 Schedule = Callable[[float, float], float]
@@ -48,10 +49,16 @@ def learning_rate(step: int, steps: int, settings: TrainSettings) -> float:
 
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Two parameter groups: trainable matrices with `weight_decay`, all else without any."""
+    embeddings = (module for module in model.modules() if isinstance(module, PositionEmbedding))
+    positional = {parameter for embedding in embeddings for parameter in embedding.parameters()}
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def decays(parameter: nn.Parameter) -> bool:
+        return parameter.ndim >= 2 and parameter not in positional
+
     return [
-        {"params": [p for p in trainable if p.ndim >= 2], "weight_decay": weight_decay},
-        {"params": [p for p in trainable if p.ndim < 2], "weight_decay": 0.0},
+        {"params": [p for p in trainable if decays(p)], "weight_decay": weight_decay},
+        {"params": [p for p in trainable if not decays(p)], "weight_decay": 0.0},
     ]
 
 

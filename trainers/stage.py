@@ -12,7 +12,6 @@ from typing import Any
 
 from fope_lab.data.mixture import TrainingData
 from fope_lab.data.tokenizer import Tokenizer
-from fope_lab.embeddings.fourier import Fourier
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model import load_model, parameters, save_model
 from fope_lab.model.decoder import Decoder
@@ -65,7 +64,10 @@ def train_stage(
         seed=stage.seed,
         device=device,
     )
-    return {**summary, "parameters": _count(model), **_coefficient_noise(model)}
+    embedding = model.position_embeddings[0]
+    assert isinstance(embedding, PositionEmbedding)
+    facts = embedding.definition.facts(embedding.shape)
+    return {**summary, "parameters": _count(model), **facts}
 
 
 def _count(model: Decoder) -> dict[str, int]:
@@ -75,12 +77,3 @@ def _count(model: Decoder) -> dict[str, int]:
     learned = sum(parameter.numel() for parameter in model.position_embeddings.parameters())
     counted = dataclasses.replace(counted, body=counted.body + learned)
     return {**dataclasses.asdict(counted), "total": counted.total}
-
-
-def _coefficient_noise(model: Decoder) -> dict[str, float]:
-    """The standard deviation of FoPE's coefficient noise: the papers' σ is a gain."""
-    embedding = model.position_embeddings[0]
-    assert isinstance(embedding, PositionEmbedding)
-    if not isinstance(embedding.definition, Fourier):
-        return {}
-    return {"coefficient_noise_std": embedding.definition.noise_deviation(embedding.shape)}

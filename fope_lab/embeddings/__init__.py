@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from fope_lab.embeddings.base import Embedding, FrequencyTransform, Shape
 from fope_lab.embeddings.errors import EmbeddingError, EmbeddingProblem
-from fope_lab.embeddings.presets import PRESETS
+from fope_lab.embeddings.presets import PRESETS, Preset
 from fope_lab.embeddings.schema import embedding_json_schema
 from fope_lab.embeddings.spec import (
     check_embedding,
     embedding_names,
+    learned_parameters,
+    longest_sequence,
     parse_embedding,
     resolve_embedding,
 )
@@ -30,11 +32,14 @@ __all__ = [
     "EmbeddingProblem",
     "FrequencyTransform",
     "PositionEmbedding",
+    "Preset",
     "Shape",
     "build_embedding",
     "check_embedding",
     "embedding_json_schema",
     "embedding_names",
+    "learned_parameters",
+    "longest_sequence",
     "parse_embedding",
     "resolve_embedding",
 ]

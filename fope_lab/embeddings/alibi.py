@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from fope_lab.embeddings.base import Embedding, Shape, Tensors
+from fope_lab.embeddings.base import Means, Shape, Tensors
+from fope_lab.embeddings.relative import RelativeBias
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,12 +35,13 @@ SLOPES = {"official": official_slopes, "geometric": geometric_slopes}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Alibi(Embedding, name="alibi"):
+class Alibi(RelativeBias, name="alibi", source="Press et al., arXiv 2108.12409, §3"):
     """Bias −slope·|i − j|; `slopes` names the rule for heads that are no power of two."""
 
-    biases: ClassVar[bool] = True
-
-    slopes: Literal["official", "geometric"] = "official"
+    slopes: Annotated[
+        Literal["official", "geometric"],
+        Means("the rule for heads that are no power of two: the released code's, or 2^(−8h/heads)"),
+    ] = "official"
 
     def tensors(self, shape: Shape) -> Tensors:
         """`slopes` (num_heads,), float32."""
@@ -50,9 +52,6 @@ class Alibi(Embedding, name="alibi"):
             constants={"slopes": torch.tensor(slopes, dtype=torch.float32, device="cpu")}
         )
 
-    def bias(
-        self, tensors: Mapping[str, Tensor], query_positions: Tensor, key_positions: Tensor
-    ) -> Tensor:
-        """−slope·|i − j|, float32 (…, num_heads, queries, keys)."""
-        distance = (query_positions[..., :, None] - key_positions[..., None, :]).abs()
-        return -tensors["slopes"][:, None, None] * distance[..., None, :, :]
+    def of_distance(self, shape: Shape, tensors: Mapping[str, Tensor], distance: Tensor) -> Tensor:
+        """−slope·|i − j|."""
+        return -tensors["slopes"][:, None, None] * distance

@@ -34,6 +34,11 @@ class Bounds:
     le: float | None = None
     lt: float | None = None
 
+    def __str__(self) -> str:
+        signs = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
+        bounds = ((sign, getattr(self, name)) for name, sign in signs.items())
+        return ", ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
+
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         """The inner type's schema with the bounds set; numbers are finite."""
         schema = handler(source)
@@ -44,6 +49,22 @@ class Bounds:
         if schema["type"] == "float":
             schema["allow_inf_nan"] = False
         return schema
+
+
+@dataclass(frozen=True)
+class Means:
+    """What an option means, for `Annotated`: listed by `fope-lab embeddings NAME` and written to
+    the JSON Schema, where editors show it."""
+
+    text: str
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
+        """The inner type's JSON Schema with the meaning as its description."""
+        return {**handler(schema), "description": self.text}
+
+
+LARGEST = {"head_dim": 2**16, "num_heads": 2**16, "num_kv_heads": 2**16, "train_length": 2**40}
+"""Sizes that nothing reaches: beyond them a number is a slip of the finger."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +81,13 @@ class Shape:
     train_length: int
     layer: int = 0
     seed: int = 0
+
+    def problems(self) -> Iterator[str]:
+        """Sizes that no model can have, a sentence each."""
+        for name, most in LARGEST.items():
+            size = getattr(self, name)
+            if not (isinstance(size, int) and 1 <= size <= most):
+                yield f"{name}: found {size!r}, needs a whole number from 1 to {most:,}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,23 +107,40 @@ class Tensors:
 class Embedding:
     """A position embedding that does nothing; a subclass replaces the methods of its mechanism.
 
-    Class attributes say what a subclass does: `rotates` (it has `tables`), `biases` (it has
-    `bias`) and `shift_invariant` (scores depend on position differences only).
+    A subclass gives its `name` in sweep files and its `source`, the paper and equation. Without a
+    name it is a base for others and not in the registry. Class attributes say what it does:
+    `rotates` (it has `tables`) and `biases` (it has `bias`). Methods get the `shape` that the
+    tensors were made for.
     """
 
     name: ClassVar[str]
+    source: ClassVar[str]
     rotates: ClassVar[bool] = False
     biases: ClassVar[bool] = False
-    shift_invariant: ClassVar[bool] = True
 
-    def __init_subclass__(cls, *, name: str) -> None:
-        cls.name = name
-        _register(_EMBEDDINGS, cls)
+    def __init_subclass__(cls, *, name: str | None = None, source: str = "") -> None:
+        if name is not None:
+            cls.name, cls.source = name, source
+            _register(_EMBEDDINGS, cls)
 
     @property
     def per_layer(self) -> bool:
         """Whether each layer has tensors of its own; otherwise all layers share one module."""
         return False
+
+    @property
+    def shift_invariant(self) -> bool:
+        """Whether scores depend on the differences of positions only."""
+        return True
+
+    @property
+    def keys_cacheable(self) -> bool:
+        """Whether a rotated key stays right while the sequence grows.
+
+        Where it does not, a cache holds keys as they were before `rotate`, and each step rotates
+        them all for the sequence as it then is.
+        """
+        return True
 
     def problems(self, shape: Shape) -> Iterator[str]:
         """What makes these options unusable at `shape`, a sentence each. Torch-free."""
@@ -103,6 +148,23 @@ class Embedding:
             yield (
                 f"num_heads {shape.num_heads} is not divisible by num_kv_heads {shape.num_kv_heads}"
             )
+
+    def pair_frequencies(self, shape: Shape, length: int | None = None) -> tuple[float, ...]:
+        """The head_dim/2 frequencies in radians per token, 0 where a pair does not rotate, for a
+        sequence of `length` (the training length); empty where nothing rotates. Torch-free."""
+        return ()
+
+    def learned_sizes(self, shape: Shape) -> Mapping[str, tuple[int, ...]]:
+        """The sizes of the learned tensors of one layer, by name. Torch-free."""
+        return {}
+
+    def facts(self, shape: Shape) -> Mapping[str, float]:
+        """Numbers that follow from the options and that a result should state. Torch-free."""
+        return {}
+
+    def longest(self, shape: Shape) -> int | None:
+        """Tokens of the longest sequence that there are positions for; None where any will do."""
+        return None
 
     def tensors(self, shape: Shape) -> Tensors:
         """The tensors to start from, on the CPU; random ones drawn from the shape's seed."""
@@ -112,11 +174,14 @@ class Embedding:
         """Scale of rotated queries and of rotated keys; scores scale with its square."""
         return 1.0
 
-    def tables(self, tensors: Mapping[str, Tensor], positions: Tensor) -> tuple[Tensor, Tensor]:
+    def tables(
+        self, shape: Shape, tensors: Mapping[str, Tensor], positions: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Cosines and sines that turn pair i, the dimensions i and i + head_dim/2.
 
         For positions (length,) or (batch, length): float32 of shape (…, length, head_dim/2), or
-        (…, num_kv_heads, length, head_dim/2) with `tables_per_head`.
+        (…, heads, length, head_dim/2) with `tables_per_head`, where heads is num_kv_heads or 1.
+        The sequence ends with the last of the positions.
         """
         raise NotImplementedError
 
@@ -126,16 +191,27 @@ class Embedding:
         return False
 
     def bias(
-        self, tensors: Mapping[str, Tensor], query_positions: Tensor, key_positions: Tensor
+        self,
+        shape: Shape,
+        tensors: Mapping[str, Tensor],
+        query_positions: Tensor,
+        key_positions: Tensor,
     ) -> Tensor:
-        """What is added to attention logits: float32 (…, num_heads, queries, keys)."""
+        """What is added to attention logits: float32 (…, num_heads, queries, keys).
+
+        Entries of keys that come after their query are never used, but must be finite.
+        """
         raise NotImplementedError
 
-    def embed(self, tensors: Mapping[str, Tensor], hidden: Tensor, positions: Tensor) -> Tensor:
+    def embed(
+        self, shape: Shape, tensors: Mapping[str, Tensor], hidden: Tensor, positions: Tensor
+    ) -> Tensor:
         """Token embeddings (batch, length, width) with absolute positions added."""
         return hidden
 
-    def positions(self, length: int, *, offset: int, device: torch.device | None) -> Tensor:
+    def positions(
+        self, shape: Shape, length: int, *, offset: int, device: torch.device | None
+    ) -> Tensor:
         """Positions (length,) of a sequence whose first token is number `offset`."""
         import torch
 
@@ -144,13 +220,33 @@ class Embedding:
 
 @dataclass(frozen=True, kw_only=True)
 class FrequencyTransform:
-    """A pure function from one ladder of frequencies to another (see `frequencies.Ladder`)."""
+    """A pure function from one ladder of frequencies to another (see `frequencies.Ladder`).
+
+    A subclass gives its `name` in sweep files and its `source`, the paper and equation.
+    """
 
     name: ClassVar[str]
+    source: ClassVar[str]
+    elementwise: ClassVar[bool] = False
+    """Whether a frequency's value depends on that frequency alone, and not on its place."""
 
-    def __init_subclass__(cls, *, name: str) -> None:
-        cls.name = name
+    def __init_subclass__(cls, *, name: str, source: str) -> None:
+        cls.name, cls.source = name, source
         _register(_TRANSFORMS, cls)
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether the result depends on the ladder's current length."""
+        return False
+
+    @property
+    def may_keep_all(self) -> bool:
+        """Whether these options plainly ask for no change; otherwise none is an error."""
+        return False
+
+    def problems(self, ladder: Ladder) -> Iterator[str]:
+        """What makes these options unusable on a ladder, a sentence each."""
+        return iter(())
 
     def apply(self, ladder: Ladder) -> Ladder:
         """The ladder after this transform."""

@@ -40,6 +40,10 @@ def build_embedding(
     return PositionEmbedding(definition, shape)
 
 
+Tables = tuple[Tensor, Tensor]
+"""cos and (−sin, sin) over all dimensions of a head."""
+
+
 class PositionEmbedding(nn.Module):
     """A position embedding of one layer, or of all layers where they share one.
 
@@ -77,7 +81,12 @@ class PositionEmbedding(nn.Module):
         """Whether `bias` returns one."""
         return self.definition.biases
 
-    def tables(self, positions: Tensor) -> tuple[Tensor, Tensor] | None:
+    @property
+    def keys_cacheable(self) -> bool:
+        """Whether a rotated key stays right while the sequence grows (see `Embedding`)."""
+        return self.definition.keys_cacheable
+
+    def tables(self, positions: Tensor) -> Tables | None:
         """What `rotate` multiplies by, or None where nothing rotates.
 
         cos and (−sin, sin) over all dimensions of a head, attention factor included: float32, also
@@ -87,7 +96,7 @@ class PositionEmbedding(nn.Module):
         if not self.rotates:
             return None
         with torch.autocast(positions.device.type, enabled=False):
-            cos, sin = self.definition.tables(self._tensors(), positions)
+            cos, sin = self.definition.tables(self.shape, self._tensors(), positions)
         if self.attention_factor != 1.0:
             cos, sin = cos * self.attention_factor, sin * self.attention_factor
         if not self.definition.tables_per_head:
@@ -99,22 +108,22 @@ class PositionEmbedding(nn.Module):
         q: Tensor,
         k: Tensor,
         positions: Tensor,
-        tables: tuple[Tensor, Tensor] | None = None,
+        tables: Tables | None = None,
+        *,
+        key_positions: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Queries (batch, num_heads, length, head_dim) and keys (batch, num_kv_heads, …), rotated.
 
-        `positions` is (length,) or (batch, length). `tables` is the result of `tables(positions)`
-        where the caller has it already.
+        `positions` is (length,) or (batch, length), of queries and keys unless the keys have
+        `key_positions` of their own. `tables` is the result of `tables(positions)` where the caller
+        has it already.
         """
         tables = self.tables(positions) if tables is None else tables
         if tables is None:
             return q, k
-        cos, sin = tables
-        if cos.shape[-3] not in (1, q.shape[1]):
-            groups = q.shape[1] // cos.shape[-3]
-            query_tables = (table.repeat_interleave(groups, dim=-3) for table in tables)
-            return _turn(q, *query_tables), _turn(k, cos, sin)
-        return _turn(q, cos, sin), _turn(k, cos, sin)
+        key_tables = tables if key_positions is None else self.tables(key_positions)
+        assert key_tables is not None  # as it rotates
+        return _turn(q, *_for_heads(tables, q.shape[1])), _turn(k, *key_tables)
 
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
         """What to add to attention logits, float32 (num_heads, Q, K), or None.
@@ -124,17 +133,17 @@ class PositionEmbedding(nn.Module):
         if not self.biases:
             return None
         with torch.autocast(key_positions.device.type, enabled=False):
-            return self.definition.bias(self._tensors(), query_positions, key_positions)
+            return self.definition.bias(self.shape, self._tensors(), query_positions, key_positions)
 
     def embed(self, hidden: Tensor, positions: Tensor) -> Tensor:
         """Token embeddings (batch, length, width), with positions added by absolute methods."""
-        return self.definition.embed(self._tensors(), hidden, positions)
+        return self.definition.embed(self.shape, self._tensors(), hidden, positions)
 
     def positions(
         self, length: int, *, offset: int = 0, device: torch.device | None = None
     ) -> Tensor:
         """Positions (length,) of a sequence whose first token is number `offset`."""
-        return self.definition.positions(length, offset=offset, device=device)
+        return self.definition.positions(self.shape, length, offset=offset, device=device)
 
     def extra_repr(self) -> str:
         """The definition."""
@@ -146,13 +155,22 @@ class PositionEmbedding(nn.Module):
         return buffers | parameters
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        """Moves buffers with the model but never casts them: angles need float32 frequencies."""
+        """Moves buffers with the model but never casts them: angles need exact frequencies."""
         before = {name: buffer for name, buffer in self._buffers.items() if buffer is not None}
         super()._apply(fn, recurse)
         for name, buffer in before.items():
             moved = self._buffers[name]
             self._buffers[name] = buffer if moved is None else buffer.to(moved.device)
         return self
+
+
+def _for_heads(tables: Tables, heads: int) -> Tables:
+    """Tables of key-value heads, repeated for the query heads that share each of them."""
+    cos, signed_sin = tables
+    if cos.shape[-3] in (1, heads):
+        return tables
+    groups = heads // cos.shape[-3]
+    return cos.repeat_interleave(groups, dim=-3), signed_sin.repeat_interleave(groups, dim=-3)
 
 
 def _turn(x: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:

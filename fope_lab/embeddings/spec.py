@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -32,8 +33,8 @@ TRANSFORMS = "transforms"
 
 def embedding_names() -> list[str]:
     """Every preset, then each mechanism that no preset is made of."""
-    used = {composition["type"] for composition in PRESETS.values()}
-    return [*PRESETS, *(name for name in embedding_types() if name not in used)]
+    used = {preset.composition["type"] for preset in PRESETS.values()}
+    return [*PRESETS, *(name for name in sorted(embedding_types()) if name not in used)]
 
 
 def resolve_embedding(spec: Spec, path: str = "embedding") -> dict[str, Any]:
@@ -64,9 +65,26 @@ def check_embedding(
     check_definition(parse_embedding(spec, path), shape, path)
 
 
+def longest_sequence(spec: Spec, **sizes: int) -> int | None:
+    """Tokens of the longest sequence that an embedding has positions for; None where any will do.
+
+    `sizes` are those of `check_embedding`. Torch-free.
+    """
+    return parse_embedding(spec).longest(Shape(**sizes))
+
+
+def learned_parameters(spec: Spec, num_layers: int, **sizes: int) -> int:
+    """How many parameters an embedding learns in a model of `num_layers`; `sizes` are those of
+    `check_embedding`. Torch-free."""
+    definition = parse_embedding(spec)
+    of_layer = sum(math.prod(size) for size in definition.learned_sizes(Shape(**sizes)).values())
+    return of_layer * (num_layers if definition.per_layer else 1)
+
+
 def check_definition(definition: Embedding, shape: Shape, path: str = "embedding") -> None:
     """Raises EmbeddingError if a definition does not fit a shape."""
-    problems = [EmbeddingProblem(path, found) for found in definition.problems(shape)]
+    found = list(shape.problems()) or definition.problems(shape)
+    problems = [EmbeddingProblem(path, problem) for problem in found]
     if problems:
         raise EmbeddingError(problems)
 
@@ -107,7 +125,8 @@ class _Reader:
             return None
         name, options = named
         mechanisms = embedding_types()
-        composition = PRESETS.get(name, {"type": name})
+        preset = PRESETS.get(name)
+        composition: Mapping[str, Any] = preset.composition if preset else {"type": name}
         mechanism = mechanisms.get(composition["type"])
         if mechanism is None:
             self._misspelt(spec, path, "embedding", name, {*mechanisms, *PRESETS})

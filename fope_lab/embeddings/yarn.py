@@ -6,57 +6,123 @@ Peng et al., "YaRN: Efficient Context Window Extension of Large Language Models"
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fope_lab.embeddings.base import Bounds, FrequencyTransform
-from fope_lab.embeddings.frequencies import Ladder
+from fope_lab.embeddings.base import Bounds, FrequencyTransform, Means
+from fope_lab.embeddings.frequencies import Factor, Ladder, OriginalLength
 
 
 @dataclass(frozen=True, kw_only=True)
-class Yarn(FrequencyTransform, name="yarn"):
+class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.00071, §3.2–3.4"):
     """NTK-by-parts interpolation by `factor` (s), and YaRN's attention factor 0.1·ln s + 1.
 
     As Hugging Face computes it, the ramp of §3.2 runs over the pair's index: it is 0 (kept) at the
-    pair of `beta` cycles in the original length and 1 (divided by s) at the pair of `alpha` cycles,
-    the first index rounded down and the second up.
+    pair of `beta` cycles in the original length and 1 (divided by s) at the pair of `alpha` cycles.
     """
 
-    factor: Annotated[float, Bounds(ge=1)]
-    original_length: Annotated[int, Bounds(ge=1)] | None = None
-    alpha: Annotated[float, Bounds(gt=0)] = 1.0
-    beta: Annotated[float, Bounds(gt=0)] = 32.0
+    factor: Factor
+    original_length: OriginalLength | None = None
+    alpha: Annotated[
+        float, Bounds(gt=0), Means("cycles in the original length up to which a pair is divided")
+    ] = 1.0
+    beta: Annotated[
+        float, Bounds(gt=0), Means("cycles in the original length from which a pair is kept")
+    ] = 32.0
+    ramp: Annotated[
+        Literal["index", "cycles"],
+        Means(
+            "what the ramp is linear in: the pair's index, or its cycles L/λ as the paper has it"
+        ),
+    ] = "index"
+    truncate: Annotated[
+        bool, Means("whether the index ramp's ends are rounded outwards to whole pairs")
+    ] = True
+    blend: Annotated[
+        Literal["frequency", "wavelength"],
+        Means("what the ramp mixes: frequencies, or wavelengths as Resonance RoPE's paper has it"),
+    ] = "frequency"
+    attention_factor: (
+        Annotated[
+            float,
+            Bounds(gt=0, le=100),
+            Means("scale of queries and of keys, 1 for none (default: 0.1·ln s + 1)"),
+        ]
+        | None
+    ) = None
 
     def __post_init__(self) -> None:
         if self.alpha >= self.beta:
             raise ValueError(f"alpha {self.alpha:g} must be less than beta {self.beta:g}")
+        if self.ramp == "cycles" and not self.truncate:
+            raise ValueError("truncate: false has no effect on a ramp over cycles")
 
     def apply(self, ladder: Ladder) -> Ladder:
         """The ladder interpolated by parts; frequencies of 0 stay 0."""
-        # Hugging Face bounds each end on one side only. Where every pair is faster than both, its
-        # ramp then turns around and divides them all; bounded on both sides, they are kept.
-        bounds = (0, ladder.head_dim - 1)
-        first = _clamp(math.floor(self._pair_of(self.beta, ladder)), *bounds)
-        last = _clamp(math.ceil(self._pair_of(self.alpha, ladder)), *bounds)
-        width = (last - first) or 0.001
-
-        def interpolated(pair: int, omega: float) -> float:
-            ramp = _clamp((pair - first) / width, 0.0, 1.0)
-            return omega * (1 - ramp) + omega / self.factor * ramp
-
+        ramp, blend = RAMPS[self.ramp](self, ladder), BLENDS[self.blend]
+        factor = self.attention_factor
+        if factor is None:
+            factor = 0.1 * math.log(self.factor) + 1.0
         return replace(
             ladder,
             frequencies=tuple(
-                interpolated(pair, omega) for pair, omega in enumerate(ladder.frequencies)
+                blend(omega, self.factor, ramp(place, omega)) if omega else 0.0
+                for place, omega in zip(ladder.places, ladder.frequencies, strict=True)
             ),
-            attention_factor=ladder.attention_factor * (0.1 * math.log(self.factor) + 1.0),
+            attention_factor=ladder.attention_factor * factor,
         )
 
-    def _pair_of(self, cycles: float, ladder: Ladder) -> float:
-        """The (fractional) pair that turns `cycles` times in the original length."""
-        length = self.original_length or ladder.train_length
-        frequency = 2 * math.pi * cycles / length
-        return -ladder.head_dim * math.log(frequency) / (2 * math.log(ladder.base))
+    def cycles(self, omega: float, ladder: Ladder) -> float:
+        """How often a frequency turns in the original length, L/λ."""
+        return omega * (self.original_length or ladder.train_length) / (2 * math.pi)
+
+    def place_of(self, cycles: float, ladder: Ladder) -> float:
+        """Where in the ladder of its base a frequency turns `cycles` times."""
+        omega = cycles / self.cycles(1.0, ladder)
+        return -ladder.head_dim * math.log(omega) / (2 * math.log(ladder.base))
+
+
+Ramp = Callable[[float, float], float]
+"""From a place in the ladder and its frequency to 0 (kept) … 1 (divided by the factor)."""
+
+
+def _index_ramp(yarn: Yarn, ladder: Ladder) -> Ramp:
+    first, last = yarn.place_of(yarn.beta, ladder), yarn.place_of(yarn.alpha, ladder)
+    if yarn.truncate:
+        first, last = math.floor(first), math.ceil(last)
+    # Hugging Face bounds each end on one side only. Where every pair is faster than both ends, its
+    # ramp turns around and divides them all, and where every pair is slower, it keeps them all;
+    # here they are kept and divided.
+    if last < 0:
+        return lambda place, omega: 1.0
+    first, last = (_clamp(end, 0, ladder.head_dim - 1) for end in (first, last))
+    width = (last - first) or 0.001
+    return lambda place, omega: _clamp((place - first) / width, 0.0, 1.0)
+
+
+def _cycles_ramp(yarn: Yarn, ladder: Ladder) -> Ramp:
+    """1 − γ of the paper's Eq. 18."""
+    width = yarn.beta - yarn.alpha
+    return lambda place, omega: _clamp((yarn.beta - yarn.cycles(omega, ladder)) / width, 0.0, 1.0)
+
+
+RAMPS: Mapping[str, Callable[[Yarn, Ladder], Ramp]] = {"index": _index_ramp, "cycles": _cycles_ramp}
+
+
+def _blended_frequency(omega: float, factor: float, divided: float) -> float:
+    return omega * (1 - divided) + omega / factor * divided
+
+
+def _blended_wavelength(omega: float, factor: float, divided: float) -> float:
+    """λ̂ = (1 − γ)·s·λ + γ·λ (Resonance RoPE, arXiv 2403.00071, §3.3), as a frequency."""
+    return omega / (divided * factor + (1 - divided))
+
+
+BLENDS: Mapping[str, Callable[[float, float, float], float]] = {
+    "frequency": _blended_frequency,
+    "wavelength": _blended_wavelength,
+}
 
 
 def _clamp(value: float, low: float, high: float) -> float:

@@ -1,23 +1,27 @@
 """Causal attention with a position embedding that rotates, biases, or does neither.
 
-Rotations leave attention itself alone, so PyTorch's fused kernels do it. A bias is built and used
-for a chunk of queries at a time and built again in the backward pass: memory grows with the length
-and not with its square.
+Rotations leave attention itself alone, so PyTorch's fused kernels do it. For a bias there are two
+ways whose memory grows with the length and not with its square: any bias, on any device, a few
+queries at a time (`chunked_attention`), and on CUDA a fused kernel for a bias that depends on
+distance alone (`flex`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from fope_lab.embeddings.module import PositionEmbedding
+from fope_lab.embeddings.relative import RelativeBias
+from fope_lab.model import flex
+from fope_lab.model.chunked_attention import PairBias, TableBias, chunked_attention
 from fope_lab.model.config import ModelConfig
 from fope_lab.model.projection import Projection
-
-BIASED_LOGITS = 2**24
-"""Most logits, over the batch and heads, that are biased at once: 64 MiB of float32."""
+from fope_lab.model.qk_norm import QK_NORMS
 
 
 class Attention(nn.Module):
@@ -32,6 +36,9 @@ class Attention(nn.Module):
         self.k_proj = Projection(config.hidden_size, keys)
         self.v_proj = Projection(config.hidden_size, keys)
         self.o_proj = Projection(queries, config.hidden_size)
+        qk_norm = QK_NORMS[config.qk_norm]
+        self.q_norm = qk_norm(config.num_heads, config.head_dim, config.norm_eps)
+        self.k_norm = qk_norm(config.num_kv_heads, config.head_dim, config.norm_eps)
 
     def forward(
         self,
@@ -42,59 +49,94 @@ class Attention(nn.Module):
     ) -> Tensor:
         """`tables` are `embedding.tables(positions)`, which layers may share."""
         split = (-1, self.head_dim)
-        q = self.q_proj(hidden).unflatten(-1, split).transpose(1, 2)
-        k = self.k_proj(hidden).unflatten(-1, split).transpose(1, 2)
+        q = self.q_norm(self.q_proj(hidden)).unflatten(-1, split).transpose(1, 2)
+        k = self.k_norm(self.k_proj(hidden)).unflatten(-1, split).transpose(1, 2)
         v = self.v_proj(hidden).unflatten(-1, split).transpose(1, 2)
         q, k = embedding.rotate(q, k, positions, tables)
         mixed = causal_attention(q, k, v, positions, embedding)
         return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
 
+Path = Callable[[Tensor, Tensor, Tensor, Tensor, PositionEmbedding], Tensor]
+"""A way to do what `causal_attention` does."""
+
+
 def causal_attention(
     q: Tensor, k: Tensor, v: Tensor, positions: Tensor, embedding: PositionEmbedding
 ) -> Tensor:
-    """softmax(q·kᵀ/√head_dim + bias)·v over earlier tokens: (batch, num_heads, length, head_dim).
+    """softmax(q·kᵀ/√head_dim + bias)·v over earlier tokens: (batch, num_heads, queries, head_dim).
 
-    q has num_heads, k and v have num_kv_heads; `positions` is (length,) or (batch, length).
+    q has num_heads, k and v (batch, num_kv_heads, length, head_dim); `positions`, those of the
+    keys, are (length,) or (batch, length). Where there are fewer queries than keys, they are those
+    of the last tokens.
     """
-    grouped = q.shape[1] != k.shape[1]
+    return _path(q, k, positions, embedding)(q, k, v, positions, embedding)
+
+
+def _path(q: Tensor, k: Tensor, positions: Tensor, embedding: PositionEmbedding) -> Path:
     if not embedding.biases:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
-    length = q.shape[2]
-    chunk = max(BIASED_LOGITS // (q.shape[0] * q.shape[1] * length), 1)
-    if chunk >= length:
-        return _biased_chunk(q, k, v, positions, embedding, 0)
-    chunks = (
-        checkpoint(
-            _biased_chunk,
-            q[:, :, start : start + chunk],
-            k[:, :, : start + chunk],
-            v[:, :, : start + chunk],
-            positions[..., : start + chunk],
-            embedding,
-            start,
-            use_reentrant=False,
-            preserve_rng_state=False,
-        )
-        for start in range(0, length, chunk)
+        return _unbiased
+    if not isinstance(embedding.definition, RelativeBias) or not consecutive(positions):
+        return _biased_by_pair
+    fits_kernel = (
+        q.device.type == "cuda"
+        and q.dtype in flex.DTYPES
+        and q.shape[3] >= flex.LEAST_HEAD_DIM
+        and q.shape[2] == k.shape[2]
     )
-    return torch.cat(list(chunks), dim=2)
+    return _biased_by_kernel if fits_kernel else _biased_by_distance
 
 
-def _biased_chunk(
-    q: Tensor, k: Tensor, v: Tensor, positions: Tensor, embedding: PositionEmbedding, start: int
+def _unbiased(
+    q: Tensor, k: Tensor, v: Tensor, positions: Tensor, embedding: PositionEmbedding
 ) -> Tensor:
-    """Attention of the queries from `start` on to all keys up to each of them."""
-    bias = embedding.bias(positions[..., start:], positions)
-    assert bias is not None  # only embeddings with a bias come here
-    queries, keys = bias.shape[-2:]
-    future = torch.ones(queries, keys, dtype=torch.bool, device=bias.device).triu(start + 1)
-    # On a CPU the bias stays at least float32 beside narrow queries; other devices' kernels want
-    # the queries' dtype. (A float32 mask beside float64 queries is misread without an error.)
-    on_cpu = q.device.type == "cpu"
-    dtype = torch.promote_types(bias.dtype, q.dtype) if on_cpu else q.dtype
-    mask = bias.to(dtype).masked_fill(future, float("-inf"))
-    if mask.dim() == 3:
-        mask = mask.unsqueeze(0)
+    queries, keys = q.shape[2], k.shape[2]
     grouped = q.shape[1] != k.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=grouped)
+    if queries == keys:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
+    # `is_causal` would take the queries for those of the first tokens.
+    seen = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=grouped)
+
+
+def _biased_by_pair(
+    q: Tensor, k: Tensor, v: Tensor, positions: Tensor, embedding: PositionEmbedding
+) -> Tensor:
+    return chunked_attention(q, k, v, PairBias(embedding, positions))
+
+
+def _biased_by_distance(
+    q: Tensor, k: Tensor, v: Tensor, positions: Tensor, embedding: PositionEmbedding
+) -> Tensor:
+    return chunked_attention(q, k, v, TableBias(distance_table(embedding, positions)))
+
+
+def _biased_by_kernel(
+    q: Tensor, k: Tensor, v: Tensor, positions: Tensor, embedding: PositionEmbedding
+) -> Tensor:
+    return flex.flex_attention(q, k, v, distance_table(embedding, positions))
+
+
+def distance_table(embedding: PositionEmbedding, positions: Tensor) -> Tensor:
+    """The bias at each distance of consecutive positions: float32 (num_heads, length)."""
+    distances = torch.arange(positions.shape[-1], device=positions.device)
+    bias = embedding.bias(distances[-1:], distances)
+    assert bias is not None  # only embeddings with a bias come here
+    return bias[:, 0].flip(-1)
+
+
+_CONSECUTIVE = WeakTensorKeyDictionary()
+"""What `consecutive` found for tensors of positions, with their version then."""
+
+
+def consecutive(positions: Tensor) -> bool:
+    """Whether every position is one more than the one before, in every sequence.
+
+    To look is to wait for the device, so it is done once for all layers.
+    """
+    version = 0 if positions.is_inference() else positions._version
+    known = _CONSECUTIVE.get(positions)
+    if known is None or known[0] != version:
+        known = version, bool((positions.diff(dim=-1) == 1).all())
+        _CONSECUTIVE[positions] = known
+    return known[1]

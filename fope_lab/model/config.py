@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fope_lab.embeddings.base import Bounds
+from fope_lab.embeddings.base import Bounds, Means
 
 Count = Annotated[int, Bounds(ge=1)]
 
@@ -30,6 +30,13 @@ class ModelConfig:
     vocab_size: Count = 50_304
     tie_embeddings: bool = False
     norm_eps: Annotated[float, Bounds(gt=0)] = 1e-5
+    qk_norm: Annotated[
+        Literal["none", "layer", "rms"],
+        Means(
+            "what queries and keys are normalised by: layer: a LayerNorm without parameters for"
+            " each head; rms: an RMSNorm over all heads with a learned gain"
+        ),
+    ] = "none"
 
     def __post_init__(self) -> None:
         self._fill("num_kv_heads", self.num_heads)
@@ -86,7 +93,7 @@ def parameters(config: ModelConfig) -> Parameters:
     feed_forward = 3 * width * config.intermediate_size
     vocabulary = config.vocab_size * width
     return Parameters(
-        body=config.num_layers * (attention + feed_forward + 2 * width) + width,
+        body=config.num_layers * (attention + feed_forward) + _norms(config),
         head=0 if config.tie_embeddings else vocabulary,
         embedding=vocabulary,
     )
@@ -99,7 +106,13 @@ def flops_per_token(config: ModelConfig, length: int) -> float:
     causal attention at its mean context of (length + 1)/2. A forward pass alone is a third.
     """
     width = config.hidden_size
-    norms = width * (2 * config.num_layers + 1)
-    weights = parameters(config).body - norms + config.vocab_size * width
+    weights = parameters(config).body - _norms(config) + config.vocab_size * width
     attended = config.num_layers * config.num_heads * config.head_dim * (length + 1)
     return 6 * (weights + attended)
+
+
+def _norms(config: ModelConfig) -> int:
+    """The gains of all norms: two a layer and the final one, and those of queries and keys."""
+    qk = (config.num_heads + config.num_kv_heads) * config.head_dim
+    of_layer = 2 * config.hidden_size + (qk if config.qk_norm == "rms" else 0)
+    return config.num_layers * of_layer + config.hidden_size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fope_lab.model.config import ModelConfig, Parameters, flops_per_token, parameters
 from fope_lab.sweep.stages import Passkey, Perplexity, StageConfig, TrainingConfig
@@ -23,9 +23,11 @@ class Cost:
     flops: float | None = None
 
 
-def estimate(spec: StageConfig, model: ModelConfig) -> Cost:
-    """The cost of a stage on a model."""
+def estimate(spec: StageConfig, model: ModelConfig, learned: int) -> Cost:
+    """The cost of a stage on a model whose position embedding learns `learned` parameters, which
+    count as body."""
     size = parameters(model)
+    size = replace(size, body=size.body + learned)
     if isinstance(spec, TrainingConfig):
         tokens = spec.train.steps * spec.train.batch_tokens
         return Cost(size, tokens, tokens * flops_per_token(model, spec.data.length))

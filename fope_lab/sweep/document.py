@@ -50,17 +50,19 @@ for _name, _pattern in _SCALARS.items():
 class Document:
     """A parsed YAML file: `.value`, and `.line(path)` for any field path in it.
 
+    With a `text`, that instead of the file's content; `path` then only names it in problems.
+
     `problems` are keys given twice, of which the value has the first. Raises SweepError if the file
     is no YAML, or holds what a sweep file can't.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, text: str | None = None) -> None:
         self.path = path
         self._lines: dict[FieldPath, int] = {}
         self.problems: list[Problem] = []
         self._wrong: list[Problem] = []
         self._values = 0
-        node = self._compose(self._read())
+        node = self._compose(self._read() if text is None else text)
         self.value = None if node is None else self._construct(node, ())
         if self._wrong:
             raise SweepError([*self.problems, *self._wrong])

@@ -9,12 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.data.tokenizer import ByteTokenizer
-from fope_lab.embeddings import EmbeddingError, check_embedding
+from fope_lab.embeddings import (
+    EmbeddingError,
+    check_embedding,
+    learned_parameters,
+    longest_sequence,
+)
 from fope_lab.model.config import ModelConfig
 from fope_lab.sweep.labels import label
 from fope_lab.sweep.memo import Memo
 from fope_lab.sweep.problems import FieldPath
-from fope_lab.sweep.stages import Extend, Pretrain, StageConfig
+from fope_lab.sweep.stages import Extend, Passkey, Perplexity, Pretrain, StageConfig, TrainingConfig
 
 Report = Callable[[FieldPath, str], None]
 """Takes a problem: its path inside the stage's section, and the message."""
@@ -48,8 +53,31 @@ def lineage_of(
 ) -> Lineage | None:
     """The lineage of a stage, given its section of the file and its parent's lineage.
 
-    None after reporting that the model can't be made, or that the embedding does not fit it.
+    None after reporting that the model can't be made, or that the embedding does not fit it or the
+    stage's lengths.
     """
+    lineage = _own_or_inherited(spec, section, parent, memo, report)
+    if lineage is None or not _reaches(spec, lineage, memo, report):
+        return None
+    return lineage
+
+
+def learned_of(lineage: Lineage, memo: Memo) -> int:
+    """How many parameters the position embedding learns, in all layers."""
+    sizes = _sizes(lineage)
+    return memo.get(
+        ("learned parameters", _text(lineage), lineage.model.num_layers, *sizes.values()),
+        lambda: learned_parameters(lineage.embedding, lineage.model.num_layers, **sizes),
+    )
+
+
+def _own_or_inherited(
+    spec: StageConfig,
+    section: Mapping[str, Any],
+    parent: Lineage | None,
+    memo: Memo,
+    report: Report,
+) -> Lineage | None:
     if isinstance(spec, Pretrain):
         model = _model(spec, report)
         if model is None:
@@ -75,25 +103,54 @@ def lineage_of(
 
 
 def _fits(lineage: Lineage, memo: Memo, report: Report) -> bool:
-    model = lineage.model
-    heads = model.head_dim, model.num_heads, model.num_kv_heads
-    embedding = json.dumps(lineage.embedding, sort_keys=True)
+    sizes = _sizes(lineage)
     try:
         memo.get(
-            ("embedding fits", embedding, heads, lineage.train_length),
-            lambda: check_embedding(
-                lineage.embedding,
-                head_dim=model.head_dim,
-                num_heads=model.num_heads,
-                num_kv_heads=model.num_kv_heads,
-                train_length=lineage.train_length,
-            ),
+            ("embedding fits", _text(lineage), *sizes.values()),
+            lambda: check_embedding(lineage.embedding, **sizes),
         )
     except EmbeddingError as error:
         for problem in error.problems:
             report(("embedding",), problem.found)
         return False
     return True
+
+
+def _reaches(spec: StageConfig, lineage: Lineage, memo: Memo, report: Report) -> bool:
+    """Whether the embedding has positions for the stage's longest sequence."""
+    path: FieldPath
+    if isinstance(spec, TrainingConfig):
+        path, length = ("data", "length"), spec.data.length
+    elif isinstance(spec, Perplexity | Passkey):
+        path, length = ("lengths",), max(spec.lengths)
+    else:
+        return True
+    sizes = _sizes(lineage)
+    longest = memo.get(
+        ("longest sequence", _text(lineage), *sizes.values()),
+        lambda: longest_sequence(lineage.embedding, **sizes),
+    )
+    if longest is None or length <= longest:
+        return True
+    report(
+        path,
+        f"found {length}, but {lineage.label} has positions for at most {longest} tokens",
+    )
+    return False
+
+
+def _sizes(lineage: Lineage) -> dict[str, Any]:
+    model = lineage.model
+    return {
+        "head_dim": model.head_dim,
+        "num_heads": model.num_heads,
+        "num_kv_heads": model.num_kv_heads,
+        "train_length": lineage.train_length,
+    }
+
+
+def _text(lineage: Lineage) -> str:
+    return json.dumps(lineage.embedding, sort_keys=True)
 
 
 def _model(spec: Pretrain, report: Report) -> ModelConfig | None:

@@ -29,7 +29,7 @@ from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.inputs import inputs_of
 from fope_lab.sweep.keys import stage_key
 from fope_lab.sweep.labels import corpus_label, label, stage_name
-from fope_lab.sweep.lineage import Report, lineage_of
+from fope_lab.sweep.lineage import Report, learned_of, lineage_of
 from fope_lab.sweep.memo import Memo
 from fope_lab.sweep.messages import messages_of
 from fope_lab.sweep.problems import FieldPath, SweepError, did_you_mean, name_list, shown
@@ -273,7 +273,7 @@ class Resolver:
             parents=parents,
             checkpoints=checkpoints,
             lineage=lineage,
-            cost=cost.estimate(spec, lineage.model),
+            cost=cost.estimate(spec, lineage.model, learned_of(lineage, self._memo)),
         )
 
     def _tokenizer(self, name: str) -> dict[str, Any]:

@@ -96,7 +96,7 @@ class StageConfig(Section):
 
     outside_key = frozenset({"kind", "from_", "resources"})
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2  # frequencies are float64, not float32
     work: ClassVar[str]
     """The function that does the stage's work."""
     trains: ClassVar[bool] = False
@@ -136,6 +136,7 @@ class TrainingConfig(StageConfig):
 class PrepareData(StageConfig):
     """Tokenise a corpus once. No sweep file names it: every stage that reads a corpus needs one."""
 
+    version = 1
     work = "trainers.prepare_data:run"
 
     kind: Literal["prepare-data"] = "prepare-data"

@@ -1,4 +1,4 @@
-"""ALiBi's slopes against Hugging Face's builder and closed forms, and its bias."""
+"""ALiBi's slopes against Hugging Face's two builders and closed forms, and its bias."""
 
 from __future__ import annotations
 
@@ -6,46 +6,74 @@ import math
 
 import pytest
 import torch
+from torch import Tensor
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 
 from fope_lab.embeddings import build_embedding
+from fope_lab.embeddings.module import PositionEmbedding
+
+HEAD_COUNTS = [*range(1, 18), 20, 24, 32, 40, 71]
 
 
-@pytest.mark.parametrize("num_heads", [*range(1, 18), 32, 40])
-def test_official_slopes_are_hugging_faces(num_heads: int) -> None:
-    embedding = build_embedding("alibi", head_dim=8, num_heads=num_heads, train_length=64)
+def alibi(num_heads: int, **options: object) -> PositionEmbedding:
+    return build_embedding(
+        {"type": "alibi", **options}, head_dim=8, num_heads=num_heads, train_length=64
+    )
+
+
+def causal_bias(embedding: PositionEmbedding, length: int) -> Tensor:
+    bias = embedding.bias(torch.arange(length), torch.arange(length))
+    assert bias is not None
+    return bias.masked_fill(torch.ones(length, length, dtype=torch.bool).triu(1), -math.inf)
+
+
+@pytest.mark.parametrize("num_heads", HEAD_COUNTS)
+def test_official_slopes_are_blooms(num_heads: int) -> None:
     theirs = build_alibi_tensor(torch.ones(1, 2), num_heads, torch.float32)
-    torch.testing.assert_close(embedding.slopes, theirs[:, 0, 1], rtol=2e-6, atol=0)
+    torch.testing.assert_close(alibi(num_heads).slopes, theirs[:, 0, 1], rtol=2e-6, atol=0)
+
+
+@pytest.mark.parametrize("num_heads", HEAD_COUNTS)
+def test_the_last_querys_bias_is_mpts(num_heads: int) -> None:
+    """MPT's depends on the key alone, counted back from the last one."""
+    ours = alibi(num_heads).bias(torch.tensor([29]), torch.arange(30))
+    theirs = build_mpt_alibi_tensor(num_heads, 30)
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("num_heads", [1, 6, 8, 12])
+def test_attention_is_blooms(num_heads: int) -> None:
+    """Bloom's bias grows with the key's position: the same under the softmax over earlier keys."""
+    length = 30
+    theirs = build_alibi_tensor(torch.ones(1, length), num_heads, torch.float32)
+    mask = torch.full((length, length), -math.inf).triu(1)
+    logits = torch.randn(num_heads, length, length)
+    torch.testing.assert_close(
+        (logits + causal_bias(alibi(num_heads), length)).softmax(-1),
+        (logits + theirs + mask).softmax(-1),
+    )
 
 
 @pytest.mark.parametrize("num_heads", [1, 6, 8, 12])
 def test_geometric_slopes_run_down_to_a_256th(num_heads: int) -> None:
-    embedding = build_embedding(
-        {"type": "alibi", "slopes": "geometric"}, head_dim=8, num_heads=num_heads, train_length=64
-    )
-    slopes = embedding.slopes.tolist()
+    slopes = alibi(num_heads, slopes="geometric").slopes.tolist()
     assert slopes[-1] == pytest.approx(1 / 256)
     ratios = [math.log2(slope) * num_heads for slope in slopes]
     assert ratios == pytest.approx([-8.0 * (head + 1) for head in range(num_heads)])
 
 
-def test_both_rules_agree_on_powers_of_two() -> None:
-    for num_heads in (1, 2, 4, 8, 16):
-        official, geometric = (
-            build_embedding(
-                {"type": "alibi", "slopes": rule},
-                head_dim=8,
-                num_heads=num_heads,
-                train_length=64,
-            ).slopes
-            for rule in ("official", "geometric")
-        )
-        assert torch.equal(official, geometric)
+@pytest.mark.parametrize("num_heads", HEAD_COUNTS)
+def test_both_rules_agree_on_powers_of_two_only(num_heads: int) -> None:
+    official, geometric = (
+        alibi(num_heads, slopes=rule).slopes for rule in ("official", "geometric")
+    )
+    is_power = num_heads & (num_heads - 1) == 0
+    assert torch.equal(official, geometric) == is_power
 
 
 def test_the_bias_falls_with_the_distance() -> None:
-    embedding = build_embedding("alibi", head_dim=8, num_heads=4, train_length=64)
-    bias = embedding.bias(torch.tensor([5, 9]), torch.tensor([0, 5, 9]))
+    bias = alibi(4).bias(torch.tensor([5, 9]), torch.tensor([0, 5, 9]))
     assert bias is not None
     assert bias.dtype == torch.float32
     slopes = [1 / 4, 1 / 16, 1 / 64, 1 / 256]
@@ -54,7 +82,7 @@ def test_the_bias_falls_with_the_distance() -> None:
 
 
 def test_sequences_with_positions_of_their_own_have_their_own_bias() -> None:
-    embedding = build_embedding("alibi", head_dim=8, num_heads=4, train_length=64)
+    embedding = alibi(4)
     positions = torch.tensor([[0, 1, 2], [4, 9, 30]])
     bias = embedding.bias(positions, positions)
     assert bias is not None

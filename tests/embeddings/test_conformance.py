@@ -16,19 +16,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fope_lab.embeddings import base, build_embedding, embedding_names, resolve_embedding
+from fope_lab.embeddings import (
+    base,
+    build_embedding,
+    embedding_names,
+    learned_parameters,
+    resolve_embedding,
+)
 from fope_lab.embeddings.base import Bounds, Embedding, Shape, Tensors, embedding_types
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.embeddings.presets import PRESETS
 from fope_lab.embeddings.spec import option_types
 from fope_lab.model import Decoder, ModelConfig
+from fope_lab.model.attention import causal_attention
 
 REQUIRED = {"factor": 4.0}
 """A value for each option that some preset has no default for."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LearnedSlopes(Embedding, name="learned-slopes"):
+class LearnedSlopes(Embedding, name="learned-slopes", source="here"):
     """Bias −slope·|i − j| with learned slopes, one set for each layer."""
 
     biases: ClassVar[bool] = True
@@ -39,11 +46,20 @@ class LearnedSlopes(Embedding, name="learned-slopes"):
     def per_layer(self) -> bool:
         return True
 
+    def learned_sizes(self, shape: Shape) -> Mapping[str, tuple[int, ...]]:
+        return {"slopes": (shape.num_heads, 1, 1)}
+
     def tensors(self, shape: Shape) -> Tensors:
-        return Tensors(learned={"slopes": torch.full((shape.num_heads, 1, 1), self.start)})
+        return Tensors(
+            learned={"slopes": torch.full((shape.num_heads, 1, 1), self.start, device="cpu")}
+        )
 
     def bias(
-        self, tensors: Mapping[str, Tensor], query_positions: Tensor, key_positions: Tensor
+        self,
+        shape: Shape,
+        tensors: Mapping[str, Tensor],
+        query_positions: Tensor,
+        key_positions: Tensor,
     ) -> Tensor:
         distance = (query_positions[..., :, None] - key_positions[..., None, :]).abs()
         return -tensors["slopes"] * distance[..., None, :, :]
@@ -51,7 +67,8 @@ class LearnedSlopes(Embedding, name="learned-slopes"):
 
 def spec_of(name: str) -> dict[str, Any]:
     """A description with every option that has no default, at a base that keeps half the pairs."""
-    composition = PRESETS.get(name, {"type": name})
+    preset = PRESETS.get(name)
+    composition = preset.composition if preset else {"type": name}
     parts = [
         embedding_types()[composition["type"]],
         *(base.transform_types()[part["type"]] for part in composition.get("transforms", ())),
@@ -90,7 +107,13 @@ def queries_and_keys(length: int, kv_heads: int = 4, batch: int = 2) -> tuple[Te
 
 
 def scores(embedding: PositionEmbedding, q: Tensor, k: Tensor, positions: Tensor) -> Tensor:
-    """Attention logits of all pairs, without scale or mask."""
+    """Attention logits of all pairs, without scale or mask, with the inputs as hidden states."""
+    q, k = (
+        embedding.embed(x.transpose(1, 2).flatten(2), positions)
+        .unflatten(-1, (x.shape[1], x.shape[-1]))
+        .transpose(1, 2)
+        for x in (q, k)
+    )
     q, k = embedding.rotate(q, k, positions)
     logits = q @ k.repeat_interleave(q.shape[1] // k.shape[1], dim=1).transpose(-1, -2)
     bias = embedding.bias(positions, positions)
@@ -99,7 +122,24 @@ def scores(embedding: PositionEmbedding, q: Tensor, k: Tensor, positions: Tensor
 
 def test_an_added_embedding_is_found() -> None:
     assert "learned-slopes" in NAMES
-    assert {"nope", "rope", "alibi", "fope", "yarn", "fope-yarn"} <= set(NAMES)
+    assert set(PRESETS) < set(NAMES)
+
+
+@every_embedding
+def test_it_names_its_source(name: str) -> None:
+    preset = PRESETS.get(name)
+    assert preset.source if preset else embedding_types()[name].source
+
+
+@every_embedding
+def test_every_option_says_what_it_means(name: str) -> None:
+    definition = build(name).definition
+    parts = [type(definition), *map(type, getattr(definition, "transforms", ()))]
+    for part in parts:
+        if part is not LearnedSlopes:
+            assert part.source
+            for option, annotation in option_types(part).items():
+                assert "Means(" in repr(annotation), f"{part.name}.{option}"
 
 
 @every_embedding
@@ -113,7 +153,7 @@ def test_shapes_and_dtypes(name: str, kv_heads: int) -> None:
     if embedding.rotates:
         assert embedding.inv_freq is not None
         assert embedding.inv_freq.shape == (SIZES["head_dim"] // 2,)
-        assert embedding.inv_freq.dtype == torch.float32
+        assert embedding.inv_freq.dtype == torch.float64
     else:
         assert embedding.inv_freq is None
         assert rotated_q is q
@@ -124,21 +164,84 @@ def test_shapes_and_dtypes(name: str, kv_heads: int) -> None:
         assert (bias.shape, bias.dtype) == ((4, 4, 9), torch.float32)
     hidden = torch.randn(2, 9, 64)
     assert embedding.embed(hidden, torch.arange(9)).shape == hidden.shape
-    assert torch.equal(embedding.positions(3, offset=4), torch.tensor([4, 5, 6]))
+
+
+@every_embedding
+def test_positions_count_tokens_or_are_drawn_in_order(name: str) -> None:
+    embedding = build(name)
+    positions = embedding.positions(30, offset=4)
+    longest = embedding.definition.longest(embedding.shape)
+    if longest is None:
+        assert torch.equal(positions, torch.arange(4, 34))
+    else:
+        assert positions.shape == (30,)
+        assert (positions.diff() > 0).all()
+        assert positions[0] >= 4
+        assert positions[-1] < longest
 
 
 @every_embedding
 def test_a_later_token_is_encoded_as_in_the_full_pass(name: str) -> None:
+    """Rotated keys come from a cache where they can, else all are rotated for the longer
+    sequence."""
     embedding = build(name, num_kv_heads=2)
     q, k = queries_and_keys(100, kv_heads=2)
-    full_q, full_k = embedding.rotate(q, k, torch.arange(100))
-    late = torch.arange(90, 100)
-    late_q, late_k = embedding.rotate(q[:, :, 90:], k[:, :, 90:], late)
+    whole, late = torch.arange(100), torch.arange(90, 100)
+    full_q, full_k = embedding.rotate(q, k, whole)
+    late_q, again_k = embedding.rotate(q[:, :, 90:], k, late, key_positions=whole)
     torch.testing.assert_close(late_q, full_q[:, :, 90:], rtol=0, atol=1e-6)
-    torch.testing.assert_close(late_k, full_k[:, :, 90:], rtol=0, atol=1e-6)
-    full_bias = embedding.bias(torch.arange(100), torch.arange(100))
+    torch.testing.assert_close(again_k, full_k, rtol=0, atol=1e-6)
+    if embedding.keys_cacheable:
+        _, cached = embedding.rotate(q[:, :, :90], k[:, :, :90], whole[:90])
+        _, added = embedding.rotate(q[:, :, 90:], k[:, :, 90:], late)
+        for part, expected in ((cached, full_k[:, :, :90]), (added, full_k[:, :, 90:])):
+            torch.testing.assert_close(part, expected, rtol=0, atol=1e-6)
+    full_bias = embedding.bias(whole, whole)
     if full_bias is not None:
-        assert torch.equal(embedding.bias(late, torch.arange(100)), full_bias[:, 90:])
+        late_bias = embedding.bias(late, whole)
+        assert late_bias is not None
+        torch.testing.assert_close(late_bias, full_bias[:, 90:], rtol=1e-6, atol=1e-6)
+    hidden = torch.randn(2, 100, 64)
+    torch.testing.assert_close(
+        embedding.embed(hidden[:, 90:], late), embedding.embed(hidden, whole)[:, 90:]
+    )
+
+
+@every_embedding
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+def test_decoding_token_by_token_is_the_full_pass(name: str, kv_heads: int) -> None:
+    """Attention of each new token on a cache of keys, up to well past the training length."""
+    embedding = build(name, num_kv_heads=kv_heads)
+    length = 80
+    q, k = queries_and_keys(length, kv_heads)
+    v = k.flip(-1)
+    for tokens in (1, 2, 64, 65, length):
+        positions = torch.arange(tokens)
+        now = slice(tokens - 1, tokens)
+        full_q, full_k = embedding.rotate(q[:, :, :tokens], k[:, :, :tokens], positions)
+        full = causal_attention(full_q, full_k, v[:, :, :tokens], positions, embedding)
+        if embedding.keys_cacheable:
+            each = (slice(n, n + 1) for n in range(tokens))
+            cached = [embedding.rotate(q[:, :, n], k[:, :, n], positions[n])[1] for n in each]
+            new_q, _ = embedding.rotate(q[:, :, now], k[:, :, now], positions[now])
+            keys = torch.cat(cached, dim=2)
+        else:
+            new_q, keys = embedding.rotate(
+                q[:, :, now], k[:, :, :tokens], positions[now], key_positions=positions
+            )
+        stepped = causal_attention(new_q, keys, v[:, :, :tokens], positions, embedding)
+        torch.testing.assert_close(stepped, full[:, :, now], rtol=0, atol=1e-5)
+
+
+@every_embedding
+def test_a_method_whose_rotated_keys_go_stale_says_so(name: str) -> None:
+    """What it does to 90 tokens, and what it does to them as the first of 100."""
+    embedding = build(name)
+    _, k = queries_and_keys(100)
+    positions = [embedding.positions(length) for length in (90, 100)]
+    _, short = embedding.rotate(k[:, :, :90], k[:, :, :90], positions[0])
+    _, full = embedding.rotate(k, k, positions[1])
+    assert torch.allclose(short, full[:, :, :90], atol=1e-5) == embedding.keys_cacheable
 
 
 @every_embedding
@@ -233,6 +336,9 @@ def test_drawn_and_learned_tensors_are_saved_and_constants_are_not(name: str) ->
     tensors = embedding.definition.tensors(embedding.shape)
     assert embedding.state_dict().keys() == {*tensors.drawn, *tensors.learned}
     assert {n for n, _ in embedding.named_parameters()} == {*tensors.learned}
+    sizes = {learned: tuple(tensor.shape) for learned, tensor in tensors.learned.items()}
+    assert embedding.definition.learned_sizes(embedding.shape) == sizes
+    assert all(tensor.dim() > 0 for tensor in tensors.learned.values())  # FSDP2 shards them
 
 
 @every_embedding
@@ -240,6 +346,7 @@ def test_tensors_survive_a_model_built_without_memory(name: str) -> None:
     """`to_empty` after building on the meta device: what follows from the options stays right."""
     with torch.device("meta"):
         embedding = build(name)
+    assert not any(parameter.is_meta for parameter in embedding.parameters())
     embedding.to_empty(device="cpu")
     expected = build(name)
     for buffer, before in zip(embedding.buffers(), expected.buffers(), strict=True):
@@ -285,6 +392,15 @@ def test_a_decoders_weights_and_its_embeddings_do_not_depend_on_each_other(name:
         assert all(
             torch.equal(tensor, alone[key]) for key, tensor in embedding.state_dict().items()
         )
+
+
+@every_embedding
+def test_its_learned_parameters_are_known_beforehand(name: str) -> None:
+    model = Decoder(CONFIG, spec_of(name), train_length=64)
+    learned = sum(parameter.numel() for parameter in model.position_embeddings.parameters())
+    assert learned == learned_parameters(
+        spec_of(name), CONFIG.num_layers, **{**SIZES, "num_kv_heads": CONFIG.num_kv_heads}
+    )
 
 
 @every_embedding

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import subprocess
 import sys
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from fope_lab.embeddings import (
+    PRESETS,
     EmbeddingError,
     check_embedding,
     embedding_json_schema,
@@ -156,7 +158,15 @@ def test_the_error_survives_pickling_between_processes() -> None:
         ("alibi", {"num_kv_heads": 3}, "num_heads 4 is not divisible by num_kv_heads 3"),
         ("fope", {"train_length": 6}, "no frequency is left"),
         ({"type": "yarn", "factor": 1}, {}, "changes no frequency"),
-        ({"type": "fope-yarn", "factor": 1}, {}, "'yarn', 'factor': 1.0} changes no frequency"),
+        ({"type": "fope-yarn", "factor": 1}, {}, "{type: yarn, factor: 1.0} changes no frequency"),
+        ({"type": "pi", "factor": 1}, {}, "{type: interpolate, factor: 1.0} changes no frequency"),
+        ({"type": "ntk", "factor": 4}, {"head_dim": 2}, "ntk: head_dim 2 is too small"),
+        ({"type": "rope", "below_floor": "official"}, {}, "below_floor: official has no effect"),
+        ({"type": "fope-fs", "below_floor": "official"}, {}, "below_floor: official has no effect"),
+        ("rope", {"head_dim": 0}, "head_dim: found 0, needs a whole number from 1 to 65,536"),
+        ("alibi", {"num_heads": -1, "num_kv_heads": 1}, "num_heads: found -1"),
+        ("fire", {"train_length": 0}, "train_length: found 0"),
+        ("rope", {"train_length": 10**400}, "train_length: found 1000"),
         ({"type": "rope", "transforms": ["clip_floor"]}, {"train_length": 10**6}, "clip_floor"),
         # Every pair turns more than 32 times in the original length: nothing to interpolate.
         ({"type": "yarn", "factor": 4, "base": 2}, {"train_length": 4096}, "changes no frequency"),
@@ -168,7 +178,7 @@ def test_what_does_not_fit_the_model_is_refused_with_and_without_torch(
     from fope_lab.embeddings import build_embedding
 
     for attempt in (check_embedding, build_embedding):
-        with pytest.raises(EmbeddingError, match=words.replace("}", r"\}")) as raised:
+        with pytest.raises(EmbeddingError, match=re.escape(words)) as raised:
             attempt(spec, **{**SIZES, **sizes})
         assert len(raised.value.problems) == 1
 
@@ -181,7 +191,13 @@ def test_what_fits_passes_the_check() -> None:
 
 
 def test_presets_are_named_first() -> None:
-    assert embedding_names()[:6] == ["nope", "rope", "alibi", "fope", "yarn", "fope-yarn"]
+    assert embedding_names()[: len(PRESETS)] == list(PRESETS)
+    assert embedding_names()[len(PRESETS) :] == []  # each mechanism has a preset
+
+
+def test_a_share_of_all_pairs_changes_nothing_because_it_says_so() -> None:
+    """p = 1 is RoPE: the end of a grid over p, and no silent no-op."""
+    check_embedding({"type": "p-rope", "p": 1.0}, **SIZES)
 
 
 GOOD = [
@@ -192,6 +208,18 @@ GOOD = [
     {"type": "fope-yarn", "factor": 4, "original_length": 64},
     {"type": "rotary", "transforms": [{"type": "yarn", "factor": 4}, "clip_floor"]},
     {"type": "alibi", "slopes": "geometric"},
+    "p-rope",
+    {"type": "p-rope", "p": 0.25},
+    {"type": "rope-a", "rounding": "nearest_wavelength"},
+    {"type": "dynamic-ntk", "base_scaling": "linear"},
+    {"type": "resonance-yarn", "factor": 4, "ramp": "cycles", "blend": "wavelength"},
+    {"type": "yarn", "factor": 16, "attention_factor": 1.0, "truncate": False},
+    {"type": "fope-official", "num_frequencies": 64, "column_sums": "listing"},
+    {"type": "fope", "learned": True, "shared_cos_sin": True, "below_floor": "official"},
+    {"type": "fope", "num_frequencies": 16, "frequencies": "sampled"},
+    {"type": "kerple", "shared_layers": False},
+    {"type": "random-rope", "max_length": 4096, "base": 129},
+    {"type": "rotary", "transforms": [{"type": "truncate", "p": 0.5}, "resonance"]},
 ]
 BAD = [
     "ropee",
@@ -203,6 +231,14 @@ BAD = [
     {"type": "alibi", "transforms": []},
     {"type": "rotary", "transforms": ["yarn"]},
     {"type": "alibi", "slopes": "steep"},
+    {"type": "alibi", "factor": 4},
+    {"type": "p-rope", "p": 1.5},
+    {"type": "rope-a", "rounding": "nearest"},
+    {"type": "fope-official", "noise": "uniform"},
+    {"type": "fope", "num_frequencies": 0},
+    {"type": "kerple", "a": 1.0},
+    {"type": "random-rope", "max_length": 0},
+    {"type": "rotary", "transforms": ["truncate"]},
 ]
 
 

@@ -7,25 +7,15 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import assume, given
+from hugging_face import llama_config
+from hypothesis import given
 from hypothesis import strategies as st
-from transformers import LlamaConfig
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from ladders import ladder_of
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from fope_lab.embeddings import build_embedding
-from fope_lab.embeddings.frequencies import ClipFloor, Ladder, rope_ladder
+from fope_lab.embeddings.frequencies import ClipFloor, rope_ladder
 from fope_lab.embeddings.yarn import Yarn
-
-
-def llama_config(head_dim: int, length: int, **rope_parameters: Any) -> LlamaConfig:
-    return LlamaConfig(
-        hidden_size=4 * head_dim,
-        num_attention_heads=4,
-        head_dim=head_dim,
-        max_position_embeddings=length,
-        rope_parameters=rope_parameters,
-    )
 
 
 @pytest.mark.parametrize("base", [129.0, 10_000.0, 500_000.0])
@@ -36,61 +26,9 @@ def test_rope_is_hugging_faces(base: float, head_dim: int) -> None:
         {"type": "rope", "base": base}, head_dim=head_dim, num_heads=4, train_length=512
     )
     torch.testing.assert_close(
-        embedding.inv_freq, LlamaRotaryEmbedding(config).inv_freq, rtol=1e-6, atol=0
+        embedding.inv_freq.float(), LlamaRotaryEmbedding(config).inv_freq, rtol=1e-6, atol=0
     )
     assert embedding.attention_factor == 1.0
-
-
-@given(
-    head_dim=st.sampled_from([16, 32, 64, 128]),
-    base=st.sampled_from([100.0, 10_000.0, 500_000.0]),
-    length=st.integers(64, 8192),
-    factor=st.floats(1.25, 64),
-)
-def test_yarn_is_hugging_faces(head_dim: int, base: float, length: int, factor: float) -> None:
-    # Beyond this, Hugging Face's ramp turns around (see Yarn.apply).
-    assume(length / (32 * 2 * math.pi) < base)
-    config = llama_config(
-        head_dim,
-        math.ceil(length * factor),
-        rope_type="yarn",
-        rope_theta=base,
-        factor=factor,
-        original_max_position_embeddings=length,
-    )
-    expected, attention_factor = ROPE_INIT_FUNCTIONS["yarn"](config, torch.device("cpu"))
-    ladder = Yarn(factor=factor).apply(rope_ladder(head_dim, base=base, train_length=length))
-    torch.testing.assert_close(torch.tensor(ladder.frequencies), expected, rtol=2e-6, atol=0)
-    assert ladder.attention_factor == pytest.approx(attention_factor, rel=1e-12)
-
-
-@pytest.mark.parametrize(("alpha", "beta"), [(2.0, 16.0), (0.5, 64.0)])
-def test_yarn_takes_its_bounds_and_its_original_length(alpha: float, beta: float) -> None:
-    config = llama_config(
-        64,
-        4096,
-        rope_type="yarn",
-        rope_theta=10_000.0,
-        factor=8.0,
-        original_max_position_embeddings=512,
-        beta_slow=alpha,
-        beta_fast=beta,
-    )
-    expected, factor = ROPE_INIT_FUNCTIONS["yarn"](config, torch.device("cpu"))
-    embedding = build_embedding(
-        {"type": "yarn", "factor": 8, "alpha": alpha, "beta": beta, "original_length": 512},
-        head_dim=64,
-        num_heads=4,
-        train_length=99,
-    )
-    torch.testing.assert_close(embedding.inv_freq, expected, rtol=2e-6, atol=0)
-    assert embedding.attention_factor == pytest.approx(factor, rel=1e-12)
-
-
-def test_yarn_keeps_pairs_that_all_turn_often_enough() -> None:
-    fast = rope_ladder(32, base=2.0, train_length=4096)
-    assert min(fast.frequencies) * 4096 / (2 * math.pi) > 32
-    assert Yarn(factor=4.0).apply(fast).frequencies == fast.frequencies
 
 
 @given(
@@ -111,7 +49,7 @@ def test_clip_floor_keeps_exactly_the_pairs_that_finish_a_cycle(
 def test_clip_floor_is_strict() -> None:
     floor = 2 * math.pi / 64
     below = math.nextafter(floor, 0)
-    ladder = Ladder(frequencies=(1.0, floor, below), base=2.0, train_length=64)
+    ladder = ladder_of(1.0, floor, below)
     assert ClipFloor().apply(ladder).frequencies == (1.0, floor, 0.0)
 
 
@@ -131,7 +69,7 @@ def test_half_of_the_pairs_stay_at_the_bases_for_miniatures(base: float, length:
 
 def test_a_ladder_has_its_zeros_last() -> None:
     with pytest.raises(ValueError, match="rotates after"):
-        Ladder(frequencies=(1.0, 0.0, 0.5), base=2.0, train_length=8)
+        ladder_of(1.0, 0.0, 0.5)
 
 
 def test_transforms_apply_in_order() -> None:
@@ -151,4 +89,4 @@ def test_transforms_apply_in_order() -> None:
     assert clipped_first.count(0) < clipped_last.count(0)  # YaRN moves some below the floor
     ladder = rope_ladder(64, base=10_000.0, train_length=512)
     by_hand = Yarn(factor=4.0).apply(ClipFloor().apply(ladder)).frequencies
-    assert clipped_first == torch.tensor(by_hand).tolist()
+    assert clipped_first == list(by_hand)

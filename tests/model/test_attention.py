@@ -1,94 +1,180 @@
-"""Attention paths against the plain softmax, values and gradients."""
+"""Attention paths against the plain softmax, values and gradients; flex has a file of its own."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from fope_lab.embeddings import build_embedding
+from fope_lab.embeddings import Shape, build_embedding
+from fope_lab.embeddings.base import Embedding, Tensors
 from fope_lab.embeddings.module import PositionEmbedding
-from fope_lab.model import attention
-from fope_lab.model.attention import causal_attention
+from fope_lab.model import attention, chunked_attention
+from fope_lab.model.attention import causal_attention, consecutive
 
-HEADS, HEAD_DIM, LENGTH = 4, 8, 37
+HEADS, HEAD_DIM, LENGTH = 4, 16, 77  # three chunks, the last of them smaller
+SIZES = {"head_dim": HEAD_DIM, "num_heads": HEADS, "train_length": 64}
+BIASES = ["alibi", "kerple", "kerple-power", "fire"]
+COUNT = torch.arange(LENGTH)
+POSITIONS = {
+    "from 0": COUNT,
+    "from 1000": COUNT + 1000,
+    "with gaps": 3 * COUNT + 2,
+    "of each sequence": torch.stack([COUNT, COUNT + 5]),
+    "of each sequence, with gaps": torch.stack([COUNT, 3 * COUNT + 5]),
+}
 
 
 def plain_attention(
     q: Tensor, k: Tensor, v: Tensor, positions: Tensor, embedding: PositionEmbedding
 ) -> Tensor:
+    q, k, v = (x.double() for x in (q, k, v))
     groups = q.shape[1] // k.shape[1]
     k, v = (x.repeat_interleave(groups, dim=1) for x in (k, v))
     logits = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    bias = embedding.bias(positions, positions)
+    queries, keys = logits.shape[-2:]
+    bias = embedding.bias(positions[..., keys - queries :], positions)
     if bias is not None:
         logits = logits + bias
-    future = torch.ones(logits.shape[-2:]).triu(1).bool()
-    return logits.masked_fill(future, -math.inf).softmax(dim=-1) @ v
+    future = torch.arange(keys) > torch.arange(keys - queries, keys)[:, None]
+    return logits.masked_fill(future.to(logits.device), -math.inf).softmax(dim=-1) @ v
 
 
-def inputs(kv_heads: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+def inputs(
+    kv_heads: int = HEADS, queries: int = LENGTH, dtype: torch.dtype = torch.float64
+) -> list[Tensor]:
+    """Queries, keys and values in memory as projections leave them."""
     generator = torch.Generator().manual_seed(kv_heads)
+    sizes = ((queries, HEADS), (LENGTH, kv_heads), (LENGTH, kv_heads))
     return [
-        torch.randn(2, heads, LENGTH, HEAD_DIM, dtype=dtype, generator=generator).requires_grad_()
-        for heads in (HEADS, kv_heads, kv_heads)
+        torch.randn(2, length, heads, HEAD_DIM, dtype=torch.float64, generator=generator)
+        .to(dtype)
+        .transpose(1, 2)
+        .requires_grad_()
+        for length, heads in sizes
     ]
 
 
 def build(spec: Any) -> PositionEmbedding:
-    return build_embedding(spec, head_dim=HEAD_DIM, num_heads=HEADS, train_length=64)
+    """What it learns is float64, so that gradients can be compared closely."""
+    return build_embedding(spec, **SIZES).double()
 
 
-@pytest.mark.parametrize("spec", ["nope", "rope", "alibi"])
+def gradients(mixed: Tensor, *of: Tensor) -> tuple[Tensor, ...]:
+    """Of a weighted sum of the results, with weights that bfloat16 holds exactly."""
+    generator = torch.Generator().manual_seed(7)
+    weight = torch.randn(mixed.shape, dtype=torch.float64, generator=generator).bfloat16()
+    return torch.autograd.grad((mixed * weight.to(mixed.device)).sum(), of)
+
+
+@pytest.mark.parametrize("spec", ["nope", "rope", *BIASES])
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])
-@pytest.mark.parametrize("chunks", [1, 5, LENGTH])
-@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("place", POSITIONS)
+@pytest.mark.parametrize("queries", [LENGTH, 40, 1])
 def test_it_is_the_plain_softmax_with_its_gradients(
-    spec: Any, kv_heads: int, chunks: int, batched: bool, monkeypatch: pytest.MonkeyPatch
+    spec: Any, kv_heads: int, place: str, queries: int
 ) -> None:
-    queries = math.ceil(LENGTH / chunks)
-    monkeypatch.setattr(attention, "BIASED_LOGITS", 2 * HEADS * LENGTH * queries)
-    embedding = build(spec)
-    positions = torch.arange(LENGTH)
-    if batched:
-        positions = torch.stack([positions, 3 * positions + 5])
-    q, k, v = inputs(kv_heads)
+    embedding, positions = build(spec), POSITIONS[place]
+    q, k, v = inputs(kv_heads, queries)
     mixed = causal_attention(q, k, v, positions, embedding)
     expected = plain_attention(q, k, v, positions, embedding)
-    torch.testing.assert_close(mixed, expected, rtol=0, atol=1e-6)
-    weight = torch.randn_like(mixed)
-    ours = torch.autograd.grad((mixed * weight).sum(), (q, k, v))
-    theirs = torch.autograd.grad((expected * weight).sum(), (q, k, v))
-    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
+    torch.testing.assert_close(mixed, expected, rtol=0, atol=1e-12)
+    learned = [*embedding.parameters()] if embedding.biases else []
+    ours, theirs = (gradients(one, q, k, v, *learned) for one in (mixed, expected))
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("chunks", [1, 5])
-def test_a_learned_bias_gets_its_gradient(chunks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "BIASED_LOGITS", 2 * HEADS * LENGTH * math.ceil(LENGTH / chunks))
-    embedding = build("alibi")
-    embedding.slopes = torch.nn.Parameter(embedding._buffers.pop("slopes"))
-    positions = torch.arange(LENGTH)
-    q, k, v = inputs(HEADS)
-    weight = torch.randn_like(q)
-    grads = [
-        torch.autograd.grad((path(q, k, v, positions, embedding) * weight).sum(), embedding.slopes)
+@pytest.mark.parametrize("spec", BIASES)
+@pytest.mark.parametrize("queries", [1, 5, 1000])
+@pytest.mark.parametrize("pairs", [1, 200, 10**6])
+@pytest.mark.parametrize("place", ["from 0", "with gaps"])
+def test_the_size_of_a_chunk_changes_nothing(
+    spec: str, queries: int, pairs: int, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunked_attention, "QUERIES", queries)
+    monkeypatch.setattr(chunked_attention, "CPU_PAIRS", pairs)
+    embedding, positions = build(spec), POSITIONS[place]
+    q, k, v = inputs()
+    mixed, expected = (
+        path(q, k, v, positions, embedding) for path in (causal_attention, plain_attention)
+    )
+    learned = [*embedding.parameters()]
+    ours, theirs = (gradients(one, q, k, v, *learned) for one in (mixed, expected))
+    torch.testing.assert_close((mixed, *ours), (expected, *theirs), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("spec", ["nope", *BIASES])
+@pytest.mark.parametrize("place", ["from 0", "with gaps"])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_narrow_inputs_lose_no_more_than_their_own_rounding(
+    spec: str, place: str, autocast: bool
+) -> None:
+    """Inputs are bfloat16 numbers, so only results are rounded: by up to 2⁻⁸ of themselves."""
+    embedding, positions = build_embedding(spec, **SIZES), POSITIONS[place]
+    q, k, v = inputs(2, dtype=torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        mixed = causal_attention(q, k, v, positions, embedding)
+    assert mixed.dtype == torch.bfloat16
+    expected = plain_attention(q, k, v, positions, embedding)
+    unit = 2**-8
+    # PyTorch's own kernel, for what has no bias, rounds the weights of the values too.
+    roundings = 1 if embedding.biases else 2
+    atol = (roundings - 1) * unit * v.abs().max().item() + 1e-5
+    torch.testing.assert_close(mixed.double(), expected, rtol=unit, atol=atol)
+    learned = [*embedding.parameters()]
+    ours, theirs = (gradients(one, q, k, v, *learned) for one in (mixed, expected))
+    for our, their in zip(ours, theirs, strict=True):
+        # (FIRE's last bias moves all logits of a head alike: its gradient is 0.)
+        assert (our - their).norm() < roundings * unit * their.norm() + 1e-4
+
+
+@pytest.mark.parametrize("spec", BIASES)
+def test_float32_is_right_to_float32(spec: str) -> None:
+    embedding = build_embedding(spec, **SIZES)
+    q, k, v = inputs(2, dtype=torch.float32)
+    mixed = causal_attention(q, k, v, COUNT, embedding)
+    expected = plain_attention(q, k, v, COUNT, embedding)
+    torch.testing.assert_close(mixed.double(), expected, rtol=0, atol=1e-5)
+    learned = [*embedding.parameters()]
+    ours, theirs = (gradients(one, q, k, v, *learned) for one in (mixed, expected))
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("spec", ["kerple", "kerple-power", "fire"])
+@pytest.mark.parametrize("place", ["from 0", "with gaps"])
+def test_a_bias_learned_in_bfloat16_loses_no_more_than_its_own_rounding(
+    spec: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums over chunks are not rounded on the way."""
+    monkeypatch.setattr(chunked_attention, "QUERIES", 2)
+    embedding = build_embedding(spec, **SIZES).bfloat16()
+    q, k, v = inputs(2, dtype=torch.bfloat16)
+    learned = [*embedding.parameters()]
+    ours, theirs = (
+        gradients(path(q, k, v, POSITIONS[place], embedding), *learned)
         for path in (causal_attention, plain_attention)
-    ]
-    assert grads[0][0].abs().min() > 0
-    torch.testing.assert_close(grads[0], grads[1], rtol=1e-5, atol=1e-5)
+    )
+    for our, their in zip(ours, theirs, strict=True):
+        assert our.dtype == torch.bfloat16
+        assert (our - their).norm() <= 2**-8 * their.norm() + 1e-4
 
 
-def test_a_bias_keeps_its_precision_with_bfloat16_queries() -> None:
+@pytest.mark.parametrize("step", [1, 29])
+def test_a_bias_keeps_its_precision_with_bfloat16_queries(step: int) -> None:
     """Keys that make up for the last query's bias exactly: it looks at all of them alike.
 
     A bias rounded to bfloat16 would be off by up to 1, and the weights by a factor of e.
     """
-    head_dim = 16  # its root is exact
-    embedding = build_embedding("alibi", head_dim=head_dim, num_heads=HEADS, train_length=64)
-    positions = 29 * torch.arange(LENGTH) + 3
+    embedding = build_embedding("alibi", **SIZES)
+    positions = step * torch.arange(29 * LENGTH // step) + 3
     bias = embedding.bias(positions[-1:], positions)
     assert bias is not None
     wanted = -bias[:, 0]
@@ -96,36 +182,187 @@ def test_a_bias_keeps_its_precision_with_bfloat16_queries() -> None:
     low = wanted - high
     assert low.abs().max() > 0.4
     assert torch.equal(low.to(torch.bfloat16).float(), low)
-    q = torch.zeros(1, HEADS, LENGTH, head_dim, dtype=torch.bfloat16)
+    q = torch.zeros(1, HEADS, len(positions), HEAD_DIM, dtype=torch.bfloat16)
     k = torch.zeros_like(q)
-    q[..., :2] = math.sqrt(head_dim)
+    q[..., :2] = math.sqrt(HEAD_DIM)
     k[..., 0], k[..., 1] = high, low
     v = torch.randn_like(q)
     mixed = causal_attention(q, k, v, positions, embedding)
-    assert mixed.dtype == torch.bfloat16
     mean = v.double().mean(dim=2)
     torch.testing.assert_close(mixed[:, :, -1].double(), mean, rtol=0.01, atol=0.002)
 
 
-def test_the_memory_of_a_bias_does_not_grow_with_the_square_of_the_length(
+def test_what_is_frozen_gets_no_gradient() -> None:
+    embedding = build("fire")
+    embedding.c.requires_grad_(False)
+    q, k, v = inputs()
+    mixed, expected = (
+        path(q, k, v, COUNT, embedding) for path in (causal_attention, plain_attention)
+    )
+    learned = [parameter for parameter in embedding.parameters() if parameter.requires_grad]
+    ours, theirs = (gradients(one, *learned) for one in (mixed, expected))
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+    mixed = causal_attention(
+        q.detach(), k.detach(), v.detach(), COUNT, embedding.requires_grad_(False)
+    )
+    assert not mixed.requires_grad
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unused(Embedding):
+    """Learns two numbers, of which its bias needs `slope` alone, or none."""
+
+    biases: ClassVar[bool] = True
+    fixed: bool = False
+
+    def tensors(self, shape: Shape) -> Tensors:
+        return Tensors(learned={name: torch.full((1,), 0.1) for name in ("other", "slope")})
+
+    def bias(
+        self,
+        shape: Shape,
+        tensors: Mapping[str, Tensor],
+        query_positions: Tensor,
+        key_positions: Tensor,
+    ) -> Tensor:
+        slope = torch.full((1,), 0.1) if self.fixed else tensors["slope"]
+        distance = query_positions[..., :, None] - key_positions[..., None, :]
+        return (-slope * distance)[..., None, :, :].expand(shape.num_heads, -1, -1)
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_an_embedding_may_learn_what_its_bias_does_not_need(fixed: bool) -> None:
+    shape = Shape(head_dim=HEAD_DIM, num_heads=HEADS, num_kv_heads=HEADS, train_length=64)
+    embedding = PositionEmbedding(Unused(fixed=fixed), shape)
+    q, k, v = inputs()
+    mixed = causal_attention(q, k, v, COUNT, embedding)
+    other, slope = gradients(mixed, embedding.other, embedding.slope)
+    assert other == 0
+    assert (slope == 0) == fixed
+
+
+class Largest(TorchDispatchMode):
+    """Records the most numbers in any tensor made."""
+
+    numbers = 0
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, Tensor) and made.untyped_storage().data_ptr() not in {
+            one.untyped_storage().data_ptr() for one in args if isinstance(one, Tensor)
+        }:
+            self.numbers = max(self.numbers, made.numel())
+        return made
+
+
+@pytest.mark.parametrize("spec", BIASES)
+@pytest.mark.parametrize("gap", [1, 2])
+def test_memory_grows_with_the_length_and_not_with_its_square(spec: str, gap: int) -> None:
+    """The largest tensor made forward and backward, at four times the length."""
+    embedding = build_embedding(spec, **SIZES)
+
+    def largest(length: int) -> int:
+        x = torch.randn(1, HEADS, length, HEAD_DIM, requires_grad=True)
+        with Largest() as mode:
+            causal_attention(x, x, x, gap * torch.arange(length), embedding).sum().backward()
+        return mode.numbers
+
+    assert HEADS * 1024 * 16 <= largest(1024) < 5 * largest(256)
+
+
+@pytest.mark.parametrize("spec", BIASES)
+def test_only_the_inputs_are_kept_for_the_gradient(spec: str) -> None:
+    embedding = build(spec)
+    q, k, v = inputs()
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.numel()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        mixed = causal_attention(q, k, v, COUNT, embedding)
+    of_length = [numbers for numbers in kept.values() if numbers >= q.numel()]
+    assert of_length == [mixed.numel()] * 3
+
+
+@pytest.mark.parametrize(
+    ("positions", "expected"),
+    [
+        (torch.arange(9), True),
+        (torch.arange(9) + 4, True),
+        (torch.stack([torch.arange(9), torch.arange(9) + 4]), True),
+        (torch.tensor([7]), True),
+        (2 * torch.arange(9), False),
+        (torch.stack([torch.arange(9), 2 * torch.arange(9)]), False),
+        (torch.tensor([0, 1, 2, 2]), False),
+        (torch.arange(9).flip(0), False),
+    ],
+)
+def test_consecutive_positions_are_known(positions: Tensor, expected: bool) -> None:
+    assert consecutive(positions) == expected
+    with torch.inference_mode():
+        assert consecutive(positions.clone()) == expected
+
+
+def test_positions_are_looked_at_once_and_again_after_a_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What autograd keeps for the backward pass, in numbers, at four times the length."""
-    monkeypatch.setattr(attention, "BIASED_LOGITS", HEADS * 64 * 64)
-    embedding = build("alibi")
+    positions = torch.arange(9)
+    assert consecutive(positions)
+    diff = Tensor.diff
+    looks = []
+    monkeypatch.setattr(Tensor, "diff", lambda x, dim: looks.append(1) or diff(x, dim=dim))
+    assert consecutive(positions)
+    assert not looks
+    positions[3] = 70
+    assert not consecutive(positions)
+    assert not consecutive(positions)
+    assert len(looks) == 1
 
-    def kept(length: int) -> int:
-        storages: dict[int, int] = {}
 
-        def pack(tensor: Tensor) -> Tensor:
-            storage = tensor.untyped_storage()
-            storages[storage.data_ptr()] = storage.nbytes()
-            return tensor
+def test_a_cpu_never_imports_the_gpus_kernels() -> None:
+    script = """
+import sys, torch
+from fope_lab.model import Decoder, ModelConfig
+config = ModelConfig(num_layers=1, num_heads=2, head_dim=16, vocab_size=9)
+tokens = torch.zeros(1, 8, dtype=torch.long)
+Decoder(config, "alibi", train_length=8)(tokens).logits.sum().backward()
+found = {"torch.nn.attention.flex_attention", "torch._inductor"} & set(sys.modules)
+assert not found, found
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
-        x = torch.randn(1, HEADS, length, HEAD_DIM, requires_grad=True)
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            mixed = causal_attention(x, x, x, torch.arange(length), embedding)
-        mixed.sum().backward()
-        return sum(storages.values())
 
-    assert kept(1024) < 5 * kept(256)
+@pytest.mark.parametrize(
+    ("spec", "device", "dtype", "head_dim", "queries", "gap", "path"),
+    [
+        ("alibi", "cuda", torch.bfloat16, 64, 9, 1, "_biased_by_kernel"),
+        ("kerple", "cuda", torch.float32, 16, 9, 1, "_biased_by_kernel"),
+        ("kerple", "cuda", torch.float64, 16, 9, 1, "_biased_by_distance"),
+        ("kerple", "cuda", torch.float32, 8, 9, 1, "_biased_by_distance"),
+        ("kerple", "cuda", torch.float32, 16, 3, 1, "_biased_by_distance"),
+        ("kerple", "cuda", torch.float32, 16, 9, 2, "_biased_by_pair"),
+        ("fire", "cuda", torch.bfloat16, 64, 9, 1, "_biased_by_pair"),
+        ("fope-fs", "cuda", torch.bfloat16, 64, 9, 1, "_unbiased"),
+        ("alibi", "cpu", torch.bfloat16, 64, 9, 1, "_biased_by_distance"),
+    ],
+)
+def test_the_path_follows_from_the_device_and_the_bias(
+    spec: str, device: str, dtype: torch.dtype, head_dim: int, queries: int, gap: int, path: str
+) -> None:
+    class Stub:
+        """As much of a tensor as the choice needs, on a device that may not be there."""
+
+        def __init__(self, length: int) -> None:
+            self.shape = (1, HEADS, length, head_dim)
+            self.device = torch.device(device)
+            self.dtype = dtype
+
+    embedding = build_embedding(spec, **{**SIZES, "head_dim": head_dim})
+    q: Any = Stub(queries)
+    k: Any = Stub(9)
+    chosen = attention._path(q, k, gap * torch.arange(9), embedding)
+    assert chosen is getattr(attention, path)

@@ -71,7 +71,7 @@ CORPORA = f"(allowed: {', '.join(sorted(corpus_names()))})"
             "scale: tiny, num_layer: 2",
             "model.num_layer: unknown key 'num_layer'; did you mean 'num_layers'? (allowed: scale, "
             "num_layers, num_heads, head_dim, num_kv_heads, hidden_size, intermediate_size, "
-            "vocab_size, tie_embeddings, norm_eps)",
+            "vocab_size, tie_embeddings, norm_eps, qk_norm)",
         ),
         (
             "scale: tiny",
@@ -138,7 +138,7 @@ CORPORA = f"(allowed: {', '.join(sorted(corpus_names()))})"
             "rope",
             "{type: rope, bas: 5}",
             "embedding.bas: unknown option of rope 'bas'; did you mean 'base'? (allowed: base, "
-            "transforms)",
+            "below_floor, transforms)",
         ),
         ("rope", "yarn", "embedding.factor: is missing: yarn needs it"),
         (
@@ -343,6 +343,37 @@ def test_a_factor_that_changes_no_frequency_is_an_error(tmp_path: Path) -> None:
     [found] = told(tmp_path, child(section))
     assert found.startswith("4 stages.c.embedding: ")
     assert "changes no frequency" in found
+
+
+RANDOM = "{type: random-rope, max_length: 100}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            child("kind: passkey, lengths: [64, 101], trials: 4").replace("rope", RANDOM),
+            "4 stages.c.lengths: found 101, but random-rope(max_length=100) has positions for at "
+            "most 100 tokens",
+        ),
+        (
+            child(f"kind: extend, data: {{corpus: c4, length: 128}}, {TRAIN}").replace(
+                "rope", RANDOM
+            ),
+            "4 stages.c.data.length: found 128, but random-rope(max_length=100) has positions for "
+            "at most 100 tokens",
+        ),
+        (
+            pretrain("rope", "{type: random-rope, max_length: 32}"),
+            "3 stages.p.embedding: max_length 32 is less than the training length 64: there are "
+            "not enough positions to draw",
+        ),
+    ],
+)
+def test_sequences_that_randomised_positions_do_not_reach(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    assert told(tmp_path, text) == [expected]
 
 
 def test_a_missing_corpus(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -105,6 +105,16 @@ def test_matrices_decay_and_vectors_do_not(tied: bool) -> None:
     }
     grouped = [id(parameter) for group in (decaying, others) for parameter in group["params"]]
     assert sorted(grouped) == sorted(names)
+
+
+@pytest.mark.parametrize("embedding", ["fire", "kerple", {"type": "fope", "learned": True}])
+def test_what_a_position_embedding_learns_does_not_decay(embedding: Any) -> None:
+    config = ModelConfig(num_layers=2, num_heads=2, head_dim=8, vocab_size=32)
+    model = Decoder(config, embedding, train_length=16)
+    _, others = decay_groups(model, 0.1)
+    learned = {id(parameter) for parameter in model.position_embeddings.parameters()}
+    assert learned
+    assert learned <= {id(parameter) for parameter in others["params"]}
 
 
 def test_frozen_parameters_are_left_out() -> None:

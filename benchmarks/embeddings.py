@@ -1,0 +1,216 @@
+"""What each position embedding costs beside rope: time of attention and of training, and memory.
+
+    python benchmarks/embeddings.py [--presets fope alibi …] [--lengths 512 4096] [--json FILE]
+
+Columns, each a multiple of rope's figure:
+
+- `layer @ N`: forward and backward of one attention layer (width 512, 8 heads × 64) at length N;
+- `step`: a training step, end to end, of a decoder of four such layers at 512 tokens;
+- `memory @ N`: how far the peak grows in one forward and backward of the layer, in a fresh process.
+
+Times are medians of ratios to rope in pairs run in turn on one thread, so that what else the
+machine does falls on both. On a CUDA device, where there is one, all of it is in bfloat16 and
+memory is what PyTorch allocates; on a CPU it is in float32 and memory is the process's (Linux).
+Aims: rotary and Fourier presets within 3 % of rope end to end; a bias within 1.5 × its memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from fope_lab.embeddings import PRESETS, EmbeddingError, build_embedding, parse_embedding
+from fope_lab.model import Decoder, ModelConfig
+from fope_lab.model.attention import Attention
+
+CUDA = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if CUDA else "cpu")
+DTYPE = torch.bfloat16 if CUDA else torch.float32
+CONFIG = ModelConfig(num_layers=4, num_heads=8, head_dim=64, vocab_size=272)
+TRAIN_LENGTH = 512
+BATCH = 2
+FEWEST_PAIRS = 5
+
+Column = Callable[[str], float]
+"""From a preset to its figure as a multiple of rope's."""
+
+OPTIONS: Mapping[str, Mapping[str, Any]] = {"random-rope": {"max_length": 2**17}}
+"""Options that a preset needs for the lengths here."""
+
+
+def described(preset: str) -> dict[str, Any]:
+    """The preset, with factor 4 where it needs one."""
+    spec = {"type": preset, **OPTIONS.get(preset, {})}
+    try:
+        parse_embedding(spec)
+    except EmbeddingError:
+        return {**spec, "factor": 4.0}
+    return spec
+
+
+def layer_pass(preset: str, length: int) -> Callable[[], None]:
+    """Forward and backward of one attention layer on one sequence, the embedding's tables too."""
+    embedding = build_embedding(
+        described(preset),
+        head_dim=CONFIG.head_dim,
+        num_heads=CONFIG.num_heads,
+        train_length=TRAIN_LENGTH,
+    ).to(DEVICE)
+    layer = Attention(CONFIG).to(DEVICE, DTYPE)
+    for weight in layer.parameters():
+        torch.nn.init.normal_(weight, std=0.02)
+    hidden = torch.randn(1, length, CONFIG.hidden_size, device=DEVICE, dtype=DTYPE)
+    hidden.requires_grad_()
+    grad = torch.randn_like(hidden)
+
+    def once() -> None:
+        positions = embedding.positions(length, device=DEVICE)
+        mixed = layer(hidden, positions, embedding, embedding.tables(positions))
+        mixed.backward(grad)
+        for tensor in (hidden, *layer.parameters(), *embedding.parameters()):
+            tensor.grad = None
+
+    return once
+
+
+def training_step(preset: str) -> Callable[[], None]:
+    """A step of a small decoder with AdamW, end to end."""
+    model = Decoder(CONFIG, described(preset), train_length=TRAIN_LENGTH).to(DEVICE, DTYPE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    tokens = torch.randint(CONFIG.vocab_size, (BATCH, TRAIN_LENGTH + 1), device=DEVICE)
+
+    def once() -> None:
+        logits = model(tokens[:, :-1]).logits
+        F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return once
+
+
+def seconds(work: Callable[[], None]) -> float:
+    """The wall time of one run."""
+    if CUDA:
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    work()
+    if CUDA:
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def ratio(ours: Callable[[], None], rope: Callable[[], None], budget: float) -> float:
+    """The median ratio of times in pairs, as many as fit the budget in seconds."""
+    for work in (ours, rope):  # the first run of each compiles and allocates
+        work()
+    pairs = max(int(budget / (seconds(ours) + seconds(rope))), FEWEST_PAIRS)
+    ratios = []
+    for pair in range(pairs):
+        first, second = (ours, rope) if pair % 2 else (rope, ours)
+        times = {first: seconds(first), second: seconds(second)}
+        ratios.append(times[ours] / times[rope])
+    return statistics.median(ratios)
+
+
+def peak_memory() -> int:
+    """The most memory so far, in bytes: what PyTorch allocated on CUDA, the process's on a CPU."""
+    if CUDA:
+        return torch.cuda.max_memory_allocated()
+    # Not getrusage, whose peak begins with that of the process that started this one.
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    [line] = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024
+
+
+def memory_growth(preset: str, length: int) -> int:
+    """How far the peak of this process, which should be a fresh one, grows in a layer's pass."""
+    once = layer_pass(preset, length)
+    before = peak_memory()
+    once()
+    return peak_memory() - before
+
+
+def memory_of(preset: str, length: int) -> int:
+    """`memory_growth` in a process of its own."""
+    line = [sys.executable, __file__, "--grow", preset, str(length)]
+    return int(subprocess.run(line, check=True, capture_output=True, text=True).stdout)
+
+
+def layer_column(length: int, budget: float) -> Column:
+    """Times of a layer's pass at a length."""
+    rope = layer_pass("rope", length)
+    return lambda preset: ratio(layer_pass(preset, length), rope, budget)
+
+
+def step_column(budget: float) -> Column:
+    """Times of a training step."""
+    rope = training_step("rope")
+    return lambda preset: ratio(training_step(preset), rope, budget)
+
+
+def memory_column(length: int) -> Column:
+    """Growth of a layer's pass at a length."""
+    rope = memory_of("rope", length)
+    return lambda preset: memory_of(preset, length) / rope
+
+
+def device_name() -> str:
+    """What the figures were taken on."""
+    kind = torch.cuda.get_device_name() if CUDA else "CPU, one thread"
+    return f"{kind}, {str(DTYPE).removeprefix('torch.')}, torch {torch.__version__}"
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--presets", nargs="+", default=list(PRESETS), choices=PRESETS)
+    parser.add_argument("--lengths", nargs="*", type=int, default=[512, 4096], help="of `layer`")
+    parser.add_argument("--steps", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--memory", nargs="*", type=int, default=[16_384], help="lengths")
+    parser.add_argument("--budget", type=float, default=10, help="seconds for each time")
+    parser.add_argument("--json", type=Path, help="where to write the figures, too")
+    parser.add_argument("--grow", nargs=2, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Print the table, cell by cell."""
+    given = arguments()
+    torch.set_num_threads(1)
+    if given.grow:
+        print(memory_growth(given.grow[0], int(given.grow[1])))
+        return
+    columns: dict[str, Column] = {}
+    for length in given.lengths:
+        columns[f"layer @ {length}"] = layer_column(length, given.budget)
+    if given.steps:
+        columns["step"] = step_column(given.budget)
+    for length in given.memory:
+        columns[f"memory @ {length}"] = memory_column(length)
+    print(f"× rope; {device_name()}")
+    print(f"{'':16}", *(f"{name:>16}" for name in columns))
+    figures: dict[str, dict[str, float]] = {}
+    for preset in given.presets:
+        print(f"{preset:16}", end="", flush=True)
+        figures[preset] = {}
+        for name, measure in columns.items():
+            figures[preset][name] = value = measure(preset)
+            print(f" {value:16.3f}", end="", flush=True)
+        print()
+    if given.json:
+        content = {"device": device_name(), "of_rope": figures}
+        given.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""FIRE: a small network turns the distance, as a share of the query's position, into a bias.
+
+Li et al., "Functional Interpolation for Relative Positions Improves Long Context Transformers",
+arXiv 2310.04418.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from fope_lab.embeddings.base import Embedding, Means, Shape, Tensors
+from fope_lab.embeddings.draws import generator
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+HIDDEN = 32
+"""Hidden units of the network."""
+INITIAL_C = 0.1
+EPSILON = 1e-6
+PAIRS_AT_ONCE = {"cpu": 2**15, "cuda": 2**20}
+"""Pairs of tokens whose hidden units are in memory together, by device: as many as a CPU's cache
+holds (a third of the time of all at once), enough to keep a GPU busy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fire(Embedding, name="fire", source="Li et al., arXiv 2310.04418"):
+    """Bias MLP(ψ(i − j) / ψ(max(i, L))) of query i and key j, with ψ(x) = ln(c·x + 1).
+
+    Learned: the network 1 → 32 → ReLU → num_heads, c, and the threshold L, which starts at the
+    training length. c and L are used by their absolute values, so that no step takes ψ out of its
+    domain.
+    """
+
+    biases: ClassVar[bool] = True
+
+    shared_layers: Annotated[bool, Means("whether all layers share the network, c and L")] = False
+
+    @property
+    def shift_invariant(self) -> bool:
+        """Never: distances count relative to the query's position."""
+        return False
+
+    @property
+    def per_layer(self) -> bool:
+        """Whether each layer has a network, c and L of its own."""
+        return not self.shared_layers
+
+    def learned_sizes(self, shape: Shape) -> Mapping[str, tuple[int, ...]]:
+        """The network's weights, c, and L as a multiple of the training length."""
+        return {
+            "c": (1,),
+            "length_multiplier": (1,),
+            "hidden_weight": (HIDDEN,),
+            "hidden_bias": (HIDDEN,),
+            "head_weight": (shape.num_heads, HIDDEN),
+            "head_bias": (shape.num_heads,),
+        }
+
+    def tensors(self, shape: Shape) -> Tensors:
+        """c = 0.1, L the training length, weights uniform within ±1/√inputs (nn.Linear's rule)."""
+        import torch
+
+        draw = generator("fire", shape)
+        bounds = {
+            "hidden_weight": 1.0,
+            "hidden_bias": 1.0,
+            "head_weight": 1 / math.sqrt(HIDDEN),
+            "head_bias": 1 / math.sqrt(HIDDEN),
+        }
+        sizes = self.learned_sizes(shape)
+        constant = {"c": INITIAL_C, "length_multiplier": 1.0}
+        learned = {
+            name: torch.full(sizes[name], start, dtype=torch.float32, device="cpu")
+            for name, start in constant.items()
+        }
+        for name, bound in bounds.items():
+            weight = torch.empty(sizes[name], dtype=torch.float32, device="cpu")
+            learned[name] = weight.uniform_(-bound, bound, generator=draw)
+        return Tensors(learned=learned)
+
+    def bias(
+        self,
+        shape: Shape,
+        tensors: Mapping[str, Tensor],
+        query_positions: Tensor,
+        key_positions: Tensor,
+    ) -> Tensor:
+        """The network's output at each normalised distance; a key after its query counts as 0."""
+        import torch
+        from torch.utils.checkpoint import checkpoint
+
+        learned = {
+            name: tensors[name].to(torch.promote_types(tensors[name].dtype, torch.float32))
+            for name in self.learned_sizes(shape)
+        }
+        share = self.normalised(shape, learned, query_positions, key_positions)
+        at_once = PAIRS_AT_ONCE.get(share.device.type, max(PAIRS_AT_ONCE.values()))
+        rows = max(at_once * share.shape[-2] // max(share.numel(), 1), 1)
+        if rows >= share.shape[-2]:
+            return _network(share, learned)
+        # Hidden units are 32 numbers a pair of tokens: the backward pass computes them again.
+        return torch.cat(
+            [
+                checkpoint(_network, block, learned, use_reentrant=False, preserve_rng_state=False)
+                for block in share.split(rows, dim=-2)
+            ],
+            dim=-2,
+        )
+
+    def normalised(
+        self,
+        shape: Shape,
+        learned: Mapping[str, Tensor],
+        query_positions: Tensor,
+        key_positions: Tensor,
+    ) -> Tensor:
+        """ψ(i − j) / (ψ(max(i, L)) + 1e-6), between 0 and 1: (…, queries, keys)."""
+        import torch
+
+        c = learned["c"].abs()
+        threshold = learned["length_multiplier"].abs() * shape.train_length
+        query = query_positions[..., :, None]
+        distance = (query - key_positions[..., None, :]).clamp(min=0)
+        reach = torch.maximum(query, threshold)
+        return (c * distance).log1p() / ((c * reach).log1p() + EPSILON)
+
+
+def _network(share: Tensor, learned: Mapping[str, Tensor]) -> Tensor:
+    """1 → 32 → ReLU → num_heads on each number: (…, queries, keys) to (…, heads, queries, keys)."""
+    import torch
+
+    # Units come before pairs of tokens, so that the heads come out where they belong.
+    hidden = torch.addcmul(
+        learned["hidden_bias"][:, None],
+        learned["hidden_weight"][:, None],
+        share.flatten(-2)[..., None, :],
+    ).relu_()
+    bias = learned["head_weight"] @ hidden + learned["head_bias"][:, None]
+    return bias.unflatten(-1, share.shape[-2:])

@@ -1,0 +1,56 @@
+"""RoPE-A: every frequency turns a whole number of times in the training length.
+
+Hua et al., "Fourier Position Embedding", arXiv 2412.17739, Table 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal
+
+from fope_lab.embeddings.base import FrequencyTransform, Means
+from fope_lab.embeddings.frequencies import Ladder, OriginalLength
+
+
+def _nearest_wavelength(cycles: float) -> float:
+    fewer, more = max(math.floor(cycles), 1), math.ceil(cycles)
+    return min((fewer, more), key=lambda whole: abs(1 / whole - 1 / cycles))
+
+
+ROUNDINGS: Mapping[str, Callable[[float], float]] = {
+    "nearest_frequency": round,
+    "nearest_wavelength": _nearest_wavelength,
+    "ceil": math.ceil,
+    "floor": math.floor,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullCycles(
+    FrequencyTransform, name="full_cycles", source="Hua et al., arXiv 2412.17739, Table 2"
+):
+    """Each frequency becomes the nearest 2πk/N with a whole k ≥ 1; 0 stays 0.
+
+    N is `original_length`, or the training length.
+    """
+
+    elementwise: ClassVar[bool] = True
+
+    rounding: Annotated[
+        Literal["nearest_frequency", "nearest_wavelength", "ceil", "floor"],
+        Means("how the cycles in N tokens become the whole number k"),
+    ] = "nearest_frequency"
+    original_length: OriginalLength | None = None
+
+    def apply(self, ladder: Ladder) -> Ladder:
+        """The ladder of whole cycles."""
+        step = 2 * math.pi / (self.original_length or ladder.train_length)
+        whole = ROUNDINGS[self.rounding]
+
+        def adjusted(omega: float) -> float:
+            # What is whole but for float64's rounding must not lose or gain a cycle.
+            return step * max(whole(round(omega / step, 9)), 1) if omega else 0.0
+
+        return replace(ladder, frequencies=tuple(map(adjusted, ladder.frequencies)))

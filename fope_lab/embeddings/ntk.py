@@ -1,0 +1,83 @@
+"""NTK-aware scaling: a larger base, which leaves the fastest pair alone and slows the slowest by s.
+
+bloc97, "NTK-Aware Scaled RoPE" (2023), as in Peng et al., YaRN, arXiv 2309.00071, Eq. 16 and
+(dynamic) §3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+from fope_lab.embeddings.base import FrequencyTransform, Means
+from fope_lab.embeddings.frequencies import Factor, Ladder, OriginalLength
+
+BASE_SCALINGS: Mapping[str, Callable[[float, int], float]] = {
+    "ntk": lambda factor, head_dim: factor ** (head_dim / (head_dim - 2)),
+    "linear": lambda factor, head_dim: factor,
+}
+BaseScaling = Annotated[
+    Literal["ntk", "linear"],
+    Means("what the base is multiplied by: s^(d/(d−2)), or s as in Resonance RoPE's paper"),
+]
+
+
+def _rescaled(ladder: Ladder, scale: float) -> Ladder:
+    """The ladder of a base `scale` times as large."""
+    return replace(
+        ladder,
+        base=ladder.base * scale,
+        frequencies=tuple(
+            omega * scale ** -(2 * place / ladder.head_dim)
+            for place, omega in zip(ladder.places, ladder.frequencies, strict=True)
+        ),
+    )
+
+
+def _too_narrow(ladder: Ladder) -> Iterator[str]:
+    if ladder.head_dim < 4:
+        yield f"head_dim {ladder.head_dim} is too small to scale the base: it must be at least 4"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ntk(FrequencyTransform, name="ntk", source="Peng et al., arXiv 2309.00071, Eq. 16"):
+    """The base becomes base·s^(d/(d−2))."""
+
+    factor: Factor
+    base_scaling: BaseScaling = "ntk"
+
+    def problems(self, ladder: Ladder) -> Iterator[str]:
+        """A head of one pair, whose frequency is 1 whatever the base."""
+        return _too_narrow(ladder)
+
+    def apply(self, ladder: Ladder) -> Ladder:
+        """The ladder of the larger base."""
+        return _rescaled(ladder, BASE_SCALINGS[self.base_scaling](self.factor, ladder.head_dim))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicNtk(
+    FrequencyTransform, name="dynamic_ntk", source="Peng et al., arXiv 2309.00071, §3.3"
+):
+    """NTK-aware scaling by s = max(1, l/L), where l is the length of the sequence at hand.
+
+    L is `original_length`, or the training length. Up to it nothing changes.
+    """
+
+    original_length: OriginalLength | None = None
+    base_scaling: BaseScaling = "ntk"
+
+    @property
+    def dynamic(self) -> bool:
+        """Always."""
+        return True
+
+    def problems(self, ladder: Ladder) -> Iterator[str]:
+        """A head of one pair, whose frequency is 1 whatever the base."""
+        return _too_narrow(ladder)
+
+    def apply(self, ladder: Ladder) -> Ladder:
+        """The ladder of the base for the ladder's current length."""
+        factor = max(1.0, ladder.length / (self.original_length or ladder.train_length))
+        return _rescaled(ladder, BASE_SCALINGS[self.base_scaling](factor, ladder.head_dim))

@@ -1,0 +1,35 @@
+"""Resonance RoPE: every wavelength is a whole number of tokens.
+
+Wang et al., "Resonance RoPE: Improving Context Length Generalization of Large Language Models",
+arXiv 2403.00071, §4 (Algorithm 1).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from fope_lab.embeddings.base import FrequencyTransform
+from fope_lab.embeddings.frequencies import Ladder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resonance(FrequencyTransform, name="resonance", source="Wang et al., arXiv 2403.00071, §4"):
+    """λ = 2π/ω is rounded to the nearest whole number, half to even; 0 stays 0.
+
+    Positions a wavelength apart then look the same to a pair, so a pair that has turned once inside
+    the training length meets nothing new beyond it (Theorem 1). It comes after any scaling.
+    """
+
+    elementwise: ClassVar[bool] = True
+
+    def apply(self, ladder: Ladder) -> Ladder:
+        """The ladder of whole wavelengths."""
+        return replace(
+            ladder,
+            frequencies=tuple(
+                2 * math.pi / round(2 * math.pi / omega) if omega else 0.0
+                for omega in ladder.frequencies
+            ),
+        )

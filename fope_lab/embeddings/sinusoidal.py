@@ -1,0 +1,42 @@
+"""Sinusoidal position embedding: sines and cosines of the position, added to token embeddings.
+
+Vaswani et al., "Attention Is All You Need", arXiv 1706.03762, §3.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from fope_lab.embeddings.base import Bounds, Embedding, Means, Shape
+from fope_lab.embeddings.rotary import cos_sin
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sinusoidal(Embedding, name="sinusoidal", source="Vaswani et al., arXiv 1706.03762, §3.5"):
+    """Adds sin(n·ω_i) to dimension 2i and cos(n·ω_i) to 2i + 1, with ω_i = base^(−2i/width)."""
+
+    base: Annotated[
+        float, Bounds(gt=1, le=1e15), Means("pair i turns by base^(−2i/width) radians a token")
+    ] = 10_000.0
+
+    @property
+    def shift_invariant(self) -> bool:
+        """Never: positions are absolute."""
+        return False
+
+    def embed(
+        self, shape: Shape, tensors: Mapping[str, Tensor], hidden: Tensor, positions: Tensor
+    ) -> Tensor:
+        """The sum, in float32 or better, as hidden's dtype. An odd width ends with a sine."""
+        import torch
+
+        width = hidden.shape[-1]
+        exponents = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device) / width
+        cos, sin = cos_sin(self.base**-exponents, positions)
+        waves = torch.stack((sin, cos), dim=-1).flatten(-2)[..., :width]
+        return (hidden + waves).to(hidden.dtype)

@@ -1,0 +1,210 @@
+"""Attention with a bias, a few queries at a time: memory grows with the length, not its square.
+
+A chunk's logits, and the bias that they need, live only while the chunk does. The backward pass
+makes them again. All of it is in float32 or better, on every device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from fope_lab.embeddings.module import PositionEmbedding
+
+QUERIES = 32
+"""Queries in a chunk. On a CPU, fewer make thin matrix products; more leave the caches, and
+compute more of what a causal mask drops."""
+
+CPU_PAIRS, PAIRS = 2**14, 2**17
+"""Most pairs of tokens whose bias an embedding makes at once, on a CPU and elsewhere. A network,
+such as FIRE's, makes a hidden layer of several times its bias, and holds several for the gradient:
+on a CPU these should fit its caches, elsewhere fill the device."""
+
+
+class Bias(Protocol):
+    """What is added to the logits: a chunk's rows of it, made from the tensors `learned`."""
+
+    @property
+    def learned(self) -> Sequence[Tensor]:
+        """The tensors that get gradients."""
+        ...
+
+    def rows(self, learned: Sequence[Tensor], start: int, stop: int) -> Tensor:
+        """(…, num_heads, stop − start, stop): tokens `start` to `stop` on all up to `stop`."""
+        ...
+
+    def add_gradients(
+        self, totals: Sequence[Tensor], learned: Sequence[Tensor], start: int, gradient: Tensor
+    ) -> None:
+        """Adds to `totals` what a gradient (batch, num_heads, queries, stop) of `rows` gives."""
+        ...
+
+
+class PairBias:
+    """A bias that an embedding makes from the positions (…, length) of each pair of tokens."""
+
+    def __init__(self, embedding: PositionEmbedding, positions: Tensor) -> None:
+        self._definition, self._shape = embedding.definition, embedding.shape
+        self._positions = positions
+        self._fixed = dict(embedding.named_buffers())
+        self._names = tuple(name for name, _ in embedding.named_parameters())
+        self.learned = tuple(embedding.parameters())
+
+    def rows(self, learned: Sequence[Tensor], start: int, stop: int) -> Tensor:
+        """The embedding's bias."""
+        parts = self._parts(start, stop, stop)
+        return torch.cat([self._bias(learned, *part, stop) for part in parts], dim=-2)
+
+    def add_gradients(
+        self, totals: Sequence[Tensor], learned: Sequence[Tensor], start: int, gradient: Tensor
+    ) -> None:
+        """By automatic differentiation."""
+        queries, stop = gradient.shape[-2:]
+        leaves = [tensor.detach().requires_grad_() for tensor in learned]
+        for first, end in self._parts(start, start + queries, stop):
+            with torch.enable_grad():
+                bias = self._bias(leaves, first, end, stop)
+            if not bias.requires_grad:  # what is learned is a rotation's, not the bias's
+                return
+            part = gradient[..., first - start : end - start, :].sum_to_size(bias.shape)
+            found = torch.autograd.grad(bias, leaves, part.to(bias.dtype), materialize_grads=True)
+            for total, one in zip(totals, found, strict=True):
+                total.add_(one)
+
+    def _bias(self, learned: Sequence[Tensor], first: int, end: int, stop: int) -> Tensor:
+        """Tokens `first` to `end` on all up to `stop`."""
+        tensors = {**self._fixed, **dict(zip(self._names, learned, strict=True))}
+        positions = self._positions
+        return self._definition.bias(
+            self._shape, tensors, positions[..., first:end], positions[..., :stop]
+        )
+
+    def _parts(self, start: int, end: int, stop: int) -> Iterator[tuple[int, int]]:
+        """The queries from `start` to `end`, as many at a time as `stop` keys allow."""
+        pairs = CPU_PAIRS if self._positions.device.type == "cpu" else PAIRS
+        step = max(pairs // stop, 1)
+        return ((first, min(first + step, end)) for first in range(start, end, step))
+
+
+class TableBias:
+    """A bias read from a table (num_heads, length) by how many tokens a key is before its query."""
+
+    def __init__(self, table: Tensor) -> None:
+        self.learned = (table,)
+
+    def rows(self, learned: Sequence[Tensor], start: int, stop: int) -> Tensor:
+        """The table's rows, each shifted by one token; a key after its query has 0."""
+        [table] = learned
+        # Row i is table[i], table[i − 1] …: windows on the reversed table, the last query's first.
+        far_to_near = F.pad(table[:, :stop].flip(-1), (0, stop - start - 1))
+        return far_to_near.unfold(-1, stop, 1).flip(-2)
+
+    def add_gradients(
+        self, totals: Sequence[Tensor], learned: Sequence[Tensor], start: int, gradient: Tensor
+    ) -> None:
+        """Sums along the diagonals."""
+        [total] = totals
+        for row, of_row in enumerate(gradient.sum(0).unbind(-2), start=start):
+            total[:, : row + 1] += of_row[:, : row + 1].flip(-1)
+
+
+def chunked_attention(q: Tensor, k: Tensor, v: Tensor, bias: Bias) -> Tensor:
+    """softmax(q·kᵀ/√head_dim + bias)·v over earlier tokens: (batch, num_heads, queries, head_dim).
+
+    q has num_heads, k and v (batch, num_kv_heads, length, head_dim); the queries are those of the
+    last tokens.
+    """
+    mixed: Tensor = _ChunkedAttention.apply(q, k, v, bias, *bias.learned)
+    return mixed
+
+
+class _ChunkedAttention(torch.autograd.Function):
+    """Keeps its inputs, and nothing that has a number for each pair of tokens."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Bias, *learned: Tensor) -> Tensor:
+        out = torch.empty_like(q)
+        of_bias = [_wide(tensor) for tensor in learned]
+        with torch.autocast(q.device.type, enabled=False):
+            keys, values = (_by_key_head(x, k.shape[1]) for x in (k, v))
+            for chunk, start, stop in _chunks(q, k):
+                queries = _by_key_head(q[:, :, chunk], k.shape[1]) / math.sqrt(q.shape[-1])
+                weights = _weights(queries, keys[:, :stop], bias.rows(of_bias, start, stop))
+                out[:, :, chunk] = _like(q[:, :, chunk], weights @ values[:, :stop])
+        ctx.bias = bias
+        ctx.save_for_backward(q, k, v, *learned)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, *learned = ctx.saved_tensors
+        scale = 1 / math.sqrt(q.shape[-1])
+        of_bias = [_wide(tensor) for tensor in learned]
+        grad_learned = [torch.zeros_like(tensor) for tensor in of_bias]
+        grad_q = torch.empty_like(q)
+        with torch.autocast(q.device.type, enabled=False):
+            keys, values = (_by_key_head(x, k.shape[1]) for x in (k, v))
+            grad_keys, grad_values = torch.zeros_like(keys), torch.zeros_like(values)
+            for chunk, start, stop in _chunks(q, k):
+                queries = _by_key_head(q[:, :, chunk], k.shape[1]) * scale
+                grad_mixed = _by_key_head(grad_out[:, :, chunk], k.shape[1])
+                weights = _weights(queries, keys[:, :stop], ctx.bias.rows(of_bias, start, stop))
+                grad_values[:, :stop].baddbmm_(weights.mT, grad_mixed)
+                # Of the softmax: weights · (gradient − its mean under the weights).
+                grad_logits = (grad_mixed @ values[:, :stop].mT).mul_(weights)
+                grad_logits.addcmul_(weights, grad_logits.sum(-1, keepdim=True), value=-1)
+                del weights
+                grad_q[:, :, chunk] = _like(q[:, :, chunk], grad_logits @ keys[:, :stop]) * scale
+                grad_keys[:, :stop].baddbmm_(grad_logits.mT, queries)
+                if any(ctx.needs_input_grad[4:]):
+                    by_head = grad_logits.view(*q.shape[:2], -1, stop)
+                    ctx.bias.add_gradients(grad_learned, of_bias, start, by_head)
+        pairs = zip(grad_learned, learned, strict=True)
+        return (
+            grad_q,
+            _like(k, grad_keys),
+            _like(v, grad_values),
+            None,
+            *(grad.to(tensor.dtype) for grad, tensor in pairs),
+        )
+
+
+def _chunks(q: Tensor, k: Tensor) -> Iterator[tuple[slice, int, int]]:
+    """QUERIES at a time: their places in q, and from which token on to which they are."""
+    queries, tokens = q.shape[2], k.shape[2]
+    for first in range(0, queries, QUERIES):
+        end = min(first + QUERIES, queries)
+        yield slice(first, end), tokens - queries + first, tokens - queries + end
+
+
+def _weights(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
+    """softmax(queries·keysᵀ + bias) where the queries are those of the last tokens."""
+    logits = queries @ keys.mT
+    by_head = logits.view(-1, *bias.shape[-3:])
+    by_head += bias
+    count = bias.shape[-2]
+    future = torch.ones(count, count, dtype=torch.bool, device=bias.device).triu(1)
+    by_head[..., -count:].masked_fill_(future, -math.inf)
+    return logits.softmax(dim=-1)
+
+
+def _by_key_head(x: Tensor, num_kv_heads: int) -> Tensor:
+    """(batch, heads, length, head_dim) as (batch · num_kv_heads, …, head_dim), one after another
+    the heads that share keys; in float32 or better. A view where it can be one."""
+    return _wide(x).unflatten(1, (num_kv_heads, -1)).flatten(2, 3).flatten(0, 1)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def _like(x: Tensor, by_key_head: Tensor) -> Tensor:
+    """Undoes `_by_key_head`, in the shape and dtype of x."""
+    return by_key_head.unflatten(0, (x.shape[0], -1)).reshape(x.shape).to(x.dtype)

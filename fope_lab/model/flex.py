@@ -1,0 +1,82 @@
+"""Attention with a bias of distance alone as one fused kernel: PyTorch's FlexAttention, on CUDA.
+
+Nothing here is imported, let alone compiled, before a GPU first needs it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+BLOCK = 128
+"""Queries, and keys, in a block that the kernel skips if the causal mask drops all of it."""
+
+LEAST_HEAD_DIM = 16
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+"""What the kernel can multiply."""
+
+RECOMPILATIONS = 64
+"""Kernels a process: one each for the first length and for all others, for a bias that is learned
+and one that is not, with gradients and without, for each number of heads, head_dim and dtype."""
+
+
+def flex_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
+    """softmax(q·kᵀ/√head_dim + bias)·v over earlier tokens: (batch, num_heads, length, head_dim).
+
+    q has num_heads, k and v num_kv_heads; the bias of a key d tokens before its query is
+    `table`[head, d], float32 (num_heads, length), and gets its gradient.
+    """
+
+    def biased(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        # Also read, and then dropped, for keys after their query: the index must be a right one.
+        return score + table[head, (query - key).abs()]
+
+    mixed: Tensor = _kernel()(
+        q,
+        k,
+        v,
+        score_mod=biased,
+        block_mask=causal_blocks(q.shape[2], q.device),
+        enable_gqa=q.shape[1] != k.shape[1],
+    )
+    return mixed
+
+
+@functools.cache
+def _kernel() -> Callable[..., Any]:
+    from torch.nn.attention import flex_attention as flex
+
+    # Without fullgraph, one compilation too many would mean all logits at once, unsaid.
+    return torch.compile(  # type: ignore[call-overload]  # its stubs lack the limit
+        flex.flex_attention, fullgraph=True, recompile_limit=RECOMPILATIONS
+    )
+
+
+@functools.lru_cache(maxsize=8)
+def causal_blocks(length: int, device: torch.device) -> Any:
+    """Which blocks of a causal mask hold something: a BlockMask, by its closed form.
+
+    (`create_block_mask` would make the mask of all pairs of tokens first.)
+    """
+    from torch.nn.attention.flex_attention import BlockMask
+
+    count = -(-length // BLOCK)
+    row = torch.arange(count, dtype=torch.int32, device=device)
+    # Query block i sees key block i in part, and the i key blocks before it in full.
+    return BlockMask.from_kv_blocks(
+        kv_num_blocks=torch.ones_like(row)[None, None],
+        kv_indices=row[:, None].repeat(1, count)[None, None],
+        full_kv_num_blocks=row[None, None],
+        full_kv_indices=row.repeat(count, 1)[None, None],
+        BLOCK_SIZE=BLOCK,
+        mask_mod=_not_later,
+        seq_lengths=(length, length),
+    )
+
+
+def _not_later(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    return query >= key

@@ -1,0 +1,260 @@
+"""FIRE against its equation and a network of torch's own layers, in float64."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from fope_lab.embeddings import build_embedding, fire
+from fope_lab.embeddings.module import PositionEmbedding
+from fope_lab.model import Decoder, ModelConfig
+
+HEADS, LENGTH = 3, 16
+POSITIONS = torch.arange(40)
+
+
+def fire_of(num_heads: int = HEADS, **layout: int) -> PositionEmbedding:
+    return build_embedding("fire", head_dim=8, num_heads=num_heads, train_length=LENGTH, **layout)
+
+
+def doubled(embedding: PositionEmbedding) -> dict[str, Tensor]:
+    """The learned tensors in float64."""
+    return {
+        name: value.detach().double().requires_grad_()
+        for name, value in embedding.named_parameters()
+    }
+
+
+def definition_bias(
+    embedding: PositionEmbedding, tensors: dict[str, Tensor], queries: Tensor, keys: Tensor
+) -> Tensor:
+    return embedding.definition.bias(embedding.shape, tensors, queries, keys)
+
+
+class Reference(nn.Module):
+    """The equation, one pair of tokens after the other, over torch's own layers."""
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        super().__init__()
+        self.c = nn.Parameter(tensors["c"].detach())
+        self.multiplier = nn.Parameter(tensors["length_multiplier"].detach())
+        self.network = nn.Sequential(nn.Linear(1, 32), nn.ReLU(), nn.Linear(32, HEADS)).double()
+        with torch.no_grad():
+            self.network[0].weight.copy_(tensors["hidden_weight"][:, None])
+            self.network[0].bias.copy_(tensors["hidden_bias"])
+            self.network[2].weight.copy_(tensors["head_weight"])
+            self.network[2].bias.copy_(tensors["head_bias"])
+
+    def psi(self, x: Tensor) -> Tensor:
+        return torch.log(self.c * x + 1)
+
+    def forward(self, i: int, j: int) -> Tensor:
+        """The biases of query i and key j ≤ i, one a head."""
+        reach = torch.maximum(torch.tensor(float(i)), self.multiplier * LENGTH)
+        return self.network(self.psi(torch.tensor(float(i - j))) / (self.psi(reach) + 1e-6))
+
+    def gradients(self) -> dict[str, Tensor | None]:
+        """By the names of ours."""
+        weight = self.network[0].weight.grad
+        return {
+            "c": self.c.grad,
+            "length_multiplier": self.multiplier.grad,
+            "hidden_weight": None if weight is None else weight[:, 0],
+            "hidden_bias": self.network[0].bias.grad,
+            "head_weight": self.network[2].weight.grad,
+            "head_bias": self.network[2].bias.grad,
+        }
+
+
+def moved(embedding: PositionEmbedding, seed: int) -> dict[str, Tensor]:
+    """Tensors away from where they start: half the positions lie beyond L, as in training."""
+    generator = torch.Generator().manual_seed(seed)
+    tensors = doubled(embedding)
+    with torch.no_grad():
+        for value in tensors.values():
+            value.mul_(1 + 0.3 * torch.rand(value.shape, generator=generator, dtype=value.dtype))
+    return tensors
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("pairs_at_once", [2**15, 100])
+def test_values_and_gradients_are_those_of_the_equation(
+    seed: int, pairs_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All pairs at once, and in blocks of queries."""
+    monkeypatch.setitem(fire.PAIRS_AT_ONCE, "cpu", pairs_at_once)
+    embedding = fire_of(seed=seed)
+    tensors = moved(embedding, seed)
+    reference = Reference(tensors)
+    earlier = torch.ones(40, 40, dtype=torch.bool).tril()
+    ours = definition_bias(embedding, tensors, POSITIONS, POSITIONS)
+    assert ours.dtype == torch.float64
+    expected = torch.stack([reference(i, j) for i, j in earlier.nonzero().tolist()])
+    torch.testing.assert_close(ours[:, earlier].T, expected, rtol=0, atol=1e-13)
+
+    weights = torch.randn(expected.shape, dtype=torch.float64)
+    (ours[:, earlier].T * weights).sum().backward()
+    (expected * weights).sum().backward()
+    for name, gradient in reference.gradients().items():
+        ours_gradient = tensors[name].grad
+        assert ours_gradient is not None
+        assert ours_gradient.abs().sum() > 0
+        torch.testing.assert_close(ours_gradient, gradient, rtol=1e-10, atol=1e-10)
+
+
+def test_gradients_are_those_of_finite_differences() -> None:
+    embedding = fire_of()
+    tensors = moved(embedding, 0)
+    queries, keys = torch.tensor([0, 3, 30]), torch.tensor([0, 2, 7, 30])
+
+    def bias(*values: Tensor) -> Tensor:
+        return definition_bias(embedding, dict(zip(tensors, values, strict=True)), queries, keys)
+
+    assert torch.autograd.gradcheck(bias, tuple(tensors.values()))
+
+
+def test_a_module_computes_in_float32() -> None:
+    embedding = fire_of()
+    exact = definition_bias(embedding, doubled(embedding), POSITIONS, POSITIONS)
+    bias = embedding.bias(POSITIONS, POSITIONS)
+    assert bias is not None
+    assert (bias.shape, bias.dtype) == ((HEADS, 40, 40), torch.float32)
+    torch.testing.assert_close(bias.double(), exact, rtol=0, atol=1e-6)
+    narrow = embedding.to(torch.bfloat16)
+    bias = narrow.bias(POSITIONS, POSITIONS)
+    assert bias is not None
+    assert bias.dtype == torch.float32
+    exact = definition_bias(narrow, doubled(narrow), POSITIONS, POSITIONS)
+    torch.testing.assert_close(bias.double(), exact, rtol=0, atol=1e-6)
+
+
+def test_the_backward_pass_does_not_keep_hidden_units() -> None:
+    """32 numbers a pair of tokens would be most of a training step's memory."""
+    embedding = fire_of()
+    positions = torch.arange(600)
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        bias = embedding.bias(positions, positions)
+    assert bias is not None
+    assert sum(kept.values()) < 10 * 600 * 600 * 4
+
+
+@given(
+    c=st.floats(-5, 5),
+    multiplier=st.floats(-4, 4),
+    gaps=st.lists(st.integers(0, 50_000), min_size=1, max_size=10),
+)
+@settings(max_examples=200, deadline=None)
+def test_the_networks_input_is_a_share(c: float, multiplier: float, gaps: list[int]) -> None:
+    """Between 0 and 1 whatever c and L became, and 0 for a key after its query."""
+    embedding = fire_of()
+    assert isinstance(embedding.definition, fire.Fire)
+    positions = torch.tensor(gaps).cumsum(0)
+    learned = {"c": torch.tensor([c]), "length_multiplier": torch.tensor([multiplier])}
+    share = embedding.definition.normalised(embedding.shape, learned, positions, positions)
+    assert share.isfinite().all()
+    assert (share >= 0).all()
+    assert (share <= 1).all()
+    assert (share.triu() == 0).all()
+
+
+def test_l_starts_at_the_training_length() -> None:
+    """Up to there a bias depends on the distance alone; beyond, on the query's position too."""
+    embedding = fire_of()
+
+    def bias_at_distance_4(query: int) -> Tensor:
+        bias = embedding.bias(torch.tensor([query]), torch.tensor([query - 4]))
+        assert bias is not None
+        return bias
+
+    assert torch.equal(bias_at_distance_4(5), bias_at_distance_4(LENGTH))
+    assert not torch.allclose(bias_at_distance_4(LENGTH), bias_at_distance_4(2 * LENGTH))
+    assert embedding.c.tolist() == pytest.approx([0.1])
+    assert embedding.length_multiplier.tolist() == [1.0]
+
+
+def test_a_step_past_zero_leaves_c_and_l_defined() -> None:
+    embedding = fire_of()
+    before = embedding.bias(POSITIONS, POSITIONS)
+    with torch.no_grad():
+        embedding.c.neg_()
+        embedding.length_multiplier.neg_()
+    after = embedding.bias(POSITIONS, POSITIONS)
+    assert before is not None
+    assert after is not None
+    assert torch.equal(before, after)
+
+
+def test_sequences_with_positions_of_their_own_have_their_own_bias() -> None:
+    embedding = fire_of()
+    positions = torch.stack([torch.arange(200), torch.arange(40, 240), 3 * torch.arange(200)])
+    bias = embedding.bias(positions, positions)
+    assert bias is not None
+    assert bias.shape == (3, HEADS, 200, 200)
+    for row, own in zip(bias, positions, strict=True):
+        alone = embedding.bias(own, own)
+        assert alone is not None
+        torch.testing.assert_close(row, alone, rtol=0, atol=1e-6)
+
+
+def test_weights_start_as_those_of_linear_layers() -> None:
+    """nn.Linear draws weights and biases uniformly within ±1/√inputs."""
+    embedding = fire_of(num_heads=2000)
+    drawn = [fire_of(seed=seed) for seed in range(200)]
+    hidden = torch.cat([x for one in drawn for x in (one.hidden_weight, one.hidden_bias)])
+    for values, bound in (
+        (hidden, 1.0),
+        (embedding.head_weight.flatten(), 1 / math.sqrt(32)),
+        (embedding.head_bias, 1 / math.sqrt(32)),
+    ):
+        assert 0.99 * bound < values.max().item() <= bound
+        assert -bound <= values.min().item() < -0.99 * bound
+        shares = torch.linspace(0.1, 0.9, 9)
+        assert values.quantile(shares).tolist() == pytest.approx(
+            ((2 * shares - 1) * bound).tolist(), abs=0.06 * bound
+        )
+
+
+def test_seeds_and_layers_draw_their_own_weights() -> None:
+    drawn = [
+        fire_of(seed=seed, layer=layer).head_weight.detach().flatten()
+        for seed in range(3)
+        for layer in range(3)
+    ]
+    values = torch.cat([*drawn, fire_of().hidden_weight.detach()])
+    assert len(values.unique()) == len(values)
+    assert torch.equal(drawn[-1], fire_of(seed=2, layer=2).head_weight.detach().flatten())
+
+
+def test_drawing_leaves_the_global_generator_alone() -> None:
+    before = torch.get_rng_state()
+    fire_of()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("shared", [None, True, False])
+def test_layers_have_their_own_network_unless_asked_otherwise(shared: bool | None) -> None:
+    config = ModelConfig(num_layers=3, num_heads=4, num_kv_heads=2, head_dim=8, vocab_size=20)
+    options = {} if shared is None else {"shared_layers": shared}
+    model = Decoder(config, {"type": "fire", **options}, train_length=64, seed=1)
+    assert len(model.position_embeddings) == (1 if shared else 3)
+    model(torch.arange(10)[None]).logits.square().sum().backward()
+    for parameter in model.position_embeddings.parameters():
+        assert parameter.grad is not None
+        assert parameter.grad.abs().sum() > 0
+
+
+def test_the_learned_sizes_are_known_without_torch() -> None:
+    embedding = fire_of()
+    sizes = {key: tuple(value.shape) for key, value in embedding.named_parameters()}
+    assert sizes == dict(embedding.definition.learned_sizes(embedding.shape))

@@ -1,0 +1,118 @@
+"""Sinusoidal positions against §3.5 of the Transformer paper and Hugging Face."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from transformers.models.pegasus.modeling_pegasus import PegasusSinusoidalPositionalEmbedding
+
+from fope_lab.embeddings import EmbeddingError, build_embedding
+from fope_lab.embeddings.module import PositionEmbedding
+from fope_lab.model import Decoder, ModelConfig
+
+
+def sinusoidal(**options: object) -> PositionEmbedding:
+    return build_embedding(
+        {"type": "sinusoidal", **options}, head_dim=8, num_heads=2, train_length=64
+    )
+
+
+def waves(positions: Tensor, width: int, **options: object) -> Tensor:
+    """What is added to token embeddings of that width."""
+    hidden = torch.zeros(*torch.broadcast_shapes(positions.shape, (1, 1)), width)
+    return sinusoidal(**options).embed(hidden, positions)
+
+
+def closed_form(position: int, dimension: int, width: int, base: float = 10_000.0) -> float:
+    angle = position / base ** (2 * (dimension // 2) / width)
+    return math.cos(angle) if dimension % 2 else math.sin(angle)
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, 16, 31])
+@pytest.mark.parametrize("base", [10_000.0, 129.0])
+def test_what_is_added_is_the_closed_form(width: int, base: float) -> None:
+    """An odd width ends with a sine. Also where an angle of float32 would be far off."""
+    positions = [0, 1, 2, 63, 5000, 1_000_003]
+    expected = [[closed_form(n, d, width, base) for d in range(width)] for n in positions]
+    torch.testing.assert_close(
+        waves(torch.tensor(positions), width, base=base),
+        torch.tensor([expected]),
+        rtol=0,
+        atol=1e-7,
+    )
+
+
+@pytest.mark.parametrize("width", [16, 64])
+def test_it_is_hugging_faces_but_for_the_order_of_dimensions(width: int) -> None:
+    """Pegasus has all sines before all cosines."""
+    theirs = PegasusSinusoidalPositionalEmbedding(50, width)
+    theirs.weight = torch.nn.Parameter(theirs.create_weight())
+    table = theirs(torch.Size((1, 50)))
+    ours = waves(torch.arange(50), width)[0]
+    torch.testing.assert_close(
+        torch.cat((ours[:, 0::2], ours[:, 1::2]), dim=-1), table, rtol=0, atol=1e-6
+    )
+
+
+@given(first=st.integers(0, 5000), second=st.integers(0, 5000), shift=st.integers(0, 5000))
+@settings(max_examples=50, deadline=None)
+def test_products_depend_on_the_distance_alone(first: int, second: int, shift: int) -> None:
+    """PE(m)·PE(n) = Σ cos(ω_i·(m − n)): what §3.5 chose the waves for."""
+    m, n = waves(torch.tensor([first + shift, second + shift]), 16)[0].double()
+    omegas = [10_000 ** (-2 * i / 16) for i in range(8)]
+    expected = sum(math.cos(omega * (first - second)) for omega in omegas)
+    assert (m @ n).item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_sequences_may_have_positions_of_their_own() -> None:
+    positions = torch.stack([torch.arange(5), torch.arange(90, 95)])
+    hidden = torch.randn(2, 5, 16)
+    embedding = sinusoidal()
+    together = embedding.embed(hidden, positions)
+    for index in range(2):
+        alone = embedding.embed(hidden[index : index + 1], positions[index])
+        assert torch.equal(together[index : index + 1], alone)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_the_sum_is_rounded_once(dtype: torch.dtype, autocast: bool) -> None:
+    hidden = torch.randn(1, 50, 16).to(dtype)
+    positions = torch.arange(1000, 1050)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        added = sinusoidal().embed(hidden, positions)
+    assert added.dtype == dtype
+    wide = torch.promote_types(dtype, torch.float32)
+    assert torch.equal(added, (hidden.to(wide) + waves(positions, 16)).to(dtype))
+
+
+def test_gradients_pass_through() -> None:
+    hidden = torch.randn(1, 5, 6, requires_grad=True)
+    weights = torch.randn(1, 5, 6)
+    (sinusoidal().embed(hidden, torch.arange(5)) * weights).sum().backward()
+    assert hidden.grad is not None
+    assert torch.equal(hidden.grad, weights)
+
+
+def test_a_decoder_adds_it_to_the_token_embeddings_once() -> None:
+    config = ModelConfig(num_layers=2, num_heads=2, head_dim=8, vocab_size=20)
+    model, plain = (
+        Decoder(config, name, train_length=64, seed=1).eval() for name in ("sinusoidal", "nope")
+    )
+    tokens = torch.arange(10)[None]
+    positions = torch.arange(30, 40)
+    added = waves(positions, config.hidden_size)
+    plain.embed_tokens.register_forward_hook(lambda module, inputs, output: output + added)
+    with torch.no_grad():
+        assert torch.equal(model(tokens, positions).logits, plain(tokens).logits)
+        assert not torch.allclose(model(tokens).logits, plain(tokens).logits)
+
+
+def test_the_base_is_more_than_1() -> None:
+    with pytest.raises(EmbeddingError, match=r"base: found 1\.0 .*greater than 1"):
+        sinusoidal(base=1.0)

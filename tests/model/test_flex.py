@@ -1,0 +1,147 @@
+"""FlexAttention's path against the plain softmax: its very code, run without compiling on a CPU."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.attention import flex_attention as torch_flex
+
+from fope_lab.embeddings import build_embedding
+from fope_lab.embeddings.module import PositionEmbedding
+from fope_lab.model import flex
+from fope_lab.model.attention import causal_attention, distance_table
+
+HEADS, HEAD_DIM = 4, 16
+RELATIVE = ["alibi", "kerple", "kerple-power"]
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+
+def plain_attention(q: Tensor, k: Tensor, v: Tensor, embedding: PositionEmbedding) -> Tensor:
+    q, k, v = (x.double() for x in (q, k, v))
+    groups = q.shape[1] // k.shape[1]
+    k, v = (x.repeat_interleave(groups, dim=1) for x in (k, v))
+    positions = torch.arange(q.shape[2], device=q.device)
+    bias = embedding.bias(positions, positions)
+    assert bias is not None
+    logits = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]) + bias
+    future = positions > positions[:, None]
+    return logits.masked_fill(future, -math.inf).softmax(dim=-1) @ v
+
+
+def inputs(length: int, kv_heads: int, **options: Any) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(length)
+    return [
+        torch.randn(2, length, heads, HEAD_DIM, dtype=torch.float64, generator=generator)
+        .to(**options)
+        .transpose(1, 2)
+        .requires_grad_()
+        for heads in (HEADS, kv_heads, kv_heads)
+    ]
+
+
+def gradients(mixed: Tensor, *of: Tensor) -> tuple[Tensor, ...]:
+    generator = torch.Generator().manual_seed(7)
+    weight = torch.randn(mixed.shape, dtype=torch.float64, generator=generator).bfloat16()
+    return torch.autograd.grad((mixed * weight.to(mixed.device)).sum(), of)
+
+
+@pytest.fixture
+def on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs flex as it is written; it has a backward pass on a CPU, which it only offers there."""
+    monkeypatch.setattr(flex, "_kernel", lambda: torch_flex.flex_attention)
+    monkeypatch.setattr(torch_flex, "_validate_device", lambda *inputs: None)
+
+
+@pytest.mark.usefixtures("on_a_cpu")
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("spec", RELATIVE)
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+@pytest.mark.parametrize("length", [1, 77, 128, 300])
+def test_it_is_the_plain_softmax_with_its_gradients(spec: str, kv_heads: int, length: int) -> None:
+    embedding = build_embedding(spec, head_dim=HEAD_DIM, num_heads=HEADS, train_length=64).double()
+    q, k, v = inputs(length, kv_heads)
+    mixed = flex.flex_attention(q, k, v, distance_table(embedding, torch.arange(length)))
+    expected = plain_attention(q, k, v, embedding)
+    torch.testing.assert_close(mixed, expected, rtol=0, atol=1e-12)
+    learned = [*embedding.parameters()]
+    ours, theirs = (gradients(one, q, k, v, *learned) for one in (mixed, expected))
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("length", [1, 100, 128, 129, 1000, 1024])
+def test_the_blocks_are_those_of_the_causal_mask(length: int) -> None:
+    ours = flex.causal_blocks(length, torch.device("cpu"))
+
+    def causal(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return query >= key
+
+    theirs = torch_flex.create_block_mask(causal, 1, 1, length, length, device="cpu")
+    assert ours.shape == theirs.shape
+    assert torch.equal(ours.to_dense(), theirs.to_dense())
+    # A block that is seen in full is not masked, so its keys must all come before its queries.
+    for block, count in enumerate(ours.full_kv_num_blocks[0, 0].tolist()):
+        keys = ours.full_kv_indices[0, 0, block, :count]
+        assert (keys < block).all()
+    at = torch.arange(length)
+    mask = ours.mask_mod(at, at, at[:, None], at[None, :])
+    assert torch.equal(mask, torch.ones(length, length, dtype=torch.bool).tril())
+
+
+@needs_gpu
+@pytest.mark.parametrize("spec", RELATIVE)
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_compiled_kernel_is_the_plain_softmax(
+    spec: str, kv_heads: int, dtype: torch.dtype
+) -> None:
+    embedding = build_embedding(spec, head_dim=HEAD_DIM, num_heads=HEADS, train_length=64).cuda()
+    # Weights of the values and gradients of logits are rounded, and then the results.
+    unit = 2**-8 if dtype == torch.bfloat16 else 2**-18
+    for length in (77, 300, 1024):
+        q, k, v = inputs(length, kv_heads, device="cuda", dtype=dtype)
+        mixed = causal_attention(q, k, v, torch.arange(length, device="cuda"), embedding)
+        expected = plain_attention(q, k, v, embedding)
+        learned = [*embedding.parameters()]
+        ours, theirs = (gradients(one, q, k, v, *learned) for one in (mixed, expected))
+        for our, their in zip((mixed, *ours), (expected, *theirs), strict=True):
+            assert (our - their).norm() < 3 * unit * their.norm() + 1e-4
+
+
+@needs_gpu
+def test_a_bias_keeps_its_precision_in_the_kernel() -> None:
+    """Keys that make up for the last query's bias exactly: it looks at all of them alike."""
+    length = 2048
+    embedding = build_embedding("alibi", head_dim=HEAD_DIM, num_heads=HEADS, train_length=64).cuda()
+    positions = torch.arange(length, device="cuda")
+    bias = embedding.bias(positions[-1:], positions)
+    assert bias is not None
+    wanted = -bias[:, 0]
+    high = wanted.to(torch.bfloat16)
+    q = torch.zeros(1, HEADS, length, HEAD_DIM, dtype=torch.bfloat16, device="cuda")
+    k = torch.zeros_like(q)
+    q[..., :2] = math.sqrt(HEAD_DIM)
+    k[..., 0], k[..., 1] = high, wanted - high
+    v = torch.randn_like(q)
+    mixed = causal_attention(q, k, v, positions, embedding)
+    mean = v.double().mean(dim=2)
+    torch.testing.assert_close(mixed[:, :, -1].double(), mean, rtol=0.01, atol=0.002)
+
+
+@needs_gpu
+def test_the_kernels_memory_grows_with_the_length() -> None:
+    embedding = build_embedding("kerple", head_dim=64, num_heads=8, train_length=512).cuda()
+
+    def peak(length: int) -> int:
+        x = torch.randn(1, 8, length, 64, dtype=torch.bfloat16, device="cuda", requires_grad=True)
+        positions = torch.arange(length, device="cuda")
+        causal_attention(x, x, x, positions, embedding).sum().backward()  # compiles
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        causal_attention(x, x, x, positions, embedding).sum().backward()
+        return torch.cuda.max_memory_allocated() - before
+
+    assert peak(16_384) < 5 * peak(4096)
