@@ -30,6 +30,7 @@ format: $(INSTALLED)
 
 bench: $(INSTALLED)  ## the figures about speed that we publish
 	$(BIN)/python benchmarks/planning.py
+	$(BIN)/python benchmarks/embeddings.py
 	$(BIN)/python benchmarks/controller.py
 
 ui: $(INSTALLED)  ## MLflow on the default store

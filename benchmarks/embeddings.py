@@ -41,6 +41,7 @@ TRAIN_LENGTH = 512
 BATCH = 2
 FEWEST_PAIRS = 5
 
+Work = Callable[[], None]
 Column = Callable[[str], float]
 """From a preset to its figure as a multiple of rope's."""
 
@@ -58,14 +59,9 @@ def described(preset: str) -> dict[str, Any]:
     return spec
 
 
-def layer_pass(preset: str, length: int) -> Callable[[], None]:
-    """Forward and backward of one attention layer on one sequence, the embedding's tables too."""
-    embedding = build_embedding(
-        described(preset),
-        head_dim=CONFIG.head_dim,
-        num_heads=CONFIG.num_heads,
-        train_length=TRAIN_LENGTH,
-    ).to(DEVICE)
+def layer_passes(length: int) -> Callable[[str], Work]:
+    """For each preset, forward and backward of one attention layer on one sequence, with what the
+    embedding computes for it. The layer, the same for all, is made once."""
     layer = Attention(CONFIG).to(DEVICE, DTYPE)
     for weight in layer.parameters():
         torch.nn.init.normal_(weight, std=0.02)
@@ -73,32 +69,53 @@ def layer_pass(preset: str, length: int) -> Callable[[], None]:
     hidden.requires_grad_()
     grad = torch.randn_like(hidden)
 
-    def once() -> None:
-        positions = embedding.positions(length, device=DEVICE)
-        mixed = layer(hidden, positions, embedding, embedding.tables(positions))
-        mixed.backward(grad)
-        for tensor in (hidden, *layer.parameters(), *embedding.parameters()):
-            tensor.grad = None
+    def of(preset: str) -> Work:
+        embedding = build_embedding(
+            described(preset),
+            head_dim=CONFIG.head_dim,
+            num_heads=CONFIG.num_heads,
+            train_length=TRAIN_LENGTH,
+        ).to(DEVICE)
 
-    return once
+        def once() -> None:
+            positions = embedding.positions(length, device=DEVICE)
+            mixed = layer(hidden, positions, embedding, embedding.tables(positions))
+            torch.autograd.backward(mixed, grad)
+            for tensor in (hidden, *layer.parameters(), *embedding.parameters()):
+                tensor.grad = None
+
+        return once
+
+    return of
 
 
-def training_step(preset: str) -> Callable[[], None]:
-    """A step of a small decoder with AdamW, end to end."""
-    model = Decoder(CONFIG, described(preset), train_length=TRAIN_LENGTH).to(DEVICE, DTYPE)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+def training_steps() -> Callable[[str], Work]:
+    """For each preset, a step of a small decoder with AdamW, end to end. All share one decoder's
+    weights: where these lie in memory is worth some per cent."""
+    weights = Decoder(CONFIG, "nope", train_length=TRAIN_LENGTH).to(DEVICE, DTYPE)
+    optimizer = torch.optim.AdamW(weights.parameters(), lr=1e-4)
     tokens = torch.randint(CONFIG.vocab_size, (BATCH, TRAIN_LENGTH + 1), device=DEVICE)
 
-    def once() -> None:
-        logits = model(tokens[:, :-1]).logits
-        F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    def of(preset: str) -> Work:
+        model = Decoder(CONFIG, described(preset), train_length=TRAIN_LENGTH).to(DEVICE, DTYPE)
+        model.load_state_dict(weights.state_dict(keep_vars=True), strict=False, assign=True)
+        learned = list(model.position_embeddings.parameters())
+        optimizers = [optimizer, *([torch.optim.AdamW(learned, lr=1e-4)] if learned else [])]
 
-    return once
+        def once() -> None:
+            logits = model(tokens[:, :-1]).logits
+            loss = F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
+            torch.autograd.backward(loss)
+            for one in optimizers:
+                one.step()
+                one.zero_grad()
+
+        return once
+
+    return of
 
 
-def seconds(work: Callable[[], None]) -> float:
+def seconds(work: Work) -> float:
     """The wall time of one run."""
     if CUDA:
         torch.cuda.synchronize()
@@ -109,7 +126,7 @@ def seconds(work: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
-def ratio(ours: Callable[[], None], rope: Callable[[], None], budget: float) -> float:
+def ratio(ours: Work, rope: Work, budget: float) -> float:
     """The median ratio of times in pairs, as many as fit the budget in seconds."""
     for work in (ours, rope):  # the first run of each compiles and allocates
         work()
@@ -134,7 +151,7 @@ def peak_memory() -> int:
 
 def memory_growth(preset: str, length: int) -> int:
     """How far the peak of this process, which should be a fresh one, grows in a layer's pass."""
-    once = layer_pass(preset, length)
+    once = layer_passes(length)(preset)
     before = peak_memory()
     once()
     return peak_memory() - before
@@ -148,14 +165,14 @@ def memory_of(preset: str, length: int) -> int:
 
 def layer_column(length: int, budget: float) -> Column:
     """Times of a layer's pass at a length."""
-    rope = layer_pass("rope", length)
-    return lambda preset: ratio(layer_pass(preset, length), rope, budget)
+    of = layer_passes(length)
+    return lambda preset: ratio(of(preset), of("rope"), budget)
 
 
 def step_column(budget: float) -> Column:
     """Times of a training step."""
-    rope = training_step("rope")
-    return lambda preset: ratio(training_step(preset), rope, budget)
+    of = training_steps()
+    return lambda preset: ratio(of(preset), of("rope"), budget)
 
 
 def memory_column(length: int) -> Column:

@@ -323,6 +323,21 @@ def test_positions_are_looked_at_once_and_again_after_a_change(
     assert len(looks) == 1
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("spec", ["nope", *BIASES])
+@pytest.mark.parametrize("place", POSITIONS)
+@pytest.mark.parametrize("queries", [LENGTH, 40, 1])
+def test_a_gpus_paths_are_the_plain_softmax_too(spec: str, place: str, queries: int) -> None:
+    embedding, positions = build_embedding(spec, **SIZES).cuda(), POSITIONS[place].cuda()
+    q, k, v = (x.detach().cuda().requires_grad_() for x in inputs(2, queries, torch.float32))
+    mixed = causal_attention(q, k, v, positions, embedding)
+    expected = plain_attention(q, k, v, positions, embedding)
+    learned = [*embedding.parameters()]
+    ours, theirs = (gradients(one, q, k, v, *learned) for one in (mixed, expected))
+    for our, their in zip((mixed, *ours), (expected, *theirs), strict=True):
+        assert (our - their).norm() < 1e-5 * their.norm() + 1e-5
+
+
 def test_a_cpu_never_imports_the_gpus_kernels() -> None:
     script = """
 import sys, torch
