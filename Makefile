@@ -13,7 +13,7 @@ quickstart: $(INSTALLED)  ## train, evaluate and compare four embeddings in minu
 	$(BIN)/fope-lab run $(SWEEP)
 
 test: $(INSTALLED)  ## everything but what kills processes
-	$(BIN)/pytest -m "not faults"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not faults"
 
 faults: $(INSTALLED)  ## kills drivers, workers and servers for real
 	$(BIN)/pytest -m faults
