@@ -109,7 +109,11 @@ def estimate_mean(values: Sequence[float]) -> Estimate:
     # scipy.special loads in a tenth of the time of scipy.stats
     from scipy.special import stdtrit
 
-    half = float(stdtrit(n - 1, 0.975)) * statistics.stdev(values) / math.sqrt(n)
+    try:
+        deviation = statistics.stdev(values)
+    except OverflowError:  # of values that spread over the whole range of float64
+        return Estimate(n, mean, None)
+    half = float(stdtrit(n - 1, 0.975)) * deviation / math.sqrt(n)
     low, high = mean - half, mean + half
     finite = math.isfinite(low) and math.isfinite(high)
     return Estimate(n, mean, (low, high) if finite else None)

@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from report_samples import BASE, finish, make_report, typical_numbers, write_plan
 
@@ -86,6 +86,7 @@ def test_no_value_is_no_estimate() -> None:
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=5))
+@example([1.7976931348623155e308, -7.446288774449769e307])
 def test_no_finite_values_overflow(values: list[float]) -> None:
     estimate = estimate_mean(values)
     assert estimate.mean is not None
