@@ -21,9 +21,6 @@ HIDDEN = 32
 """Hidden units of the network."""
 INITIAL_C = 0.1
 EPSILON = 1e-6
-PAIRS_AT_ONCE = {"cpu": 2**15, "cuda": 2**20}
-"""Pairs of tokens whose hidden units are in memory together, by device: as many as a CPU's cache
-holds (a third of the time of all at once), enough to keep a GPU busy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,25 +88,12 @@ class Fire(Embedding, name="fire", source="Li et al., arXiv 2310.04418"):
     ) -> Tensor:
         """The network's output at each normalised distance; a key after its query counts as 0."""
         import torch
-        from torch.utils.checkpoint import checkpoint
 
         learned = {
             name: tensors[name].to(torch.promote_types(tensors[name].dtype, torch.float32))
             for name in self.learned_sizes(shape)
         }
-        share = self.normalised(shape, learned, query_positions, key_positions)
-        at_once = PAIRS_AT_ONCE.get(share.device.type, max(PAIRS_AT_ONCE.values()))
-        rows = max(at_once * share.shape[-2] // max(share.numel(), 1), 1)
-        if rows >= share.shape[-2]:
-            return _network(share, learned)
-        # Hidden units are 32 numbers a pair of tokens: the backward pass computes them again.
-        return torch.cat(
-            [
-                checkpoint(_network, block, learned, use_reentrant=False, preserve_rng_state=False)
-                for block in share.split(rows, dim=-2)
-            ],
-            dim=-2,
-        )
+        return _network(self.normalised(shape, learned, query_positions, key_positions), learned)
 
     def normalised(
         self,
