@@ -31,6 +31,11 @@ format: $(INSTALLED)
 bench: $(INSTALLED)  ## the figures about speed that we publish
 	$(BIN)/python benchmarks/planning.py
 	$(BIN)/python benchmarks/embeddings.py
+	$(BIN)/python benchmarks/scales.py
+	$(BIN)/python benchmarks/parity.py
+	$(BIN)/python benchmarks/prepare_data.py
+	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/long_context.py
 	$(BIN)/python benchmarks/controller.py
 
 ui: $(INSTALLED)  ## MLflow on the default store

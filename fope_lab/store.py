@@ -36,6 +36,7 @@ import yaml
 from fope_lab.durable import (
     create_exclusive,
     files_below,
+    is_full_disk,
     read_json,
     sha256_file,
     sync_directory,
@@ -268,6 +269,7 @@ class Attempt:
 
     def __post_init__(self) -> None:
         self._segment_step = self.resumed_from.step if self.resumed_from else 0
+        self._newest = self.resumed_from
         self._heartbeat = Heartbeat(self.folder.attempts, self.token)
         self._remove_leftovers()
 
@@ -280,10 +282,13 @@ class Attempt:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._close_segment()
         if error is not None and not self._ended:
             text = "".join(traceback.format_exception(error))
-            self.note(text)
+            # A full disk must not hide the error that is being reported, nor keep the lease.
+            with contextlib.suppress(OSError):
+                self._close_segment()
+            with contextlib.suppress(OSError):
+                self.note(text)
             self._end(
                 {
                     "outcome": "failed",
@@ -293,7 +298,10 @@ class Attempt:
                 }
             )
         elif not self._ended:
-            self._end({"outcome": "released"})
+            try:
+                self._close_segment()
+            finally:
+                self._end({"outcome": "released"})
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Append a row of metrics. Buffered: it becomes durable with the next checkpoint."""
@@ -333,38 +341,50 @@ class Attempt:
         """Have `write` fill a fresh directory, then make it the stage's checkpoint of `step`.
 
         The metrics logged so far become durable first, so that a checkpoint never has fewer rows
-        than steps. Raises LeaseLostError if another attempt took over.
+        than steps. Raises LeaseLostError if another attempt took over, and StoreError if the disk
+        is full.
         """
         self._check_lease()
-        self._close_segment()
-        self._segment_step = step
         parent = self.folder.path / "checkpoint"
         temporary = parent / f".{self.token:04d}-{step:09d}.{uuid.uuid4().hex}"
-        temporary.mkdir(parents=True)
-        write(temporary)
-        manifest = {}
-        for path in files_below(temporary):
-            sync_file(path)
-            manifest[str(path.relative_to(temporary))] = {
-                "size": path.stat().st_size,
-                "sha256": sha256_file(path),
-            }
-        write_json(
-            temporary / "manifest.json", {"step": step, "token": self.token, "files": manifest}
-        )
+        try:
+            self._close_segment()
+            self._segment_step = step
+            temporary.mkdir(parents=True)
+            write(temporary)
+            self._write_manifest(temporary, step)
+        except Exception as error:
+            shutil.rmtree(temporary, ignore_errors=True)  # it may be what fills the disk
+            if is_full_disk(error):
+                raise self._no_space(step) from error
+            raise
         final = parent / f"{self.token:04d}-{step:09d}"
         if final.exists():  # this very attempt saved this step before: the same content again
             shutil.rmtree(final)
         os.rename(temporary, final)
         sync_directory(parent)
         self._keep(KEPT_CHECKPOINTS)
-        return Checkpoint(final, self.token, step)
+        self._newest = Checkpoint(final, self.token, step)
+        return self._newest
+
+    def saved_by_worker(self, checkpoint: Checkpoint | None) -> None:
+        """Another process has saved this, its last checkpoint, under this attempt's token."""
+        self._newest = checkpoint
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Write result.json and DONE: from here on the stage is never run again."""
+        """Write result.json and DONE: from here on the stage is never run again.
+
+        Raises StoreError if the checkpoint that the result is of is no longer whole.
+        """
         self._check_lease()
         self._close_segment()
         newest = self.folder.checkpoint()
+        if newest != self._newest:
+            raise StoreError(
+                f"{self.folder.path} can't be finished: its result is of"
+                f" {self._newest and self._newest.path}, but the newest complete checkpoint is"
+                f" {newest and newest.path}"
+            )
         content = json.dumps(dict(result), indent=1, ensure_ascii=False).encode()
         write_atomic(self.folder.path / "result.json", content)
         seconds = time.monotonic() - self._started
@@ -381,6 +401,26 @@ class Attempt:
         self._keep(1)
         self._end({"outcome": "done", "seconds": seconds})
 
+    def _write_manifest(self, directory: Path, step: int) -> None:
+        """Make the files of a checkpoint durable, and list them."""
+        files = {}
+        for path in files_below(directory):
+            sync_file(path)
+            files[str(path.relative_to(directory))] = {
+                "size": path.stat().st_size,
+                "sha256": sha256_file(path),
+            }
+        manifest = {"step": step, "token": self.token, "files": files}
+        write_json(directory / "manifest.json", manifest)
+
+    def _no_space(self, step: int) -> StoreError:
+        last = self.folder.checkpoint()
+        kept = "there is none yet" if last is None else f"that is {last.path} of step {last.step}"
+        return StoreError(
+            f"no space left in {self.folder.path} for the checkpoint of step {step}. Make room and"
+            f" run again: the stage goes on from its last complete checkpoint ({kept})."
+        )
+
     def _end(self, outcome: Mapping[str, Any]) -> None:
         self._heartbeat.stop()
         self._ended = True
@@ -396,11 +436,14 @@ class Attempt:
             )
 
     def _close_segment(self) -> None:
-        if self._segment is not None:
-            self._segment.flush()
-            os.fsync(self._segment.fileno())
-            self._segment.close()
-            self._segment = None
+        segment, self._segment = self._segment, None
+        if segment is not None:
+            try:
+                segment.flush()
+                os.fsync(segment.fileno())
+            finally:
+                with contextlib.suppress(OSError):  # what it holds can't be written now either
+                    segment.close()
 
     def _keep(self, count: int) -> None:
         complete = [c for c in self.folder._checkpoints() if _is_complete(c.path)]

@@ -21,6 +21,7 @@ SWEEP = """
 name: whole
 description: Every kind of stage, and one that fails.
 seeds: [0, 1]
+prepare: {resources: {cpus: 2}}
 stages:
   pretrain:
     kind: pretrain
@@ -34,12 +35,12 @@ stages:
     kind: extend
     from: pretrain
     embedding: {type: yarn, factor: 2}
-    data: {corpus: python-docs, length: 64}
+    data: {corpus: python-docs, length: 64, documents: within}
     train: {tokens: 2560, batch_tokens: 512, learning_rate: 1e-3}
   finetune:
     kind: finetune
     from: extend
-    data: {corpus: python-docstrings, length: 128}
+    data: {corpus: python-docstrings, length: 128, pack: true}
     train: {tokens: 2560, batch_tokens: 512, learning_rate: 1e-3}
   perplexity: {kind: perplexity, from: extend, corpus: python-docs, lengths: [16, 32, 64],
                tokens: 2048}

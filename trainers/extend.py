@@ -16,21 +16,29 @@ from fope_lab.model import load_model, read_config
 from fope_lab.model.decoder import Decoder
 from fope_lab.store import Attempt
 from fope_lab.sweep.stages import Extend
+from trainers.parallel import Workers
 from trainers.stage import train_stage
 
 
-def run(stage: Extend, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
+def run(
+    stage: Extend, attempt: Attempt, parents: Mapping[str, Path], workers: Workers | None = None
+) -> dict[str, Any]:
     """The parent's checkpoint is the role "from"; an embedding of None goes on with its own.
 
-    Raises loop.NonFiniteError, DataError, CheckpointError, EmbeddingError.
+    Raises loop.NonFiniteError, memory.TrainingMemoryError, DataError, CheckpointError,
+    EmbeddingError.
     """
     parent = parents["from"]
-    tokenizer_name = read_config(parent).tokenizer
+    tokenizer = load_tokenizer(read_config(parent).tokenizer)
 
     def start() -> Decoder:
         return load_model(parent, embedding=stage.embedding, seed=stage.seed)
 
-    tokenizer = load_tokenizer(tokenizer_name)
     return train_stage(
-        stage, attempt, parents, start, tokenizer_name=tokenizer_name, tokenizer=tokenizer
+        stage,
+        attempt,
+        parents,
+        start,
+        tokenizer=tokenizer,
+        workers=workers or Workers(),
     )

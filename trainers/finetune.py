@@ -1,4 +1,4 @@
-"""Finetune: supervised pairs of prompt and answer, with the loss on the answer only."""
+"""Finetune: pairs of prompt and answer, or chats, with the loss on what the assistant says only."""
 
 from __future__ import annotations
 
@@ -6,26 +6,43 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fope_lab.data.tokenizer import load_tokenizer
+from fope_lab.data.problems import DataError
+from fope_lab.data.tokenizer import load_for_stage, load_tokenizer
 from fope_lab.model import load_model, read_config
 from fope_lab.model.decoder import Decoder
 from fope_lab.store import Attempt
 from fope_lab.sweep.stages import Finetune
+from trainers.parallel import Workers
 from trainers.stage import train_stage
 
 
-def run(stage: Finetune, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
+def run(
+    stage: Finetune, attempt: Attempt, parents: Mapping[str, Path], workers: Workers | None = None
+) -> dict[str, Any]:
     """The parent's checkpoint is the role "from"; the data's rows leave prompts without a loss.
 
-    Raises loop.NonFiniteError, DataError, CheckpointError.
+    Raises loop.NonFiniteError, memory.TrainingMemoryError, DataError, CheckpointError.
     """
     parent = parents["from"]
-    tokenizer_name = read_config(parent).tokenizer
+    config = read_config(parent)
+    if stage.tokenizer is None:
+        tokenizer = load_tokenizer(config.tokenizer)
+    else:
+        tokenizer = load_for_stage(stage.tokenizer, parents)
+        if tokenizer.tokens > config.model.vocab_size:
+            raise DataError(
+                f"the tokenizer has {tokenizer.tokens} tokens, and the model of {parent} has "
+                f"{config.model.vocab_size}"
+            )
 
     def start() -> Decoder:
-        return load_model(parent)
+        return load_model(parent, embedding=stage.embedding, seed=stage.seed)
 
-    tokenizer = load_tokenizer(tokenizer_name)
     return train_stage(
-        stage, attempt, parents, start, tokenizer_name=tokenizer_name, tokenizer=tokenizer
+        stage,
+        attempt,
+        parents,
+        start,
+        tokenizer=tokenizer,
+        workers=workers or Workers(),
     )

@@ -16,34 +16,54 @@ from torch import nn
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.sweep.stages import TrainSettings
 
-Schedule = Callable[[float, float], float]
-"""(share of the steps after the warm-up that are done, final fraction) → fraction of the rate."""
+Schedule = Callable[[int, int, TrainSettings], float]
+"""(updates after the warm-up up to this one, all updates after the warm-up, settings) → fraction of
+the peak rate."""
 
 
-def cosine(done: float, final: float) -> float:
-    """From 1 to `final` along half a cosine (Loshchilov & Hutter, arXiv 1608.03983, Eq. 5)."""
-    return final + (1 - final) * (1 + math.cos(math.pi * done)) / 2
+def cosine(done: int, total: int, settings: TrainSettings) -> float:
+    """1 to the final rate along half a cosine (Loshchilov & Hutter, arXiv 1608.03983, Eq. 5)."""
+    final = settings.final_learning_rate
+    return final + (1 - final) * (1 + math.cos(math.pi * done / total)) / 2
 
 
-def constant(done: float, final: float) -> float:
-    """1 throughout; `final` has no effect."""
+def warmup_stable_decay(done: int, total: int, settings: TrainSettings) -> float:
+    """1, and over the last round(decay·steps) updates linearly to the final rate.
+
+    Hu et al., "MiniCPM", arXiv 2404.06395, §4.2, with the linear cooldown of Hägele et al., arXiv
+    2405.18392.
+    """
+    assert settings.decay is not None  # filled in where the schedule is this one
+    decaying = min(round(settings.decay * settings.steps), total)
+    left = total - done
+    if left >= decaying:
+        return 1.0
+    final = settings.final_learning_rate
+    return final + (1 - final) * left / decaying
+
+
+def constant(done: int, total: int, settings: TrainSettings) -> float:
+    """1 throughout; the final rate has no effect."""
     return 1.0
 
 
-SCHEDULES: Mapping[str, Schedule] = {"cosine": cosine, "constant": constant}
+SCHEDULES: Mapping[str, Schedule] = {
+    "cosine": cosine,
+    "wsd": warmup_stable_decay,
+    "constant": constant,
+}
 
 
-def learning_rate(step: int, steps: int, settings: TrainSettings) -> float:
+def learning_rate(step: int, settings: TrainSettings) -> float:
     """The rate of update number `step`, 0 … steps − 1.
 
     It grows linearly over the first round(warmup·steps) updates, the last of which uses the full
     rate, and then follows the schedule, whose end falls on the last update.
     """
-    warmup_steps = round(settings.warmup * steps)
-    if step < warmup_steps:
-        return settings.learning_rate * (step + 1) / warmup_steps
-    done = (step + 1 - warmup_steps) / (steps - warmup_steps)
-    shape = SCHEDULES[settings.schedule](done, settings.final_learning_rate)
+    warmup = round(settings.warmup * settings.steps)
+    if step < warmup:
+        return settings.learning_rate * (step + 1) / warmup
+    shape = SCHEDULES[settings.schedule](step + 1 - warmup, settings.steps - warmup, settings)
     return settings.learning_rate * shape
 
 

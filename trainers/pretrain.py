@@ -6,25 +6,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fope_lab.data.tokenizer import load_tokenizer
+from fope_lab.data.tokenizer import load_for_stage
 from fope_lab.model import ModelConfig
 from fope_lab.model.decoder import Decoder
 from fope_lab.store import Attempt
 from fope_lab.sweep.stages import Pretrain
+from trainers.parallel import Workers
 from trainers.stage import train_stage
 
 
-def run(stage: Pretrain, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
+def run(
+    stage: Pretrain, attempt: Attempt, parents: Mapping[str, Path], workers: Workers | None = None
+) -> dict[str, Any]:
     """Weights, embedding coefficients and the order of the data all follow from the stage's seed.
 
-    Raises loop.NonFiniteError, DataError, EmbeddingError.
+    Raises loop.NonFiniteError, memory.TrainingMemoryError, DataError, EmbeddingError.
     """
-    tokenizer = load_tokenizer(stage.tokenizer)
+    tokenizer = load_for_stage(stage.tokenizer, parents)
     config: ModelConfig = stage.model
 
     def start() -> Decoder:
         return Decoder(config, stage.embedding, train_length=stage.data.length, seed=stage.seed)
 
     return train_stage(
-        stage, attempt, parents, start, tokenizer_name=stage.tokenizer, tokenizer=tokenizer
+        stage,
+        attempt,
+        parents,
+        start,
+        tokenizer=tokenizer,
+        workers=workers or Workers(),
     )

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from fope_lab.data.mixture import TrainingData
 from fope_lab.data.tokenizer import Tokenizer
 from fope_lab.embeddings.module import PositionEmbedding
@@ -17,7 +19,10 @@ from fope_lab.model import load_model, parameters, save_model
 from fope_lab.model.decoder import Decoder
 from fope_lab.store import Attempt
 from fope_lab.sweep.stages import TrainingConfig
-from trainers.loop import choose_device, train
+from trainers.loop import HeldOutBatches, choose_device, train
+from trainers.memory import memory_advice
+from trainers.parallel import Workers
+from trainers.validation import HeldOut
 
 
 def train_stage(
@@ -26,33 +31,50 @@ def train_stage(
     parents: Mapping[str, Path],
     start: Callable[[], Decoder],
     *,
-    tokenizer_name: str,
     tokenizer: Tokenizer,
+    workers: Workers,
 ) -> dict[str, Any]:
     """Train to the end, from `start()` or from the checkpoint that the attempt goes on from.
 
-    `parents` holds the prepared data under "data.0", "data.1", …; `tokenizer` is the one named.
-    Returns what result.json says.
+    `parents` holds the prepared data under "data.0", "data.1", …, and under "validation.0", … where
+    the stage validates; a copy of the tokenizer goes into each checkpoint. Returns what result.json
+    says. Raises memory.TrainingMemoryError, which says what to lower.
     """
+    with memory_advice(stage):
+        return _train_stage(stage, attempt, parents, start, tokenizer, workers)
+
+
+def _train_stage(
+    stage: TrainingConfig,
+    attempt: Attempt,
+    parents: Mapping[str, Path],
+    start: Callable[[], Decoder],
+    tokenizer: Tokenizer,
+    workers: Workers,
+) -> dict[str, Any]:
     device = choose_device(stage.resources)
     resumed = attempt.resumed_from
     model = start() if resumed is None else load_model(resumed.path)
+    model.gradient_checkpointing = stage.train.gradient_checkpointing
     data = TrainingData(
         stage.data,
         parents,
         tokenizer,
         batch_size=stage.train.batch_tokens // stage.data.length,
         seed=stage.seed,
+        rank=workers.rank,
+        world_size=workers.size,
     )
 
-    def write_model(directory: Path) -> None:
+    def write_model(directory: Path, weights: Mapping[str, Tensor]) -> None:
         save_model(
             directory,
             model,
             embedding=model.embedding,
             train_length=model.train_length,
             context_length=stage.data.length,
-            tokenizer=tokenizer_name,
+            tokenizer=tokenizer.save(directory),
+            state=weights,
         )
 
     summary = train(
@@ -63,11 +85,29 @@ def train_stage(
         write_model,
         seed=stage.seed,
         device=device,
+        held_out=_held_out(stage, parents, tokenizer, workers),
+        workers=workers,
     )
     embedding = model.position_embeddings[0]
     assert isinstance(embedding, PositionEmbedding)
     facts = embedding.definition.facts(embedding.shape)
-    return {**summary, "parameters": _count(model), **facts}
+    examples = {"examples": data.examples()} if data.examples() else {}
+    return {**summary, "parameters": _count(model), **facts, **examples}
+
+
+def _held_out(
+    stage: TrainingConfig, parents: Mapping[str, Path], tokenizer: Tokenizer, workers: Workers
+) -> HeldOutBatches | None:
+    """The held-out data of a stage that validates, as much at a time as in training."""
+    train, length = stage.train, stage.data.length
+    if train.validation_tokens is None:
+        return None
+    share = train.batch_tokens // workers.size
+    rows = min(train.micro_batch_tokens or share, share) // length
+    data = HeldOut(
+        stage.data, parents, tokenizer, tokens=train.validation_tokens, rows=rows, workers=workers
+    )
+    return data.batches
 
 
 def _count(model: Decoder) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """What a corpus is: options in a frozen dataclass, an identity, and an iterator of documents.
 
-A corpus of text yields strings, a corpus of supervised pairs yields (prompt, answer). Defining a
-subclass registers it under its `name`.
+A corpus of text yields strings, one of supervised pairs (prompt, answer), one of chats lists of
+messages. Defining a subclass registers it under its `name`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
+from fope_lab.data.chat import Chat
 from fope_lab.data.options import set_options
 
 Split = Literal["train", "validation"]
 Pair = tuple[str, str]
+Kind = Literal["text", "pairs", "chats"]
 T = TypeVar("T")
 
 HELD_OUT = 10
@@ -32,7 +34,7 @@ class Corpus(ABC):
 
     name: ClassVar[str]
     """What a description calls it: its `type`."""
-    kind: ClassVar[Literal["text", "pairs"]] = "text"
+    kind: ClassVar[Kind] = "text"
     shorthand: ClassVar[str | None] = None
     """An option that, where a description has no `type`, says that this type is meant."""
     types: ClassVar[dict[str, type[Corpus]]] = {}
@@ -59,7 +61,7 @@ class Corpus(ABC):
         revision of what is not; known without a download, the same on every machine."""
 
     @abstractmethod
-    def documents(self, split: Split) -> Iterator[str] | Iterator[Pair]:
+    def documents(self, split: Split) -> Iterator[str] | Iterator[Pair] | Iterator[Chat]:
         """The documents of a split in a fixed order, in bounded memory. Raises CorpusError."""
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Self
 from annotated_types import Ge
 
 from fope_lab.data.base import Corpus, Pair, Split, at_most, sha256_of, split_items
+from fope_lab.data.chat import ASSISTANT, Chat
 from fope_lab.data.local_corpora import file_sha256
 from fope_lab.data.options import set_options
 from fope_lab.data.problems import CorpusError, DataError, DataProblem
@@ -97,13 +98,16 @@ class Dataset(Corpus):
     def _is_filled(self, document: Any) -> bool:
         return bool(document)
 
-    def _text(self, row: Mapping[str, Any], column: str) -> str:
+    def _value(self, row: Mapping[str, Any], column: str) -> Any:
         if column not in row:
             raise CorpusError(
                 f"{self.dataset} has no column {column!r} (it has: {', '.join(sorted(row))})",
                 self.name,
             )
-        text = row[column]
+        return row[column]
+
+    def _text(self, row: Mapping[str, Any], column: str) -> str:
+        text = self._value(row, column)
         if not isinstance(text, str):
             raise CorpusError(
                 f"{self.dataset}: a row of column {column!r} holds {text!r}, no text", self.name
@@ -154,6 +158,39 @@ class DatasetPairs(Dataset):
 
     def _is_filled(self, document: Pair) -> bool:
         return all(document)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetChat(Dataset):
+    """Chats from a dataset of the hub or a local folder: lists of messages with role and content.
+
+    A chat in which the assistant says nothing is skipped, as an empty text is.
+    """
+
+    name = "dataset-chat"
+    kind = "chats"
+    shorthand = None
+
+    column: str = "messages"
+
+    def _document(self, row: Mapping[str, Any]) -> Chat:
+        messages = self._value(row, self.column)
+        if not isinstance(messages, list) or not all(map(_is_message, messages)):
+            raise CorpusError(
+                f"{self.dataset}: a row of column {self.column!r} holds {str(messages)[:200]}, "
+                "no list of messages that have a role and a content, both text",
+                self.name,
+            )
+        return [{"role": one["role"], "content": one["content"]} for one in messages]
+
+    def _is_filled(self, document: Chat) -> bool:
+        return any(one["role"] == ASSISTANT and one["content"] for one in document)
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(value.get(name), str) for name in ("role", "content")
+    )
 
 
 PRESETS: dict[str, Dataset] = {

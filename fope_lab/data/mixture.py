@@ -6,20 +6,18 @@ gets its slice of the same global batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fope_lab.data.base import Split
 from fope_lab.data.packing import PackedCorpus
-from fope_lab.data.passkey import PasskeyTask, prompt_form
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data, Source, data_json_schema, parse_data
-from fope_lab.data.seeding import permutation
+from fope_lab.data.rows import IGNORED, ExampleRows, Ids, PasskeyRows, RowSource, TextRows
 from fope_lab.data.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -37,28 +35,19 @@ __all__ = [
     "parse_data",
 ]
 
-IGNORED = -100
-"""The label of a position without loss (torch's default)."""
-Ids = NDArray[np.int64]
-RowsAndLabels = tuple[Ids, Ids]
-"""Ids (rows, length + 1), and the same with IGNORED where there is no loss."""
-
 
 @dataclass(frozen=True)
 class Batch:
     """`input_ids` and `labels`, int64 (batch, length): the label of a position is the token that
-    follows it, or −100 where there is no loss."""
+    follows it, or −100 where there is no loss.
+
+    `documents`, int64 (batch, length), numbers the documents of each row where its tokens may not
+    see those of other documents, and is None where nothing needs it.
+    """
 
     input_ids: Tensor
     labels: Tensor
-
-
-class RowSource(Protocol):
-    """An endless sequence of rows, at any place of which one can start."""
-
-    def rows(self, first: int, count: int) -> RowsAndLabels:
-        """Rows `first` … `first + count − 1`; they depend on nothing else."""
-        ...
+    documents: Tensor | None = None
 
 
 class TrainingData:
@@ -66,7 +55,8 @@ class TrainingData:
 
     `directories` holds the prepared data of source i under "data.i" (tasks have none); a source
     that is used up starts again in another order. `batch_size` counts the rows of the global batch,
-    of which this worker gets the `rank`-th of `world_size` slices. Raises DataError if a source has
+    of which this worker gets the `rank`-th of `world_size` slices; `split` is what the data must
+    have been prepared from. Raises DataError if a source has
     no row of the length, or was prepared with another tokenizer.
     """
 
@@ -80,6 +70,7 @@ class TrainingData:
         seed: int,
         rank: int = 0,
         world_size: int = 1,
+        split: Split = "train",
     ) -> None:
         if batch_size % world_size:
             raise DataError(
@@ -96,10 +87,20 @@ class TrainingData:
                 task = PasskeyRows(source.task, tokenizer, data.length, seed)
                 self.sources.append(task)
                 continue
-            expected = {"tokenizer": tokenizer.identity(), "split": "train"}
+            expected = {"tokenizer": tokenizer.identity(), "split": split}
             packed = PackedCorpus(directories[f"data.{index}"], expected)
-            cls = ROW_SOURCES[packed.kind]
-            self.sources.append(cls(packed, data.length, tokenizer.pad_id, (index, seed)))
+            source_of = ROW_SOURCES[packed.kind]
+            self.sources.append(source_of(packed, data, tokenizer.pad_id, (index, seed)))
+        self._numbered = any(source.numbered for source in self.sources)
+
+    def examples(self) -> list[dict[str, Any]]:
+        """For each source of pairs or chats how many there are in an epoch, how many were dropped
+        because they are longer than a row, and which share of the rows is not padding."""
+        return [
+            {"examples": one.examples, "dropped": one.dropped, "fill": one.fill}
+            for one in self.sources
+            if isinstance(one, ExampleRows)
+        ]
 
     def batch(self, step: int) -> Batch:
         """This worker's share of batch number `step`, on the CPU."""
@@ -108,13 +109,39 @@ class TrainingData:
         first = step * self._batch_size + self._offset
         of_source, before = self._mixture.assign(first, self._rows)
         ids = np.empty((self._rows, self.length + 1), np.int64)
-        labels = np.empty_like(ids)
+        labels, documents = np.empty_like(ids), np.zeros_like(ids)
         for index, source in enumerate(self.sources):
             chosen = of_source == index
             count = int(chosen.sum())
-            if count:
-                ids[chosen], labels[chosen] = source.rows(before[index], count)
-        return Batch(torch.from_numpy(ids[:, :-1]), torch.from_numpy(labels[:, 1:]))
+            if not count:
+                continue
+            rows = source.rows(before[index], count)
+            ids[chosen], labels[chosen] = rows.ids, rows.labels
+            if rows.documents is not None:
+                documents[chosen] = rows.documents
+        return Batch(
+            torch.from_numpy(ids[:, :-1]),
+            torch.from_numpy(labels[:, 1:]),
+            torch.from_numpy(documents[:, :-1]) if self._numbered else None,
+        )
+
+
+def _text_rows(packed: PackedCorpus, data: Data, pad_id: int, name: tuple[int, ...]) -> TextRows:
+    return TextRows(packed, data.length, name, within=data.documents == "within")
+
+
+def _example_rows(
+    packed: PackedCorpus, data: Data, pad_id: int, name: tuple[int, ...]
+) -> ExampleRows:
+    return ExampleRows(packed, data.length, name, pad_id=pad_id, pack=data.pack)
+
+
+ROW_SOURCES: Mapping[str, Callable[[PackedCorpus, Data, int, tuple[int, ...]], RowSource]] = {
+    "text": _text_rows,
+    "pairs": _example_rows,
+    "chats": _example_rows,
+}
+"""By the kind of the corpus."""
 
 
 class Mixture:
@@ -143,102 +170,3 @@ class Mixture:
             before.append(int(taken[0]))
             first -= int(taken[0])
         return sources, [*before, first]
-
-
-class EpochOrder:
-    """Items 0 … count − 1 again and again, each epoch in a random order of its own."""
-
-    def __init__(self, count: int, name: tuple[str | int, ...]) -> None:
-        self.count = count
-        # A batch may lie across two epochs; more are never needed at once.
-        self._order = lru_cache(maxsize=2)(lambda epoch: permutation((*name, epoch), count))
-
-    def items(self, first: int, count: int) -> Ids:
-        """Items `first` … `first + count − 1` of the endless sequence."""
-        parts = []
-        while count > 0:
-            epoch, place = divmod(first, self.count)
-            parts.append(self._order(epoch)[place : place + count])
-            first += len(parts[-1])
-            count -= len(parts[-1])
-        return np.concatenate(parts)
-
-
-class TextRows:
-    """Windows of `length` + 1 tokens that share one token, so that each token is predicted once an
-    epoch. Windows run over the ends of documents."""
-
-    def __init__(
-        self, packed: PackedCorpus, length: int, pad_id: int, name: tuple[int, ...]
-    ) -> None:
-        self._tokens = packed.tokens
-        self._length = length
-        windows = (len(packed.tokens) - 1) // length
-        if windows < 1:
-            raise DataError(
-                f"{packed.directory} has {len(packed.tokens)} tokens; "
-                f"a length of {length} needs at least {length + 1}"
-            )
-        self._order = EpochOrder(windows, ("text", *name))
-
-    def rows(self, first: int, count: int) -> RowsAndLabels:
-        """See RowSource."""
-        starts = self._order.items(first, count) * self._length
-        ids = self._tokens[starts[:, None] + np.arange(self._length + 1)].astype(np.int64)
-        return ids, ids
-
-
-class PairRows:
-    """One supervised pair a row, padded on the right; the loss is on the answer and its end.
-
-    Pairs of more than `length` + 1 tokens are left out; `dropped` says how many.
-    """
-
-    def __init__(
-        self, packed: PackedCorpus, length: int, pad_id: int, name: tuple[int, ...]
-    ) -> None:
-        if packed.answers is None:
-            raise DataError(f"{packed.directory} holds text, no pairs")
-        self._tokens = packed.tokens
-        self._pad_id = pad_id
-        self._places = np.arange(length + 1)
-        sizes = np.diff(packed.starts, append=len(packed.tokens))
-        fitting = sizes <= length + 1
-        self.dropped = int((~fitting).sum())
-        if not fitting.any():
-            raise DataError(
-                f"no pair of {packed.directory} fits a length of {length}: "
-                f"the shortest needs {int(sizes.min()) - 1}"
-            )
-        self._starts = np.asarray(packed.starts)[fitting]
-        self._sizes = sizes[fitting]
-        self._answers = np.asarray(packed.answers)[fitting]
-        self._order = EpochOrder(len(self._starts), ("pairs", *name))
-
-    def rows(self, first: int, count: int) -> RowsAndLabels:
-        """See RowSource."""
-        chosen = self._order.items(first, count)
-        inside = self._places < self._sizes[chosen, None]
-        places = np.minimum(self._starts[chosen, None] + self._places, len(self._tokens) - 1)
-        ids = np.where(inside, self._tokens[places].astype(np.int64), self._pad_id)
-        answered = inside & (self._places >= self._answers[chosen, None])
-        return ids, np.where(answered, ids, IGNORED)
-
-
-class PasskeyRows:
-    """Rows of the passkey task; the loss is on the answers."""
-
-    def __init__(self, task: PasskeyTask, tokenizer: Tokenizer, length: int, seed: int) -> None:
-        self._task, self._length, self._seed = task, length, seed
-        self._form = prompt_form(task.form, tokenizer, task.digits)
-        self.rows(0, 1)  # a length that is too short is an error now, not at some later step
-
-    def rows(self, first: int, count: int) -> RowsAndLabels:
-        """See RowSource."""
-        ids, answers = self._form.training_rows(
-            self._length + 1, self._seed, first, count, self._task.queries
-        )
-        return ids, np.where(answers, ids, IGNORED)
-
-
-ROW_SOURCES: dict[str, type[TextRows] | type[PairRows]] = {"text": TextRows, "pairs": PairRows}

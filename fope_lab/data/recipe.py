@@ -1,7 +1,8 @@
 """What a training reads, as a sweep file says it: a length and a mixture of corpora and tasks.
 
 `{corpus: c4, length: 512}`, `{files: GLOB, length: 512}`, or
-`{length: 64, mix: [{corpus: python-docs, weight: 0.7}, {task: passkey, weight: 0.3}]}`.
+`{length: 64, mix: [{corpus: python-docs, weight: 0.7}, {task: passkey, weight: 0.3}]}`; beside
+them, how documents become rows: `documents: within`, `pack: true`.
 Nothing here needs torch.
 """
 
@@ -11,13 +12,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from fope_lab.data.corpora import Corpus, corpus_json_schema, parse_corpus
 from fope_lab.data.options import build, schema
 from fope_lab.data.passkey import PasskeyTask
 from fope_lab.data.problems import DataError, DataProblem, FieldPath, unknown
 
+Documents = Literal["across", "within"]
 TASKS: dict[str, type[PasskeyTask]] = {PasskeyTask.task: PasskeyTask}
 
 
@@ -42,14 +44,27 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """Sequences of `length` tokens from a mixture."""
+    """Sequences of `length` tokens from a mixture.
+
+    Text runs on over the ends of its documents; with `documents` within, a token sees nothing of
+    the documents before its own, and the first token of each is not predicted. With `pack`, a row
+    holds as many supervised examples as fit, which see nothing of each other, and not one.
+    """
 
     length: int
     mix: tuple[Source, ...]
+    documents: Documents = "across"
+    pack: bool = False
 
     def canonical(self) -> dict[str, Any]:
         """The shortest description; parsing it gives the data back."""
-        return {"length": self.length, "mix": [source.canonical() for source in self.mix]}
+        rows = {name: getattr(self, name) for name in ROWS}
+        chosen = {name: value for name, value in rows.items() if value != getattr(Data, name)}
+        return {"length": self.length, "mix": [one.canonical() for one in self.mix], **chosen}
+
+
+ROWS = ("documents", "pack")
+"""The options of Data that say how documents become rows."""
 
 
 def parse_data(value: Any, base: Path, path: str = "data") -> Data:
@@ -66,7 +81,19 @@ def parse_data(value: Any, base: Path, path: str = "data") -> Data:
 
 def data_json_schema() -> dict[str, Any]:
     """The JSON Schema of `data`: with `mix`, or with one source's keys beside `length`."""
-    length = {"length": {"type": "integer", "minimum": 1}}
+    length = {
+        "length": {"type": "integer", "minimum": 1},
+        "documents": {
+            "enum": list(get_args(Documents)),
+            "description": "of text: whether a token sees the documents before its own",
+            "default": Data.documents,
+        },
+        "pack": {
+            "type": "boolean",
+            "description": "of pairs and chats: several in a row, which don't see each other",
+            "default": Data.pack,
+        },
+    }
     weight = {"weight": {"type": "number", "exclusiveMinimum": 0, "default": 1.0}}
     corpus = {
         "type": "object",
@@ -105,19 +132,25 @@ def _data(value: Any, base: Path, problems: list[DataProblem]) -> Data | None:
     elif not isinstance(length, int) or isinstance(length, bool) or length < 1:
         message = f"found {length!r}, needs a whole number of tokens, at least 1"
         problems.append(DataProblem(("length",), message))
+    rows = {name: options.pop(name) for name in ROWS if name in options}
+    if rows.get("documents", "across") not in get_args(Documents):
+        message = unknown("word", rows["documents"], get_args(Documents))
+        problems.append(DataProblem(("documents",), message))
+    if not isinstance(rows.get("pack", False), bool):
+        problems.append(DataProblem(("pack",), f"found {rows['pack']!r}, needs true or false"))
     if "mix" not in options:
         source = _source(options, (), base, problems)
-        return None if source is None or problems else Data(length=length, mix=(source,))
+        return None if source is None or problems else Data(length=length, mix=(source,), **rows)
     mix = options.pop("mix")
     for option in options:
-        problems.append(DataProblem((option,), unknown("key", option, ["length", "mix"])))
+        problems.append(DataProblem((option,), unknown("key", option, ["length", "mix", *ROWS])))
     if not isinstance(mix, list | tuple) or not mix:
         problems.append(DataProblem(("mix",), f"found {mix!r}, needs a list of sources"))
         return None
     sources = [_source(item, ("mix", i), base, problems) for i, item in enumerate(mix)]
     if problems:
         return None
-    return Data(length=length, mix=tuple(source for source in sources if source))
+    return Data(length=length, mix=tuple(source for source in sources if source), **rows)
 
 
 def _source(value: Any, at: FieldPath, base: Path, problems: list[DataProblem]) -> Source | None:
@@ -154,8 +187,9 @@ def _corpus(options: dict[str, Any], base: Path) -> Corpus:
     """The corpus under "corpus", or the one that the options themselves describe in short."""
     if "corpus" not in options:
         return parse_corpus(options, base)
+    names = ["corpus", "length", "mix", "weight", *ROWS]
     problems = [
-        DataProblem((str(option),), unknown("key", option, ["corpus", "length", "mix", "weight"]))
+        DataProblem((str(option),), unknown("key", option, names))
         for option in options
         if option != "corpus"
     ]

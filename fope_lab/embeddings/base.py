@@ -1,28 +1,24 @@
 """What an embedding is: options in a frozen dataclass, maths in methods that keep no state.
 
 An embedding is one file: a subclass of `Embedding` whose fields are its options and whose methods
-are pure functions of tensors. Defining the class registers it under its `name`; every module of
-this package is found by itself, so a new file needs no other change. Files that define embeddings
-or frequency transforms import torch inside functions only: a sweep is planned from the options.
+are pure functions of tensors. Defining the class registers it under its `name`; `discovery` finds
+every module of this package, so a new file needs no other change. Files that define embeddings or
+frequency transforms import torch inside functions only: a sweep is planned from the options.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib
-import pkgutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from fope_lab.embeddings.errors import EmbeddingError, EmbeddingProblem
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
     from fope_lab.embeddings.frequencies import Ladder
-
-NEEDS_TORCH = ("module",)
-"""Modules of this package that import torch, and define no embedding."""
 
 
 @dataclass(frozen=True)
@@ -280,21 +276,25 @@ def _register(registry: dict[str, Any], cls: type) -> None:
     registry[name] = cls
 
 
-@functools.cache
-def _discover() -> None:
-    package = importlib.import_module(__package__)
-    for module in pkgutil.iter_modules(package.__path__):
-        if module.name not in NEEDS_TORCH:
-            importlib.import_module(f"{__package__}.{module.name}")
+def check_definition(definition: Embedding, shape: Shape, path: str = "embedding") -> None:
+    """Raises EmbeddingError if a definition does not fit a shape."""
+    found = list(shape.problems()) or definition.problems(shape)
+    problems = [EmbeddingProblem(path, problem) for problem in found]
+    if problems:
+        raise EmbeddingError(problems)
 
 
 def embedding_types() -> Mapping[str, type[Embedding]]:
     """Every embedding by the name of its mechanism."""
-    _discover()
+    from fope_lab.embeddings.discovery import discover
+
+    discover()
     return _EMBEDDINGS
 
 
 def transform_types() -> Mapping[str, type[FrequencyTransform]]:
     """Every frequency transform by name."""
-    _discover()
+    from fope_lab.embeddings.discovery import discover
+
+    discover()
     return _TRANSFORMS

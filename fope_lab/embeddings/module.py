@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fope_lab.embeddings.base import Embedding, Shape
-from fope_lab.embeddings.spec import Spec, check_definition, parse_embedding
+from fope_lab.embeddings.base import Embedding, Shape, check_definition
+from fope_lab.embeddings.spec import Spec, parse_embedding
 
 
 def build_embedding(
@@ -148,6 +148,11 @@ class PositionEmbedding(nn.Module):
     def extra_repr(self) -> str:
         """The definition."""
         return repr(self.definition)
+
+    def compute_constants(self) -> None:
+        """Put the constants where they are again: for a loader that made room for them only."""
+        for name, tensor in self.definition.tensors(self.shape).constants.items():
+            self._buffers[name] = tensor.to(getattr(self, name).device)
 
     def _tensors(self) -> dict[str, Tensor]:
         buffers = {name: buffer for name, buffer in self._buffers.items() if buffer is not None}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from fope_lab.embeddings.base import FrequencyTransform, Means
+from fope_lab.embeddings.base import Bounds, FrequencyTransform, Means
 from fope_lab.embeddings.frequencies import Factor, Ladder, OriginalLength
 
 BASE_SCALINGS: Mapping[str, Callable[[float, int], float]] = {
@@ -60,13 +60,19 @@ class Ntk(FrequencyTransform, name="ntk", source="Peng et al., arXiv 2309.00071,
 class DynamicNtk(
     FrequencyTransform, name="dynamic_ntk", source="Peng et al., arXiv 2309.00071, §3.3"
 ):
-    """NTK-aware scaling by s = max(1, l/L), where l is the length of the sequence at hand.
+    """NTK-aware scaling by s = 1 + g·(l/L − 1), at least 1, for a sequence of length l.
 
-    L is `original_length`, or the training length. Up to it nothing changes.
+    L is `original_length`, or the training length. Up to it nothing changes. g is `growth`: 1 in
+    the paper, and the `factor` of Hugging Face's "dynamic".
     """
 
     original_length: OriginalLength | None = None
     base_scaling: BaseScaling = "ntk"
+    growth: Annotated[
+        float,
+        Bounds(ge=1, le=1e6),
+        Means("how much s grows with each original length beyond the first"),
+    ] = 1.0
 
     @property
     def dynamic(self) -> bool:
@@ -79,5 +85,6 @@ class DynamicNtk(
 
     def apply(self, ladder: Ladder) -> Ladder:
         """The ladder of the base for the ladder's current length."""
-        factor = max(1.0, ladder.length / (self.original_length or ladder.train_length))
+        times = ladder.length / (self.original_length or ladder.train_length)
+        factor = max(1.0, self.growth * times - (self.growth - 1))
         return _rescaled(ladder, BASE_SCALINGS[self.base_scaling](factor, ladder.head_dim))

@@ -56,6 +56,15 @@ PRESETS: Mapping[str, Preset] = {
     "ntk": _preset("bloc97 (2023), in YaRN, arXiv 2309.00071, §3.1", "rotary", "ntk"),
     "dynamic-ntk": _preset("emozilla (2023), in YaRN, arXiv 2309.00071", "rotary", "dynamic_ntk"),
     "yarn": _preset("Peng et al. (YaRN), arXiv 2309.00071", "rotary", "yarn"),
+    "llama3": Preset(
+        {
+            "type": "rotary",
+            "transforms": [
+                {"type": "yarn", "ramp": "cycles", "beta": 4.0, "attention_factor": 1.0}
+            ],
+        },
+        "Grattafiori et al. (Llama 3), arXiv 2407.21783, as released",
+    ),
     "resonance-rope": _preset(RESONANCE, "rotary", "resonance"),
     "resonance-yarn": _preset(RESONANCE, "rotary", "yarn", "resonance"),
     "fope-yarn": _preset(f"{FOPE}, §5.3", "fourier", "clip_floor", "yarn"),

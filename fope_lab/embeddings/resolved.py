@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fope_lab.embeddings.base import Embedding, Shape
+from fope_lab.embeddings.base import Embedding, Shape, check_definition
 from fope_lab.embeddings.catalogue import Description
 from fope_lab.embeddings.errors import EmbeddingError, EmbeddingProblem
-from fope_lab.embeddings.spec import check_definition
 
 FAR = 10**12
 """A length beyond every original length: what follows the length has changed there."""

@@ -17,6 +17,7 @@ from fope_lab.embeddings.base import (
     FrequencyTransform,
     Shape,
     canonical,
+    check_definition,
     embedding_types,
     transform_types,
 )
@@ -79,14 +80,6 @@ def learned_parameters(spec: Spec, num_layers: int, **sizes: int) -> int:
     definition = parse_embedding(spec)
     of_layer = sum(math.prod(size) for size in definition.learned_sizes(Shape(**sizes)).values())
     return of_layer * (num_layers if definition.per_layer else 1)
-
-
-def check_definition(definition: Embedding, shape: Shape, path: str = "embedding") -> None:
-    """Raises EmbeddingError if a definition does not fit a shape."""
-    found = list(shape.problems()) or definition.problems(shape)
-    problems = [EmbeddingProblem(path, problem) for problem in found]
-    if problems:
-        raise EmbeddingError(problems)
 
 
 def parse_embedding(spec: Spec, path: str = "embedding") -> Embedding:

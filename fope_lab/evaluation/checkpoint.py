@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,21 +10,17 @@ import torch
 from torch import nn
 
 from fope_lab.data.tokenizer import Tokenizer, load_tokenizer
-from fope_lab.model import load_model
+from fope_lab.model import load_model, read_config
 
 if TYPE_CHECKING:
     from fope_lab.sweep.stages import Resources
 
 
 def load_parent(parents: Mapping[str, Path], resources: Resources) -> tuple[nn.Module, Tokenizer]:
-    """The parent's model in eval mode, on a GPU if one is reserved, and its tokenizer.
-
-    A checkpoint of ours names its tokenizer; a Hugging Face folder holds it.
-    """
-    directory = parents["from"]
-    config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-    model = load_model(directory).to("cuda" if resources.gpus else "cpu")
-    return model, load_tokenizer(config.get("tokenizer", str(directory)))
+    """The parent's model in eval mode, on a GPU if one is reserved, and its tokenizer."""
+    parent = parents["from"]
+    model = load_model(parent).to("cuda" if resources.gpus else "cpu")
+    return model, load_tokenizer(read_config(parent).tokenizer)
 
 
 def device_of(model: nn.Module) -> torch.device:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from fope_lab.data.passkey import Trial, prompt_form
 from fope_lab.data.tokenizer import Tokenizer
@@ -63,7 +62,7 @@ class PasskeyResult:
 
 
 def passkey_accuracy(
-    model: nn.Module,
+    model: Any,
     tokenizer: Tokenizer,
     length: int,
     *,
@@ -74,7 +73,8 @@ def passkey_accuracy(
 ) -> PasskeyResult:
     """Score trials 0 … `trials` − 1 of exactly `length` tokens, about `batch_tokens` at a time.
 
-    `model(input_ids).logits` is (batch, length, vocabulary). Raises DataError if the prompt does
+    `model.hidden(input_ids)` is (batch, length, …), and `model.head` of a part of it is that part's
+    logits (batch, part, vocabulary). Raises DataError if the prompt does
     not fit; what the model itself raises is an error too, never a wrong answer.
     """
     prompts = prompt_form(form, tokenizer)
@@ -89,13 +89,13 @@ def passkey_accuracy(
 
 
 @torch.inference_mode()
-def score(model: nn.Module, trials: list[Trial]) -> NDArray[np.bool_]:
+def score(model: Any, trials: list[Trial]) -> NDArray[np.bool_]:
     """Which of several trials of one length a model answers right, from one forward pass."""
     ids = torch.from_numpy(np.stack([trial.input_ids for trial in trials])).to(device_of(model))
     sizes = torch.tensor([len(trial.answer_ids) for trial in trials], device=ids.device)
     longest = int(sizes.max())
     # Answers are of different lengths where a tokenizer merges digits: all end with the prompt.
-    predicted = model(ids[:, :-1]).logits[:, -longest:].argmax(-1)
+    predicted = model.head(model.hidden(ids[:, :-1])[:, -longest:]).argmax(-1)
     asked = torch.arange(longest, device=ids.device) >= longest - sizes[:, None]
     right = (predicted == ids[:, -longest:]) | ~asked
     found: NDArray[np.bool_] = right.all(-1).cpu().numpy()

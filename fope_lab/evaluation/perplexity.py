@@ -27,13 +27,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fope_lab.data.packing import PackedCorpus
+from fope_lab.data.shards import ShardedArray
 from fope_lab.evaluation.checkpoint import device_of, load_parent
 
 if TYPE_CHECKING:
     from fope_lab.store import Attempt
     from fope_lab.sweep.stages import Perplexity
 
-LOSS_ROWS = 4096  # predictions whose loss is computed at once: float32 logits are large
+LOSS_ROWS = 512  # predictions whose logits are held at once: 100 MB at 50,000 tokens of vocabulary
+
+Tokens = NDArray[Any] | ShardedArray
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class PerplexityResult:
 
 def perplexity(
     model: nn.Module,
-    tokens: NDArray[Any],
+    tokens: Tokens,
     length: int,
     *,
     method: Literal["chunked", "sliding"] = "chunked",
@@ -77,8 +80,9 @@ def perplexity(
 ) -> PerplexityResult:
     """The perplexity of a model on one text.
 
-    `model(input_ids).logits` is (batch, length, vocabulary); `tokens` (tokens,) is of any integer
-    type and may be memory-mapped: at most about `batch_tokens` of them are in memory. `stride`, for
+    `model.hidden(input_ids)` are final states (batch, length, width) and `model.head(states)` their
+    logits (…, vocabulary), of which few are held at once. `tokens` (tokens,) is of any integer type
+    and may lie on disk: at most about `batch_tokens` of them are in memory. `stride`, for
     `sliding` only, is at most `length`. Raises ValueError if the text is shorter than `length` + 1
     or a loss is not a finite number.
     """
@@ -126,7 +130,7 @@ WINDOWS: dict[str, Callable[[int, int, int | None], Iterator[Window]]] = {
 }
 
 
-def _check_enough(tokens: NDArray[Any], length: int) -> None:
+def _check_enough(tokens: Tokens, length: int) -> None:
     if len(tokens) <= length:
         raise ValueError(
             f"perplexity at length {length} needs at least {length + 1} tokens of text, "
@@ -135,18 +139,17 @@ def _check_enough(tokens: NDArray[Any], length: int) -> None:
 
 
 @torch.inference_mode()
-def _loss_sum(
-    model: nn.Module, tokens: NDArray[Any], windows: list[Window], device: torch.device
-) -> Tensor:
+def _loss_sum(model: Any, tokens: Tokens, windows: list[Window], device: torch.device) -> Tensor:
     """The summed loss of windows of one shape, float64."""
     rows = np.stack([tokens[w.start : w.end + 1].astype(np.int64) for w in windows])
     ids = torch.from_numpy(rows).to(device)
     first = windows[0].scored - windows[0].start
-    logits = model(ids[:, :-1]).logits[:, first:].flatten(0, 1)
+    hidden = model.hidden(ids[:, :-1])[:, first:].flatten(0, 1)
     targets = ids[:, first + 1 :].flatten()
     total = torch.zeros((), dtype=torch.float64, device=device)
-    for part, target in zip(logits.split(LOSS_ROWS), targets.split(LOSS_ROWS), strict=True):
-        total += F.cross_entropy(part.float(), target, reduction="none").double().sum()
+    for states, target in zip(hidden.split(LOSS_ROWS), targets.split(LOSS_ROWS), strict=True):
+        logits = model.head(states).float()
+        total += F.cross_entropy(logits, target, reduction="none").double().sum()
     return total
 
 
@@ -159,7 +162,7 @@ def run(stage: Perplexity, attempt: Attempt, parents: Mapping[str, Path]) -> dic
     """Log `perplexity_by_length` and `loss_by_length`, with step = context length."""
     model, tokenizer = load_parent(parents, stage.resources)
     expected = {"tokenizer": tokenizer.identity(), "split": "validation"}
-    tokens = PackedCorpus(parents["data.0"], expected).tokens[: stage.tokens]
+    tokens = PackedCorpus(parents["data.0"], expected).tokens.first(stage.tokens)
     _check_enough(tokens, max(stage.lengths))  # before any of the work
     total = (len(tokens) - 1) * len(stage.lengths)
     results = []

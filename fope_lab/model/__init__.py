@@ -19,10 +19,13 @@ from fope_lab.model.checkpoint import (
 from fope_lab.model.config import SCALES, ModelConfig, Parameters, flops_per_token, parameters
 
 if TYPE_CHECKING:
+    from fope_lab.model.cache import Cache
     from fope_lab.model.decoder import Decoder
+    from fope_lab.model.generation import generate, greedy, sampled
 
 __all__ = [
     "SCALES",
+    "Cache",
     "CheckpointConfig",
     "CheckpointError",
     "Decoder",
@@ -30,14 +33,26 @@ __all__ = [
     "Parameters",
     "find_checkpoint",
     "flops_per_token",
+    "generate",
+    "greedy",
     "load_model",
     "parameters",
     "read_config",
+    "sampled",
     "save_model",
 ]
 
+NEED_TORCH = {
+    "Cache": "cache",
+    "Decoder": "decoder",
+    "generate": "generation",
+    "greedy": "generation",
+    "sampled": "generation",
+}
+"""The modules of names that are imported when they are first used."""
+
 
 def __getattr__(name: str) -> Any:
-    if name == "Decoder":
-        return importlib.import_module("fope_lab.model.decoder").Decoder
+    if name in NEED_TORCH:
+        return getattr(importlib.import_module(f"fope_lab.model.{NEED_TORCH[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,19 +9,22 @@ distance alone (`flex`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from fope_lab.embeddings.module import PositionEmbedding
+from fope_lab.embeddings.module import PositionEmbedding, Tables
 from fope_lab.embeddings.relative import RelativeBias
 from fope_lab.model import flex
+from fope_lab.model.cache import LayerCache
 from fope_lab.model.chunked_attention import PairBias, TableBias, chunked_attention
 from fope_lab.model.config import ModelConfig
 from fope_lab.model.projection import Projection
 from fope_lab.model.qk_norm import QK_NORMS
+from fope_lab.model.uncompiled import uncompiled
 
 
 class Attention(nn.Module):
@@ -45,35 +48,74 @@ class Attention(nn.Module):
         hidden: Tensor,
         positions: Tensor,
         embedding: PositionEmbedding,
-        tables: tuple[Tensor, Tensor] | None,
+        tables: Tables | None,
+        documents: Documents | None = None,
+        cache: LayerCache | None = None,
     ) -> Tensor:
-        """`tables` are `embedding.tables(positions)`, which layers may share."""
+        """`positions` and `documents` are those of all tokens, the cache's included.
+
+        `tables` are `embedding.tables` of the new tokens' positions, which layers may share.
+        """
         split = (-1, self.head_dim)
         q = self.q_norm(self.q_proj(hidden)).unflatten(-1, split).transpose(1, 2)
         k = self.k_norm(self.k_proj(hidden)).unflatten(-1, split).transpose(1, 2)
         v = self.v_proj(hidden).unflatten(-1, split).transpose(1, 2)
-        q, k = embedding.rotate(q, k, positions, tables)
-        mixed = causal_attention(q, k, v, positions, embedding)
+        if cache is None:
+            q, k = embedding.rotate(q, k, positions, tables)
+        else:
+            q, k, v = cache.rotated(q, k, v, positions, embedding, tables)
+        mixed = causal_attention(q, k, v, positions, embedding, documents)
         return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
 
-Path = Callable[[Tensor, Tensor, Tensor, Tensor, PositionEmbedding], Tensor]
+class Documents(NamedTuple):
+    """Which document each token is of: it attends to no other.
+
+    `numbers` are whole numbers (batch, length); `mask` (batch, 1, length, length), whether a token
+    attends to another, is for attention without a bias, and made once for all layers.
+    """
+
+    numbers: Tensor
+    mask: Tensor | None
+
+    @classmethod
+    def of(cls, numbers: Tensor, embedding: PositionEmbedding) -> Documents:
+        """For attention with this embedding."""
+        if embedding.biases:
+            return cls(numbers, None)
+        same = numbers[:, :, None] == numbers[:, None, :]
+        return cls(numbers, same.tril()[:, None])
+
+
+Path = Callable[[Tensor, Tensor, Tensor, Tensor, PositionEmbedding, Documents | None], Tensor]
 """A way to do what `causal_attention` does."""
 
 
 def causal_attention(
-    q: Tensor, k: Tensor, v: Tensor, positions: Tensor, embedding: PositionEmbedding
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: Tensor,
+    embedding: PositionEmbedding,
+    documents: Documents | None = None,
 ) -> Tensor:
     """softmax(q·kᵀ/√head_dim + bias)·v over earlier tokens: (batch, num_heads, queries, head_dim).
 
-    q has num_heads, k and v (batch, num_kv_heads, length, head_dim); `positions`, those of the
-    keys, are (length,) or (batch, length). Where there are fewer queries than keys, they are those
-    of the last tokens.
+    q has num_heads, k and v (batch, num_kv_heads, length, head_dim); `positions` and `documents`,
+    those of the keys, are (length,) or (batch, length). Where there are fewer queries than keys,
+    they are those of the last tokens.
     """
-    return _path(q, k, positions, embedding)(q, k, v, positions, embedding)
+    path = _path(q, k, positions, embedding, documents)
+    return path(q, k, v, positions, embedding, documents)
 
 
-def _path(q: Tensor, k: Tensor, positions: Tensor, embedding: PositionEmbedding) -> Path:
+def _path(
+    q: Tensor,
+    k: Tensor,
+    positions: Tensor,
+    embedding: PositionEmbedding,
+    documents: Documents | None,
+) -> Path:
     if not embedding.biases:
         return _unbiased
     if not isinstance(embedding.definition, RelativeBias) or not consecutive(positions):
@@ -83,38 +125,70 @@ def _path(q: Tensor, k: Tensor, positions: Tensor, embedding: PositionEmbedding)
         and q.dtype in flex.DTYPES
         and q.shape[3] >= flex.LEAST_HEAD_DIM
         and q.shape[2] == k.shape[2]
+        and documents is None
     )
     return _biased_by_kernel if fits_kernel else _biased_by_distance
 
 
 def _unbiased(
-    q: Tensor, k: Tensor, v: Tensor, positions: Tensor, embedding: PositionEmbedding
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: Tensor,
+    embedding: PositionEmbedding,
+    documents: Documents | None,
 ) -> Tensor:
     queries, keys = q.shape[2], k.shape[2]
     grouped = q.shape[1] != k.shape[1]
-    if queries == keys:
+    if documents is not None:
+        assert documents.mask is not None
+        seen = documents.mask[:, :, keys - queries :]
+    elif queries == keys:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
-    # `is_causal` would take the queries for those of the first tokens.
-    seen = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
+    elif queries == 1:  # it sees all keys
+        return F.scaled_dot_product_attention(q, k, v, enable_gqa=grouped)
+    else:
+        # `is_causal` would take the queries for those of the first tokens.
+        seen = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=grouped)
 
 
 def _biased_by_pair(
-    q: Tensor, k: Tensor, v: Tensor, positions: Tensor, embedding: PositionEmbedding
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: Tensor,
+    embedding: PositionEmbedding,
+    documents: Documents | None,
 ) -> Tensor:
-    return chunked_attention(q, k, v, PairBias(embedding, positions))
+    return chunked_attention(q, k, v, PairBias(embedding, positions), _numbers(documents))
 
 
 def _biased_by_distance(
-    q: Tensor, k: Tensor, v: Tensor, positions: Tensor, embedding: PositionEmbedding
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: Tensor,
+    embedding: PositionEmbedding,
+    documents: Documents | None,
 ) -> Tensor:
-    return chunked_attention(q, k, v, TableBias(distance_table(embedding, positions)))
+    bias = TableBias(distance_table(embedding, positions))
+    return chunked_attention(q, k, v, bias, _numbers(documents))
 
 
 def _biased_by_kernel(
-    q: Tensor, k: Tensor, v: Tensor, positions: Tensor, embedding: PositionEmbedding
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: Tensor,
+    embedding: PositionEmbedding,
+    documents: Documents | None,
 ) -> Tensor:
     return flex.flex_attention(q, k, v, distance_table(embedding, positions))
+
+
+def _numbers(documents: Documents | None) -> Tensor | None:
+    return None if documents is None else documents.numbers
 
 
 def distance_table(embedding: PositionEmbedding, positions: Tensor) -> Tensor:
@@ -129,6 +203,7 @@ _CONSECUTIVE = WeakTensorKeyDictionary()
 """What `consecutive` found for tensors of positions, with their version then."""
 
 
+@uncompiled
 def consecutive(positions: Tensor) -> bool:
     """Whether every position is one more than the one before, in every sequence.
 

@@ -1,4 +1,4 @@
-"""A model in a directory: `config.json` and `model.safetensors`.
+"""A model in a directory: `config.json` and safetensors, in our format or Hugging Face's.
 
 Reading the configuration needs no torch.
 """
@@ -9,42 +9,36 @@ import dataclasses
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.embeddings.spec import TRANSFORMS, Spec, resolve_embedding
-from fope_lab.model.config import ModelConfig
+from fope_lab.model.checkpoint_config import CheckpointConfig, CheckpointError
+from fope_lab.model.formats import FORMAT, Place, format_of
+from fope_lab.model.huggingface_names import config_file, hub_name, model_folder
+from fope_lab.model.published import PUBLISHED
+from fope_lab.model.weights import WEIGHTS, weight_files
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from fope_lab.model.decoder import Decoder
 
-FORMAT = 1
+__all__ = [
+    "CONFIG",
+    "WEIGHTS",
+    "CheckpointConfig",
+    "CheckpointError",
+    "find_checkpoint",
+    "identifying_files",
+    "load_model",
+    "read_config",
+    "save_model",
+]
+
 CONFIG = "config.json"
-WEIGHTS = "model.safetensors"
 POSITIONS = "position_embeddings."
 """What the names of a position embedding's tensors begin with."""
-
-
-class CheckpointError(ValueError):
-    """A checkpoint that is not there, or cannot be read."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckpointConfig:
-    """All that a checkpoint says beside its weights.
-
-    `embedding` is canonical; `train_length` is the original length in tokens, `context_length`
-    the length that the model was last trained at.
-    """
-
-    model: ModelConfig
-    embedding: dict[str, Any]
-    train_length: int
-    context_length: int
-    tokenizer: str
 
 
 def save_model(
@@ -55,10 +49,13 @@ def save_model(
     train_length: int,
     context_length: int,
     tokenizer: str,
+    state: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Write `model` to the directory `path`, made if need be.
 
-    Raises ValueError where `embedding` or `train_length` are not the model's.
+    `state` are the weights where the model itself does not hold them whole (see
+    `Decoder.untied_state`). Raises ValueError where `embedding` or `train_length` are not the
+    model's.
     """
     from safetensors.torch import save_file
 
@@ -76,7 +73,7 @@ def save_model(
         )
     directory = Path(path)
     directory.mkdir(parents=True, exist_ok=True)
-    save_file(model.untied_state(), directory / WEIGHTS)
+    save_file(dict(model.untied_state() if state is None else state), directory / WEIGHTS)
     description = {"format": FORMAT, **dataclasses.asdict(config)}
     (directory / CONFIG).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
 
@@ -86,8 +83,12 @@ def load_model(
 ) -> Decoder:
     """The model of a checkpoint, on the CPU and in eval mode.
 
-    `path` is a checkpoint directory, or a stage's folder, whose final or newest checkpoint is
-    taken. `embedding` swaps the position embedding. A new one of the same mechanism and options
+    `path` is a checkpoint directory of ours, a stage's folder, whose final or newest checkpoint is
+    taken, a Hugging Face folder of the Llama family or that `fope-lab export` wrote, or
+    `hf:NAME[@REVISION]`, such a model on the hub. Weights have the dtype that they were saved in,
+    those of the Llama family float32.
+
+    `embedding` swaps the position embedding. A new one of the same mechanism and options
     that changes only the frequencies (`base`, `transforms`) keeps the tensors of the checkpoint
     where their shapes agree; otherwise what it draws or learns starts afresh from `seed`.
     Raises CheckpointError, or EmbeddingError where the new embedding does not fit the model.
@@ -98,7 +99,12 @@ def load_model(
 
     directory = find_checkpoint(path)
     config = read_config(directory)
-    weights = _read_weights(directory / WEIGHTS)
+    if (name := hub_name(path)) and name.tokenizer in PUBLISHED:
+        planned = dataclasses.replace(read_config(path), tokenizer=config.tokenizer)
+        if config != planned:
+            raise CheckpointError(f"{path} is not what a plan takes it for: {directory / CONFIG}")
+    description = _read_json(directory / CONFIG)
+    weights = format_of(description).weights(directory, description, config)
     with torch.device("meta"):
         model = Decoder(
             config.model,
@@ -111,17 +117,19 @@ def load_model(
     try:
         model.load_untied_state(weights)
     except RuntimeError as error:
-        raise CheckpointError(f"{directory / WEIGHTS} does not fit its {CONFIG}: {error}") from None
+        found = f"{weight_files(directory)[0]} does not fit its {CONFIG}: {error}"
+        raise CheckpointError(found) from None
     return model.eval()
 
 
 def find_checkpoint(path: str | os.PathLike[str]) -> Path:
     """The checkpoint directory that `path` is, or that a stage's folder ends with.
 
-    In a stage's folder it is the checkpoint that DONE names, else the newest complete one.
+    In a stage's folder it is the checkpoint that DONE names, else the newest complete one. A model
+    of the hub is downloaded, unless a copy is there already.
     """
-    if str(path).startswith("hf:"):
-        raise CheckpointError(f"{path}: hf: models are not read yet; give a checkpoint folder")
+    if name := hub_name(path):
+        return model_folder(name)
     directory = Path(path)
     if not directory.is_dir():
         raise CheckpointError(f"{directory} is not a folder")
@@ -138,19 +146,28 @@ def find_checkpoint(path: str | os.PathLike[str]) -> Path:
     return complete[-1]
 
 
-def read_config(directory: Path) -> CheckpointConfig:
-    """What a checkpoint directory says about its model. Raises CheckpointError."""
-    if not (directory / CONFIG).is_file():
-        raise CheckpointError(f"{directory} is not a checkpoint: it has no {CONFIG}")
-    description = _read_json(directory / CONFIG)
-    if description.pop("format", None) != FORMAT:
-        raise CheckpointError(f"{directory / CONFIG} is not of checkpoint format {FORMAT}")
-    try:
-        model = ModelConfig(**description.pop("model"))
-        config = CheckpointConfig(model=model, **description)
-        return dataclasses.replace(config, embedding=resolve_embedding(config.embedding))
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{directory / CONFIG} is damaged: {error}") from None
+def read_config(path: str | os.PathLike[str]) -> CheckpointConfig:
+    """What a checkpoint directory, or a model of the hub, says about its model.
+
+    Of the hub only the config.json is downloaded, unless it is known. Raises CheckpointError.
+    """
+    name = hub_name(path)
+    known = PUBLISHED.get(name.tokenizer) if name else None
+    file = config_file(name) if name and known is None else Path(path) / CONFIG
+    if known is None and not file.is_file():
+        raise CheckpointError(f"{path} is not a checkpoint: it has no {CONFIG}")
+    description = _read_json(file) if known is None else dict(known)
+    place = Place(
+        config=str(name or file),
+        folder=file.parent,
+        tokenizer=name.tokenizer if name else os.path.abspath(path),
+    )
+    return format_of(description).config(description, place)
+
+
+def identifying_files(directory: Path) -> list[str]:
+    """The names of the files that a model follows from. Raises CheckpointError."""
+    return [CONFIG, *(path.name for path in weight_files(directory))]
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -161,19 +178,6 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} is damaged: it holds no mapping")
     return content
-
-
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        # Copies, since what is read is mapped from a file that the store may remove.
-        return {name: tensor.clone() for name, tensor in load_file(path).items()}
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} is missing") from None
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} is damaged: {error}") from None
 
 
 def _with_embedding_of(

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from fope_lab.embeddings.module import PositionEmbedding
+from fope_lab.model.uncompiled import uncompiled
 
 QUERIES = 32
 """Queries in a chunk. On a CPU, fewer make thin matrix products; more leave the caches, and
@@ -114,13 +115,17 @@ class TableBias:
             total[:, : row + 1] += of_row[:, : row + 1].flip(-1)
 
 
-def chunked_attention(q: Tensor, k: Tensor, v: Tensor, bias: Bias) -> Tensor:
+@uncompiled
+def chunked_attention(
+    q: Tensor, k: Tensor, v: Tensor, bias: Bias, documents: Tensor | None = None
+) -> Tensor:
     """softmax(q·kᵀ/√head_dim + bias)·v over earlier tokens: (batch, num_heads, queries, head_dim).
 
     q has num_heads, k and v (batch, num_kv_heads, length, head_dim); the queries are those of the
-    last tokens.
+    last tokens. With `documents`, whole numbers (batch, length), over earlier tokens of the same
+    number.
     """
-    mixed: Tensor = _ChunkedAttention.apply(q, k, v, bias, *bias.learned)
+    mixed: Tensor = _ChunkedAttention.apply(q, k, v, bias, documents, *bias.learned)
     return mixed
 
 
@@ -128,23 +133,32 @@ class _ChunkedAttention(torch.autograd.Function):
     """Keeps its inputs, and nothing that has a number for each pair of tokens."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Bias, *learned: Tensor) -> Tensor:
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        bias: Bias,
+        documents: Tensor | None,
+        *learned: Tensor,
+    ) -> Tensor:
         out = torch.empty_like(q)
         of_bias = [_wide(tensor) for tensor in learned]
         with torch.autocast(q.device.type, enabled=False):
             keys, values = (_by_key_head(x, k.shape[1]) for x in (k, v))
             for chunk, start, stop in _chunks(q, k):
                 queries = _by_key_head(q[:, :, chunk], k.shape[1]) / math.sqrt(q.shape[-1])
-                weights = _weights(queries, keys[:, :stop], bias.rows(of_bias, start, stop))
+                rows = bias.rows(of_bias, start, stop)
+                weights = _weights(queries, keys[:, :stop], rows, documents)
                 out[:, :, chunk] = _like(q[:, :, chunk], weights @ values[:, :stop])
         ctx.bias = bias
-        ctx.save_for_backward(q, k, v, *learned)
+        ctx.save_for_backward(q, k, v, documents, *learned)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, *learned = ctx.saved_tensors
+        q, k, v, documents, *learned = ctx.saved_tensors
         scale = 1 / math.sqrt(q.shape[-1])
         of_bias = [_wide(tensor) for tensor in learned]
         grad_learned = [torch.zeros_like(tensor) for tensor in of_bias]
@@ -155,7 +169,8 @@ class _ChunkedAttention(torch.autograd.Function):
             for chunk, start, stop in _chunks(q, k):
                 queries = _by_key_head(q[:, :, chunk], k.shape[1]) * scale
                 grad_mixed = _by_key_head(grad_out[:, :, chunk], k.shape[1])
-                weights = _weights(queries, keys[:, :stop], ctx.bias.rows(of_bias, start, stop))
+                rows = ctx.bias.rows(of_bias, start, stop)
+                weights = _weights(queries, keys[:, :stop], rows, documents)
                 grad_values[:, :stop].baddbmm_(weights.mT, grad_mixed)
                 # Of the softmax: weights · (gradient − its mean under the weights).
                 grad_logits = (grad_mixed @ values[:, :stop].mT).mul_(weights)
@@ -163,7 +178,7 @@ class _ChunkedAttention(torch.autograd.Function):
                 del weights
                 grad_q[:, :, chunk] = _like(q[:, :, chunk], grad_logits @ keys[:, :stop]) * scale
                 grad_keys[:, :stop].baddbmm_(grad_logits.mT, queries)
-                if any(ctx.needs_input_grad[4:]):
+                if any(ctx.needs_input_grad[5:]):
                     by_head = grad_logits.view(*q.shape[:2], -1, stop)
                     ctx.bias.add_gradients(grad_learned, of_bias, start, by_head)
         pairs = zip(grad_learned, learned, strict=True)
@@ -171,6 +186,7 @@ class _ChunkedAttention(torch.autograd.Function):
             grad_q,
             _like(k, grad_keys),
             _like(v, grad_values),
+            None,
             None,
             *(grad.to(tensor.dtype) for grad, tensor in pairs),
         )
@@ -184,7 +200,7 @@ def _chunks(q: Tensor, k: Tensor) -> Iterator[tuple[slice, int, int]]:
         yield slice(first, end), tokens - queries + first, tokens - queries + end
 
 
-def _weights(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
+def _weights(queries: Tensor, keys: Tensor, bias: Tensor, documents: Tensor | None) -> Tensor:
     """softmax(queries·keysᵀ + bias) where the queries are those of the last tokens."""
     logits = queries @ keys.mT
     by_head = logits.view(-1, *bias.shape[-3:])
@@ -192,6 +208,10 @@ def _weights(queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
     count = bias.shape[-2]
     future = torch.ones(count, count, dtype=torch.bool, device=bias.device).triu(1)
     by_head[..., -count:].masked_fill_(future, -math.inf)
+    if documents is not None:
+        stop = bias.shape[-1]
+        own = documents[:, stop - count : stop]
+        by_head.masked_fill_((own[:, :, None] != documents[:, None, :stop])[:, None], -math.inf)
     return logits.softmax(dim=-1)
 
 

@@ -11,14 +11,19 @@ from fope_lab.embeddings.base import Bounds, Means
 
 Count = Annotated[int, Bounds(ge=1)]
 
+CHUNK_LOGITS = 2**25
+"""Logits that a loss holds at a time: 128 MiB of float32, 667 tokens of a vocabulary of 50,304.
+With many fewer tokens, reading the head's weights and adding to their gradient take longer than the
+products (at 16 MiB, a fifth of the loss's time on a CPU)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """A Llama-type decoder: RMSNorm, SwiGLU, no biases, grouped-query attention.
+    """A Llama-type decoder: RMSNorm, no biases, grouped-query attention, gated feed-forward.
 
     Sizes left out follow the FoPE paper's models: `hidden_size` num_heads × head_dim,
-    `intermediate_size` (of each SwiGLU branch) 4 × hidden_size, `num_kv_heads` num_heads. They are
-    filled in, so two ways of giving the same sizes are equal.
+    `intermediate_size` (of each branch of a gated feed-forward) 4 × hidden_size, `num_kv_heads`
+    num_heads. They are filled in, so two ways of giving the same sizes are equal.
     """
 
     num_layers: Count
@@ -37,6 +42,13 @@ class ModelConfig:
             " each head; rms: an RMSNorm over all heads with a learned gain"
         ),
     ] = "none"
+    feed_forward: Annotated[
+        Literal["swiglu", "geglu", "relu"],
+        Means("gated by SiLU or by GELU (Shazeer, arXiv 2002.05202), or a plain ReLU"),
+    ] = "swiglu"
+    scale_embeddings: Annotated[
+        bool, Means("whether token embeddings are multiplied by √hidden_size, as in Gemma")
+    ] = False
 
     def __post_init__(self) -> None:
         self._fill("num_kv_heads", self.num_heads)
@@ -56,15 +68,50 @@ SCALES: Mapping[str, ModelConfig] = MappingProxyType(
     {
         "tiny": ModelConfig(num_layers=2, num_heads=4, head_dim=32, intermediate_size=256),
         "mini": ModelConfig(num_layers=4, num_heads=4, head_dim=64, intermediate_size=768),
+        "posgen": ModelConfig(num_layers=2, num_heads=8, head_dim=64, feed_forward="relu"),
+        "20m": ModelConfig(num_layers=8, num_heads=4, head_dim=64),
         "60m": ModelConfig(num_layers=8, num_heads=8, head_dim=64),
         "180m": ModelConfig(num_layers=8, num_heads=8, head_dim=128),
         "1.2b": ModelConfig(num_layers=16, num_heads=16, head_dim=128),
+        "smollm-1.7b": ModelConfig(
+            num_layers=24,
+            num_heads=32,
+            head_dim=64,
+            intermediate_size=8192,
+            vocab_size=49_152,
+            tie_embeddings=True,
+        ),
+        "gemma-2b": ModelConfig(
+            num_layers=18,
+            num_heads=8,
+            head_dim=256,
+            num_kv_heads=1,
+            intermediate_size=16_384,
+            vocab_size=256_000,
+            tie_embeddings=True,
+            norm_eps=1e-6,
+            feed_forward="geglu",
+            scale_embeddings=True,
+        ),
+        "llama2-7b": ModelConfig(
+            num_layers=32,
+            num_heads=32,
+            head_dim=128,
+            intermediate_size=11_008,
+            vocab_size=32_000,
+        ),
+        "llama2-13b": ModelConfig(
+            num_layers=40,
+            num_heads=40,
+            head_dim=128,
+            intermediate_size=13_824,
+            vocab_size=32_000,
+        ),
     }
 )
-"""`tiny` and `mini` train on a CPU; the others are the FoPE paper's (Table 3).
-
-The paper's names count parameters without the input embedding, at its vocabulary of 50,304.
-"""
+"""`tiny` and `mini` train on a CPU. `posgen` is Resonance RoPE's (§5: two layers of T5-small's
+size), `20m` (Table 2) to `1.2b` (Table 3) are FoPE's, whose names count parameters without the
+input embedding at a vocabulary of 50,304. The others are published models."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +137,8 @@ def parameters(config: ModelConfig) -> Parameters:
     queries = config.num_heads * config.head_dim
     keys = config.num_kv_heads * config.head_dim
     attention = width * (queries + 2 * keys) + queries * width
-    feed_forward = 3 * width * config.intermediate_size
+    branches = 2 if config.feed_forward == "relu" else 3
+    feed_forward = branches * width * config.intermediate_size
     vocabulary = config.vocab_size * width
     return Parameters(
         body=config.num_layers * (attention + feed_forward) + _norms(config),

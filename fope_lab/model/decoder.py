@@ -7,39 +7,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from fope_lab.embeddings.module import PositionEmbedding, build_embedding
 from fope_lab.embeddings.spec import Spec, resolve_embedding
-from fope_lab.model.attention import Attention
+from fope_lab.model.attention import Attention, Documents
+from fope_lab.model.cache import Cache
 from fope_lab.model.config import ModelConfig
+from fope_lab.model.feed_forward import FEED_FORWARDS
+from fope_lab.model.loss import linear_cross_entropy
 from fope_lab.model.projection import Projection
 
 INITIAL_DEVIATION = 0.02
 
 
 class Output(NamedTuple):
-    """What a forward pass returns."""
+    """What a forward pass returns: without labels the logits, with labels the loss."""
 
-    logits: Tensor
-
-
-class FeedForward(nn.Module):
-    """SwiGLU (Shazeer, arXiv 2002.05202)."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.gate_proj = Projection(config.hidden_size, config.intermediate_size)
-        self.up_proj = Projection(config.hidden_size, config.intermediate_size)
-        self.down_proj = Projection(config.intermediate_size, config.hidden_size)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """(batch, length, width) to the same."""
-        return self.down_proj(F.silu(self.gate_proj(hidden)) * self.up_proj(hidden))
+    logits: Tensor | None = None
+    loss: Tensor | None = None
 
 
 class DecoderLayer(nn.Module):
@@ -47,20 +37,25 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        self.gradient_checkpointing = False
         self.input_layernorm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
         self.self_attn = Attention(config)
         self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
-        self.mlp = FeedForward(config)
+        self.mlp = FEED_FORWARDS[config.feed_forward](config)
 
-    def forward(
-        self,
-        hidden: Tensor,
-        positions: Tensor,
-        embedding: PositionEmbedding,
-        tables: tuple[Tensor, Tensor] | None,
-    ) -> Tensor:
+    def forward(self, hidden: Tensor, *of_attention: Any) -> Tensor:
         """(batch, length, width) to the same; for the rest see `Attention.forward`."""
-        hidden = hidden + self.self_attn(self.input_layernorm(hidden), positions, embedding, tables)
+        if not (self.gradient_checkpointing and self.training and torch.is_grad_enabled()):
+            return self._forward(hidden, *of_attention)
+        # In here, so that what wraps the layer (FSDP2, say) acts once around both computations.
+        # There is no dropout: no random state to preserve.
+        computed: Tensor = checkpoint(
+            self._forward, hidden, *of_attention, use_reentrant=False, preserve_rng_state=False
+        )
+        return computed
+
+    def _forward(self, hidden: Tensor, *of_attention: Any) -> Tensor:
+        hidden = hidden + self.self_attn(self.input_layernorm(hidden), *of_attention)
         return hidden + self.mlp(self.post_attention_layernorm(hidden))
 
 
@@ -140,25 +135,76 @@ class Decoder(nn.Module):
         self.load_state_dict(state, assign=True)
         self._tie_weights()
 
-    def hidden(self, input_ids: Tensor, positions: Tensor | None = None) -> Tensor:
+    @property
+    def gradient_checkpointing(self) -> bool:
+        """Whether training keeps only the layers' inputs, and computes the layers once more in the
+        backward pass: less memory, a third more time."""
+        return any(cast(DecoderLayer, layer).gradient_checkpointing for layer in self.layers)
+
+    @gradient_checkpointing.setter
+    def gradient_checkpointing(self, wanted: bool) -> None:
+        for layer in self.layers:
+            cast(DecoderLayer, layer).gradient_checkpointing = wanted
+
+    def hidden(
+        self,
+        input_ids: Tensor,
+        positions: Tensor | None = None,
+        *,
+        documents: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
         """Final normalised states (batch, length, width) of tokens (batch, length).
 
-        `positions`, (length,) or (batch, length), are those of the embedding by default.
+        For the arguments see `forward`.
         """
+        if documents is not None and cache is not None:
+            raise ValueError("documents with a cache: a cache holds one document a row")
         embeddings = [cast(PositionEmbedding, module) for module in self.position_embeddings]
-        if positions is None:
-            positions = embeddings[0].positions(input_ids.shape[1], device=input_ids.device)
-        hidden = embeddings[0].embed(self.embed_tokens(input_ids), positions)
-        tables = [embedding.tables(positions) for embedding in embeddings]
+        length, device = input_ids.shape[1], input_ids.device
+        if cache is not None:
+            positions = cache.positions(positions, length, embeddings[0], device)
+        elif positions is None:
+            positions = embeddings[0].positions(length, device=device)
+        own = positions[..., positions.shape[-1] - length :]
+        tokens = self.embed_tokens(input_ids)
+        if self.config.scale_embeddings:
+            # The factor is rounded as the states are, as Gemma does.
+            tokens = tokens * torch.tensor(math.sqrt(tokens.shape[-1]), dtype=tokens.dtype)
+        hidden = embeddings[0].embed(tokens, own)
+        tables = [embedding.tables(own) for embedding in embeddings]
+        masked = None if documents is None else Documents.of(documents, embeddings[0])
         for index, layer in enumerate(self.layers):
-            own = index % len(embeddings)  # the layer's own, or the one that all share
-            hidden = layer(hidden, positions, embeddings[own], tables[own])
+            of = index % len(embeddings)  # the layer's own embedding, or the one that all share
+            kept = None if cache is None else cache.layers[index]
+            hidden = layer(hidden, positions, embeddings[of], tables[of], masked, kept)
+        if cache is not None:
+            cache.advance(positions)
         return self.norm(hidden)
 
     def head(self, hidden: Tensor) -> Tensor:
         """Logits (…, vocabulary) of final states (…, width)."""
         return self.lm_head(hidden)
 
-    def forward(self, input_ids: Tensor, positions: Tensor | None = None) -> Output:
-        """Logits (batch, length, vocabulary) of tokens (batch, length)."""
-        return Output(logits=self.head(self.hidden(input_ids, positions)))
+    def forward(
+        self,
+        input_ids: Tensor,
+        positions: Tensor | None = None,
+        *,
+        documents: Tensor | None = None,
+        labels: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Output:
+        """Logits (batch, length, vocabulary) of tokens (batch, length); with `labels`, their loss.
+
+        `positions`, (length,) or (batch, length), are those of the embedding by default.
+        `documents`, whole numbers (batch, length): a token attends only to earlier tokens with the
+        same number; positions run on. `labels` (batch, length) are the tokens that come next, or
+        −100 for none: the loss is the sum over them in nats, in float32 at least, and the logits
+        are never held all at once. `cache` holds the tokens before these, and takes these in.
+        """
+        hidden = self.hidden(input_ids, positions, documents=documents, cache=cache)
+        if labels is None:
+            return Output(logits=self.head(hidden))
+        weight = self.lm_head.weight
+        return Output(loss=linear_cross_entropy(hidden.flatten(0, 1), weight, labels.flatten()))

@@ -23,21 +23,22 @@ from types import FrameType
 import ray
 from ray import tune
 
+from fope_lab.orchestration.capacity import Lookahead
 from fope_lab.orchestration.environment import LOCAL, QUIET
 from fope_lab.orchestration.phases import Phase, StageStatus
 from fope_lab.orchestration.resources import (
     CLUSTER_LOOKAHEAD,
     ClusterError,
+    capacity,
     placement,
     require_fit,
-    slots,
 )
 from fope_lab.orchestration.searcher import StageSearcher
-from fope_lab.orchestration.trial import KEY, run_stage, trial_stages
+from fope_lab.orchestration.trial import KEY, notes_folder, run_stage, trial_stages
 from fope_lab.store import Store
 from fope_lab.sweep.resolve import Stage
 
-PROCESS_RETRIES = 3  # of a stage whose process died, each going on from its last checkpoint
+PROCESS_RETRIES = 3  # of a stage whose trial died, each going on from its last checkpoint
 
 
 @dataclass(frozen=True)
@@ -72,19 +73,19 @@ def run_stages(
     """
     owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     by_key = {stage.key: stage for stage in stages}
-    # Tune keeps its own notes of the experiment; nothing reads them, and they go at the end.
-    notes = store.root / ".tune" / owner
+    # Ray keeps its own notes of the experiment; nothing reads them, and they go at the end.
+    notes = notes_folder(store, owner)
     interrupted = False
     with _ray(address), _signals_interrupt():
         waiting = [s for s in stages if not store.folder(s.kind, s.key).is_done()]
-        ahead = CLUSTER_LOOKAHEAD
+        lookahead = CLUSTER_LOOKAHEAD
         if address == LOCAL:
-            available = ray.cluster_resources()
-            require_fit(waiting, available)
-            ahead = slots(waiting, available)
-        os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(ahead)
+            require_fit(waiting, ray.cluster_resources())
+            lookahead = Lookahead()
+        os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(CLUSTER_LOOKAHEAD.stages)
         seconds = {stage.key: estimated_seconds(stage) for stage in stages}
-        searcher = StageSearcher(stages, store, owner, ahead, seconds)
+        room = capacity(stages, seconds, lookahead)
+        searcher = StageSearcher(stages, store, owner, room, seconds)
         try:
             with watch(searcher.status):
                 _tuner(by_key, store, searcher, notes).fit()
@@ -98,16 +99,18 @@ def run_stages(
 
 
 def estimated_seconds(stage: Stage) -> float:
-    """A stage's time on one core, for choosing what goes first; only the order matters."""
-    return 2.0 + (stage.cost.flops or 5e9) / 2e10
+    """A stage's time if a worker has one core, for choosing what goes first; only the order, and
+    how much longer one takes than another, matter."""
+    return 2.0 + (stage.cost.flops or 5e9) / 2e10 / stage.spec.resources.size
 
 
 def _tuner(
     stages: Mapping[str, Stage], store: Store, searcher: StageSearcher, notes: Path
 ) -> tune.Tuner:
+    driver = ray.util.get_node_ip_address()
     trainable = tune.with_resources(
         tune.with_parameters(run_stage, stages=trial_stages(stages), store_root=str(store.root)),
-        lambda config: placement(stages[config[KEY]].spec.resources),
+        lambda config: placement(stages[config[KEY]].spec.resources, driver),
     )
     return tune.Tuner(
         trainable,

@@ -9,7 +9,8 @@ LOCAL = "local"
 """The address of a Ray of our own, made for a run and gone with it."""
 
 # No usage reports, no working directory per trial (paths stay those of the user), no result files
-# per trial (the store has them), no progress output (ours), no periodic snapshots (never read).
+# per trial (the store has them), no progress output (ours), no periodic snapshots (never read), no
+# watching over a group of workers beyond whether they live (each watcher is a process more).
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
@@ -18,6 +19,8 @@ QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_GLOBAL_CHECKPOINT_S": "86400",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+    "RAY_TRAIN_METRICS_ENABLED": "0",
 }
 
 

@@ -1,16 +1,18 @@
-"""What a stage occupies on the cluster, and how many stages fit at once."""
+"""What a stage occupies on the cluster, and what the cluster has."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+import ray
 from ray import tune
 
+from fope_lab.orchestration.capacity import Capacity, Demand, Lookahead, amounts
 from fope_lab.sweep.resolve import Stage
 from fope_lab.sweep.stages import Resources
 
-CLUSTER_LOOKAHEAD = 64
-"""Stages handed out at once on a cluster that may grow: its autoscaler sees what waits."""
+CLUSTER_LOOKAHEAD = Lookahead(stages=64, groups=4)
+"""On a cluster that may grow: its autoscaler sees what waits."""
 
 
 class ResourcesError(Exception):
@@ -21,15 +23,17 @@ class ClusterError(Exception):
     """There is no Ray cluster where one was asked for."""
 
 
-def bundle(resources: Resources) -> dict[str, float]:
-    """The stage's resources in Ray's names."""
-    gpu = {"GPU": resources.gpus} if resources.gpus else {}
-    return {"CPU": resources.cpus, **gpu}
+def placement(resources: Resources, driver: str) -> tune.PlacementGroupFactory:
+    """The placement group of a stage's trial; `driver` is the address of this process's node.
 
-
-def placement(resources: Resources) -> tune.PlacementGroupFactory:
-    """The placement group of a stage that runs in its trial's own process."""
-    return tune.PlacementGroupFactory([bundle(resources)])
+    One worker runs in the trial itself. Several have a group of their own, and the trial, which
+    only waits for them, takes next to nothing. It does so beside the driver, since it must outlive
+    the nodes of its workers (Ray would go on trying to place what is left of them, see
+    trainers/distributed.py).
+    """
+    if resources.size > 1:
+        return tune.PlacementGroupFactory([{f"node:{driver}": 0.001}])
+    return tune.PlacementGroupFactory([amounts(resources)])
 
 
 def require_fit(stages: Sequence[Stage], available: Mapping[str, float]) -> None:
@@ -39,20 +43,27 @@ def require_fit(stages: Sequence[Stage], available: Mapping[str, float]) -> None
     """
     found = []
     for stage in stages:
-        for name, amount in bundle(stage.spec.resources).items():
+        size = stage.spec.resources.size
+        of_workers = f" for its {size} workers" if size > 1 else ""
+        for name, amount in amounts(stage.spec.resources).items():
             if amount > available.get(name, 0):
                 found.append(
-                    f"{stage.name} needs {amount:g} {name}, this machine has "
+                    f"{stage.name} needs {amount:g} {name}{of_workers}, this machine has "
                     f"{available.get(name, 0):g}"
                 )
     if found:
         raise ResourcesError("\n".join(found))
 
 
-def slots(stages: Sequence[Stage], available: Mapping[str, float]) -> int:
-    """How many of the smallest stage fit at once, and at least one."""
-    counts = [
-        min(available.get(name, 0) // amount for name, amount in bundle(s.spec.resources).items())
-        for s in stages
-    ]
-    return max(1, int(max(counts, default=1)))
+def capacity(
+    stages: Sequence[Stage], seconds: Mapping[str, float], lookahead: Lookahead
+) -> Capacity:
+    """The cluster's capacity for these stages, `seconds` being a rough estimate of each by key."""
+    demands = {
+        stage.key: Demand(
+            amounts(stage.spec.resources), seconds[stage.key], stage.spec.resources.size
+        )
+        for stage in stages
+    }
+    total: Callable[[], Mapping[str, float]] = ray.cluster_resources
+    return Capacity(demands, total, lookahead)

@@ -15,6 +15,7 @@ from typing import Any
 from ray.tune.search import Searcher
 
 from fope_lab.lease import LeaseObserver, LeaseState
+from fope_lab.orchestration.capacity import Capacity
 from fope_lab.orchestration.phases import ENDED, Phase, StageStatus
 from fope_lab.orchestration.trial import HELD, KEY, OUTCOME, OWNER, SUPERSEDE
 from fope_lab.store import Store
@@ -29,15 +30,15 @@ class StageSearcher(Searcher):
         stages: Sequence[Stage],
         store: Store,
         owner: str,
-        slots: float,
+        capacity: Capacity,
         seconds: Mapping[str, float],
     ) -> None:
         """`stages` come parents first; `seconds` estimates each by key; `owner` is this driver;
-        `slots` bounds the stages handed out at once (Tune starts them first come first served, so
+        `capacity` bounds what is handed out at once (Tune starts it first come first served, so
         that a stage handed out early would keep a more urgent one waiting)."""
         super().__init__()
         self._stages = {stage.key: stage for stage in stages}
-        self._store, self._owner, self._slots = store, owner, slots
+        self._store, self._owner, self._capacity = store, owner, capacity
         self._observer = LeaseObserver()
         self._trials: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -54,9 +55,7 @@ class StageSearcher(Searcher):
         with self._lock:
             if all(status.phase in ENDED for status in self._status.values()):
                 return Searcher.FINISHED
-            if len(self._trials) >= self._slots:
-                return None
-            for key in sorted(self._ready(), key=self._urgency.__getitem__, reverse=True):
+            for key in self._capacity.may_go(sorted(self._ready(), key=self._order)):
                 state, token = self._observer.state(self._attempts(key), self._owner)
                 if self._is_done(key):  # looked for again, now that nobody holds it
                     self._status[key] = StageStatus(Phase.DONE, cached=True)
@@ -65,6 +64,7 @@ class StageSearcher(Searcher):
                 else:
                     self._status[key] = StageStatus(Phase.STARTED)
                     self._trials[trial_id] = key
+                    self._capacity.hand_out(key)
                     supersede = token if state is LeaseState.STALE else None
                     return {KEY: key, OWNER: self._owner, SUPERSEDE: supersede}
             return None
@@ -75,6 +75,7 @@ class StageSearcher(Searcher):
         """Tune's word that a trial ended; the store says how."""
         with self._lock:
             key = self._trials.pop(trial_id)
+            self._capacity.give_back(key)
             if self._is_done(key):
                 self._status[key] = StageStatus(Phase.DONE)
             elif (result or {}).get(OUTCOME) == HELD:
@@ -106,6 +107,10 @@ class StageSearcher(Searcher):
                 for parent in self._stages[key].parents.values()
             ):
                 yield key
+
+    def _order(self, key: str) -> tuple[bool, float]:
+        """What is free comes before what another driver works on, then the longest path first."""
+        return self._status[key].phase is Phase.ELSEWHERE, -self._urgency[key]
 
     def _fail(self, key: str, reason: str) -> None:
         self._status[key] = StageStatus(Phase.FAILED, reason=reason)

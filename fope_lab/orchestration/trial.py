@@ -2,7 +2,8 @@
 
 A stage's own failure is recorded in the store and reported as an ordinary end of the trial: Tune
 retries only what is worth a retry, a process that died. Actors are reused, so everything global
-that a stage could leave behind is set anew at the start of the next.
+that a stage could leave behind is set anew at the start of the next. The work of several workers is
+done by processes of theirs; if some die, the trial tries again, so that Tune need not start anew.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.lease import LeaseHeldError
-from fope_lab.store import StageDoneError, Store, StoreError
+from fope_lab.store import Attempt, StageDoneError, Store, StoreError
 from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.stages import TrainingConfig
+from trainers.distributed import WorkersLostError, run_workers
 
 KEY, OWNER, SUPERSEDE, OUTCOME = "key", "owner", "supersede", "outcome"
 """What a trial's configuration and its report hold."""
-HELD = "held"
-"""A trial's outcome when another driver turned out to hold the stage."""
+HELD, LOST = "held", "lost"
+"""A trial's outcome when another driver turned out to hold the stage, or when workers died."""
+WORKERS_RETRIES = 3
+"""Of a stage whose workers died, each going on from its last checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,21 @@ def run_stage(
     tune.report({OUTCOME: run_attempt(config, stages[config[KEY]], Store(store_root))})
 
 
+def notes_folder(store: Store, owner: str) -> Path:
+    """Where Ray keeps its files of a driver's run, on a disk that all nodes see."""
+    return store.root / ".tune" / owner
+
+
 def run_attempt(config: Mapping[str, Any], trial: TrialStage, store: Store) -> str:
-    """One attempt at a stage in this process: how it ended."""
+    """Attempts at a stage, as many as its workers' deaths ask for: how the last one ended."""
+    retries = 0
+    while (outcome := _attempt(config, trial, store)) == LOST and retries < WORKERS_RETRIES:
+        retries += 1
+    return outcome
+
+
+def _attempt(config: Mapping[str, Any], trial: TrialStage, store: Store) -> str:
+    """One attempt at a stage: how it ended."""
     stage = trial.stage
     folder = store.folder(stage.kind, stage.key)
     try:
@@ -78,12 +96,27 @@ def run_attempt(config: Mapping[str, Any], trial: TrialStage, store: Store) -> s
         with attempt:
             if folder.is_done():  # finished by its former owner in the meantime
                 return "done"
-            _reset_process()
-            work = _work(stage.spec.work)
-            attempt.finish(work(stage.spec, attempt, _artifacts(trial, store)))
+            parents = _artifacts(trial, store)
+            if isinstance(stage.spec, TrainingConfig) and stage.spec.resources.size > 1:
+                notes = notes_folder(store, config[OWNER])
+                again = _is_retry(attempt)
+                result = run_workers(stage.spec, attempt, parents, again=again, notes=notes)
+            else:
+                _reset_process()
+                result = _work(stage.spec.work)(stage.spec, attempt, parents)
+            attempt.finish(result)
+    except WorkersLostError:
+        return LOST
     except Exception:
         return "failed"  # with its reason in the store, where `with attempt` has put it
     return "done"
+
+
+def _is_retry(attempt: Attempt) -> bool:
+    """Whether the attempt before was the same driver's: it died, or its workers did."""
+    attempts = attempt.folder.attempts
+    now, before = attempts.record(attempt.token), attempts.record(attempt.token - 1)
+    return now is not None and before is not None and now.owner == before.owner
 
 
 def _artifacts(trial: TrialStage, store: Store) -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""A checkpoint folder given as a parent: what it holds, and its identity."""
+"""A model given as a parent that no stage made: a checkpoint folder, or a model of the hub."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fope_lab.data.problems import DataError
+from fope_lab.data.tokenizer import tokenizer_identity
 from fope_lab.durable import read_json, sha256_file
 from fope_lab.model.checkpoint import (
-    CONFIG,
-    WEIGHTS,
+    CheckpointConfig,
     CheckpointError,
     find_checkpoint,
+    identifying_files,
     read_config,
 )
+from fope_lab.model.huggingface_names import hub_name
 from fope_lab.sweep.keys import digest
 from fope_lab.sweep.labels import label
 from fope_lab.sweep.lineage import Lineage
@@ -22,7 +25,8 @@ from fope_lab.sweep.lineage import Lineage
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model that no stage of a sweep made: its folder, what it is, and a hash of its content."""
+    """A model that no stage of a sweep made: its folder or name on the hub, its identity (a hash of
+    its content, or of its name and commit), and what it is."""
 
     path: Path
     key: str
@@ -41,17 +45,46 @@ def read_checkpoint(reference: str, base: Path) -> Checkpoint:
         raise CheckpointError(f"no folder {' nor '.join(dict.fromkeys(tried))}")
     folder = find_checkpoint(os.path.realpath(path))
     config = read_config(folder)
+    identity: dict[str, Any] = {
+        "checkpoint": {name: _sha256(folder, name) for name in identifying_files(folder)}
+    }
+    if config.tokenizer.startswith(str(folder)):  # it lies beside the config.json
+        try:
+            identity["tokenizer"] = tokenizer_identity(config.tokenizer)
+        except DataError as error:
+            raise CheckpointError(str(error)) from None
+    return Checkpoint(path=folder, key=digest(identity), lineage=_lineage(config))
+
+
+def read_hub_model(reference: str) -> Checkpoint:
+    """The model `hf:NAME@COMMIT` of the hub, of which only the config.json is downloaded.
+
+    Raises fope_lab.model.checkpoint.CheckpointError.
+    """
+    name = hub_name(reference)
+    assert name is not None  # the caller has seen the prefix
+    if not name.pinned:
+        found = "no revision" if name.revision is None else f"the revision {name.revision!r}"
+        raise CheckpointError(
+            f"{reference} has {found}, which is not the same model for ever: pin it to a commit, "
+            f"hf:{name.repository}@COMMIT, shown at "
+            f"https://huggingface.co/{name.repository}/commits/main"
+        )
     return Checkpoint(
-        path=folder,
-        key=digest({"checkpoint": {name: _sha256(folder, name) for name in (CONFIG, WEIGHTS)}}),
-        lineage=Lineage(
-            tokenizer=config.tokenizer,
-            model=config.model,
-            scale=None,
-            embedding=config.embedding,
-            label=label(config.embedding),
-            train_length=config.train_length,
-        ),
+        path=Path(str(name)),
+        key=digest({"hub": name.repository, "revision": name.revision}),
+        lineage=_lineage(read_config(str(name))),
+    )
+
+
+def _lineage(config: CheckpointConfig) -> Lineage:
+    return Lineage(
+        tokenizer=config.tokenizer,
+        model=config.model,
+        scale=None,
+        embedding=config.embedding,
+        label=label(config.embedding),
+        train_length=config.train_length,
     )
 
 

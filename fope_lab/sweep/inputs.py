@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fope_lab.data.base import Corpus
+from fope_lab.data.base import Corpus, Kind, Split
 from fope_lab.data.passkey import PasskeyTask, prompt_form
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Source
 from fope_lab.data.tokenizer import ByteTokenizer
-from fope_lab.sweep.labels import corpus_label
+from fope_lab.data.tokenizer_recipe import TokenizerRecipe, may_write_chats
+from fope_lab.sweep.labels import corpus_label, tokenizer_label
 from fope_lab.sweep.lineage import Report
 from fope_lab.sweep.problems import FieldPath
 from fope_lab.sweep.stages import Finetune, Passkey, Perplexity, StageConfig, TrainingConfig
@@ -19,17 +20,18 @@ from fope_lab.sweep.stages import Finetune, Passkey, Perplexity, StageConfig, Tr
 LONGEST_PROMPT = 10_000
 """In tokens of the byte tokenizer; every prompt fits a greater length."""
 
-Inputs = dict[str, tuple[Corpus, FieldPath]]
-"""A corpus by its role ("data.0", …), with its path inside the stage's section."""
+Inputs = dict[str, tuple[Corpus, FieldPath, Split]]
+"""A corpus by its role, with its path inside the stage's section, and the split that is read:
+"data.0", … are what a stage trains on or evaluates, "validation.0", … what it validates on."""
 
 
 def inputs_of(
-    spec: StageConfig, section: Mapping[str, Any], tokenizer: str, report: Report
+    spec: StageConfig, section: Mapping[str, Any], tokenizer: TokenizerRecipe, report: Report
 ) -> Inputs | None:
     """The corpora that a stage reads. None after reporting what it can't read."""
-    problems: list[tuple[FieldPath, str]] = []
+    problems: list[tuple[FieldPath, str]] = [*_rows_without_effect(spec)]
     inputs: Inputs = {}
-    wanted = "pairs" if isinstance(spec, Finetune) else "text"
+    wanted: tuple[Kind, ...] = ("pairs", "chats") if isinstance(spec, Finetune) else ("text",)
     if isinstance(spec, TrainingConfig):
         mixed = "mix" in section["data"]
         for i, source in enumerate(spec.data.mix):
@@ -37,38 +39,67 @@ def inputs_of(
             if source.corpus is not None:
                 given = section["data"]["mix"][i] if mixed else section["data"]
                 field = ("corpus",) if "corpus" in given else ()
-                inputs[f"data.{i}"] = source.corpus, (*path, *field)
+                inputs[f"data.{i}"] = source.corpus, (*path, *field), "train"
             elif isinstance(spec, Finetune):
-                message = "found a task; a stage of kind finetune reads corpora of pairs"
+                message = "found a task; a stage of kind finetune reads corpora of pairs or chats"
                 problems.append(((*path, "task"), message))
             elif misfit := _row_misfit(source, spec.data.length, tokenizer):
                 problems.append((("data", "length"), misfit))
     elif isinstance(spec, Perplexity):
-        inputs["data.0"] = spec.corpus, ("corpus",)
+        inputs["data.0"] = spec.corpus, ("corpus",), "validation"
     elif isinstance(spec, Passkey):
         task = PasskeyTask(form=spec.form)
         if misfit := _misfit(task, min(spec.lengths), tokenizer):
             problems.append((("lengths",), misfit))
-    for corpus, path in inputs.values():
-        if corpus.kind != wanted:
+    for corpus, path, _ in inputs.values():
+        if corpus.kind not in wanted:
             message = (
                 f"the corpus {corpus_label(corpus)} holds {corpus.kind}; a stage of kind "
-                f"{spec.kind} reads {wanted}"
+                f"{spec.kind} reads {' or '.join(wanted)}"
+            )
+            problems.append((path, message))
+        elif corpus.kind == "chats" and not may_write_chats(tokenizer):
+            message = (
+                f"the corpus {corpus_label(corpus)} holds chats, and the tokenizer "
+                f"{tokenizer_label(tokenizer)} has no chat template to write them in"
             )
             problems.append((path, message))
     for path, message in problems:
         report(path, message)
-    return None if problems else inputs
+    return None if problems else inputs | _held_out(spec, inputs)
 
 
-def _row_misfit(source: Source, length: int, tokenizer: str) -> str | None:
+def _held_out(spec: StageConfig, inputs: Inputs) -> Inputs:
+    """What a training stage validates on: the other split of the corpora that it trains on."""
+    if not isinstance(spec, TrainingConfig) or spec.train.validate_every is None:
+        return {}
+    return {
+        f"validation{role.removeprefix('data')}": (corpus, path, "validation")
+        for role, (corpus, path, _) in inputs.items()
+    }
+
+
+def _rows_without_effect(spec: StageConfig) -> Iterator[tuple[FieldPath, str]]:
+    """What a training stage says about its rows that is for other data than it reads."""
+    if not isinstance(spec, TrainingConfig):
+        return
+    examples = isinstance(spec, Finetune)
+    if spec.data.pack and not examples:
+        message = f"has no effect: a stage of kind {spec.kind} reads text, which fills its rows"
+        yield ("data", "pack"), message
+    if spec.data.documents != "across" and examples:
+        message = "has no effect: in a stage of kind finetune no example sees another"
+        yield ("data", "documents"), message
+
+
+def _row_misfit(source: Source, length: int, tokenizer: TokenizerRecipe) -> str | None:
     assert source.task is not None
     message = _misfit(source.task, length + 1, tokenizer)
     return message and f"{message} (a row of training has one token more than data.length)"
 
 
 @functools.lru_cache
-def _misfit(task: PasskeyTask, length: int, tokenizer: str) -> str | None:
+def _misfit(task: PasskeyTask, length: int, tokenizer: TokenizerRecipe) -> str | None:
     """Why the task's prompts don't fit a length; None if they do, or if only running can tell."""
     if tokenizer != "byte" or length > LONGEST_PROMPT:
         return None

@@ -2,7 +2,8 @@
 
 The configuration enters without fields at their defaults (so that a field added later changes no
 old key), and without what can't change a number. Corpora enter by the key of the prepare-data stage
-that tokenises them, and that by the corpus's own identity.
+that tokenises them, and that by the corpus's own identity; a tokenizer that is trained or copied by
+the key of the stage that does it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ def stage_key(
 ) -> str:
     """The key of a stage with these parents by role; `data` replaces fields by identities."""
     config = {**plain(spec, key=True), **(data or {})}
+    if "tokenizer" in parents:
+        config.pop("tokenizer", None)
     if "data.0" in parents:
         config.pop("corpus", None)
     for i, source in enumerate(config.get("data", {}).get("mix", ())):

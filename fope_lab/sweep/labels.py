@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fope_lab.data.corpora import PRESETS, Corpus
+from fope_lab.data.tokenizer_recipe import TokenizerRecipe
 
 
 def label(value: Any) -> str:
@@ -32,6 +33,13 @@ def corpus_label(corpus: Corpus) -> str:
     if "files" in options:
         return f"files({len(options['files'])})"
     return corpus.name
+
+
+def tokenizer_label(tokenizer: TokenizerRecipe) -> str:
+    """A tokenizer as a short text: its name or path, or 'bpe(4096,python-docs)'."""
+    if isinstance(tokenizer, str):
+        return tokenizer
+    return f"{tokenizer.train}({tokenizer.vocabulary},{corpus_label(tokenizer.corpus)})"
 
 
 def stage_name(stage: str, axes: Mapping[str, Any], seed: int | None) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.data.tokenizer_recipe import TokenizerRecipe, known_vocabulary
 from fope_lab.embeddings import (
     EmbeddingError,
     check_embedding,
@@ -16,16 +16,21 @@ from fope_lab.embeddings import (
     longest_sequence,
 )
 from fope_lab.model.config import ModelConfig
-from fope_lab.sweep.labels import label
+from fope_lab.sweep.labels import label, tokenizer_label
 from fope_lab.sweep.memo import Memo
 from fope_lab.sweep.problems import FieldPath
-from fope_lab.sweep.stages import Extend, Passkey, Perplexity, Pretrain, StageConfig, TrainingConfig
+from fope_lab.sweep.stages import (
+    Finetune,
+    FurtherTraining,
+    Passkey,
+    Perplexity,
+    Pretrain,
+    StageConfig,
+    TrainingConfig,
+)
 
 Report = Callable[[FieldPath, str], None]
 """Takes a problem: its path inside the stage's section, and the message."""
-
-KNOWN_VOCABULARIES = {"byte": ByteTokenizer.vocabulary_size}
-"""The vocabulary of tokenizers that need not be loaded to tell."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class Lineage:
     call the original length; `label` is the embedding as the sweep file names it.
     """
 
-    tokenizer: str
+    tokenizer: TokenizerRecipe
     model: ModelConfig
     scale: str | None
     embedding: dict[str, Any]
@@ -57,6 +62,7 @@ def lineage_of(
     stage's lengths.
     """
     lineage = _own_or_inherited(spec, section, parent, memo, report)
+    lineage = lineage and _with_its_tokenizer(lineage, spec, report)
     if lineage is None or not _reaches(spec, lineage, memo, report):
         return None
     return lineage
@@ -93,13 +99,25 @@ def _own_or_inherited(
         )
     elif parent is None:
         return None
-    elif isinstance(spec, Extend) and spec.embedding is not None:
+    elif isinstance(spec, FurtherTraining) and spec.embedding is not None:
         lineage = dataclasses.replace(
             parent, embedding=spec.embedding, label=label(section["embedding"])
         )
     else:
         return parent
     return lineage if _fits(lineage, memo, report) else None
+
+
+def _with_its_tokenizer(lineage: Lineage, spec: StageConfig, report: Report) -> Lineage | None:
+    """The lineage with the tokenizer that a stage gives a model that has one already."""
+    if not isinstance(spec, Finetune) or spec.tokenizer is None:
+        return lineage
+    needed, there = known_vocabulary(spec.tokenizer), lineage.model.vocab_size
+    if needed is not None and needed > there:
+        name = tokenizer_label(spec.tokenizer)
+        report(("tokenizer",), f"{name} has {needed} tokens, and the model has {there}")
+        return None
+    return dataclasses.replace(lineage, tokenizer=spec.tokenizer)
 
 
 def _fits(lineage: Lineage, memo: Memo, report: Report) -> bool:
@@ -155,20 +173,19 @@ def _text(lineage: Lineage) -> str:
 
 def _model(spec: Pretrain, report: Report) -> ModelConfig | None:
     """The model's sizes; its vocabulary is the tokenizer's unless the sweep gives a larger one."""
-    vocabulary = KNOWN_VOCABULARIES.get(spec.tokenizer)
+    vocabulary, name = known_vocabulary(spec.tokenizer), tokenizer_label(spec.tokenizer)
     fields = {"vocab_size": vocabulary, **spec.model}
     if fields["vocab_size"] is None:
         report(
             ("model", "vocab_size"),
-            f"is missing: the vocabulary of the tokenizer {spec.tokenizer!r} is known only once "
-            "it is loaded",
+            f"is missing: the vocabulary of the tokenizer {name!r} is known only once it is loaded",
         )
         return None
     if vocabulary is not None and fields["vocab_size"] < vocabulary:
         report(
             ("model", "vocab_size"),
             f"found {fields['vocab_size']}, needs at least the {vocabulary} tokens of the "
-            f"tokenizer {spec.tokenizer!r}",
+            f"tokenizer {name!r}",
         )
         return None
     return ModelConfig(**fields)

@@ -36,8 +36,9 @@ class Plan:
     def as_json(self) -> dict[str, Any]:
         """The plan as `plan --json` prints it; the totals are those of what is left to do.
 
-        `parents` holds keys, or the folder of a checkpoint, by role. `tokens`, `flops` and
-        `gpu_hours` are null where they are not known yet.
+        `parents` holds keys, or the folder of a checkpoint, by role. `tokens`, `flops`,
+        `memory` (bytes that a worker needs at once; its total is the largest) and `gpu_hours` are
+        null where they are not known yet.
         """
         rows = [self._row(stage) for stage in self.stages]
         counts = Counter(row["state"] for row in rows)
@@ -48,6 +49,7 @@ class Plan:
             **{state: counts[state] for state in STATES},
             "tokens": sum(row["tokens"] or 0 for row in todo),
             "flops": sum(row["flops"] or 0.0 for row in todo),
+            "memory": max((row["memory"] or 0 for row in todo), default=0),
             "gpu_hours": None if None in hours else sum(hours),
         }
         return {"stages": rows, "totals": totals}
@@ -66,6 +68,7 @@ class Plan:
             "params": cost.parameters.total if cost.parameters else None,
             "tokens": cost.tokens,
             "flops": cost.flops,
+            "memory": cost.memory,
             "gpu_hours": 0.0 if stage.spec.resources.gpus == 0 else None,
         }
 
@@ -84,14 +87,20 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
         parents = [key for key in stage.parents.values() if states[key].state != "cached"]
         waiting = list(dict.fromkeys(by_key[key].stage for key in parents))
         folder = store.folder(stage.kind, stage.key) if store else None
-        states[stage.key] = _state(stage, folder, waiting)
+        lacks = stage.spec.lacks(store.root if store else None)
+        states[stage.key] = _state(stage, folder, waiting, lacks)
     return Plan(sweep, sweep.stages, states)
 
 
-def _state(stage: Stage, folder: StageFolder | None, waiting: list[str]) -> State:
-    """`waiting` names the stages of the sweep file that parents not done yet belong to."""
+def _state(
+    stage: Stage, folder: StageFolder | None, waiting: list[str], lacks: str | None
+) -> State:
+    """`waiting` names the stages of the sweep file that parents not done yet belong to, `lacks`
+    says what must be there before the stage can run."""
     if folder is not None and folder.is_done():
         return State("cached", f"done in {folder.seconds() or 0:.0f} s")
+    if lacks is not None:
+        return State("blocked", lacks)
     checkpoint = folder.checkpoint() if folder else None
     reasons = []
     if checkpoint is not None:

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from fope_lab.sweep.plan import STATES, Plan
 
+GIB = 2**30
 STYLES = {"cached": "green", "resume": "cyan", "run": "bold", "blocked": "red"}
 
 
@@ -16,7 +17,7 @@ def print_plan(plan: Plan, console: Console) -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("stage", overflow="fold")
     table.add_column("state")
-    for name in ("parameters", "tokens", "FLOPs"):
+    for name in ("parameters", "tokens", "FLOPs", "memory"):
         table.add_column(name, justify="right")
     table.add_column("key")
     table.add_column("why", overflow="fold")
@@ -29,6 +30,7 @@ def print_plan(plan: Plan, console: Console) -> None:
             f"{cost.parameters.total:,}" if cost.parameters else "",
             f"{cost.tokens:,}" if cost.tokens is not None else "",
             f"{cost.flops:.2e}" if cost.flops is not None else "",
+            f"{cost.memory / GIB:.1f} GiB" if cost.memory is not None else "",
             Text(stage.key[:8]),
             Text(state.reason),
         )
@@ -37,6 +39,7 @@ def print_plan(plan: Plan, console: Console) -> None:
     counts = ", ".join(f"{totals[state]} {state}" for state in STATES if totals[state])
     console.print(
         f"{plan.sweep.name}: {totals['stages']} stages: {counts}; to do: "
-        f"{totals['tokens']:,} tokens, {totals['flops']:.2e} FLOPs",
+        f"{totals['tokens']:,} tokens, {totals['flops']:.2e} FLOPs, "
+        f"{totals['memory'] / GIB:.1f} GiB at most in a worker",
         highlight=False,
     )

@@ -6,7 +6,6 @@ remembered by the choices that a stage and its ancestors depend on, and by key.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -14,30 +13,31 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from fope_lab.data.base import Corpus
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizer import tokenizer_identity
+from fope_lab.data.tokenizer_recipe import TokenizerRecipe
 from fope_lab.model.checkpoint import CheckpointError
+from fope_lab.model.huggingface_names import PREFIX
 from fope_lab.sweep import cost
 from fope_lab.sweep.document import Document
 from fope_lab.sweep.expand import Cell
-from fope_lab.sweep.external import Checkpoint, read_checkpoint
+from fope_lab.sweep.external import Checkpoint, read_checkpoint, read_hub_model
 from fope_lab.sweep.fill import Filled, fill
 from fope_lab.sweep.findings import Findings
 from fope_lab.sweep.foreign import Foreign, JoinError
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.inputs import inputs_of
 from fope_lab.sweep.keys import stage_key
-from fope_lab.sweep.labels import corpus_label, label, stage_name
+from fope_lab.sweep.labels import label, stage_name
 from fope_lab.sweep.lineage import Report, learned_of, lineage_of
 from fope_lab.sweep.memo import Memo
 from fope_lab.sweep.messages import messages_of
+from fope_lab.sweep.own_stages import OwnStages
 from fope_lab.sweep.problems import FieldPath, SweepError, did_you_mean, name_list, shown
 from fope_lab.sweep.stages import (
     FILE_KINDS,
     KINDS,
-    PrepareData,
     Pretrain,
+    Resources,
     StageConfig,
     TrainingConfig,
     plain,
@@ -82,6 +82,7 @@ class Resolver:
         self._sections = {name: s for name, s in file.stages.items() if isinstance(s, dict)}
         self._document, self._foreign, self._memo = document, foreign, memo
         self._findings, self._axes_known = findings, axes_known
+        self._own = OwnStages(memo, Resources(cpus=file.prepare.resources.cpus))
         self._known: dict[Hashable, tuple[Stage | None, Found]] = {}
         self.stages: dict[str, Stage] = {}
         self.by_name: dict[str, list[Stage]] = {name: [] for name in file.stages}
@@ -151,7 +152,7 @@ class Resolver:
             return _Parent(problem=str(error.args[0]) if known else None)
         names = [other for other in self.by_name if other != name]
         near = did_you_mean(reference, names)
-        others = "FILE.yaml#STAGE, or a checkpoint folder"
+        others = "FILE.yaml#STAGE, a checkpoint folder, or hf:NAME@COMMIT"
         return _Parent(
             problem=f"names nothing: {reference!r} is no stage of this file{near} "
             f"(allowed: {name_list([*names, others])})"
@@ -160,11 +161,8 @@ class Resolver:
     def _outside(self, reference: str, cell: Cell) -> Stage | Checkpoint | None:
         """What a reference names outside this file, if it looks as if it did."""
         base = self._document.path.parent
-        if reference.startswith("hf:"):
-            raise LookupError(
-                f"found {reference!r}: models of the Hugging Face hub are not read in this "
-                "version; give a checkpoint folder"
-            )
+        if reference.startswith(PREFIX):
+            return self._memo.get(("hub", reference), lambda: read_hub_model(reference))
         if "#" in reference:
             stage = self._foreign.parent(reference, cell)
             for ancestor in self._foreign.ancestors(reference, stage):
@@ -194,7 +192,7 @@ class Resolver:
             axes |= {axis: choice.value for axis, choice in choices.items()}
             stage = self._stage(filled, spec, axes, parent.it, report)
         if stage is not None:
-            self.stages.setdefault(stage.key, stage)
+            self._add(stage)
             self.by_name[stage.stage].append(stage)
         return stage, found
 
@@ -239,18 +237,16 @@ class Resolver:
             return None
         parents = {"from": parent.key} if isinstance(parent, Stage) else {}
         checkpoints = {"from": str(parent.path)} if isinstance(parent, Checkpoint) else {}
-        split = "train" if spec.trains else "validation"
-        replaced: dict[str, Any] = {}
         try:
-            tokenizer = self._tokenizer(lineage.tokenizer)
-            if isinstance(spec, Pretrain) and spec.tokenizer != "byte":
-                replaced = {"tokenizer": tokenizer}
+            maker, replaced = self._tokenizer(lineage.tokenizer, spec)
+            parents |= maker
         except DataError as error:
-            report(("tokenizer",) if isinstance(spec, Pretrain) else ("from",), str(error))
+            report(("tokenizer",) if _names_tokenizer(spec) else ("from",), str(error))
             return None
-        for role, (corpus, path) in inputs.items():
+        for role, (corpus, path, split) in inputs.items():
             try:
-                parents[role] = self._prepare(corpus, lineage.tokenizer, split).key
+                prepare = self._own.prepare(corpus, lineage.tokenizer, split)
+                parents[role] = self._add(prepare).key
             except DataError as error:
                 report(path, str(error))
                 return None
@@ -276,37 +272,26 @@ class Resolver:
             cost=cost.estimate(spec, lineage.model, learned_of(lineage, self._memo)),
         )
 
-    def _tokenizer(self, name: str) -> dict[str, Any]:
-        def identity() -> dict[str, Any]:
-            try:
-                return tokenizer_identity(name)
-            except OSError as error:
-                raise DataError(f"{name} can't be read: {error.strerror}") from error
+    def _tokenizer(
+        self, recipe: TokenizerRecipe, spec: StageConfig
+    ) -> tuple[dict[str, str], dict[str, Any]]:
+        """The parent that makes the tokenizer of a stage, and what the stage's key has instead of
+        its name; neither for a stage that finds the tokenizer with the model that it starts from.
 
-        return self._memo.get(("tokenizer", name), identity)
+        Raises DataError.
+        """
+        found = self._own.tokenizer(recipe)
+        maker, identity = {}, {}
+        if isinstance(found, Stage):
+            maker = {"tokenizer": self._add(found).key}
+        elif recipe != "byte":
+            identity = {"tokenizer": found}
+        return (maker, identity) if _names_tokenizer(spec) else ({}, {})
 
-    def _prepare(self, corpus: Corpus, tokenizer: str, split: str) -> Stage:
-        canonical = json.dumps(corpus.canonical(), sort_keys=True)
-        stage = self._memo.get(
-            ("prepare", canonical, tokenizer, split),
-            lambda: self._make_prepare(corpus, tokenizer, split),
-        )
+    def _add(self, stage: Stage) -> Stage:
         return self.stages.setdefault(stage.key, stage)
 
-    def _make_prepare(self, corpus: Corpus, tokenizer: str, split: str) -> Stage:
-        spec = PrepareData.model_construct(corpus=corpus, tokenizer=tokenizer, split=split)
-        data = {"corpus": corpus.identity(), "tokenizer": self._tokenizer(tokenizer)}
-        return Stage(
-            key=stage_key(spec, {}, data),
-            name=f"prepare-data[{corpus_label(corpus)},{tokenizer},{split}]",
-            stage="prepare-data",
-            kind="prepare-data",
-            spec=spec,
-            config=plain(spec),
-            axes={},
-            seed=None,
-            parents={},
-            checkpoints={},
-            lineage=None,
-            cost=cost.Cost(),
-        )
+
+def _names_tokenizer(spec: StageConfig) -> bool:
+    """Whether a stage says itself which tokenizer is its, or the model that it starts from does."""
+    return getattr(spec, "tokenizer", None) is not None

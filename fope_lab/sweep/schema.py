@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from fope_lab.data.corpora import corpus_json_schema
 from fope_lab.data.recipe import data_json_schema
+from fope_lab.data.tokenizer_recipe import tokenizer_json_schema
 from fope_lab.embeddings import embedding_json_schema
 from fope_lab.model.config import SCALES, ModelConfig
 from fope_lab.sweep.spec import SweepFile
@@ -43,7 +44,7 @@ SECTIONS: Mapping[str, Callable[[], dict[str, Any]]] = {
     "corpus": corpus_json_schema,
     "embedding": embedding_json_schema,
     "model": _model_schema,
-    "tokenizer": lambda: {"type": "string", "description": "byte, a name on the hub, or a path"},
+    "tokenizer": tokenizer_json_schema,
 }
 """Sections that the stages' configurations leave to other packages (see sections.Parsed)."""
 
@@ -57,7 +58,7 @@ def sweep_json_schema() -> dict[str, Any]:
     stages["additionalProperties"] = False
 
     shared: dict[str, Any] = {name: schema() for name, schema in SECTIONS.items()}
-    definitions: dict[str, Any] = {}
+    definitions: dict[str, Any] = top.pop("$defs")
     for kind in FILE_KINDS:
         schema = _kind_schema(KINDS[kind])
         definitions |= schema.pop("$defs")

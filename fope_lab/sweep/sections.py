@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from pydantic_core import core_schema
 from fope_lab.data.corpora import Corpus, parse_corpus
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data, parse_data
+from fope_lab.data.tokenizer_recipe import TokenizerRecipe, parse_tokenizer
 from fope_lab.embeddings import (
     EmbeddingError,
     EmbeddingProblem,
@@ -100,12 +100,11 @@ def _parse_data(value: Any, base: Path) -> Data:
         raise SectionError([(p.at, reworded(p.message)) for p in error.problems]) from error
 
 
-def _parse_tokenizer(value: Any, base: Path) -> str:
-    """A tokenizer's name; a path is made absolute, so that it means the same in every process."""
-    if not isinstance(value, str) or not value:
-        raise SectionError([((), f"found {shown(value)}, needs a tokenizer's name or path")])
-    path = os.path.abspath(base / os.path.expanduser(value))
-    return path if value != "byte" and os.path.exists(path) else value
+def _parse_tokenizer(value: Any, base: Path) -> TokenizerRecipe:
+    try:
+        return parse_tokenizer(value, base)
+    except DataError as error:
+        raise SectionError([(p.at, reworded(p.message)) for p in error.problems]) from error
 
 
 def _parse_model(value: Any, base: Path) -> dict[str, Any]:
@@ -180,4 +179,4 @@ EmbeddingSection = Annotated[Any, Parsed("embedding", _parse_embedding)]
 ModelSection = Annotated[Any, Parsed("model", _parse_model)]
 CorpusSection = Annotated[Any, Parsed("corpus", _parse_corpus)]
 DataSection = Annotated[Any, Parsed("data", _parse_data)]
-TokenizerSection = Annotated[str, Parsed("tokenizer", _parse_tokenizer)]
+TokenizerSection = Annotated[Any, Parsed("tokenizer", _parse_tokenizer)]

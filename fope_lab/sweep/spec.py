@@ -24,7 +24,7 @@ from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.messages import messages_of
 from fope_lab.sweep.problems import FieldPath, Problem, SweepError, format_path, shown
 from fope_lab.sweep.resolve import Resolver
-from fope_lab.sweep.stages import Section, each_once
+from fope_lab.sweep.stages import FILE_KINDS, KINDS, Section, each_once
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,20 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Axes = dict[str, Annotated[list[Any], Field(min_length=1)]]
 
 
+class Processors(Section):
+    """What fope-lab's own stages occupy: they need no GPU."""
+
+    cpus: Annotated[
+        int, Field(ge=1, description="processes that tokenise a corpus; their number is no matter")
+    ] = 1
+
+
+class Prepare(Section):
+    """How fope-lab's own stages run, which prepare data and tokenizers for the others."""
+
+    resources: Processors = Processors()
+
+
 class SweepFile(Section):
     """The top level of a sweep file; a stage's section is checked for each cell of the grid."""
 
@@ -84,6 +98,9 @@ class SweepFile(Section):
     exclude: Annotated[
         list[dict[str, Any]], Field(description="cells of the grid to leave out, by some axes")
     ] = []  # noqa: RUF012
+    prepare: Annotated[
+        Prepare, Field(description="how data and tokenizers are prepared; changes no key")
+    ] = Prepare()
 
 
 @dataclass(frozen=True)
@@ -117,8 +134,9 @@ def _read(path: Path, library: Library) -> Sweep:
     file = _shape(document, problem)
     if file is None:
         raise SweepError(problems)
-    if "prepare-data" in file.stages:
-        problem(("stages", "prepare-data"), "is the name of fope-lab's own stages; choose another")
+    for name in KINDS.keys() - FILE_KINDS:
+        if name in file.stages:
+            problem(("stages", name), "is the name of fope-lab's own stages; choose another")
     foreign = Foreign(path, library)
     selectors = _selectors(file, foreign, problems, problem)
     axes_known = not any(one.field.startswith(("grid", "zip", "include")) for one in problems)

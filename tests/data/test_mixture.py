@@ -16,17 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fope_lab.data.corpora import parse_corpus
-from fope_lab.data.mixture import (
-    IGNORED,
-    Mixture,
-    PairRows,
-    TextRows,
-    TrainingData,
-    data_json_schema,
-    parse_data,
-)
+from fope_lab.data.mixture import IGNORED, Mixture, TrainingData, data_json_schema, parse_data
 from fope_lab.data.packing import PackedCorpus, write_packed
 from fope_lab.data.problems import DataError
+from fope_lab.data.rows import ExampleRows, TextRows
 from fope_lab.data.tokenizer import ByteTokenizer
 
 BYTE = ByteTokenizer()
@@ -131,22 +124,23 @@ def test_labels_are_the_next_tokens(prepared: dict[str, Path]) -> None:
 
 def test_an_epoch_predicts_every_token_once(tmp_path: Path) -> None:
     packed = pack("".join(chr(65 + i) for i in range(50)), tmp_path)  # 51 tokens, all different
-    rows = TextRows(packed, 5, BYTE.pad_id, (0, 0))
+    rows = TextRows(packed, 5, (0, 0))
     epochs = []
     for epoch in range(3):
-        ids, labels = rows.rows(epoch * 10, 10)
+        ids, labels, documents = rows.rows(epoch * 10, 10)
         assert labels is ids
+        assert documents is None
         assert sorted(labels[:, 1:].ravel().tolist()) == packed.tokens[1:51].tolist()
         epochs.append(ids.tolist())
     assert epochs[0] != epochs[1] != epochs[2]
-    across, _ = rows.rows(7, 16)
-    assert across.tolist() == epochs[0][7:] + epochs[1] + epochs[2][:3]
+    across = rows.rows(7, 16)
+    assert across.ids.tolist() == epochs[0][7:] + epochs[1] + epochs[2][:3]
 
 
 def test_pairs_have_a_loss_on_the_answer_and_its_end(prepared: dict[str, Path]) -> None:
     packed = PackedCorpus(prepared["data.1"], {})
     length = 60
-    rows = PairRows(packed, length, BYTE.pad_id, (0, 0))
+    rows = ExampleRows(packed, length, (0, 0), pad_id=BYTE.pad_id)
     pairs = list(parse_corpus("python-docstrings", Path()).documents("train"))
     fitting = {
         f"{prompt}|{answer}"
@@ -154,7 +148,8 @@ def test_pairs_have_a_loss_on_the_answer_and_its_end(prepared: dict[str, Path]) 
         if len(prompt.encode()) + len(answer.encode()) + 1 <= length + 1
     }
     assert rows.dropped == len(pairs) - len(fitting) > 0
-    ids, labels = rows.rows(0, len(fitting))
+    ids, labels, documents = rows.rows(0, len(fitting))
+    assert documents is None
     found = set()
     for row, label in zip(ids.tolist(), labels.tolist(), strict=True):
         size = row.index(BYTE.eos_id) + 1
@@ -171,12 +166,12 @@ def test_data_that_can_give_no_row_is_one_clear_error(
     prepared: dict[str, Path], tmp_path: Path
 ) -> None:
     packed = pack("four", tmp_path)
-    assert len(TextRows(packed, 4, 0, (0, 0)).rows(0, 3)[0]) == 3
+    assert len(TextRows(packed, 4, (0, 0)).rows(0, 3).ids) == 3
     with pytest.raises(DataError, match="has 5 tokens; a length of 5 needs at least 6"):
-        TextRows(packed, 5, 0, (0, 0))
-    with pytest.raises(DataError, match="holds text, no pairs"):
-        PairRows(packed, 4, 0, (0, 0))
-    with pytest.raises(DataError, match=r"no pair of .* fits a length of 5: the shortest needs"):
+        TextRows(packed, 5, (0, 0))
+    with pytest.raises(DataError, match="holds text, no pairs or chats"):
+        ExampleRows(packed, 4, (0, 0))
+    with pytest.raises(DataError, match=r"no example of .* fits a length of 5: the shortest needs"):
         make(prepared, {"length": 5, "mix": MIX["mix"][:2]})
     with pytest.raises(DataError, match="needs at least 12 tokens, and length is 11"):
         make(prepared, {"length": 10, "mix": [{"task": "passkey"}]})
@@ -193,6 +188,8 @@ def test_data_of_another_tokenizer_or_split_is_refused(tmp_path: Path) -> None:
     [
         {"corpus": "python-docs", "length": 64},
         {"task": "passkey", "length": 64, "queries": 2},
+        {"corpus": "python-docs", "length": 64, "documents": "within", "pack": True},
+        {**MIX, "documents": "within"},
         MIX,
         {"length": 8, "mix": [{"corpus": {"type": "c4", "limit": 9}}, {"task": "passkey"}]},
     ],
@@ -214,6 +211,11 @@ def test_a_description_stands_for_what_its_canonical_form_does(spec: dict[str, A
         ({"corpus": "c4", "length": 8.5}, {("length",): "found 8.5, needs"}),
         ({"corpus": "c4", "length": True}, {("length",): "found True, needs"}),
         ({"length": 8}, {(): "neither"}),
+        (
+            {"length": 8, "corpus": "c4", "documents": "witin", "pack": 1},
+            {("documents",): "unknown word 'witin'; did you mean 'within'", ("pack",): "found 1"},
+        ),
+        ({**MIX, "documents": ["within"]}, {("documents",): "unknown word"}),
         ({"length": 8, "mix": []}, {("mix",): r"found \[\], needs a list"}),
         ({"length": 8, "corpus": "c4", "lenght": 8}, {("lenght",): "did you mean 'length'"}),
         ({"length": 8, "mix": [{"corpus": "c4"}], "x": 1}, {("x",): "unknown key 'x'"}),

@@ -15,6 +15,7 @@ from fope_lab.data.base import Split
 from fope_lab.data.corpora import Corpus, PythonDocs, parse_corpus
 from fope_lab.data.packing import PackedCorpus, write_packed
 from fope_lab.data.problems import DataError
+from fope_lab.data.rows import TextRows
 from fope_lab.data.tokenizer import ByteTokenizer
 
 BYTE = ByteTokenizer()
@@ -51,14 +52,14 @@ def test_documents_lie_one_after_the_other(corpus: Corpus, tmp_path: Path) -> No
     for text in ["Ä document.", "b", "third\n"]:
         starts.append(len(expected))
         expected += [*text.encode(), 256]
-    assert packed.tokens.tolist() == expected
+    assert packed.tokens[:].tolist() == expected
     assert packed.starts.tolist() == starts
-    assert packed.answers is None
+    assert packed.loss is None
     assert packed.tokens.dtype == np.dtype("<u2")
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
         "data.json",
-        "documents.npy",
-        "tokens.bin",
+        "documents-00000.bin",
+        "tokens-00000.bin",
     ]
     info = json.loads((tmp_path / "out" / "data.json").read_text())
     assert info["identity"] == {"corpus": corpus.identity(), **EXPECTED}
@@ -67,20 +68,22 @@ def test_documents_lie_one_after_the_other(corpus: Corpus, tmp_path: Path) -> No
 def test_large_vocabularies_are_wide(corpus: Corpus, tmp_path: Path) -> None:
     packed = pack(corpus, tmp_path / "out", WideTokenizer())
     assert packed.tokens.dtype == np.dtype("<u4")
-    assert packed.tokens[-2] == 70_000 + ord("\n")
+    assert packed.tokens[-2:].tolist() == [70_000 + ord("\n"), 256]
 
 
-def test_pairs_know_where_their_answers_start(tmp_path: Path) -> None:
+def test_the_answers_of_pairs_and_their_ends_are_to_be_learnt(tmp_path: Path) -> None:
     corpus = parse_corpus("python-docstrings", tmp_path)
     packed = pack(corpus, tmp_path / "out")
     assert packed.kind == "pairs"
-    assert packed.answers is not None
+    assert packed.loss is not None
     pairs = list(corpus.documents("train"))
     assert packed.info["documents"] == len(pairs)
     ends = [*packed.starts[1:], len(packed.tokens)]
     for index in (0, 7, len(pairs) - 1):
-        document = packed.tokens[packed.starts[index] : ends[index]].tolist()
-        answer = packed.answers[index]
+        place = slice(packed.starts[index], ends[index])
+        document, loss = packed.tokens[place].tolist(), packed.loss[place].tolist()
+        answer = loss.index(1)
+        assert loss == [0] * answer + [1] * (len(document) - answer)
         assert BYTE.decode(document[:answer]) == pairs[index][0]
         assert BYTE.decode(document[answer:-1]) == pairs[index][1]
         assert document[-1] == BYTE.eos_id
@@ -101,17 +104,27 @@ class Endless(PythonDocs):
 
 
 def test_memory_is_bounded(tmp_path: Path) -> None:
-    peaks = []
+    """Of writing and of reading, whatever there is; with processes, see benchmarks."""
+    written, read = [], []
     for count in (2_000, 8_000):
         directory = tmp_path / str(count)
         directory.mkdir()
         tracemalloc.start()
-        info = write_packed(directory, Endless(count), BYTE, "train")
-        peaks.append(tracemalloc.get_traced_memory()[1])
+        info = write_packed(directory, Endless(count), BYTE, "train", shard_length=1 << 20)
+        written.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert info["documents"] == count
-    assert (tmp_path / "8000" / "tokens.bin").stat().st_size > 1.2 * peaks[1]
-    assert peaks[1] < 1.5 * peaks[0]
+        sizes = [path.stat().st_size for path in directory.glob("tokens-*.bin")]
+        assert len(sizes) == -(-info["tokens"] // (1 << 20)) > 5
+        tracemalloc.start()
+        rows = TextRows(PackedCorpus(directory, EXPECTED), 1024, (0, 0), within=True)
+        for first in range(0, 10_000, 100):
+            rows.rows(first, 100)
+        read.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert sum(sizes) > 1.2 * written[1]
+    assert written[1] < 1.5 * written[0]
+    assert read[1] < min(sum(sizes) / 5, 1.5 * read[0])
 
 
 def test_progress_is_told(corpus: Corpus, tmp_path: Path) -> None:
@@ -144,14 +157,26 @@ def test_data_for_another_use_is_refused(corpus: Corpus, tmp_path: Path) -> None
 
 def test_damage_is_noticed(corpus: Corpus, tmp_path: Path) -> None:
     directory = pack(corpus, tmp_path / "out").directory
-    tokens = (directory / "tokens.bin").read_bytes()
-    (directory / "tokens.bin").write_bytes(tokens[:-2])
+    tokens = directory / "tokens-00000.bin"
+    content = tokens.read_bytes()
+    tokens.write_bytes(content[:-2])
     with pytest.raises(DataError, match="has 42 bytes, needs 44: it is not whole"):
         PackedCorpus(directory, {})
-    (directory / "tokens.bin").write_bytes(tokens)
-    np.save(directory / "documents.npy", np.zeros(2, np.int64))
-    with pytest.raises(DataError, match="has 2 entries, needs 3"):
+    tokens.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    with pytest.raises(DataError, match=r"tokens-00000\.bin is damaged: its SHA-256 is"):
+        PackedCorpus(directory, {}).verify()
+    tokens.write_bytes(content)
+    PackedCorpus(directory, {}).verify()
+    (directory / "documents-00000.bin").unlink()
+    with pytest.raises(DataError, match="can't be read: No such file"):
         PackedCorpus(directory, {})
     (directory / "data.json").unlink()
     with pytest.raises(DataError, match="is no prepared data"):
         PackedCorpus(directory, {})
+
+
+def test_the_fingerprint_is_of_the_content(corpus: Corpus, tmp_path: Path) -> None:
+    one = pack(corpus, tmp_path / "one").info["fingerprint"]
+    assert pack(corpus, tmp_path / "same").info["fingerprint"] == one
+    (tmp_path / "0.txt").write_text("other", encoding="utf-8")
+    assert pack(corpus, tmp_path / "other").info["fingerprint"] != one

@@ -30,7 +30,7 @@ def test_byte_vocabulary_has_room_for_the_specials() -> None:
     tokenizer = load_tokenizer("byte")
     assert tokenizer.vocabulary_size == 272
     assert len({tokenizer.eos_id, tokenizer.pad_id, *range(256)}) == 258
-    assert max(tokenizer.eos_id, tokenizer.pad_id) < tokenizer.vocabulary_size
+    assert max(tokenizer.eos_id, tokenizer.pad_id) < tokenizer.tokens < tokenizer.vocabulary_size
 
 
 def test_a_hugging_face_tokenizer_from_a_folder_a_file_or_itself(
@@ -75,5 +75,7 @@ def test_a_tokenizer_that_is_not_there_is_one_clear_error(tmp_path: Path) -> Non
     missing = str(tmp_path / "tokenizer.json")
     with pytest.raises(DataError, match=re.escape(f"{missing} does not exist")):
         load_tokenizer(missing)
+    with pytest.raises(DataError, match="a name for sweep files; elsewhere, give the path of its"):
+        load_tokenizer("gpt-neox")
     with pytest.raises(DataError, match="has no tokenizer"):
         load_tokenizer(str(tmp_path))

@@ -71,13 +71,13 @@ def test_still_pairs_stay_still(transform: Ntk | DynamicNtk) -> None:
     assert transform.apply(ladder).rotating == ladder.rotating
 
 
-@given(length=st.integers(1, 20_000))
-def test_dynamic_ntk_is_hugging_faces_with_factor_1(length: int) -> None:
+@given(length=st.integers(1, 20_000), growth=st.just(1.0) | st.floats(1, 16))
+def test_dynamic_ntk_is_hugging_faces(length: int, growth: float) -> None:
     expected, _ = rope_init(
-        "dynamic", HEAD_DIM, LENGTH, seq_len=length, rope_theta=10_000.0, factor=1.0
+        "dynamic", HEAD_DIM, LENGTH, seq_len=length, rope_theta=10_000.0, factor=growth
     )
     ladder = rope_ladder(HEAD_DIM, base=10_000.0, train_length=LENGTH, length=length)
-    ours = DynamicNtk().apply(ladder).frequencies
+    ours = DynamicNtk(growth=growth).apply(ladder).frequencies
     torch.testing.assert_close(torch.tensor(ours), expected, rtol=2e-6, atol=0)
 
 

@@ -141,3 +141,27 @@ def test_pairs_that_are_all_slow_are_all_divided() -> None:
 def test_an_option_without_effect_is_an_error() -> None:
     with pytest.raises(ValueError, match="truncate: false has no effect"):
         Yarn(factor=4.0, ramp="cycles", truncate=False)
+
+
+@given(
+    head_dim=st.sampled_from([16, 64, 128]),
+    base=st.sampled_from([10_000.0, 500_000.0]),
+    length=st.integers(64, 8192),
+    factor=st.floats(1.25, 64),
+)
+def test_llama3_is_hugging_faces(head_dim: int, base: float, length: int, factor: float) -> None:
+    expected, attention_factor = rope_init(
+        "llama3",
+        head_dim,
+        math.ceil(length * factor),
+        rope_theta=base,
+        factor=factor,
+        low_freq_factor=1.0,
+        high_freq_factor=4.0,
+        original_max_position_embeddings=length,
+    )
+    llama3 = {"type": "llama3", "factor": factor, "base": base}
+    ours = build_embedding(llama3, head_dim=head_dim, num_heads=4, train_length=length)
+    # Hugging Face's ramp is in float32, and steep: its ends are 3 cycles apart.
+    torch.testing.assert_close(ours.inv_freq.float(), expected, rtol=2e-5, atol=0)
+    assert ours.attention_factor == attention_factor == 1.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
-from fope_lab.evaluation.perplexity import WINDOWS, perplexity, run
+from fope_lab.evaluation.perplexity import LOSS_ROWS, WINDOWS, perplexity, run
 from fope_lab.model import load_model
 from fope_lab.store import Store
 from fope_lab.sweep.stages import Perplexity
@@ -28,8 +27,11 @@ VOCABULARY = 23
 class Uniform(nn.Module):
     """Every token is as likely as any other."""
 
-    def forward(self, ids: Tensor) -> Any:
-        return SimpleNamespace(logits=torch.full((*ids.shape, VOCABULARY), 1.7))
+    def hidden(self, ids: Tensor) -> Tensor:
+        return torch.full((*ids.shape, VOCABULARY), 1.7)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        return hidden
 
 
 class Contextual(nn.Module):
@@ -40,10 +42,15 @@ class Contextual(nn.Module):
         generator = torch.Generator().manual_seed(seed)
         self.table = nn.Parameter(torch.randn(VOCABULARY, VOCABULARY, generator=generator))
         self.rows: list[tuple[int, ...]] = []
+        self.logits: list[int] = []
 
-    def forward(self, ids: Tensor) -> Any:
+    def hidden(self, ids: Tensor) -> Tensor:
         self.rows.append(tuple(ids.shape))
-        return SimpleNamespace(logits=self.table[ids].cumsum(1) / 2)
+        return self.table[ids].cumsum(1)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        self.logits.append(len(hidden))
+        return hidden / 2
 
 
 def text(count: int, seed: int = 0) -> np.ndarray:
@@ -126,14 +133,31 @@ def test_hugging_faces_loss_is_ours() -> None:
         num_attention_heads=2,
         initializer_range=0.3,
     )
-    model = LlamaForCausalLM(config).eval()
+    theirs = LlamaForCausalLM(config).eval()
     tokens = text(49)
     # 16 predictions a window: windows share a token.
     rows = torch.stack([torch.from_numpy(tokens[i : i + 17].astype(int)) for i in (0, 16, 32)])
     with torch.inference_mode():
-        loss = model(rows, labels=rows).loss
-    result = perplexity(model, tokens, 16, batch_tokens=32)
+        loss = theirs(rows, labels=rows).loss
+
+    class Parts(nn.Module):
+        """Hugging Face's model as the two parts that perplexity calls."""
+
+        def hidden(self, ids: Tensor) -> Tensor:
+            return theirs.model(ids).last_hidden_state
+
+        def head(self, hidden: Tensor) -> Tensor:
+            return theirs.lm_head(hidden)
+
+    result = perplexity(Parts(), tokens, 16, batch_tokens=32)
     assert result.loss == pytest.approx(float(loss), rel=1e-5)
+
+
+def test_logits_are_never_held_whole() -> None:
+    tokens, model = text(4000), Contextual()
+    result = perplexity(model, tokens, 3000, batch_tokens=100_000)
+    assert max(model.logits) <= LOSS_ROWS
+    assert sum(model.logits) == result.count == 3999
 
 
 def test_sums_over_parts_are_the_whole() -> None:

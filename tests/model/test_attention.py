@@ -18,7 +18,7 @@ from fope_lab.embeddings import Shape, build_embedding
 from fope_lab.embeddings.base import Embedding, Tensors
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model import attention, chunked_attention
-from fope_lab.model.attention import causal_attention, consecutive
+from fope_lab.model.attention import Documents, causal_attention, consecutive
 
 HEADS, HEAD_DIM, LENGTH = 4, 16, 77  # three chunks, the last of them smaller
 SIZES = {"head_dim": HEAD_DIM, "num_heads": HEADS, "train_length": 64}
@@ -34,7 +34,12 @@ POSITIONS = {
 
 
 def plain_attention(
-    q: Tensor, k: Tensor, v: Tensor, positions: Tensor, embedding: PositionEmbedding
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: Tensor,
+    embedding: PositionEmbedding,
+    documents: Tensor | None = None,
 ) -> Tensor:
     q, k, v = (x.double() for x in (q, k, v))
     groups = q.shape[1] // k.shape[1]
@@ -44,8 +49,11 @@ def plain_attention(
     bias = embedding.bias(positions[..., keys - queries :], positions)
     if bias is not None:
         logits = logits + bias
-    future = torch.arange(keys) > torch.arange(keys - queries, keys)[:, None]
-    return logits.masked_fill(future.to(logits.device), -math.inf).softmax(dim=-1) @ v
+    hidden = torch.arange(keys) > torch.arange(keys - queries, keys)[:, None]
+    if documents is not None:
+        other = documents[:, keys - queries :, None] != documents[:, None, :]
+        hidden = hidden | other[:, None]
+    return logits.masked_fill(hidden.to(logits.device), -math.inf).softmax(dim=-1) @ v
 
 
 def inputs(
@@ -86,6 +94,25 @@ def test_it_is_the_plain_softmax_with_its_gradients(
     q, k, v = inputs(kv_heads, queries)
     mixed = causal_attention(q, k, v, positions, embedding)
     expected = plain_attention(q, k, v, positions, embedding)
+    torch.testing.assert_close(mixed, expected, rtol=0, atol=1e-12)
+    learned = [*embedding.parameters()] if embedding.biases else []
+    ours, theirs = (gradients(one, q, k, v, *learned) for one in (mixed, expected))
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("spec", ["nope", *BIASES])
+@pytest.mark.parametrize("kv_heads", [4, 1])
+@pytest.mark.parametrize("place", ["from 0", "of each sequence, with gaps"])
+@pytest.mark.parametrize("queries", [LENGTH, 40])
+def test_documents_are_the_plain_softmax_of_each(
+    spec: str, kv_heads: int, place: str, queries: int
+) -> None:
+    embedding, positions = build(spec), POSITIONS[place]
+    numbers = torch.stack([COUNT // 33, (COUNT % 7 > 2).long()])  # the second row's take turns
+    documents = Documents.of(numbers, embedding)
+    q, k, v = inputs(kv_heads, queries)
+    mixed = causal_attention(q, k, v, positions, embedding, documents)
+    expected = plain_attention(q, k, v, positions, embedding, numbers)
     torch.testing.assert_close(mixed, expected, rtol=0, atol=1e-12)
     learned = [*embedding.parameters()] if embedding.biases else []
     ours, theirs = (gradients(one, q, k, v, *learned) for one in (mixed, expected))
@@ -379,5 +406,8 @@ def test_the_path_follows_from_the_device_and_the_bias(
     embedding = build_embedding(spec, **{**SIZES, "head_dim": head_dim})
     q: Any = Stub(queries)
     k: Any = Stub(9)
-    chosen = attention._path(q, k, gap * torch.arange(9), embedding)
+    chosen = attention._path(q, k, gap * torch.arange(9), embedding, None)
     assert chosen is getattr(attention, path)
+    documents = Documents.of(torch.zeros(1, 9, dtype=torch.long), embedding)
+    chosen = attention._path(q, k, gap * torch.arange(9), embedding, documents)
+    assert chosen is getattr(attention, path.replace("kernel", "distance"))

@@ -189,6 +189,14 @@ def rewrite(**changes: Any) -> Callable[[Path], None]:
     return change
 
 
+def test_a_tokenizer_of_its_own_is_found_wherever_the_checkpoint_is(tmp_path: Path) -> None:
+    saved(tmp_path / "one", FOPE)
+    rewrite(tokenizer="./tokenizer/tokenizer.json")(tmp_path / "one" / "config.json")
+    (tmp_path / "one").rename(tmp_path / "two")
+    expected = tmp_path / "two" / "tokenizer" / "tokenizer.json"
+    assert read_config(tmp_path / "two").tokenizer == str(expected)
+
+
 @pytest.mark.parametrize(
     ("file", "damage", "words"),
     [
@@ -222,5 +230,3 @@ def test_a_damaged_checkpoint_is_one_clear_error(
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="is not a folder"):
         load_model(tmp_path / "nothing")
-    with pytest.raises(CheckpointError, match="give a checkpoint folder"):
-        load_model("hf:EleutherAI/pythia-70m")

@@ -44,6 +44,20 @@ def test_the_papers_scales_count_without_the_input_embedding(scale: str, million
     assert round((counted.body + counted.head) / 1e6, 1) == millions
 
 
+@pytest.mark.parametrize(
+    ("scale", "total"),
+    [
+        ("smollm-1.7b", 1_711_376_384),
+        ("gemma-2b", 2_506_172_416),
+        ("llama2-7b", 6_738_415_616),
+        ("llama2-13b", 13_015_864_320),
+    ],
+)
+def test_published_models_have_their_published_counts(scale: str, total: int) -> None:
+    """As Hugging Face states them for the checkpoints' safetensors."""
+    assert parameters(SCALES[scale]).total == total
+
+
 def test_sizes_left_out_are_filled_in() -> None:
     config = ModelConfig(num_layers=1, num_heads=4, head_dim=8)
     assert (config.num_kv_heads, config.hidden_size, config.intermediate_size) == (4, 32, 128)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ray.tune.search import Searcher
 
+from fope_lab.orchestration.capacity import Capacity, Demand, Lookahead
 from fope_lab.orchestration.phases import Phase
 from fope_lab.orchestration.searcher import StageSearcher, remaining_path
 from fope_lab.orchestration.trial import HELD, KEY, OUTCOME
@@ -27,14 +29,27 @@ class Node:
     key: str
     parents: dict[str, str] = field(default_factory=dict)
     kind: str = KIND
+    workers: int = 1
 
     @property
     def name(self) -> str:
         return self.key
 
 
-def searcher_of(nodes: list[Node], store: Store, slots: int, seconds: dict[str, float]) -> Any:
-    return StageSearcher(nodes, store, "driver", slots, seconds)  # type: ignore[arg-type]
+def searcher_of(
+    nodes: list[Node],
+    store: Store,
+    slots: int,
+    seconds: dict[str, float],
+    clock: Callable[[], float] = lambda: 0.0,
+    lookahead: Lookahead | None = None,
+) -> Any:
+    """For a cluster of `slots` CPUs, of which each worker takes one."""
+    demands = {
+        node.key: Demand({"CPU": node.workers}, seconds[node.key], node.workers) for node in nodes
+    }
+    capacity = Capacity(demands, lambda: {"CPU": slots}, lookahead or Lookahead(), clock)
+    return StageSearcher(nodes, store, "driver", capacity, seconds)  # type: ignore[arg-type]
 
 
 def finish(store: Store, key: str) -> None:
@@ -43,25 +58,35 @@ def finish(store: Store, key: str) -> None:
 
 
 @st.composite
-def graphs(draw: st.DrawFn) -> tuple[list[Node], dict[str, float]]:
-    """Layered graphs as sweeps make them: each stage has up to two earlier ones as parents."""
+def graphs(draw: st.DrawFn, most: int = 1) -> tuple[list[Node], dict[str, float]]:
+    """Layered graphs as sweeps make them: each stage has up to two earlier ones as parents, and up
+    to `most` workers."""
     count = draw(st.integers(1, 14))
     nodes = []
     for i in range(count):
         chosen = draw(st.lists(st.integers(0, i - 1), max_size=2, unique=True)) if i else []
-        nodes.append(Node(f"s{i}", {f"role {p}": f"s{p}" for p in chosen}))
+        parents = {f"role {p}": f"s{p}" for p in chosen}
+        nodes.append(Node(f"s{i}", parents, workers=draw(st.integers(1, most))))
     seconds = {node.key: draw(st.floats(0.1, 10)) for node in nodes}
     return nodes, seconds
 
 
 def simulate(
-    nodes: list[Node], seconds: dict[str, float], slots: int, store: Store
+    nodes: list[Node],
+    seconds: dict[str, float],
+    slots: int,
+    store: Store,
+    estimates: dict[str, float] | None = None,
 ) -> tuple[float, list[str]]:
-    """Run the searcher's decisions on a clock of our own: the makespan, and the order of starts."""
-    searcher = searcher_of(nodes, store, slots, seconds)
+    """Run the searcher's decisions on a clock of our own: the makespan, and the order of starts.
+
+    Fails if more is handed out than there is, or if nothing more happens.
+    """
     now, running, order = 0.0, [], []
+    searcher = searcher_of(nodes, store, slots, estimates or seconds, lambda: now)
+    by_key = {node.key: node for node in nodes}
     while True:
-        while len(running) < slots:
+        while True:
             trial = f"trial {len(order)}"
             config = searcher.suggest(trial)
             if config == Searcher.FINISHED:
@@ -69,11 +94,11 @@ def simulate(
             if config is None:
                 break
             key = config[KEY]
-            node = next(node for node in nodes if node.key == key)
-            for parent in node.parents.values():
+            for parent in by_key[key].parents.values():
                 assert store.folder(KIND, parent).is_done()
             order.append(key)
             heapq.heappush(running, (now + seconds[key], trial, key))
+            assert sum(by_key[key].workers for _, _, key in running) <= slots
         assert running, "nothing runs, yet the searcher is not finished"
         now, trial, key = heapq.heappop(running)
         finish(store, key)
@@ -97,6 +122,82 @@ def test_every_stage_runs_once_after_its_parents_within_grahams_bound(
     bound = max(sum(seconds.values()) / slots, longest)
     assert makespan <= (2 - 1 / slots) * bound + 1e-9
     assert makespan >= bound - 1e-9 or makespan == pytest.approx(bound)
+
+
+@settings(max_examples=80, deadline=None)
+@given(graph=graphs(most=4), more=st.integers(0, 3), skew=st.floats(0.01, 100))
+def test_groups_of_workers_neither_block_each_other_nor_wait_for_nothing(
+    graph: tuple[list[Node], dict[str, float]],
+    more: int,
+    skew: float,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """While a stage waits for room, more than slots − workers are taken; while none waits, all
+    that is ready runs, and with it the longest chain. However wrong the estimates are."""
+    nodes, seconds = graph
+    most = max(node.workers for node in nodes)
+    slots = most + more
+    store = Store(tmp_path_factory.mktemp("store"))
+    estimates = {key: one * skew**i for i, (key, one) in enumerate(seconds.items())}
+    makespan, order = simulate(nodes, seconds, slots, store, estimates)
+    assert sorted(order) == sorted(node.key for node in nodes)
+    work = sum(seconds[node.key] * node.workers for node in nodes)
+    longest = max(remaining_path(nodes, seconds).values())  # type: ignore[arg-type]
+    assert makespan <= longest + work / (slots - most + 1) + 1e-9
+
+
+@pytest.mark.parametrize("slots", [4, 8, 16])
+def test_a_grid_of_large_trainings_and_small_evaluations_fills_the_cluster(
+    slots: int, tmp_path: Path
+) -> None:
+    """Trainings by 1, 2 or 4 workers, each with an extension and four evaluations."""
+    nodes, seconds = [], {}
+    for i in range(12):
+        for kind, parent, workers, time in [
+            ("train", None, 2 ** (i % 3), 10.0 + i % 4),
+            ("extend", "train", 2 ** (i % 3), 4.0),
+            *[(f"evaluate {j}", "train" if j % 2 else "extend", 1, 1.0 + j / 2) for j in range(4)],
+        ]:
+            parents = {"from": f"{parent} {i}"} if parent else {}
+            nodes.append(Node(f"{kind} {i}", parents, workers=workers))
+            seconds[f"{kind} {i}"] = time
+    makespan, _ = simulate(nodes, seconds, slots, Store(tmp_path))
+    work = sum(seconds[node.key] * node.workers for node in nodes)
+    longest = max(remaining_path(nodes, seconds).values())  # type: ignore[arg-type]
+    assert makespan <= 1.1 * max(work / slots, longest)
+
+
+def test_a_group_that_waits_is_overtaken_only_by_what_does_not_delay_it(tmp_path: Path) -> None:
+    nodes = [Node("long"), Node("group", workers=2), Node("brief"), Node("slow")]
+    seconds = {"long": 8.0, "group": 7.0, "brief": 3.0, "slow": 6.0}
+    now, store = 0.0, Store(tmp_path)
+    searcher = searcher_of(nodes, store, 2, seconds, lambda: now)
+    assert searcher.suggest("t1")[KEY] == "long"
+    now = 2.5  # so that slow would end after long
+    assert searcher.suggest("t2")[KEY] == "brief"
+
+    def end(trial: str, key: str) -> None:
+        finish(store, key)
+        searcher.on_trial_complete(trial, {OUTCOME: "done"})
+
+    end("t2", "brief")
+    assert searcher.suggest("t3") is None, "slow would delay the group"
+    end("t1", "long")
+    assert searcher.suggest("t3")[KEY] == "group"
+    assert searcher.suggest("t4") is None
+    end("t3", "group")
+    assert searcher.suggest("t4")[KEY] == "slow"
+
+
+def test_what_waits_for_an_autoscaler_is_handed_out_a_few_at_a_time(tmp_path: Path) -> None:
+    nodes = [Node(f"group {i}", workers=4) for i in range(3)] + [Node(str(i)) for i in range(4)]
+    seconds = {node.key: 9.0 if node.workers > 1 else 1.0 for node in nodes}
+    lookahead = Lookahead(stages=3, groups=2)
+    searcher = searcher_of(nodes, Store(tmp_path), 1, seconds, lookahead=lookahead)
+    given = [searcher.suggest(f"t{i}") for i in range(4)]
+    assert [one and one[KEY][:5] for one in given] == ["group", "group", None, None]
+    singles = searcher_of(nodes[3:], Store(tmp_path), 1, seconds, lookahead=lookahead)
+    assert [singles.suggest(f"t{i}") is None for i in range(4)] == [False] * 3 + [True]
 
 
 def test_the_longest_remaining_path_goes_first(tmp_path: Path) -> None:

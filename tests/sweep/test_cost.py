@@ -15,6 +15,7 @@ from sweep_files import BASE, changed, load, of
 from fope_lab.evaluation.perplexity import WINDOWS
 from fope_lab.model.config import ModelConfig
 from fope_lab.model.decoder import Decoder
+from fope_lab.model.memory import reading_memory, training_memory
 from fope_lab.sweep.resolve import Stage
 
 SIZES: list[dict[str, Any]] = [
@@ -113,6 +114,42 @@ def test_a_perplexity_reads_the_windows_that_it_reads(
     assert found.cost.tokens == sum(windows)
     expected = sum(forward_flops(found.lineage.model, length) for length in windows)
     assert found.cost.flops == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, {"batch": 32}),
+        ({"train.batch_tokens": 2048, "train.micro_batch_tokens": 512}, {"micro_batches": 4}),
+        ({"train.micro_batch_tokens": 1536}, {"batch": 24, "micro_batches": 2}),
+        ({"train.micro_batch_tokens": 8192}, {"batch": 32}),
+        ({"train.precision": "bfloat16"}, {"batch": 32, "precision": "bfloat16"}),
+        ({"train.gradient_checkpointing": True}, {"batch": 32, "gradient_checkpointing": True}),
+        ({"resources.workers": 2}, {"batch": 16}),
+        ({"resources.workers": 2, "resources.strategy": "fsdp"}, {"batch": 16, "shards": 2}),
+        ({"embedding": "kerple"}, {"batch": 32, "learned": 8}),
+    ],
+)
+def test_memory_is_that_of_a_workers_micro_batch(
+    tmp_path: Path, changes: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    found = stage(tmp_path, "pretrain", {f"pretrain.{path}": v for path, v in changes.items()})
+    assert found.lineage is not None
+    sizes = {"batch": 8, "length": 64, **expected}
+    assert found.cost.memory == training_memory(found.lineage.model, **sizes).peak
+
+
+def test_memory_of_an_evaluation_is_that_of_the_length_that_needs_most(tmp_path: Path) -> None:
+    changes = {"perplexity.lengths": [48, 64], "perplexity.batch_tokens": 128}
+    found = stage(tmp_path, "perplexity", changes)
+    assert found.lineage is not None
+    model = found.lineage.model
+    assert found.cost.memory == reading_memory(model, batch=2, length=64).peak
+    passkey = stage(tmp_path, "passkey", {"passkey.lengths": [32, 100]})
+    # 16,384 tokens at once: 512 trials of 32.
+    assert passkey.cost.memory == reading_memory(model, batch=512, length=32).peak
+    long = stage(tmp_path, "perplexity", {"perplexity.lengths": [100_000]})
+    assert long.cost.memory == reading_memory(model, batch=1, length=100_000).peak
 
 
 def test_what_is_not_known_is_null(tmp_path: Path) -> None:

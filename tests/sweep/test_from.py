@@ -36,12 +36,12 @@ def wrong(path: Path) -> list[Problem]:
         (
             "pretrian",
             "names nothing: 'pretrian' is no stage of this file; did you mean 'pretrain'? "
-            "(allowed: pretrain, other, FILE.yaml#STAGE, or a checkpoint folder)",
+            "(allowed: pretrain, other, FILE.yaml#STAGE, a checkpoint folder, or hf:NAME@COMMIT)",
         ),
         (
             "zzz",
             "names nothing: 'zzz' is no stage of this file (allowed: pretrain, other, "
-            "FILE.yaml#STAGE, or a checkpoint folder)",
+            "FILE.yaml#STAGE, a checkpoint folder, or hf:NAME@COMMIT)",
         ),
         ("child", "a cycle: child → child"),
         ("other", "other is of kind passkey, which leaves no model"),
@@ -51,14 +51,16 @@ def wrong(path: Path) -> list[Problem]:
         ("[pretrain]", "found ['pretrain'], needs text"),
         (
             "hf:HuggingFaceTB/SmolLM-1.7B",
-            "found 'hf:HuggingFaceTB/SmolLM-1.7B': models of the Hugging Face hub are not read in "
-            "this version; give a checkpoint folder",
+            "hf:HuggingFaceTB/SmolLM-1.7B has no revision, which is not the same model for ever: "
+            "pin it to a commit, hf:HuggingFaceTB/SmolLM-1.7B@COMMIT, shown at "
+            "https://huggingface.co/HuggingFaceTB/SmolLM-1.7B/commits/main",
         ),
         (
-            "hf:gpt2",
-            "found 'hf:gpt2': models of the Hugging Face hub are not read in this version; give a "
-            "checkpoint folder",
+            "hf:gpt2@main",
+            "hf:gpt2@main has the revision 'main', which is not the same model for ever: pin it to "
+            "a commit, hf:gpt2@COMMIT, shown at https://huggingface.co/gpt2/commits/main",
         ),
+        ("hf:gpt2@", "'hf:gpt2@' is no name: write hf:NAME or hf:NAME@REVISION"),
     ],
 )
 def test_a_wrong_reference(tmp_path: Path, reference: str, expected: str) -> None:
@@ -397,6 +399,16 @@ def test_a_checkpoint_is_its_content(tmp_path: Path, checkpoint: Path) -> None:
     assert only(tmp_path, passkey_of("./elsewhere/copy")).key != key
 
 
+def test_a_tokenizer_of_its_own_is_content_too(tmp_path: Path, checkpoint: Path) -> None:
+    description = json.loads((checkpoint / "config.json").read_text())
+    write(checkpoint / "config.json", json.dumps({**description, "tokenizer": "./tokenizer"}))
+    keys = set()
+    for tokenizer in ("one", "two", "one"):
+        write(checkpoint / "tokenizer" / "tokenizer.json", tokenizer)
+        keys.add(only(tmp_path, passkey_of("./model")).key)
+    assert len(keys) == 2
+
+
 def test_training_goes_on_from_a_checkpoint(tmp_path: Path, checkpoint: Path) -> None:
     extend = {
         **BASE["stages"]["extend"],
@@ -443,7 +455,7 @@ def test_the_manifest_spares_reading_the_weights_only_while_it_fits(
         ("sweep.yaml", None, "no folder "),
         ("./empty", None, "is not a checkpoint: it has no config.json"),
         ("./model", "config.json", "config.json is not of checkpoint format 1"),
-        ("./model", "model.safetensors", "model.safetensors can't be read: No such file"),
+        ("./model", "model.safetensors", "model.safetensors is missing"),
     ],
 )
 def test_a_wrong_checkpoint_folder(

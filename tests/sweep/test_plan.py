@@ -20,7 +20,7 @@ from fope_lab.sweep.plan_table import print_plan
 from fope_lab.sweep.resolve import Stage
 
 ROW = ["key", "name", "kind", "state", "reason", "parents", "axes", "seed"]
-ROW += ["params", "tokens", "flops", "gpu_hours"]
+ROW += ["params", "tokens", "flops", "memory", "gpu_hours"]
 Work = Callable[[Attempt], None]
 
 
@@ -193,6 +193,7 @@ def test_json_has_what_was_agreed(tmp_path: Path, store: Store) -> None:
         "params": one.cost.parameters.total if one.cost.parameters else None,
         "tokens": one.cost.tokens,
         "flops": one.cost.flops,
+        "memory": one.cost.memory,
         "gpu_hours": 0.0,
     }
     rows = content["stages"]
@@ -205,6 +206,7 @@ def test_json_has_what_was_agreed(tmp_path: Path, store: Store) -> None:
         "blocked": 0,
         "tokens": sum(row["tokens"] or 0 for row in todo),
         "flops": pytest.approx(sum(row["flops"] or 0 for row in todo)),
+        "memory": max(row["memory"] or 0 for row in todo),
         "gpu_hours": 0.0,
     }
     assert content["totals"]["tokens"] > 0
@@ -233,5 +235,5 @@ def test_the_table_names_every_stage_and_the_totals(two: Plan, store: Store) -> 
     totals: dict[str, Any] = planned.as_json()["totals"]
     assert lines[-1] == (
         f"two: 6 stages: 1 cached, 5 run; to do: {totals['tokens']:,} tokens, "
-        f"{totals['flops']:.2e} FLOPs"
+        f"{totals['flops']:.2e} FLOPs, {totals['memory'] / 2**30:.1f} GiB at most in a worker"
     )

@@ -71,7 +71,7 @@ CORPORA = f"(allowed: {', '.join(sorted(corpus_names()))})"
             "scale: tiny, num_layer: 2",
             "model.num_layer: unknown key 'num_layer'; did you mean 'num_layers'? (allowed: scale, "
             "num_layers, num_heads, head_dim, num_kv_heads, hidden_size, intermediate_size, "
-            "vocab_size, tie_embeddings, norm_eps, qk_norm)",
+            "vocab_size, tie_embeddings, norm_eps, qk_norm, feed_forward, scale_embeddings)",
         ),
         (
             "scale: tiny",
@@ -203,7 +203,8 @@ CORPORA = f"(allowed: {', '.join(sorted(corpus_names()))})"
         (
             "1e-3",
             "1e-3, schedule: cosin",
-            "train.schedule: found 'cosin'; did you mean 'cosine'? (allowed: cosine, constant)",
+            "train.schedule: found 'cosin'; did you mean 'cosine'? (allowed: cosine, wsd, "
+            "constant)",
         ),
         ("1e-3", "1e-3, betas: [0.9]", "train.betas[1]: is missing"),
         ("1e-3", "1e-3, betas: 0.9", "train.betas: found 0.9, needs a list"),
@@ -217,8 +218,10 @@ CORPORA = f"(allowed: {', '.join(sorted(corpus_names()))})"
             "1e-3",
             "1e-3, learning_rte: 1",
             "train.learning_rte: unknown key 'learning_rte'; did you mean 'learning_rate'? "
-            "(allowed: tokens, batch_tokens, learning_rate, schedule, warmup, final_learning_rate, "
-            "betas, weight_decay, gradient_clip, checkpoint_every, log_every)",
+            "(allowed: tokens, batch_tokens, learning_rate, schedule, warmup, decay, "
+            "final_learning_rate, betas, weight_decay, gradient_clip, precision, validate_every, "
+            "validation_tokens, select, micro_batch_tokens, gradient_checkpointing, compile, "
+            "checkpoint_every, log_every)",
         ),
         (
             "2048",
@@ -235,7 +238,8 @@ CORPORA = f"(allowed: {', '.join(sorted(corpus_names()))})"
         (
             "kind: pretrain",
             "kind: pretrain, resources: {gpu: 1}",
-            "resources.gpu: unknown key 'gpu'; did you mean 'gpus'? (allowed: cpus, gpus)",
+            "resources.gpu: unknown key 'gpu'; did you mean 'gpus'? (allowed: cpus, gpus, "
+            "workers, strategy)",
         ),
         (
             "kind: pretrain",
@@ -245,7 +249,8 @@ CORPORA = f"(allowed: {', '.join(sorted(corpus_names()))})"
         (
             "kind: pretrain",
             "kind: pretrain, tokenizer: ''",
-            "tokenizer: found '', needs a tokenizer's name or path",
+            "tokenizer: found '', needs a tokenizer's name or path, or a mapping with train, "
+            "vocabulary and corpus",
         ),
         (
             "kind: pretrain",
@@ -319,11 +324,11 @@ def test_a_wrong_pretraining(tmp_path: Path, old: str, new: str, expected: str) 
         ),
         (
             f"kind: finetune, data: {{corpus: c4, length: 64}}, {TRAIN}",
-            "data.corpus: the corpus c4 holds text; a stage of kind finetune reads pairs",
+            "data.corpus: the corpus c4 holds text; a stage of kind finetune reads pairs or chats",
         ),
         (
             f"kind: finetune, data: {{task: passkey, length: 64}}, {TRAIN}",
-            "data.task: found a task; a stage of kind finetune reads corpora of pairs",
+            "data.task: found a task; a stage of kind finetune reads corpora of pairs or chats",
         ),
         (
             f"kind: extend, embedding: {{type: yarn, factor: 0.5}}, "

@@ -125,7 +125,7 @@ def test_all_problems_at_once_each_once(tmp_path: Path) -> None:
         "6 grid.p.train.warmup[1] found 2, needs at most 1",
         "6 grid.q.train.tokens matches nothing",
         "7 zip the lists must be equally long",
-        "8 report unknown key 'report' (allowed",
+        "8 report unknown key 'report'",
     ]
 
 
@@ -150,7 +150,7 @@ def test_a_sweep_error_is_its_problems_a_line_each(tmp_path: Path) -> None:
         f"{path}:3: stages.p.kind: unknown kind 'pretrian'; did you mean 'pretrain'? (allowed: "
         f"{', '.join(FILE_KINDS)})",
         f"{path}:4: sed: unknown key 'sed'; did you mean 'seeds'? (allowed: name, description, "
-        "seeds, stages, grid, zip, include, exclude)",
+        "seeds, stages, grid, zip, include, exclude, prepare)",
     ]
 
 

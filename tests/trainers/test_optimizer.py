@@ -12,6 +12,7 @@ from torch import nn
 from transformers import (
     get_constant_schedule_with_warmup,
     get_cosine_with_min_lr_schedule_with_warmup,
+    get_wsd_schedule,
 )
 
 from fope_lab.model import ModelConfig
@@ -20,12 +21,11 @@ from fope_lab.sweep.stages import TrainSettings
 from trainers.optimizer import SCHEDULES, build_optimizer, decay_groups, learning_rate
 
 PEAK = 3e-3
-settings_and_steps = st.tuples(
-    st.integers(1, 300), st.floats(0, 1), st.floats(0, 1), st.sampled_from(sorted(SCHEDULES))
-)
 
 
-def train_settings(steps: int, warmup: float, final: float, schedule: str) -> TrainSettings:
+def train_settings(
+    steps: int, warmup: float, final: float, schedule: str, decay: float | None = None
+) -> TrainSettings:
     return TrainSettings.model_validate(
         {
             "tokens": steps,
@@ -34,57 +34,82 @@ def train_settings(steps: int, warmup: float, final: float, schedule: str) -> Tr
             "schedule": schedule,
             "warmup": warmup,
             "final_learning_rate": final,
+            "decay": decay,
         }
     )
 
 
-def hugging_face_rates(steps: int, warmup_steps: int, final: float, schedule: str) -> list[float]:
+@st.composite
+def some_settings(draw: st.DrawFn) -> TrainSettings:
+    schedule = draw(st.sampled_from(sorted(SCHEDULES)))
+    warmup = draw(st.floats(0, 1))
+    decay = draw(st.floats(0, 1 - warmup)) if schedule == "wsd" else None
+    return train_settings(draw(st.integers(1, 300)), warmup, draw(st.floats(0, 1)), schedule, decay)
+
+
+def scheduler(chosen: TrainSettings, optimizer: torch.optim.Optimizer) -> Any:
+    """Hugging Face's of these settings."""
+    steps, final = chosen.steps, chosen.final_learning_rate
+    warmup = round(chosen.warmup * steps)
+    if chosen.schedule == "cosine":
+        return get_cosine_with_min_lr_schedule_with_warmup(
+            optimizer, warmup, steps, min_lr_rate=final
+        )
+    decay = min(round((chosen.decay or 0.0) * steps), steps - warmup)
+    if decay == 0:
+        return get_constant_schedule_with_warmup(optimizer, warmup)
+    return get_wsd_schedule(
+        optimizer, warmup, decay, num_training_steps=steps, decay_type="linear", min_lr_ratio=final
+    )
+
+
+def hugging_face_rates(chosen: TrainSettings) -> list[float]:
     """The rates that Hugging Face's schedulers give updates 1 … steps.
 
     Their update 0 has rate 0; ours starts one further on, so that no update is lost.
     """
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=PEAK)
-    if schedule == "cosine":
-        scheduler = get_cosine_with_min_lr_schedule_with_warmup(
-            optimizer, warmup_steps, steps, min_lr_rate=final
-        )
-    else:
-        scheduler = get_constant_schedule_with_warmup(optimizer, warmup_steps)
+    theirs = scheduler(chosen, optimizer)
     rates = []
-    for _ in range(steps):
+    for _ in range(chosen.steps):
         optimizer.step()
-        scheduler.step()
-        rates.append(scheduler.get_last_lr()[0])
+        theirs.step()
+        rates.append(theirs.get_last_lr()[0])
     return rates
 
 
 @settings(deadline=None)
-@given(settings_and_steps)
-def test_schedules_are_hugging_faces(case: tuple[int, float, float, str]) -> None:
-    steps, warmup, final, schedule = case
-    expected = hugging_face_rates(steps, round(warmup * steps), final, schedule)
-    chosen = train_settings(steps, warmup, final, schedule)
-    found = [learning_rate(step, steps, chosen) for step in range(steps)]
-    assert found == pytest.approx(expected, rel=1e-12, abs=1e-18)
+@given(some_settings())
+def test_schedules_are_hugging_faces(chosen: TrainSettings) -> None:
+    found = [learning_rate(step, chosen) for step in range(chosen.steps)]
+    # Theirs of wsd warms up from the final rate, ours from 0 as the others.
+    first = round(chosen.warmup * chosen.steps) if chosen.schedule == "wsd" else 0
+    expected = hugging_face_rates(chosen)
+    assert found[first:] == pytest.approx(expected[first:], rel=1e-12, abs=1e-15)
 
 
 @settings(deadline=None)
-@given(settings_and_steps)
-def test_a_rate_is_never_above_the_peak_nor_zero_in_the_warm_up(
-    case: tuple[int, float, float, str],
-) -> None:
-    steps, warmup, final, schedule = case
-    chosen = train_settings(steps, warmup, final, schedule)
-    rates = [learning_rate(step, steps, chosen) for step in range(steps)]
+@given(some_settings())
+def test_a_rate_is_never_above_the_peak_nor_zero_in_the_warm_up(chosen: TrainSettings) -> None:
+    rates = [learning_rate(step, chosen) for step in range(chosen.steps)]
     assert all(0 <= rate <= PEAK * (1 + 1e-12) for rate in rates)
-    assert all(rate > 0 for rate in rates[: round(warmup * steps)])
+    assert all(rate > 0 for rate in rates[: round(chosen.warmup * chosen.steps)])
 
 
 def test_the_last_update_uses_the_final_rate() -> None:
     chosen = train_settings(100, 0.1, 0.25, "cosine")
-    assert learning_rate(9, 100, chosen) == PEAK
-    assert learning_rate(99, 100, chosen) == pytest.approx(PEAK / 4, rel=1e-12)
-    assert learning_rate(99, 100, train_settings(100, 0.1, 0.25, "constant")) == PEAK
+    assert learning_rate(9, chosen) == PEAK
+    assert learning_rate(99, chosen) == pytest.approx(PEAK / 4, rel=1e-12)
+    assert learning_rate(99, train_settings(100, 0.1, 0.25, "constant")) == PEAK
+
+
+def test_wsd_falls_in_equal_parts_at_the_end() -> None:
+    chosen = train_settings(100, 0.1, 0.25, "wsd", 0.3)
+    assert {learning_rate(step, chosen) for step in range(9, 70)} == {PEAK}
+    for step in range(70, 100):
+        expected = PEAK * (1 - 0.75 * (step - 69) / 30)
+        assert learning_rate(step, chosen) == pytest.approx(expected, rel=1e-12)
+    assert train_settings(100, 0.1, 0.25, "wsd") == train_settings(100, 0.1, 0.25, "wsd", 0.1)
 
 
 def test_every_schedule_can_be_asked_for() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tiny_training import (
     ROWS,
     VOCABULARY,
     Bigrams,
+    Output,
     TinyStage,
     batch,
     train_settings,
@@ -145,18 +147,18 @@ class Exploding(Bigrams):
         super().__init__()
         self.at, self.factor, self.calls = at, factor, 0
 
-    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
-        output = super().forward(input_ids)
+    def forward(self, input_ids: torch.Tensor, **others: Any) -> Output:
+        output = super().forward(input_ids, **others)
         self.calls += 1
         if self.calls < self.at:
             return output
         if math.isinf(self.factor):
-            return output._replace(logits=output.logits * self.factor)
-        output.logits.register_hook(lambda gradient: gradient * math.inf)
+            return Output(output.loss * self.factor)
+        output.loss.register_hook(lambda gradient: gradient * math.inf)
         return output
 
 
-@pytest.mark.parametrize(("factor", "what"), [(math.inf, "loss is nan"), (1.0, "gradient's norm")])
+@pytest.mark.parametrize(("factor", "what"), [(math.inf, "loss is inf"), (1.0, "gradient's norm")])
 def test_a_loss_that_is_no_number_stops_the_stage(tmp_path: Path, factor: float, what: str) -> None:
     stage = TinyStage(tmp_path, train_settings(STEPS))
     with pytest.raises(NonFiniteError) as raised:

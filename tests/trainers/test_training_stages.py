@@ -24,7 +24,8 @@ from fope_lab.model.decoder import Decoder
 from fope_lab.store import Attempt, StageFolder, Store
 from fope_lab.sweep.stages import Extend, Finetune, Pretrain, TrainingConfig
 from trainers import extend, finetune, pretrain
-from trainers.loop import batch_loss
+from trainers.parallel import Workers
+from trainers.passes import Passes
 
 BYTES = load_tokenizer("byte")
 SIZES = ModelConfig(
@@ -325,24 +326,20 @@ def test_finetuning_learns_the_answers(bench: Bench, parents: dict[str, Path]) -
         assert predicted.tolist() == [*answer.encode(), BYTES.eos_id]
 
 
-def test_only_the_answer_has_a_gradient(bench: Bench) -> None:
-    """The loss depends on the logits that predict an answer's tokens and its end, and no others."""
+def test_only_the_answer_has_a_gradient(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss depends on the states that predict an answer's tokens and its end, and no others."""
     stage = finetune_stage()
     data = TrainingData(
         stage.data, {"data.0": bench.root / "pairs"}, BYTES, batch_size=len(PAIRS), seed=0
     )
     batch = data.batch(0)  # one epoch: each pair once
-    logits = torch.zeros(*batch.input_ids.shape, BYTES.vocabulary_size, requires_grad=True)
-
-    class Constant(torch.nn.Module):
-        """Whatever the tokens, these logits."""
-
-        def forward(self, input_ids: Tensor) -> Any:
-            return type("Output", (), {"logits": logits})
-
-    batch_loss(Constant(), batch).backward()
-    assert logits.grad is not None
-    touched = (logits.grad != 0).any(-1)
+    model = Decoder(SIZES, "rope", train_length=LENGTH)
+    states = torch.randn(*batch.input_ids.shape, SIZES.hidden_size, requires_grad=True)
+    monkeypatch.setattr(model, "hidden", lambda *ids, **others: states)
+    settings = stage.train
+    Passes(model, settings, torch.device("cpu"), Workers()).backward(batch)
+    assert states.grad is not None
+    touched = (states.grad != 0).any(-1)
     found = set()
     for row, ids, labels in zip(touched, batch.input_ids, batch.labels, strict=True):
         prompt, answer = next(

@@ -24,11 +24,11 @@ WEIGHTS = "model.safetensors"
 class Output(NamedTuple):
     """As the decoder's."""
 
-    logits: Tensor
+    loss: Tensor
 
 
 class Bigrams(nn.Module):
-    """Logits of the next token from the present one alone: embedding, dropout, linear map."""
+    """The next token from the present one alone: embedding, dropout, linear map."""
 
     def __init__(self, dropout: float = 0.0) -> None:
         super().__init__()
@@ -38,9 +38,19 @@ class Bigrams(nn.Module):
         self.bias = nn.Parameter(torch.randn(VOCABULARY, generator=generator))
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, input_ids: Tensor) -> Output:
-        """Logits (batch, length, VOCABULARY)."""
-        return Output(self.dropout(self.embedding[input_ids]) @ self.weight + self.bias)
+    def forward(
+        self, input_ids: Tensor, *, documents: Tensor | None = None, labels: Tensor
+    ) -> Output:
+        """The sum of the losses, as the decoder's with labels."""
+        logits = self.dropout(self.embedding[input_ids]) @ self.weight + self.bias
+        loss = nn.functional.cross_entropy(
+            logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum"
+        )
+        return Output(loss)
+
+    def untied_state(self) -> dict[str, Tensor]:
+        """As the decoder's."""
+        return self.state_dict()
 
 
 def batch(step: int) -> Batch:
@@ -75,6 +85,7 @@ class TinyStage:
     root: Path
     settings: TrainSettings
     dropout: float = 0.0
+    held_out: tuple[Batch, ...] = ()
 
     @property
     def folder(self) -> StageFolder:
@@ -121,7 +132,8 @@ class TinyStage:
             batches,
             self.settings,
             attempt,
-            lambda directory: save_file(model.state_dict(), directory / WEIGHTS),
+            lambda directory, weights: save_file(dict(weights), directory / WEIGHTS),
             seed=11,
             device=torch.device("cpu"),
+            held_out=lambda: self.held_out,
         )

@@ -1,0 +1,139 @@
+"""Logits of random models of the Llama family: ours beside Hugging Face's, in float32.
+
+    python benchmarks/parity.py [--tokens 160]
+
+For each configuration: transformers builds it with random weights, gains of norms included, and
+saves it; `load_model` reads the folder. Printed are the largest difference of any logit, and the
+standard deviation of the logits, which says how much a difference is. It grows with the length,
+since Hugging Face's angles are float32 and ours float64: 2e-5 at 2,000 tokens, 4e-6 if its angles
+are float64 too. tests/model/test_huggingface_parity.py holds the same table to 1e-5.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import logging
+
+from fope_lab.model import load_model
+
+SIZES: Mapping[str, Any] = {
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "hidden_size": 64,
+    "intermediate_size": 112,
+    "vocab_size": 320,
+    "max_position_embeddings": 128,
+}
+ORIGINAL = {"original_max_position_embeddings": 32}
+
+MODELS: Mapping[str, Mapping[str, Any]] = {
+    "mha": {"model_type": "llama"},
+    "gqa": {"model_type": "llama", "num_key_value_heads": 2},
+    "mqa": {"model_type": "llama", "num_key_value_heads": 1},
+    "tied": {"model_type": "llama", "tie_word_embeddings": True},
+    "head_dim": {"model_type": "llama", "head_dim": 24},
+    "base": {"model_type": "llama", "rope_theta": 500_000.0, "rms_norm_eps": 1e-3},
+    "geglu": {"model_type": "llama", "hidden_act": "gelu_pytorch_tanh"},
+    "linear": {"model_type": "llama", "rope_scaling": {"type": "linear", "factor": 4.0}},
+    "dynamic": {"model_type": "llama", "rope_scaling": {"type": "dynamic", "factor": 1.0}},
+    "dynamic-4": {"model_type": "llama", "rope_scaling": {"rope_type": "dynamic", "factor": 4.0}},
+    "yarn": {
+        "model_type": "llama",
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, **ORIGINAL},
+    },
+    "yarn-options": {
+        "model_type": "llama",
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 1000.0,
+            "factor": 8.0,
+            "beta_fast": 16.0,
+            "beta_slow": 2.0,
+            "truncate": False,
+            "mscale": 0.7,
+            "mscale_all_dim": 0.3,
+            **ORIGINAL,
+        },
+    },
+    "llama3": {
+        "model_type": "llama",
+        "num_key_value_heads": 2,
+        "rope_parameters": {
+            "rope_type": "llama3",
+            "rope_theta": 10_000.0,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            **ORIGINAL,
+        },
+    },
+    "mistral": {"model_type": "mistral", "num_key_value_heads": 2, "sliding_window": None},
+    "gemma": {"model_type": "gemma", "num_key_value_heads": 1, "head_dim": 32},
+    "gemma-untied": {
+        "model_type": "gemma",
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "tie_word_embeddings": False,
+    },
+}
+"""What differs from SIZES, by name."""
+
+
+def random_model(name: str, seed: int = 0) -> PreTrainedModel:
+    """The model of that name in transformers, in eval mode, every weight random."""
+    settings = {**SIZES, **MODELS[name]}
+    config = AutoConfig.for_model(settings.pop("model_type"), **settings)
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.3 * torch.randn_like(parameter))
+            else:
+                parameter.normal_(0.0, 0.1)
+    return model.eval()
+
+
+@contextmanager
+def saved(model: PreTrainedModel, **how: Any) -> Iterator[Path]:
+    """A folder that the model is saved in."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder, **how)
+        yield Path(folder)
+
+
+@torch.no_grad()
+def difference(name: str, tokens: int) -> tuple[float, float]:
+    """The largest difference of a logit, and the standard deviation of Hugging Face's logits."""
+    theirs = random_model(name)
+    with saved(theirs) as folder:
+        ours = load_model(folder)
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(0, SIZES["vocab_size"], (2, tokens), generator=generator)
+    expected = theirs(ids).logits
+    return float((ours(ids).logits - expected).abs().max()), float(expected.std())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tokens", type=int, default=160)
+    options = parser.parse_args()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    print(f"{'model':14}{'largest difference':>20}{'std of logits':>16}")
+    for name in MODELS:
+        largest, spread = difference(name, options.tokens)
+        print(f"{name:14}{largest:20.1e}{spread:16.2f}")
+
+
+if __name__ == "__main__":
+    main()

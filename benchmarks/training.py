@@ -1,0 +1,377 @@
+"""Tokens a second of the training loop, beside Hugging Face's Trainer and a bare loop.
+
+    python benchmarks/training.py [--shapes mini 20m] [--compile] [--rounds 7] [--json FILE]
+
+Three ways to train one shape of Llama, from the same weights on the same tokens, with the same
+fused AdamW, clipping and batch, and nothing saved:
+
+- `ours`: trainers/loop.py, which logs every tenth step;
+- `hugging face`: transformers' Trainer with LlamaForCausalLM, which does, too;
+- `bare`: our decoder in a loop of a few lines as in nanoGPT, with the loss of all logits at once.
+
+Each is a process of its own; they take turns of a few steps, so that what else the machine does
+falls on all. Figures are medians over the rounds, after one that does not count; ratios are to
+Hugging Face in the same round, and in brackets the smallest and the largest. On a CPU it is one
+thread and float32. With a CUDA device it is bfloat16 autocast at 60m and 1.2b, and `MFU` is the
+share of the device's peak: FLOPs as in fope_lab.model.config.flops_per_token.
+Aims: ≥ 1.1 × Hugging Face on a CPU; ≥ 1.5 × and ≥ 45 % MFU at 1.2b on an H100.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+from fope_lab.data.mixture import Batch
+from fope_lab.model import SCALES, Decoder, ModelConfig
+from fope_lab.model.config import flops_per_token, parameters
+from fope_lab.sweep.stages import TrainSettings
+from trainers.loop import train
+from trainers.optimizer import decay_groups
+
+CUDA = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if CUDA else "cpu")
+PEAK_FLOPS: Mapping[str, float] = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
+"""Dense bfloat16, by a part of the device's name (NVIDIA's data sheets)."""
+RATE, CLIP, DECAY, BETAS = 6e-4, 1.0, 0.1, (0.9, 0.95)
+LOG_EVERY = 10
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model and a batch of `rows` sequences of `length` tokens."""
+
+    config: ModelConfig
+    rows: int
+    length: int
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens of a step."""
+        return self.rows * self.length
+
+
+def _scale(name: str, vocabulary: int, rows: int, length: int) -> Shape:
+    return Shape(dataclasses.replace(SCALES[name], vocab_size=vocabulary), rows, length)
+
+
+SHAPES: Mapping[str, Shape] = {
+    "mini": _scale("mini", 272, 8, 256),  # bytes
+    "20m": _scale("20m", 50_304, 2, 256),
+    "60m": _scale("60m", 50_304, 64, 512),
+    "1.2b": _scale("1.2b", 50_304, 8, 512),  # three of them must fit the device
+}
+
+
+class Turns:
+    """In a contestant's process: waits for its turns of `steps` training steps, and times them."""
+
+    def __init__(self, steps: int, rounds: int, clock: Callable[[], float]) -> None:
+        self.all_steps = steps * rounds + 1
+        self._steps, self._clock = steps, clock
+        self._taken, self._start = 0, 0.0
+        self._report, sys.stdout = sys.stdout, sys.stderr  # what libraries print is no report
+
+    def step(self) -> None:
+        """To be called at the beginning of each step; the last step only ends the last turn."""
+        if self._taken % self._steps == 0:
+            if self._taken:
+                _wait_for_device()
+                print(self._clock() - self._start, file=self._report, flush=True)
+            if self._taken < self.all_steps - 1:
+                sys.stdin.readline()
+            self._start = self._clock()
+        self._taken += 1
+
+
+def _wait_for_device() -> None:
+    if CUDA:
+        torch.cuda.synchronize()
+
+
+class Silent:
+    """In place of an attempt at a stage: nothing is written."""
+
+    resumed_from = None
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """No row."""
+
+    def progress(self, step: int, total: int, **values: float | str) -> None:
+        """No table."""
+
+    def save_checkpoint(self, step: int, write: Callable[[Path], None]) -> None:
+        """No checkpoint."""
+
+
+Contestant = Callable[[Shape, torch.Tensor, Turns, bool], None]
+"""Trains a shape on tokens (rows of length + 1), taking its turns; compiled, if so wanted."""
+
+
+def rows_of(tokens: torch.Tensor, shape: Shape, step: int) -> torch.Tensor:
+    """The rows of a step, (rows, length + 1)."""
+    first = step * shape.rows % (len(tokens) - shape.rows)
+    return tokens[first : first + shape.rows]
+
+
+def start_model(shape: Shape) -> Decoder:
+    """The same weights each time."""
+    return Decoder(shape.config, "rope", train_length=shape.length, seed=0).to(DEVICE)
+
+
+def ours(shape: Shape, tokens: torch.Tensor, turns: Turns, compiled: bool) -> None:
+    """The loop of the training stages."""
+    settings = TrainSettings.model_validate(
+        {
+            "tokens": turns.all_steps * shape.batch_tokens,
+            "batch_tokens": shape.batch_tokens,
+            "learning_rate": RATE,
+            "gradient_clip": CLIP,
+            "weight_decay": DECAY,
+            "betas": BETAS,
+            "precision": "bfloat16" if CUDA else "float32",
+            "compile": compiled,
+            "log_every": LOG_EVERY,
+            "checkpoint_every": 10**9,
+        }
+    )
+
+    def batches(step: int) -> Batch:
+        turns.step()
+        rows = rows_of(tokens, shape, step)
+        return Batch(rows[:, :-1], rows[:, 1:])
+
+    attempt: Any = Silent()
+    train(
+        start_model(shape),
+        batches,
+        settings,
+        attempt,
+        lambda directory, weights: None,
+        seed=0,
+        device=DEVICE,
+    )
+
+
+def bare(shape: Shape, tokens: torch.Tensor, turns: Turns, compiled: bool) -> None:
+    """A loop as in nanoGPT's train.py."""
+    model = start_model(shape)
+    optimizer = torch.optim.AdamW(decay_groups(model, DECAY), lr=RATE, betas=BETAS, fused=True)
+    called = torch.compile(model) if compiled else model
+    for step in range(turns.all_steps):
+        turns.step()
+        rows = rows_of(tokens, shape, step).to(DEVICE)
+        with torch.autocast(DEVICE.type, torch.bfloat16, enabled=CUDA):
+            logits = called(rows[:, :-1]).logits
+            loss = nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
+        torch.autograd.backward(loss)
+        nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+
+class Windows(Dataset[dict[str, torch.Tensor]]):
+    """What Hugging Face's Trainer reads: it predicts one token less of each row than the others."""
+
+    def __init__(self, tokens: torch.Tensor) -> None:
+        self.tokens = tokens
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        ids = self.tokens[index, :-1]
+        return {"input_ids": ids, "labels": ids}
+
+
+def hugging_face_model(shape: Shape) -> LlamaForCausalLM:
+    """Their model with our weights."""
+    config = shape.config
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=config.vocab_size,
+            hidden_size=config.hidden_size,
+            intermediate_size=config.intermediate_size,
+            num_hidden_layers=config.num_layers,
+            num_attention_heads=config.num_heads,
+            num_key_value_heads=config.num_kv_heads,
+            head_dim=config.head_dim,
+            rms_norm_eps=config.norm_eps,
+            max_position_embeddings=shape.length,
+            use_cache=False,
+        )
+    )
+    weights = start_model(shape).state_dict()
+    head = weights.pop("lm_head.weight")
+    named = {f"model.{name}": weight for name, weight in weights.items()}
+    model.load_state_dict({**named, "lm_head.weight": head})
+    return model
+
+
+def hugging_face(shape: Shape, tokens: torch.Tensor, turns: Turns, compiled: bool) -> None:
+    """transformers' Trainer."""
+
+    class Taking(TrainerCallback):  # type: ignore[misc]
+        def on_step_begin(self, *arguments: Any, **others: Any) -> None:
+            turns.step()
+
+    trainer = Trainer(
+        hugging_face_model(shape),
+        TrainingArguments(
+            output_dir="/nonexistent",
+            max_steps=turns.all_steps,
+            per_device_train_batch_size=shape.rows,
+            learning_rate=RATE,
+            lr_scheduler_type="cosine",
+            warmup_steps=turns.all_steps // 10,
+            max_grad_norm=CLIP,
+            weight_decay=DECAY,
+            adam_beta1=BETAS[0],
+            adam_beta2=BETAS[1],
+            optim="adamw_torch_fused",
+            bf16=CUDA,
+            use_cpu=not CUDA,
+            torch_compile=compiled,
+            logging_steps=LOG_EVERY,
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+        ),
+        train_dataset=Windows(tokens),
+        callbacks=[Taking()],
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+
+
+CLOCKS: Mapping[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
+CONTESTANTS: Mapping[str, Contestant] = {"ours": ours, "hugging face": hugging_face, "bare": bare}
+
+
+def take_part(given: argparse.Namespace) -> None:
+    """What a contestant's process does."""
+    shape = SHAPES[given.shapes[0]]
+    generator = torch.Generator().manual_seed(0)
+    size = (64 * shape.rows, shape.length + 1)
+    tokens = torch.randint(shape.config.vocab_size, size, generator=generator)
+    turns = Turns(given.steps, given.rounds + 1, CLOCKS[given.clock])
+    CONTESTANTS[given.take_part](shape, tokens, turns, given.compile)
+
+
+def compete(given: argparse.Namespace, shape: str, compiled: bool) -> dict[str, list[float]]:
+    """Seconds of each turn, by contestant; the first round does not count."""
+    options = ["--shapes", shape, "--steps", str(given.steps), "--rounds", str(given.rounds)]
+    options += ["--clock", given.clock, "--compile" if compiled else "--no-compile"]
+    processes = {
+        name: subprocess.Popen(
+            [sys.executable, __file__, "--take-part", name, *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in given.contestants
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in processes}
+    for _ in range(given.rounds + 1):
+        for name, process in processes.items():
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+            seconds[name].append(float(process.stdout.readline()))
+    for process in processes.values():
+        process.communicate()
+    return {name: of[1:] for name, of in seconds.items()}
+
+
+def utilisation(shape: Shape, tokens_per_second: float) -> float | None:
+    """The share of the device's peak, if that is known."""
+    name = torch.cuda.get_device_name() if CUDA else ""
+    peak = next((flops for part, flops in PEAK_FLOPS.items() if part in name), None)
+    if peak is None:
+        return None
+    return tokens_per_second * flops_per_token(shape.config, shape.length) / peak
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    shapes = ["60m", "1.2b"] if CUDA else ["mini", "20m"]
+    parser.add_argument("--shapes", nargs="+", default=shapes, choices=SHAPES)
+    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, help="default: both")
+    parser.add_argument("--steps", type=int, default=2, help="of a turn")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--contestants", nargs="+", default=list(CONTESTANTS), choices=CONTESTANTS)
+    parser.add_argument("--clock", default="wall", choices=CLOCKS, help="cpu: on a busy machine")
+    parser.add_argument("--json", type=Path, help="where to write the figures, too")
+    parser.add_argument("--take-part", choices=CONTESTANTS, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Print a line for each shape, way and contestant."""
+    given = arguments()
+    torch.set_num_threads(1)
+    if given.take_part:
+        take_part(given)
+        return
+    kind = torch.cuda.get_device_name() if CUDA else "CPU, one thread"
+    dtype = "bfloat16" if CUDA else "float32"
+    device = f"{kind}, {dtype}, torch {torch.__version__}, {given.clock} time"
+    print(device)
+    figures = []
+    for name in given.shapes:
+        shape = SHAPES[name]
+        total = parameters(shape.config).total / 1e6
+        print(f"{name}: {total:.1f}M parameters, batch {shape.rows} × {shape.length} tokens")
+        for compiled in (False, True) if given.compile is None else (given.compile,):
+            seconds = compete(given, name, compiled)
+            for contestant, of in seconds.items():
+                rate = given.steps * shape.batch_tokens / statistics.median(of)
+                pairs = zip(seconds["hugging face"], of, strict=True)
+                ratios = [theirs / own for theirs, own in pairs]
+                share = utilisation(shape, rate)
+                row = {
+                    "shape": name,
+                    "compile": compiled,
+                    "contestant": contestant,
+                    "tokens_per_second": rate,
+                    "of_hugging_face": statistics.median(ratios),
+                    "ratios": ratios,
+                    "mfu": share,
+                }
+                figures.append(row)
+                print(
+                    f"  {'compiled' if compiled else 'eager':8} {contestant:12} {rate:10.0f}"
+                    f" tokens/s {row['of_hugging_face']:6.3f} × [{min(ratios):.3f},"
+                    f" {max(ratios):.3f}]{'' if share is None else f' MFU {share:.1%}'}",
+                    flush=True,
+                )
+    if given.json:
+        content = {"device": device, "figures": figures}
+        given.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

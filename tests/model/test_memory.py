@@ -1,0 +1,132 @@
+"""Estimates of memory against what autograd and AdamW really hold."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fope_lab.model import SCALES, Decoder, ModelConfig
+from fope_lab.model.config import CHUNK_LOGITS
+from fope_lab.model.memory import reading_memory, training_memory
+
+CONFIG = ModelConfig(num_layers=1, num_heads=8, head_dim=32, num_kv_heads=4, vocab_size=64)
+BATCH, LENGTH = 4, 64
+
+
+def kept(config: ModelConfig, embedding: str, precision: str, checkpointing: bool) -> int:
+    """Bytes that autograd keeps of a forward pass, parameters left out, each storage once."""
+    model = Decoder(config, embedding, train_length=LENGTH).train()
+    model.gradient_checkpointing = checkpointing
+    ids = torch.zeros(BATCH, LENGTH, dtype=torch.long)
+    held: dict[int, Tensor] = {}
+    own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+
+    def keep(tensor: Tensor) -> Tensor:
+        place = tensor.untyped_storage().data_ptr()
+        if place not in own:
+            held[place] = tensor
+        return tensor
+
+    with (
+        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+        torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"),
+    ):
+        model(ids, labels=ids)
+    return sum(tensor.untyped_storage().nbytes() for tensor in held.values())
+
+
+def of_two_layers(config: ModelConfig, **options: Any) -> int:
+    """What two more layers add to the activations."""
+    one, three = (
+        training_memory(
+            dataclasses.replace(config, num_layers=layers), batch=BATCH, length=LENGTH, **options
+        ).activations
+        for layers in (1, 3)
+    )
+    return three - one
+
+
+@pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("feed_forward", ["swiglu", "geglu", "relu"])
+@pytest.mark.parametrize("qk_norm", ["none", "layer", "rms"])
+@pytest.mark.parametrize("embedding", ["rope", "alibi"])
+def test_a_layer_keeps_what_is_estimated(
+    precision: str, feed_forward: Any, qk_norm: Any, embedding: str
+) -> None:
+    config = dataclasses.replace(CONFIG, feed_forward=feed_forward, qk_norm=qk_norm)
+    found = [
+        kept(dataclasses.replace(config, num_layers=layers), embedding, precision, False)
+        for layers in (1, 3)
+    ]
+    estimate = of_two_layers(config, precision=precision)
+    assert estimate == pytest.approx(found[1] - found[0], rel=0.01)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_with_gradient_checkpointing_a_layer_keeps_its_input(precision: str) -> None:
+    found = [
+        kept(dataclasses.replace(CONFIG, num_layers=layers), "nope", precision, True)
+        for layers in (1, 3)
+    ]
+    assert found[1] - found[0] == 2 * BATCH * LENGTH * 4 * CONFIG.hidden_size
+    if precision == "float32":
+        options = {"precision": precision, "gradient_checkpointing": True}
+        assert of_two_layers(CONFIG, **options) == found[1] - found[0]
+
+
+def test_weights_gradients_and_optimizer_are_adamws() -> None:
+    model = Decoder(CONFIG, "kerple", train_length=LENGTH)
+    optimizer = torch.optim.AdamW(model.parameters())
+    ids = torch.zeros(1, 4, dtype=torch.long)
+    model(ids, labels=ids).loss.backward()
+    optimizer.step()
+    moments = [
+        tensor.nbytes
+        for state in optimizer.state.values()
+        for name, tensor in state.items()
+        if name != "step"
+    ]
+    learned = sum(parameter.numel() for parameter in model.position_embeddings.parameters())
+    step = training_memory(CONFIG, batch=1, length=4, learned=learned)
+    assert step.weights == sum(parameter.nbytes for parameter in model.parameters())
+    assert step.gradients == sum(p.grad.nbytes for p in model.parameters() if p.grad is not None)
+    assert step.optimizer == sum(moments)
+
+
+def test_gradients_of_an_earlier_micro_batch_are_there_already() -> None:
+    sizes = {"batch": 2, "length": 512}
+    one, several = (
+        training_memory(SCALES["60m"], **sizes, micro_batches=count) for count in (1, 2)
+    )
+    assert one.activations > one.gradients > 0
+    assert one.peak == one.weights + one.optimizer + one.activations
+    assert several.peak == one.peak + one.gradients
+    few = training_memory(SCALES["1.2b"], batch=1, length=8)
+    assert few.peak == few.weights + few.optimizer + few.gradients
+
+
+def test_shards_divide_what_is_held_and_gather_what_is_computed_with() -> None:
+    config = SCALES["llama2-7b"]
+    sizes = {"batch": 1, "length": 2048, "precision": "bfloat16"}
+    whole, eighth = (training_memory(config, **sizes, shards=shards) for shards in (1, 8))
+    assert eighth.optimizer * 8 == pytest.approx(whole.optimizer, rel=1e-6)
+    assert eighth.activations == whole.activations
+    layer, vocabulary = 202_383_360, 2 * 32_000 * 4096
+    assert eighth.weights == pytest.approx(whole.weights / 8 + 4 * (layer + vocabulary), rel=1e-3)
+
+
+def test_reading_takes_weights_and_a_layers_states() -> None:
+    config = SCALES["60m"]
+    some, more = (reading_memory(config, batch=1, length=length) for length in (1000, 2000))
+    assert some.weights == 4 * 85_074_432
+    # Residual, its norm and the result; gate, activated gate and up.
+    assert more.peak - some.peak == 1000 * 4 * (3 * 512 + 3 * 2048)
+    narrow = reading_memory(config, batch=1, length=1000, precision="bfloat16")
+    copies = narrow.peak - some.peak + 1000 * 2 * 3 * 2048
+    assert copies == pytest.approx(2 * 33_562_624, rel=1e-3)
+    assert some.peak > some.weights + 4 * CHUNK_LOGITS

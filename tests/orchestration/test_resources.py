@@ -1,0 +1,105 @@
+"""What stages of several workers ask for: in a sweep file, of a machine, of Tune."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fope_lab.orchestration.resources import ResourcesError, placement, require_fit
+from fope_lab.sweep import SweepError, load_sweep
+from fope_lab.sweep.stages import Resources
+
+SWEEP = """
+name: workers
+stages:
+  pretrain:
+    kind: pretrain
+    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
+    embedding: rope
+    data: {corpus: python-docs, length: 32}
+    train: {tokens: 10240, batch_tokens: 512, learning_rate: 1e-3}
+    resources: {TRAINING}
+  passkey: {kind: passkey, from: pretrain, lengths: [32], form: symbolic, resources: {EVALUATION}}
+"""
+
+
+def sweep_of(folder: Path, training: str, evaluation: str = "{}") -> Path:
+    path = folder / "sweep.yaml"
+    path.write_text(SWEEP.replace("{TRAINING}", training).replace("{EVALUATION}", evaluation))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("training", "evaluation", "told"),
+    [
+        (
+            "{workers: 3}",
+            "{}",
+            "pretrain.train.batch_tokens: found 512, 16 sequences, which 3 workers can't share; "
+            "the nearest are 480 and 576",
+        ),
+        (
+            "{workers: 2, gpus: 1}",
+            "{}",
+            "pretrain.resources.workers: found 2 for 1 GPU; several workers have one each",
+        ),
+        (
+            "{workers: 2, gpus: 4}",
+            "{}",
+            "pretrain.resources.workers: found 2 for 4 GPUs; each worker has one at most",
+        ),
+        (
+            "{gpus: 1.5}",
+            "{}",
+            "pretrain.resources.gpus: found 1.5, needs a fraction of one GPU or a whole number "
+            "of them",
+        ),
+        (
+            "{workers: 2, strategy: fdsp}",
+            "{}",
+            "pretrain.resources.strategy: found 'fdsp'; did you mean 'fsdp'? (allowed: ddp, fsdp)",
+        ),
+        (
+            "{}",
+            "{workers: 2}",
+            "passkey.resources.workers: found 2, needs at most 1: only a training has several "
+            "workers",
+        ),
+        (
+            "{}",
+            "{gpus: 2}",
+            "passkey.resources.gpus: found 2, needs at most 1: only a training has several workers",
+        ),
+    ],
+)
+def test_wrong_resources(tmp_path: Path, training: str, evaluation: str, told: str) -> None:
+    with pytest.raises(SweepError) as error:
+        load_sweep(sweep_of(tmp_path, training, evaluation))
+    assert str(error.value).partition("stages.")[2] == told
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [({}, 1), ({"workers": 2}, 2), ({"gpus": 0.5}, 1), ({"gpus": 4}, 4), ({"gpus": 1}, 1)],
+)
+def test_a_worker_for_each_gpu_unless_told_otherwise(given: dict[str, float], size: int) -> None:
+    assert Resources.model_validate(given).size == size
+
+
+def test_a_machine_must_hold_all_workers_of_a_stage(tmp_path: Path) -> None:
+    stages = load_sweep(sweep_of(tmp_path, "{workers: 4, gpus: 4, cpus: 2}")).stages
+    require_fit(stages, {"CPU": 8, "GPU": 4})
+    with pytest.raises(ResourcesError) as error:
+        require_fit(stages, {"CPU": 7, "GPU": 2})
+    assert str(error.value).splitlines() == [
+        "pretrain[seed=0] needs 8 CPU for its 4 workers, this machine has 7",
+        "pretrain[seed=0] needs 4 GPU for its 4 workers, this machine has 2",
+    ]
+
+
+def test_only_a_single_worker_is_in_the_trials_own_placement_group() -> None:
+    one = placement(Resources.model_validate({"cpus": 2, "gpus": 0.5}), "127.0.0.1")
+    assert one.bundles == [{"CPU": 2, "GPU": 0.5}]
+    several = placement(Resources.model_validate({"workers": 2}), "127.0.0.1")
+    assert several.required_resources == {"node:127.0.0.1": 0.001}

@@ -1,0 +1,135 @@
+"""A small training in a process, or in a group of them, for tests of groups."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from fope_lab.data.mixture import IGNORED, Batch
+from fope_lab.model import ModelConfig
+from fope_lab.model.decoder import Decoder
+from fope_lab.sweep.stages import TrainSettings
+from trainers.optimizer import build_optimizer
+from trainers.parallel import OptimizerState, Workers
+from trainers.process_group import STRATEGIES
+
+VOCABULARY, ROWS, LENGTH, STEPS, HALF = 31, 4, 8, 10, 5
+SETTINGS = TrainSettings(tokens=1, batch_tokens=ROWS * LENGTH, learning_rate=0.01)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is trained."""
+
+    embedding: Any = "rope"
+    sizes: tuple[tuple[str, Any], ...] = ()
+    frozen: tuple[str, ...] = ()
+    gradient_checkpointing: bool = False
+    bfloat16: bool = False
+    tolerance: float = 1e-5
+    """Of losses and norms. In bfloat16 a sum in another order may round to the next number."""
+
+
+@dataclass
+class Trained:
+    """What a training left: of each step the loss and the gradient's norm, and the state."""
+
+    losses: list[float]
+    norms: list[float]
+    weights: dict[str, Tensor]
+    optimizer: OptimizerState
+
+
+def new_model(case: Case) -> Decoder:
+    """The same in every process."""
+    # 5 heads: hardly a size can be divided by the number of workers.
+    sizes = {"num_layers": 2, "num_heads": 5, "head_dim": 6, "intermediate_size": 21}
+    config = ModelConfig(**{**sizes, "vocab_size": VOCABULARY, **dict(case.sizes)})
+    model = Decoder(config, case.embedding, train_length=LENGTH)
+    model.gradient_checkpointing = case.gradient_checkpointing
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not name.startswith(case.frozen or "-"))
+    return model
+
+
+def rows_of(step: int) -> Batch:
+    """The global batch of a step: the second half of it, and so a worker, may have no labels."""
+    generator = torch.Generator().manual_seed(step)
+    places = torch.arange(LENGTH + 1) + torch.randint(VOCABULARY, (ROWS, 1), generator=generator)
+    ids = 5 * places % VOCABULARY
+    labels = ids[:, 1:].clone()
+    labels[0, : step % LENGTH] = IGNORED
+    labels[ROWS // 2 if step % 3 == 0 else 3 :] = IGNORED
+    return Batch(ids[:, :-1], labels)
+
+
+def train(
+    workers: Workers, case: Case, first: int, last: int, start: Trained | None = None
+) -> Trained:
+    """Steps `first` … `last − 1`, each of rows one by one: as the loop has it, in short."""
+    model = new_model(case)
+    if start is not None:
+        model.load_untied_state({name: one.clone() for name, one in start.weights.items()})
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(not name.startswith(case.frozen or "-"))
+    model.train()
+    module = workers.wrap(model)
+    optimizer = build_optimizer(model, SETTINGS)
+    if start is not None:
+        workers.load_optimizer_state(model, optimizer, copy.deepcopy(start.optimizer))
+    losses, norms = [], []
+    for step in range(first, last):
+        batch, share = rows_of(step), ROWS // workers.size
+        mine = range(workers.rank * share, (workers.rank + 1) * share)
+        count = workers.sum((batch.labels[mine] != IGNORED).sum())
+        total = torch.zeros(())
+        for row in mine:
+            with (
+                torch.autocast("cpu", torch.bfloat16, enabled=case.bfloat16),
+                workers.accumulating(module) if row != mine[-1] else torch.enable_grad(),
+            ):
+                loss = module(batch.input_ids[[row]], labels=batch.labels[[row]]).loss / count
+                loss.backward()
+            total += loss.detach()
+        norms.append(float(workers.clip(module, 0.5)))
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(float(workers.sum(total)))
+    return Trained(losses, norms, workers.weights(model), workers.optimizer_state(model, optimizer))
+
+
+def group(rank: int, size: int, folder: Path, cases: dict[str, Case]) -> None:
+    """A process of the group: trains each case in each way, from the start and from the middle.
+
+    `folder` holds what a single worker had in the middle as CASE.single.half, and gets
+    CASE.STRATEGY.half, CASE.STRATEGY, and CASE.STRATEGY.from-ORIGIN, which went on from that.
+    """
+    torch.set_num_threads(1)
+    rendezvous = f"file://{folder}/rendezvous"
+    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=size)
+    for name, case in cases.items():
+        half: dict[str, Trained] = {}
+        for strategy, workers in STRATEGIES.items():
+            _keep(rank, folder / f"{name}.{strategy}.half", train(workers(), case, 0, HALF))
+            _keep(rank, folder / f"{name}.{strategy}", train(workers(), case, 0, STEPS))
+        dist.barrier()
+        half = {
+            path.name.split(".")[1]: torch.load(path, weights_only=False)
+            for path in folder.glob(f"{name}.*.half")
+        }
+        for strategy, workers in STRATEGIES.items():
+            for origin, start in half.items():
+                path = folder / f"{name}.{strategy}.from-{origin}"
+                _keep(rank, path, train(workers(), case, HALF, STEPS, start))
+    dist.destroy_process_group()
+
+
+def _keep(rank: int, path: Path, trained: Trained) -> None:
+    if rank == 0:
+        torch.save(trained, path)

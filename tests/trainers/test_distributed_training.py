@@ -1,0 +1,112 @@
+"""Groups of gloo workers against one worker alone: DDP, and FSDP2, on one and the same batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+import torch
+from group_training import HALF, STEPS, Case, Trained, group, train
+
+from trainers.parallel import Workers
+from trainers.process_group import STRATEGIES
+
+T = TypeVar("T")
+CASES = {
+    "plain": Case("fope"),
+    "learned": Case("kerple", sizes=(("tie_embeddings", True), ("qk_norm", "rms"))),
+    "bfloat16": Case("rope", sizes=(("num_kv_heads", 1),), bfloat16=True, tolerance=0.02),
+    "frozen": Case("fire", frozen=("embed_tokens", "layers.0"), gradient_checkpointing=True),
+}
+WAYS = [(name, strategy) for name in CASES for strategy in STRATEGIES]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a single worker left, and what two did."""
+    folder = tmp_path_factory.mktemp("group")
+    for name, case in CASES.items():
+        torch.save(train(Workers(), case, 0, HALF), folder / f"{name}.single.half")
+        torch.save(train(Workers(), case, 0, STEPS), folder / f"{name}.single")
+    torch.multiprocessing.spawn(group, (2, folder, CASES), nprocs=2)
+    return folder
+
+
+def trained(folder: Path, *name: str) -> Trained:
+    left = torch.load(folder / ".".join(name), weights_only=False)
+    assert isinstance(left, Trained)
+    return left
+
+
+def without_noise(values: Mapping[str, T]) -> dict[str, T]:
+    """All but FIRE's head_bias: it is the same for all keys, so its gradient is rounding alone."""
+    return {name: value for name, value in values.items() if not name.endswith("head_bias")}
+
+
+def assert_same(found: Trained, expected: Trained, tolerance: float) -> None:
+    steps = len(found.losses)
+    assert found.losses == pytest.approx(expected.losses[-steps:], abs=tolerance)
+    assert found.norms == pytest.approx(expected.norms[-steps:], abs=tolerance)
+    # Adam divides by the size of the gradient, and so enlarges what is small in it.
+    torch.testing.assert_close(
+        without_noise(found.weights),
+        without_noise(expected.weights),
+        rtol=0.0,
+        atol=max(1e-3, tolerance),
+    )
+
+
+@pytest.mark.parametrize(("name", "strategy"), WAYS)
+def test_two_workers_train_as_one_does(folder: Path, name: str, strategy: str) -> None:
+    found, expected = trained(folder, name, strategy), trained(folder, name, "single")
+    assert expected.losses[-1] < expected.losses[0] - 0.1
+    assert max(expected.norms) > 0.5, "nothing was ever clipped"
+    assert_same(found, expected, CASES[name].tolerance)
+
+
+@pytest.mark.parametrize(("name", "strategy"), WAYS)
+def test_what_two_workers_save_has_the_form_of_one(folder: Path, name: str, strategy: str) -> None:
+    found, expected = trained(folder, name, strategy), trained(folder, name, "single")
+    assert list(found.weights) == list(expected.weights)
+    assert found.optimizer.keys() == expected.optimizer.keys()
+    for parameter, values in without_noise(expected.optimizer).items():
+        assert type(found.optimizer[parameter]) is dict
+        for key, value in values.items():
+            other = found.optimizer[parameter][key]
+            assert type(other) is type(value)
+            assert (other.shape, other.dtype) == (value.shape, value.dtype)
+
+
+@pytest.mark.parametrize("origin", ["single", *STRATEGIES])
+@pytest.mark.parametrize(("name", "strategy"), WAYS)
+def test_two_workers_go_on_from_what_any_group_saved(
+    folder: Path, name: str, strategy: str, origin: str
+) -> None:
+    found = trained(folder, name, strategy, f"from-{origin}")
+    assert_same(found, trained(folder, name, "single"), CASES[name].tolerance)
+
+
+@pytest.mark.parametrize(("name", "strategy"), WAYS)
+def test_one_worker_goes_on_from_what_two_saved(folder: Path, name: str, strategy: str) -> None:
+    start = trained(folder, name, strategy, "half")
+    found = train(Workers(), CASES[name], HALF, STEPS, start)
+    assert_same(found, trained(folder, name, "single"), CASES[name].tolerance)
+
+
+def test_one_worker_goes_on_to_the_bit(folder: Path) -> None:
+    found = train(
+        Workers(), CASES["plain"], HALF, STEPS, trained(folder, "plain", "single", "half")
+    )
+    expected = trained(folder, "plain", "single")
+    assert found.losses == expected.losses[HALF:]
+    for name, weight in expected.weights.items():
+        assert torch.equal(found.weights[name], weight)
+
+
+def test_the_state_of_other_parameters_is_refused(folder: Path) -> None:
+    start = trained(folder, "learned", "ddp", "half")
+    start.optimizer = {"norm.wait": {}, **start.optimizer}
+    with pytest.raises(ValueError, match=r"another model's: 1 of its .* such as norm\.wait"):
+        train(Workers(), CASES["learned"], HALF, STEPS, start)

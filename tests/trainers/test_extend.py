@@ -1,0 +1,171 @@
+"""Extending a model from one embedding to another (FoPE, arXiv 2412.17739, §5.3), end to end."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from real_training import BYTES, LENGTH, ROWS, SIZES, RealStage, prepare, pretraining
+from torch import Tensor
+
+from fope_lab.embeddings import EmbeddingError, build_embedding
+from fope_lab.evaluation.perplexity import perplexity
+from fope_lab.model import load_model, read_config
+from fope_lab.store import Store
+from fope_lab.sweep.stages import Extend
+from trainers import extend
+
+BASE = 129.0  # keeps half of the pairs above the floor, as in the paper, at a short length
+FACTOR = 2
+MODEL = dataclasses.replace(SIZES, head_dim=16, hidden_size=32)
+PARENTS: Mapping[str, Any] = {
+    "rope": {"type": "rope", "base": BASE},
+    "fope": {"type": "fope", "base": BASE},
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return prepare(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def parents(data: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A pretrained checkpoint of each embedding that is extended."""
+    found = {}
+    for name, embedding in PARENTS.items():
+        root = tmp_path_factory.mktemp(name)
+        chosen = pretraining(20, embedding=embedding, learning_rate=1e-2)
+        stage = RealStage(root, chosen.model_copy(update={"model": MODEL}), data)
+        stage.attempt()
+        checkpoint = stage.folder.checkpoint()
+        assert checkpoint is not None
+        found[name] = checkpoint.path
+    return found
+
+
+def extending(embedding: Any, steps: int = 10) -> Extend:
+    length = FACTOR * LENGTH
+    settings = {"tokens": steps * ROWS * length, "batch_tokens": ROWS * length, "log_every": 1}
+    return Extend.model_validate(
+        {
+            "kind": "extend",
+            "from": "pretrain",
+            "embedding": embedding,
+            "data": {"length": length, "corpus": {"files": __file__}},
+            "train": settings | {"learning_rate": 5e-3},
+        }
+    )
+
+
+def extended(
+    root: Path, stage: Extend, parent: Path, data: dict[str, Path]
+) -> tuple[list[float], Path]:
+    """The losses of each step, and the checkpoint."""
+    folder = Store(root).folder("extend", "key")
+    with folder.begin("test", {}) as attempt:
+        attempt.finish(extend.run(stage, attempt, {"from": parent, **data}))
+    checkpoint = folder.checkpoint()
+    assert checkpoint is not None
+    return [row.values["loss"] for row in folder.rows()], checkpoint.path
+
+
+def built(embedding: Any, train_length: int = LENGTH) -> Tensor:
+    """The frequencies of an embedding."""
+    sizes = {"head_dim": MODEL.head_dim, "num_heads": MODEL.num_heads}
+    inv_freq = build_embedding(embedding, train_length=train_length, **sizes).inv_freq
+    assert inv_freq is not None
+    return inv_freq
+
+
+@pytest.mark.parametrize(
+    ("parent", "name"),
+    [
+        ("rope", "yarn"),
+        ("fope", "yarn"),
+        ("rope", "fope"),
+        ("fope", "fope"),
+        ("fope", "fope-yarn"),
+        ("rope", "pi"),
+        ("rope", "ntk"),
+        ("rope", "resonance-yarn"),
+    ],
+)
+def test_a_model_goes_on_with_an_embedding_for_longer_text(
+    data: dict[str, Path], parents: dict[str, Path], tmp_path: Path, parent: str, name: str
+) -> None:
+    options = {} if name == "fope" else {"factor": FACTOR}
+    stage = extending({"type": name, "base": BASE, **options})
+    losses, checkpoint = extended(tmp_path, stage, parents[parent], data)
+    config = read_config(checkpoint)
+    assert config.embedding == stage.embedding
+    assert (config.train_length, config.context_length) == (LENGTH, FACTOR * LENGTH)
+    model = load_model(checkpoint)
+    frequencies = model.position_embeddings[0].inv_freq
+    assert torch.equal(frequencies, built(stage.embedding))
+    if name not in ("pi", "ntk"):  # the only ones that the original length is nothing to
+        assert not torch.equal(frequencies, built(stage.embedding, FACTOR * LENGTH))
+    if (parent, name) != ("fope", "fope"):
+        assert not torch.equal(frequencies, built(PARENTS[parent]))
+    assert losses[0] < 5.5  # not from scratch: that is log 258
+    assert losses[-1] < losses[0]
+    ids = torch.arange(400).numpy() % 256
+    assert perplexity(model, ids, FACTOR * LENGTH).perplexity < BYTES.vocabulary_size**3
+
+
+def test_pi_and_ntk_are_their_closed_forms(
+    data: dict[str, Path], parents: dict[str, Path], tmp_path: Path
+) -> None:
+    pairs = torch.arange(0, MODEL.head_dim, 2, dtype=torch.float64)
+    expected = {
+        "pi": BASE ** -(pairs / MODEL.head_dim) / FACTOR,
+        "ntk": (BASE * FACTOR ** (MODEL.head_dim / (MODEL.head_dim - 2)))
+        ** -(pairs / MODEL.head_dim),
+    }
+    for name, frequencies in expected.items():
+        stage = extending({"type": name, "base": BASE, "factor": FACTOR}, steps=1)
+        _, checkpoint = extended(tmp_path / name, stage, parents["rope"], data)
+        found = load_model(checkpoint).position_embeddings[0].inv_freq
+        torch.testing.assert_close(found, frequencies, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize(
+    "embedding",
+    [
+        {"type": "pi", "factor": 1},
+        {"type": "ntk", "factor": 1},
+        {"type": "yarn", "factor": 1},
+        {"type": "resonance-yarn", "factor": 1},
+        {"type": "fope-yarn", "factor": 1},
+        # What is whole, or above the floor, stays.
+        {"type": "rotary", "transforms": ["full_cycles", "full_cycles"]},
+        {"type": "rotary", "transforms": ["clip_floor", "clip_floor"]},
+        {"type": "rotary", "transforms": [{"type": "clip_floor", "original_length": 10**6}]},
+        {"type": "rotary", "transforms": ["resonance", "resonance"]},
+        {"type": "yarn", "factor": 4, "original_length": 10**6},  # YaRN slows none of them down
+    ],
+)
+def test_what_changes_no_frequency_is_an_error_before_anything_starts(
+    data: dict[str, Path], parents: dict[str, Path], tmp_path: Path, embedding: dict[str, Any]
+) -> None:
+    stage = extending({"base": BASE, **embedding})
+    with pytest.raises(EmbeddingError, match="changes no frequency"):
+        extended(tmp_path, stage, parents["rope"], data)
+    assert Store(tmp_path).folder("extend", "key").rows() == []
+
+
+@pytest.mark.parametrize("parent", PARENTS)
+def test_going_on_with_the_same_embedding_is_legal(
+    data: dict[str, Path], parents: dict[str, Path], tmp_path: Path, parent: str
+) -> None:
+    found = [
+        extended(tmp_path / str(embedding is None), extending(embedding), parents[parent], data)
+        for embedding in (None, PARENTS[parent])
+    ]
+    assert found[0][0] == found[1][0]
+    for _, checkpoint in found:
+        assert read_config(checkpoint).embedding == read_config(parents[parent]).embedding

@@ -1,0 +1,210 @@
+"""From a sweep file that trains its tokenizer to what an evaluation reads, without Ray."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fope_lab.data.packing import PackedCorpus
+from fope_lab.data.problems import DataError
+from fope_lab.data.tokenizer import load_tokenizer
+from fope_lab.model import read_config
+from fope_lab.orchestration.trial import OWNER, SUPERSEDE, run_attempt, trial_stages
+from fope_lab.store import Store
+from fope_lab.sweep import Sweep, load_sweep
+from trainers.finetune import run as finetune
+
+TRAIN = {"tokens": 640, "batch_tokens": 320, "learning_rate": 1e-3}
+SWEEP: dict[str, Any] = {
+    "name": "own",
+    "stages": {
+        "pretrain": {
+            "kind": "pretrain",
+            "model": {"num_layers": 1, "num_heads": 2, "head_dim": 8, "intermediate_size": 16},
+            "embedding": "rope",
+            "tokenizer": {"train": "bpe", "vocabulary": 400, "corpus": {"files": "text.txt"}},
+            "data": {"files": "text.txt", "length": 32, "documents": "within"},
+            "train": {**TRAIN, "validate_every": 1, "validation_tokens": 64},
+        },
+        "finetune": {
+            "kind": "finetune",
+            "from": "pretrain",
+            "data": {
+                "corpus": {"type": "dataset-pairs", "dataset": "./pairs"},
+                "length": 32,
+                "pack": True,
+            },
+            "train": TRAIN,
+        },
+        "chats": {
+            "kind": "finetune",
+            "from": "pretrain",
+            "tokenizer": "./chatty",
+            "data": {
+                "corpus": {"type": "dataset-chat", "dataset": "./chats"},
+                "length": 64,
+                "pack": True,
+            },
+            "train": TRAIN,
+        },
+        "perplexity": {
+            "kind": "perplexity",
+            "from": "finetune",
+            "corpus": {"files": "text.txt"},
+            "lengths": [8],
+        },
+    },
+}
+
+
+CHAT = [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "The sky."}]
+TEMPLATE = (
+    "{% for one in messages %}{{ one.role }}:\n{{ one.content }}{{ eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}assistant:\n{% endif %}"
+)
+
+
+def write_inputs(folder: Path, make_bpe: Any) -> Path:
+    """The sweep file and what it reads."""
+    chatty = make_bpe(merges=150)
+    chatty.chat_template = TEMPLATE
+    chatty.save_pretrained(folder / "chatty")
+    (folder / "chats").mkdir()
+    line = json.dumps({"messages": CHAT}) + "\n"
+    (folder / "chats" / "rows.jsonl").write_text(line * 40)
+    text = "\n\n".join(f"Paragraph {i} is about the number {i * i}." for i in range(300))
+    (folder / "text.txt").write_text(text)
+    (folder / "pairs").mkdir()
+    rows = ({"prompt": f"What is {i}?", "answer": f"A number, {'x' * i}"} for i in range(80))
+    (folder / "pairs" / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    path = folder / "own.yaml"
+    path.write_text(yaml.safe_dump(SWEEP))
+    return path
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory, make_bpe: Any) -> tuple[Store, Sweep]:
+    """The sweep, all of whose stages ran."""
+    folder = tmp_path_factory.mktemp("own")
+    store, sweep = Store(folder / "store"), load_sweep(write_inputs(folder, make_bpe))
+    trials = trial_stages({stage.key: stage for stage in sweep.stages})
+    for stage in sweep.stages:
+        outcome = run_attempt({OWNER: "me", SUPERSEDE: None}, trials[stage.key], store)
+        assert outcome == "done", (stage.name, store.folder(stage.kind, stage.key).failure())
+    return store, sweep
+
+
+def checkpoint(done: tuple[Store, Sweep], name: str) -> Path:
+    """What the first stage of a name left."""
+    store, sweep = done
+    stage = next(stage for stage in sweep.stages if stage.stage == name)
+    found = store.folder(stage.kind, stage.key).checkpoint()
+    assert found is not None
+    return found.path
+
+
+def test_all_read_the_tokenizer_that_was_trained(done: tuple[Store, Sweep]) -> None:
+    trained = load_tokenizer(str(checkpoint(done, "train-tokenizer") / "tokenizer.json"))
+    assert trained.vocabulary_size == 512
+    for kind in ("pretrain", "finetune"):
+        config = read_config(checkpoint(done, kind))
+        assert config.model.vocab_size == 512
+        assert load_tokenizer(config.tokenizer).identity() == trained.identity()
+    packed = PackedCorpus(checkpoint(done, "prepare-data"), {"tokenizer": trained.identity()})
+    assert trained.decode(packed.tokens[:40].tolist()).startswith("Paragraph 0 is about the num")
+
+
+def test_a_checkpoint_is_whole_by_itself(done: tuple[Store, Sweep], tmp_path: Path) -> None:
+    expected = load_tokenizer(read_config(checkpoint(done, "finetune")).tokenizer).identity()
+    moved = tmp_path / "moved"
+    shutil.copytree(checkpoint(done, "finetune"), moved)
+    name = read_config(moved).tokenizer
+    assert Path(name).is_relative_to(moved)
+    assert load_tokenizer(name).identity() == expected
+
+
+def test_a_moved_checkpoint_is_a_parent_with_its_tokenizer(
+    done: tuple[Store, Sweep], tmp_path: Path
+) -> None:
+    def keys(folder: Path) -> list[str]:
+        shutil.copytree(checkpoint(done, "pretrain"), folder / "model")
+        stage = {**SWEEP["stages"]["perplexity"], "from": "./model", "corpus": "python-docs"}
+        path = folder / "sweep.yaml"
+        path.write_text(yaml.safe_dump({"name": "x", "stages": {"perplexity": stage}}))
+        return [stage.key for stage in load_sweep(path).stages]
+
+    one = keys(tmp_path / "one")
+    assert len(one) == 2
+    assert keys(tmp_path / "other") == one
+
+
+def test_a_result_says_what_became_of_the_examples(done: tuple[Store, Sweep]) -> None:
+    store, sweep = done
+    [stage] = [stage for stage in sweep.stages if stage.stage == "finetune"]
+    result = store.folder("finetune", stage.key).result()
+    assert result is not None
+    [examples] = result["examples"]
+    assert examples["examples"] + examples["dropped"] == 72  # of 80, eight are held out
+    assert examples["dropped"] > 0
+    assert 0 < examples["fill"] < 1
+
+
+def test_chats_are_learnt_in_the_template_that_was_brought(
+    done: tuple[Store, Sweep], make_bpe: Any
+) -> None:
+    store, sweep = done
+    [stage] = [stage for stage in sweep.stages if stage.stage == "chats"]
+    folder = store.folder("finetune", stage.key)
+    found, result = folder.checkpoint(), folder.result()
+    assert found is not None
+    assert result is not None
+    assert result["examples"][0]["examples"] == 36
+    tokenizer = load_tokenizer(read_config(found.path).tokenizer)
+    [(ids, learnt)] = tokenizer.encode_chats([CHAT])
+    answer = tokenizer.decode([token for token, one in zip(ids, learnt, strict=True) if one])
+    assert answer == "The sky.<|endoftext|>"
+    prepared = store.folder("prepare-data", stage.parents["data.0"]).checkpoint()
+    assert prepared is not None
+    assert PackedCorpus(prepared.path, {}).tokens[: len(ids)].tolist() == ids
+
+
+def test_a_tokenizer_with_ids_that_the_model_lacks_is_refused(
+    done: tuple[Store, Sweep], tmp_path: Path
+) -> None:
+    large = tmp_path / "large" / "tokenizer.json"
+    write_larger(checkpoint(done, "train-tokenizer") / "tokenizer.json", large)
+    _, sweep = done
+    [stage] = [stage for stage in sweep.stages if stage.stage == "chats"]
+    spec = stage.spec.model_copy(update={"tokenizer": str(large)})
+    folder = Store(tmp_path / "store").folder("finetune", "key")
+    with (
+        pytest.raises(DataError, match=r"the tokenizer has 10\d\d tokens, and the model of .* 512"),
+        folder.begin("test", {}) as attempt,
+    ):
+        finetune(spec, attempt, {"from": checkpoint(done, "pretrain")})
+
+
+def write_larger(path: Path, target: Path) -> None:
+    """A tokenizer with some hundred more tokens."""
+    content = json.loads(path.read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary |= {f"more{i}": len(vocabulary) + i for i in range(1000 - len(vocabulary) + 20)}
+    target.parent.mkdir()
+    target.write_text(json.dumps(content))
+
+
+def test_a_changed_corpus_of_a_tokenizer_is_refused(tmp_path: Path, make_bpe: Any) -> None:
+    sweep = load_sweep(write_inputs(tmp_path, make_bpe))
+    (tmp_path / "text.txt").write_text("something else")
+    store = Store(tmp_path / "store")
+    stage = sweep.stages[0]
+    trial = trial_stages({stage.key: stage})[stage.key]
+    assert run_attempt({OWNER: "me", SUPERSEDE: None}, trial, store) == "failed"
+    failure = store.folder(stage.kind, stage.key).failure()
+    assert failure is not None
+    assert "holds something else here than where and when the sweep was planned" in failure["error"]

@@ -1,0 +1,246 @@
+"""Losses on held-out data: which rows, what they leave alone, and the weights chosen by them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from real_training import BYTES, LENGTH, RealStage, prepare, pretraining
+from tiny_training import Bigrams, TinyStage, batch, train_settings
+from torch import Tensor
+
+from fope_lab.data.corpora import parse_corpus
+from fope_lab.data.mixture import IGNORED, Batch, TrainingData
+from fope_lab.data.packing import PackedCorpus, write_packed
+from fope_lab.data.problems import DataError
+from fope_lab.data.recipe import Data, parse_data
+from fope_lab.model import load_model
+from trainers.loop import NonFiniteError
+from trainers.parallel import Workers
+from trainers.validation import HeldOut
+
+STEPS = 10
+
+
+class Member(Workers):
+    """Worker `rank` of `size`, as far as data is concerned."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The held-out parts of a short and of a longer text, as sources 0 and 2."""
+    root = tmp_path_factory.mktemp("corpora")
+    directories = {}
+    for place, count in ((0, 300), (2, 1000)):
+        file = root / f"{place}.txt"
+        file.write_text("".join(f"{place}{i:06d}\n\n" for i in range(count)))
+        directories[f"validation.{place}"] = root / str(place)
+        (root / str(place)).mkdir()
+        corpus = parse_corpus({"files": str(file)}, root)
+        write_packed(root / str(place), corpus, BYTES, "validation")
+    return directories
+
+
+def mixture() -> Data:
+    files = {"files": __file__}  # which files is in the directories
+    mix = [
+        {"corpus": files, "weight": 0.25},
+        {"task": "passkey", "digits": 3, "weight": 0.5},
+        {"corpus": files, "weight": 0.75},
+    ]
+    return parse_data({"length": LENGTH, "mix": mix}, Path())
+
+
+def held_out(
+    corpora: dict[str, Path], tokens: int, rows: int = 3, workers: Workers | None = None
+) -> HeldOut:
+    return HeldOut(
+        mixture(), corpora, BYTES, tokens=tokens, rows=rows, workers=workers or Workers()
+    )
+
+
+def counted_rows(batches: list[Batch]) -> list[bytes]:
+    """The rows with labels that count, as text."""
+    rows = [row for one in batches for row in zip(one.input_ids, one.labels, strict=True)]
+    return [bytes(ids.tolist()) for ids, labels in rows if (labels != IGNORED).any()]
+
+
+def windows(directory: Path) -> set[bytes]:
+    """All rows of a held-out text."""
+    tokens = PackedCorpus(directory, {}).tokens[:]
+    starts = range(0, len(tokens) - LENGTH, LENGTH)
+    return {bytes(tokens[start : start + LENGTH].tolist()) for start in starts}
+
+
+def test_rows_are_those_of_the_corpora_in_the_mixtures_proportions(
+    corpora: dict[str, Path],
+) -> None:
+    rows = counted_rows(list(held_out(corpora, 12 * LENGTH).batches()))
+    short, long = (windows(corpora[f"validation.{place}"]) for place in (0, 2))
+    assert len(rows) == len(set(rows)) == 12  # no passkeys among them
+    assert len(short & set(rows)) == 3
+    assert len(long & set(rows)) == 9
+
+
+def test_no_row_is_read_twice_however_many_are_asked_for(corpora: dict[str, Path]) -> None:
+    data = held_out(corpora, 10**9)
+    rows = counted_rows(list(data.batches()))
+    short, long = (windows(corpora[f"validation.{place}"]) for place in (0, 2))
+    assert len(rows) == len(set(rows)) == data.total
+    # One source is used up, and the other read in proportion.
+    assert short <= set(rows) or long <= set(rows)
+    assert len(short & set(rows)) == pytest.approx(data.total / 4, abs=1)
+
+
+@pytest.mark.parametrize(("rows", "size"), [(1, 1), (5, 1), (40, 1), (2, 3), (5, 2)])
+def test_any_number_of_workers_reads_the_same_rows(
+    corpora: dict[str, Path], rows: int, size: int
+) -> None:
+    expected = sorted(counted_rows(list(held_out(corpora, 11 * LENGTH).batches())))
+    shares = [
+        list(held_out(corpora, 11 * LENGTH, rows, Member(rank, size)).batches())
+        for rank in range(size)
+    ]
+    assert len({len(share) for share in shares}) == 1  # or the others would wait for ever
+    found = [row for share in shares for row in counted_rows(share)]
+    assert sorted(found) == expected
+
+
+def test_the_training_split_is_refused(corpora: dict[str, Path], tmp_path: Path) -> None:
+    data = prepare(tmp_path)
+    with pytest.raises(DataError, match=r"prepared with split train.*validation is needed"):
+        held_out(corpora | {"validation.0": data["data.0"]}, 1000)
+
+
+HELD_OUT = tuple(batch(step) for step in range(50, 53))
+
+
+def mean_loss(weights: dict[str, Tensor]) -> float:
+    """Over all labels of HELD_OUT that count, one at a time in float64."""
+    logits = {k: v.double() for k, v in weights.items()}
+    losses = []
+    for one in HELD_OUT:
+        for token, label in zip(one.input_ids.flatten(), one.labels.flatten(), strict=True):
+            if label != IGNORED:
+                scores = logits["embedding"][token] @ logits["weight"] + logits["bias"]
+                losses.append(float(scores.logsumexp(0) - scores[label]))
+    return math.fsum(losses) / len(losses)
+
+
+def validating(root: Path, steps: int = STEPS, dropout: float = 0.0, **settings: Any) -> TinyStage:
+    chosen = {"validate_every": 2, "validation_tokens": 100, "log_every": 1} | settings
+    return TinyStage(root, train_settings(steps, **chosen), dropout, HELD_OUT)
+
+
+def validation_rows(stage: TinyStage) -> dict[int, float]:
+    found = {row.step: row.values.get("validation_loss") for row in stage.folder.rows()}
+    return {step: loss for step, loss in found.items() if loss is not None}
+
+
+def test_the_validation_loss_is_the_mean_over_all_labels(tmp_path: Path) -> None:
+    stage = validating(tmp_path, dropout=0.5)  # which validation goes without
+    result = stage.attempt()
+    rows = validation_rows(stage)
+    assert list(rows) == [2, 4, 6, 8, 10]
+    assert rows[10] == pytest.approx(mean_loss(stage.final_weights()), rel=1e-6)
+    assert (result["selected_step"], result["optimistic"]) == (10, False)
+    assert result["validation_loss"] == rows[10]
+
+
+def test_the_last_step_is_validated_whatever_is_due(tmp_path: Path) -> None:
+    stage = validating(tmp_path, validate_every=7)
+    stage.attempt()
+    assert list(validation_rows(stage)) == [7, 10]
+
+
+def test_validation_leaves_the_training_as_it_is(tmp_path: Path) -> None:
+    plain = TinyStage(tmp_path / "plain", train_settings(STEPS, log_every=1), dropout=0.5)
+    plain.attempt()
+    stage = validating(tmp_path / "validating", validate_every=1, dropout=0.5)
+    stage.attempt()
+    for name, tensor in plain.final_weights().items():
+        assert torch.equal(stage.final_weights()[name], tensor)
+
+
+def best_in_the_middle(root: Path, **settings: Any) -> TinyStage:
+    """A training whose validation loss is least after step 6: by then it begins to diverge."""
+    return validating(root, 60, learning_rate=0.3, validate_every=3, checkpoint_every=5, **settings)
+
+
+def test_the_best_weights_outlive_later_checkpoints(tmp_path: Path) -> None:
+    last = best_in_the_middle(tmp_path / "last")
+    last.attempt()
+    rows = validation_rows(last)
+    step = min(rows, key=lambda step: rows[step])
+    assert step < 40  # many checkpoints before the end
+    stage = best_in_the_middle(tmp_path / "best", select="best")
+    result = stage.attempt()
+    assert validation_rows(stage) == rows
+    assert result["selected_step"] == step
+    assert result["validation_loss"] == rows[step]
+    assert result["optimistic"] is True
+    assert mean_loss(stage.final_weights()) == pytest.approx(rows[step], rel=1e-6)
+    checkpoint = stage.folder.checkpoint()
+    assert checkpoint is not None
+    assert not (checkpoint.path / "best.safetensors").exists()  # they are the model's own now
+
+
+def test_the_best_weights_outlive_every_death(tmp_path: Path) -> None:
+    whole = best_in_the_middle(tmp_path / "whole", select="best")
+    result = whole.attempt()
+    stage = best_in_the_middle(tmp_path / "dying", select="best")
+    for stop in range(1, 60, 4):
+        stage.interrupted_at(stop)
+    again = stage.attempt()
+    assert again["selected_step"] == result["selected_step"]
+    for name, tensor in whole.final_weights().items():
+        assert torch.equal(stage.final_weights()[name], tensor)
+
+
+def test_of_equal_losses_the_first_is_the_best(tmp_path: Path) -> None:
+    stage = validating(tmp_path, learning_rate=1e-30, select="best")
+    assert stage.attempt()["selected_step"] == 2
+
+
+class BrokenOutside(Bigrams):
+    """Its loss is no number but in training."""
+
+    def forward(self, input_ids: Tensor, **others: Any) -> Any:
+        output = super().forward(input_ids, **others)
+        return output if self.training else output._replace(loss=output.loss * math.nan)
+
+
+def test_a_validation_loss_that_is_no_number_stops_the_stage(tmp_path: Path) -> None:
+    stage = validating(tmp_path, validate_every=6)
+    with pytest.raises(NonFiniteError, match="the validation loss is nan after step 6") as raised:
+        stage.attempt(model=BrokenOutside())
+    assert "after step 4" in str(raised.value)
+
+
+def test_a_stage_validates_on_its_own_corpora(tmp_path: Path) -> None:
+    data = prepare(tmp_path)
+    settings = {"validate_every": 2, "validation_tokens": 10 * LENGTH, "micro_batch_tokens": 16}
+    stage = RealStage(tmp_path / "store", pretraining(3, **settings), data)
+    result = stage.attempt()
+    checkpoint = stage.folder.checkpoint()
+    assert checkpoint is not None
+    model = load_model(checkpoint.path)
+    text = {"length": LENGTH, "corpus": {"files": __file__}}
+    rows = TrainingData(
+        parse_data(text, Path()),
+        {"data.0": data["validation.0"]},
+        BYTES,
+        batch_size=10,
+        seed=0,
+        split="validation",
+    ).batch(0)
+    with torch.inference_mode():
+        logits = model(rows.input_ids).logits.double()
+    expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows.labels.flatten())
+    assert result["validation_loss"] == pytest.approx(float(expected), rel=1e-6)

@@ -1,0 +1,77 @@
+"""The held-out data of a training: the split `validation` of its own corpora, in the same packing.
+
+Rows come from the corpora in the proportions of the training's mixture, in an order that depends on
+nothing but the data, so that all embeddings and seeds are measured on the same rows. Tasks have no
+held-out data and are left out; no row is read twice.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from fope_lab.data.mixture import IGNORED, Batch, Mixture, TrainingData
+from fope_lab.data.recipe import Data
+from fope_lab.data.tokenizer import Tokenizer
+from trainers.parallel import Workers
+
+ORDER_SEED = 0
+
+
+class HeldOut:
+    """At most `tokens` tokens of the data's corpora; `batches` are this worker's share of them.
+
+    `directories` holds the prepared data of source i under "validation.i". `rows` are a worker's at
+    a time. Raises DataError if a corpus has no held-out row of the length.
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        directories: Mapping[str, Path],
+        tokenizer: Tokenizer,
+        *,
+        tokens: int,
+        rows: int,
+        workers: Workers,
+    ) -> None:
+        places = [i for i, source in enumerate(data.mix) if source.corpus is not None]
+        self._data = TrainingData(
+            replace(data, mix=tuple(data.mix[i] for i in places)),
+            {f"data.{j}": directories[f"validation.{i}"] for j, i in enumerate(places)},
+            tokenizer,
+            batch_size=rows * workers.size,
+            seed=ORDER_SEED,
+            rank=workers.rank,
+            world_size=workers.size,
+            split="validation",
+        )
+        self._rows, self._workers = rows, workers
+        self.total = self._distinct_rows([data.mix[i].weight for i in places], tokens)
+
+    def batches(self) -> Iterator[Batch]:
+        """As many on each worker; rows past the last have no label that counts."""
+        together = self._rows * self._workers.size
+        for step, first in enumerate(range(0, self.total, together)):
+            batch = self._data.batch(step)
+            left = self.total - first - self._workers.rank * self._rows
+            past = torch.arange(self._rows) >= left
+            yield replace(batch, labels=batch.labels.masked_fill(past[:, None], IGNORED))
+
+    def _distinct_rows(self, weights: list[float], tokens: int) -> int:
+        """How many rows of the mixture there are before one comes again, `tokens` at most."""
+        mixture = Mixture(weights)
+        epochs = [source.epoch for source in self._data.sources]
+
+        def repeats(rows: int) -> bool:
+            _, of_each = mixture.assign(rows, 0)
+            return any(
+                epoch is not None and count > epoch
+                for count, epoch in zip(of_each, epochs, strict=True)
+            )
+
+        return bisect.bisect_left(range(1, tokens // self._data.length + 1), True, key=repeats)
