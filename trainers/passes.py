@@ -43,6 +43,8 @@ class Passes:
             with contextlib.ExitStack() as stack:
                 if part is not parts[-1]:
                     stack.enter_context(self._workers.accumulating(self.module))
+                    # Randomised positions are drawn for a batch, so each part draws the same ones.
+                    stack.enter_context(torch.random.fork_rng(devices=()))
                 loss = self._loss_sum(part)
                 (loss / counted).backward()
             total += loss.detach()

@@ -78,6 +78,21 @@ def test_any_micro_batch_gives_the_gradient_of_the_whole_batch(
     assert_close(gradients(model), expected, 1e-5)
 
 
+@pytest.mark.parametrize("micro", [1, 2, 4])
+def test_positions_are_drawn_for_the_whole_batch(micro: int) -> None:
+    """However it is split, also among workers, which start from the same random state."""
+    found = []
+    for tokens in (None, micro * LENGTH):
+        model = Decoder(SIZES, "random-rope", train_length=LENGTH, seed=4)
+        passes = Passes(model, train_settings(micro_batch_tokens=tokens), CPU, Workers())
+        torch.manual_seed(5)
+        losses = [float(passes.backward(batch())) for _ in range(2)]
+        assert losses[0] != losses[1]  # the next step draws others
+        found.append((losses, gradients(model)))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-6)
+    assert_close(found[0][1], found[1][1], 1e-5)
+
+
 def test_documents_matter() -> None:
     """Otherwise the test above would not see whether they reach the model."""
     assert reference(batch(True))[0] != pytest.approx(reference(batch())[0], rel=1e-4)
