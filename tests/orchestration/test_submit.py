@@ -310,6 +310,8 @@ def test_interrupting_leaves_the_job_running(
     cluster: FakeCluster, sweep: Sweep, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.log_ends.clear()
+    # A shell has what it starts in the background ignore this signal.
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def interrupt() -> None:
         while not any(request.endswith("/logs/tail") for request in cluster.requests):
@@ -320,6 +322,7 @@ def test_interrupting_leaves_the_job_running(
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         submit(sweep, cluster.url, store="/shared")
+    signal.signal(signal.SIGINT, previous)
     job = only_job(cluster)
     assert job["status"] == "RUNNING"
     assert not any(request.endswith("/stop") for request in cluster.requests)
