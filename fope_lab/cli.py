@@ -230,9 +230,9 @@ def _run(options: argparse.Namespace) -> int:
 
     sweeps = _load(options.files)
     store = Store(options.store)
-    tracker = Tracker(store.root, options.tracking_uri)
     plans = [plan(sweep, store) for sweep in sweeps]
     _require_unblocked(plans)
+    tracker = Tracker(store.root, options.tracking_uri)
     console = _console()
     stages = list({stage.key: stage for one in plans for stage in one.stages}.values())
     states = {key: state.state for one in plans for key, state in one.states.items()}

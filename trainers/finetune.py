@@ -25,10 +25,14 @@ def run(
     """
     parent = parents["from"]
     config = read_config(parent)
-    if stage.tokenizer is None:
-        tokenizer = load_tokenizer(config.tokenizer)
-    else:
+    tokenizer = own = load_tokenizer(config.tokenizer)
+    if stage.tokenizer is not None:
         tokenizer = load_for_stage(stage.tokenizer, parents)
+        if not own.vocabulary().items() <= tokenizer.vocabulary().items():
+            raise DataError(
+                f"the tokenizer {stage.tokenizer} has other ids than {config.tokenizer}, which the "
+                f"model of {parent} was trained with"
+            )
         if tokenizer.tokens > config.model.vocab_size:
             raise DataError(
                 f"the tokenizer has {tokenizer.tokens} tokens, and the model of {parent} has "

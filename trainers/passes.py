@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fope_lab.data.mixture import IGNORED, Batch
+from fope_lab.data.problems import DataError
 from fope_lab.model.decoder import Decoder
 from fope_lab.sweep.stages import TrainSettings
 from trainers.parallel import Workers
@@ -52,14 +53,19 @@ class Passes:
 
     @torch.no_grad()
     def loss(self, batches: Iterable[Batch]) -> float:
-        """Mean loss over all labels of all workers' batches, in nats; the model in eval mode."""
+        """Mean loss over all labels of all workers' batches, in nats; the model in eval mode.
+        Raises DataError if there is no label."""
         total = torch.zeros(2, dtype=torch.float64, device=self._device)
         self.module.eval()
         for batch in batches:
-            total[0] += self._loss_sum(batch)
+            # However many batches there are, all draw the same positions where these are random.
+            with torch.random.fork_rng(devices=()):
+                total[0] += self._loss_sum(batch)
             total[1] += _counted(batch)
         self.module.train()
         loss_sum, counted = self._workers.sum(total).tolist()
+        if not counted:
+            raise DataError("no token of the held-out data is to be learnt")
         return float(loss_sum / counted)
 
     def _loss_sum(self, batch: Batch) -> Tensor:

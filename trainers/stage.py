@@ -19,7 +19,7 @@ from fope_lab.model import load_model, parameters, save_model
 from fope_lab.model.decoder import Decoder
 from fope_lab.store import Attempt
 from fope_lab.sweep.stages import TrainingConfig
-from trainers.loop import HeldOutBatches, choose_device, train
+from trainers.loop import choose_device, train
 from trainers.memory import memory_advice
 from trainers.parallel import Workers
 from trainers.validation import HeldOut
@@ -77,6 +77,7 @@ def _train_stage(
             state=weights,
         )
 
+    held_out = _held_out(stage, parents, tokenizer, workers)
     summary = train(
         model.to(device),
         data.batch,
@@ -85,29 +86,29 @@ def _train_stage(
         write_model,
         seed=stage.seed,
         device=device,
-        held_out=_held_out(stage, parents, tokenizer, workers),
+        held_out=None if held_out is None else held_out.batches,
         workers=workers,
     )
     embedding = model.position_embeddings[0]
     assert isinstance(embedding, PositionEmbedding)
     facts = embedding.definition.facts(embedding.shape)
     examples = {"examples": data.examples()} if data.examples() else {}
-    return {**summary, "parameters": _count(model), **facts, **examples}
+    validated = {} if held_out is None else {"validation_rows": held_out.total}
+    return {**summary, **validated, "parameters": _count(model), **facts, **examples}
 
 
 def _held_out(
     stage: TrainingConfig, parents: Mapping[str, Path], tokenizer: Tokenizer, workers: Workers
-) -> HeldOutBatches | None:
+) -> HeldOut | None:
     """The held-out data of a stage that validates, as much at a time as in training."""
     train, length = stage.train, stage.data.length
     if train.validation_tokens is None:
         return None
     share = train.batch_tokens // workers.size
     rows = min(train.micro_batch_tokens or share, share) // length
-    data = HeldOut(
+    return HeldOut(
         stage.data, parents, tokenizer, tokens=train.validation_tokens, rows=rows, workers=workers
     )
-    return data.batches
 
 
 def _count(model: Decoder) -> dict[str, int]:

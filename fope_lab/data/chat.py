@@ -7,6 +7,7 @@ template puts there, its end-of-turn token included.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ Chat = Sequence[Mapping[str, str]]
 Learnt = tuple[list[int], list[int]]
 """The ids of a chat, and for each 1 if the assistant wrote it, else 0."""
 ASSISTANT = "assistant"
-MARK = "{% generation"
+MARK = re.compile(r"{%[-+]?\s*generation\b")
 
 
 def encode_by_template(
@@ -36,7 +37,7 @@ def encode_by_template(
             f"the tokenizer {tokenizer.name_or_path or ''} has no chat template; chats need the "
             "tokenizer of an instruction-tuned model, or a folder with a chat_template.jinja"
         )
-    if MARK in str(template).replace("{%-", "{%"):
+    if MARK.search(str(template)):
         return [_by_marks(tokenizer, chat) for chat in chats]
     return _by_beginnings(tokenizer, encode, chats)
 
@@ -74,8 +75,12 @@ def _beginnings(tokenizer: Any, chat: Chat) -> Iterator[str]:
     """The chat up to and after each of the assistant's turns, and then all of it."""
     for place, message in enumerate(chat):
         if message["role"] == ASSISTANT:
-            yield _write(tokenizer, chat[:place], tokenize=False, add_generation_prompt=True)
-            yield _write(tokenizer, chat[: place + 1], tokenize=False)
+            if place > 0:
+                yield _write(tokenizer, chat[:place], tokenize=False, add_generation_prompt=True)
+            turn = _write(tokenizer, chat[: place + 1], tokenize=False)
+            if place == 0:  # templates can't write an empty chat
+                yield turn[: max(turn.rfind(message["content"].strip()), 0)]
+            yield turn
     yield _write(tokenizer, chat, tokenize=False)
 
 
@@ -84,7 +89,7 @@ def _write(tokenizer: Any, chat: Chat, **options: Any) -> Any:
 
     try:
         return tokenizer.apply_chat_template([dict(one) for one in chat], **options)
-    except (TemplateError, TypeError) as error:
+    except (TemplateError, TypeError, ValueError) as error:
         roles = ", ".join(one["role"] for one in chat) or "none"
         raise DataError(
             f"the chat template can't write a chat of the roles {roles}: {error}"

@@ -46,11 +46,12 @@ def write_packed(
     """Tokenise a split of a corpus into an existing directory; returns what data.json holds.
 
     The files are the same for any number of `processes`. `progress(documents, tokens)` is called
-    now and then. Raises DataError if the data changes while it is read, or has no document.
+    now and then. Raises DataError if the data changes while it is read, or has no document, or no
+    token to be learnt.
     """
     identity = data_identity(corpus, tokenizer.identity(), split)
     dtype = np.dtype(np.uint16 if tokenizer.vocabulary_size <= 1 << 16 else np.uint32)
-    count = documents = 0
+    count = documents = learnt = 0
     with ExitStack() as stack:
 
         def writer(name: str, dtype: np.dtype[Any], length: int) -> ShardWriter:
@@ -65,11 +66,17 @@ def write_packed(
             starts.append(count + np.cumsum(part.sizes) - part.sizes)
             if part.loss is not None:
                 loss.append(part.loss)
+                learnt += int(part.loss.sum())
             count += len(part.tokens)
             documents += len(part.sizes)
             progress(documents, count)
     if not documents:
         raise DataError(f"the {split} split of {corpus.canonical()} has no document")
+    if loss.shards and not learnt:
+        raise DataError(
+            f"in the {split} split of {corpus.canonical()} no token is to be learnt: "
+            "look at the tokenizer's chat template"
+        )
     if corpus.identity() != identity["corpus"]:
         raise DataError(f"{corpus.canonical()} changed while it was being read")
     shards = {"tokens": tokens.shards, "documents": starts.shards, "loss": loss.shards}

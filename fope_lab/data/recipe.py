@@ -172,7 +172,8 @@ def _source(value: Any, at: FieldPath, base: Path, problems: list[DataProblem]) 
     try:
         if "task" in options:
             return Source(task=_task(options), weight=float(weight))
-        return Source(corpus=_corpus(options, base), weight=float(weight))
+        names = ["corpus", "weight"] if at else ["corpus", "length", "mix", "weight", *ROWS]
+        return Source(corpus=_corpus(options, base, names), weight=float(weight))
     except DataError as error:
         problems += [DataProblem((*at, *p.at), p.message) for p in error.problems]
         return None
@@ -183,11 +184,10 @@ def _shorthands() -> set[str]:
     return {cls.shorthand for cls in Corpus.types.values() if cls.shorthand}
 
 
-def _corpus(options: dict[str, Any], base: Path) -> Corpus:
+def _corpus(options: dict[str, Any], base: Path, names: list[str]) -> Corpus:
     """The corpus under "corpus", or the one that the options themselves describe in short."""
     if "corpus" not in options:
         return parse_corpus(options, base)
-    names = ["corpus", "length", "mix", "weight", *ROWS]
     problems = [
         DataProblem((str(option),), unknown("key", option, names))
         for option in options

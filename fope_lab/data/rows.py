@@ -86,8 +86,10 @@ class TextRows:
         self.epoch: int | None = (len(packed.tokens) - 1) // length
         self.numbered = within
         if self.epoch < 1:
+            identity = packed.info["identity"]
             raise DataError(
-                f"{packed.directory} has {len(packed.tokens)} tokens; "
+                f"the {identity['split']} split of {identity['corpus']['type']} "
+                f"({packed.directory}) has {len(packed.tokens)} tokens; "
                 f"a length of {length} needs at least {length + 1}"
             )
         self._order = EpochOrder(self.epoch, ("text", *name))

@@ -51,6 +51,10 @@ class Tokenizer(ABC):
     def identity(self) -> dict[str, Any]:
         """What the ids follow from, as JSON."""
 
+    @abstractmethod
+    def vocabulary(self) -> dict[str, int]:
+        """The id of each token that has a name."""
+
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of several texts."""
         return [self.encode(text) for text in texts]
@@ -84,6 +88,9 @@ class ByteTokenizer(Tokenizer):
 
     def decode(self, ids: Sequence[int]) -> str:
         return bytes(i for i in ids if i < 256).decode(errors="replace")
+
+    def vocabulary(self) -> dict[str, int]:
+        return {f"<0x{value:02X}>": value for value in range(256)}
 
     def identity(self) -> dict[str, Any]:
         return {"tokenizer": "byte"}
@@ -131,6 +138,9 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def decode(self, ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(ids)))
+
+    def vocabulary(self) -> dict[str, int]:
+        return dict(self._tokenizer.get_vocab())
 
     def identity(self) -> dict[str, Any]:
         return self._identity
@@ -237,6 +247,9 @@ def as_tokenizer(tokenizer: Any) -> Tokenizer:
     return HuggingFaceTokenizer(tokenizer, identity, tokenizer.name_or_path)
 
 
+VOCABULARIES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json")
+"""Files that a tokenizer can be loaded from: the others only add to one of these."""
+
 _TOKENIZER_FILES = (
     "chat_template.jinja",
     "merges.txt",
@@ -262,8 +275,13 @@ def _files_of(path: Path) -> list[Path]:
         return [path]
     files = [file for file in sorted(path.iterdir()) if file.name in _TOKENIZER_FILES]
     if not files:
-        raise DataError(f"the folder {path} has no tokenizer ({', '.join(_TOKENIZER_FILES)})")
+        raise DataError(no_tokenizer(path))
     return files
+
+
+def no_tokenizer(folder: Path) -> str:
+    """What to say of a folder without a vocabulary."""
+    return f"the folder {folder} has no tokenizer (allowed: one of {', '.join(VOCABULARIES)})"
 
 
 def _local_path(name: str) -> Path | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,8 +85,9 @@ def load_model(
 
     `path` is a checkpoint directory of ours, a stage's folder, whose final or newest checkpoint is
     taken, a Hugging Face folder of the Llama family or that `fope-lab export` wrote, or
-    `hf:NAME[@REVISION]`, such a model on the hub. Weights have the dtype that they were saved in,
-    those of the Llama family float32.
+    `hf:NAME[@REVISION]`, such a model on the hub. Weights are float32, whatever the files hold
+    (float16 and bfloat16 lose nothing by it), since trainers keep float32 weights; what a position
+    embedding holds has the dtype that it has in a new model.
 
     `embedding` swaps the position embedding. A new one of the same mechanism and options
     that changes only the frequencies (`base`, `transforms`) keeps the tensors of the checkpoint
@@ -114,11 +115,10 @@ def load_model(
         )
     if model.embedding != config.embedding:
         weights = _with_embedding_of(model, weights, config.embedding)
-    try:
-        model.load_untied_state(weights)
-    except RuntimeError as error:
-        found = f"{weight_files(directory)[0]} does not fit its {CONFIG}: {error}"
-        raise CheckpointError(found) from None
+    if found := _misfits(model, weights):
+        raise CheckpointError(f"{weight_files(directory)[0]} does not fit its {CONFIG}: {found}")
+    _widen(weights, model)
+    model.load_untied_state(weights)
     return model.eval()
 
 
@@ -192,6 +192,44 @@ def _with_embedding_of(
         wanted = {name: weights[name] for name in wanted}
     rest = {name: t for name, t in weights.items() if not name.startswith(POSITIONS)}
     return rest | wanted
+
+
+def _misfits(model: Decoder, weights: Mapping[str, Tensor]) -> str:
+    """How the weights differ from what the model takes, in one line; empty if they fit."""
+    state = model.state_dict()
+    others = [
+        f"{name}: {_kind(weights[name])} instead of {_kind(tensor)}"
+        for name, tensor in state.items()
+        if name in weights and _kind(weights[name]) != _kind(tensor)
+    ]
+    found: Mapping[str, Collection[str]] = {
+        "missing": [name for name in model.untied_state() if name not in weights],
+        "unexpected": [name for name in weights if name not in state],
+        "of another shape": others,
+    }
+    return "; ".join(
+        f"{len(names)} {what} (first {next(iter(names))})" for what, names in found.items() if names
+    )
+
+
+def _kind(tensor: Tensor) -> str:
+    """The shape, and for whole numbers their dtype: floating ones are widened."""
+    shape = str(tuple(tensor.shape))
+    return shape if tensor.is_floating_point() else f"{shape} {tensor.dtype}"
+
+
+def _widen(weights: dict[str, Tensor], model: Decoder) -> None:
+    """Floating tensors as float32, those of a position embedding as the model has them.
+
+    In place and one by one: two copies of a large model may not fit.
+    """
+    import torch
+
+    state = model.state_dict()
+    for name in list(weights):
+        if weights[name].is_floating_point():
+            own = name.startswith(POSITIONS)
+            weights[name] = weights[name].to(state[name].dtype if own else torch.float32)
 
 
 def _without_frequencies(embedding: Mapping[str, Any]) -> dict[str, Any]:

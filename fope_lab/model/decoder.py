@@ -130,7 +130,7 @@ class Decoder(nn.Module):
 
     def load_untied_state(self, state: Mapping[str, Tensor]) -> None:
         """Take the tensors of an `untied_state` as they are. Raises RuntimeError for others."""
-        if self.config.tie_embeddings:
+        if self.config.tie_embeddings and "embed_tokens.weight" in state:
             state = {**state, "lm_head.weight": state["embed_tokens.weight"]}
         self.load_state_dict(state, assign=True)
         self._tie_weights()

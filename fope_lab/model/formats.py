@@ -15,7 +15,7 @@ from fope_lab.data.tokenizer import beside
 from fope_lab.embeddings.spec import resolve_embedding
 from fope_lab.model.checkpoint_config import CheckpointConfig, CheckpointError
 from fope_lab.model.config import ModelConfig
-from fope_lab.model.huggingface_config import read_huggingface_config
+from fope_lab.model.huggingface_config import FAMILIES, read_huggingface_config
 from fope_lab.model.huggingface_weights import read_huggingface_weights
 from fope_lab.model.weights import WEIGHTS, read_weights, weight_files
 
@@ -56,7 +56,12 @@ def format_of(description: Mapping[str, Any]) -> Format:
 
 
 def _our_config(description: dict[str, Any], place: Place) -> CheckpointConfig:
-    if description.pop("format", None) != FORMAT:
+    if "format" not in description:
+        raise CheckpointError(
+            f"{place.config} has neither a format (allowed: {FORMAT}, in a checkpoint of fope-lab)"
+            f" nor a model_type (allowed: {', '.join([EXPORTED, *FAMILIES])})"
+        )
+    if description.pop("format") != FORMAT:
         raise CheckpointError(f"{place.config} is not of checkpoint format {FORMAT}")
     try:
         model = ModelConfig(**description.pop("model"))

@@ -7,7 +7,7 @@ need torch, transformers and the standard library alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -91,6 +91,7 @@ class FopeLabForCausalLM(PreTrainedModel, GenerationMixin):
     config_class = FopeLabConfig
     base_model_prefix = "decoder"
     supports_gradient_checkpointing = True
+    _supports_sdpa = True  # its attention is torch's scaled_dot_product_attention
     _tied_weights_keys = {"decoder.lm_head.weight": "decoder.embed_tokens.weight"}  # noqa: RUF012
     # Angles need exact frequencies, and FoPE's coefficients are float32 in every dtype.
     _keep_in_fp32_modules_strict = ("position_embeddings",)
@@ -140,9 +141,10 @@ class FopeLabForCausalLM(PreTrainedModel, GenerationMixin):
         if not _pads(mask):
             return None, None
         assert mask is not None
-        places = (mask.cumsum(-1) - 1).clamp(min=0)
+        read = mask != 0  # of any dtype
+        places = (read.cumsum(-1) - 1).clamp(min=0)
         positions = self._embedding.positions(input_ids.shape[1], device=input_ids.device)
-        return positions[places], mask.long()
+        return positions[places], read.long()
 
     @property
     def _embedding(self) -> PositionEmbedding:
@@ -189,6 +191,12 @@ class FopeLabForCausalLM(PreTrainedModel, GenerationMixin):
     def get_output_embeddings(self) -> torch.nn.Module:
         """The head."""
         return self.decoder.lm_head
+
+    def resize_token_embeddings(self, *sizes: Any, **options: Any) -> NoReturn:
+        """Refused: the sizes are those of `config.model`, which other parts are built from."""
+        raise NotImplementedError(
+            f"the vocabulary of this model can't be resized: it stays at {self.config.vocab_size}"
+        )
 
     def _init_weights(self, module: torch.nn.Module) -> None:
         """Constants of a position embedding, which no file holds; the decoder draws its weights."""

@@ -125,9 +125,13 @@ def _read(description: Json, where: str, tokenizer: str) -> CheckpointConfig:
     fields = {**family.defaults, **given, **{name: description[name] for name in explicit}}
     rope = rope_parameters(fields)
     problems = [*_refused(fields, rope), *_wrong_values(fields)]
-    activation = fields.get("hidden_activation", fields["hidden_act"])
+    activation = fields["hidden_act"]
     if activation not in family.activations:
         problems.append(_problem("hidden_act", activation, *family.activations))
+    # Which of the two names wins differs between versions and classes of transformers.
+    other = fields.get("hidden_activation", activation)
+    if family.activations.get(other, other) != family.activations.get(activation, activation):
+        problems.append(_problem("hidden_activation", other, f"hidden_act's {activation}"))
     kind = rope.get("rope_type", rope.get("type", "default"))
     scaling = SCALINGS.get(str(kind))
     if scaling is None:

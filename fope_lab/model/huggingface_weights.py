@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 HEAD, EMBEDDING = "lm_head.weight", "embed_tokens.weight"
+PREFIX = "model."
+"""What Hugging Face's names of the tensors begin with, except in files of the bare model."""
 DERIVED = ".rotary_emb.inv_freq"
 """Frequencies, which early versions of transformers stored and which follow from the config."""
 
@@ -23,8 +25,8 @@ def read_huggingface_weights(
 ) -> dict[str, Tensor]:
     """Tensors as `Decoder.untied_state` names them, without those of a position embedding.
 
-    All are float32, whatever the files hold (float16 and bfloat16 lose nothing by it): the logits
-    are Hugging Face's for dtype=float32, and trainers keep float32 weights. Raises CheckpointError.
+    They have the dtype of the files, but gains to which 1 is added float32: the logits of the model
+    that `load_model` widens are Hugging Face's for dtype=float32. Raises CheckpointError.
     """
     import torch
 
@@ -36,13 +38,15 @@ def read_huggingface_weights(
                 continue
             if not tensor.is_floating_point() or tensor.dtype.itemsize < 2:
                 raise CheckpointError(f"{path}: {name} is {tensor.dtype}: quantised weights")
-            wide = tensor.to(torch.float32)
-            if shifted and name.endswith("norm.weight"):
-                wide = wide + 1.0
-            weights[name.removeprefix("model.")] = wide
+            own = name.removeprefix(PREFIX)
+            if own in weights:
+                raise CheckpointError(f"{path}: {name} is there twice, with {PREFIX} or without it")
+            gain = shifted and name.endswith("norm.weight")
+            weights[own] = tensor.to(torch.float32) + 1.0 if gain else tensor
     if config.model.tie_embeddings and HEAD in weights:
         head = weights.pop(HEAD)
-        if EMBEDDING in weights and not torch.equal(head, weights[EMBEDDING]):
+        embedding = weights.setdefault(EMBEDDING, head)  # either of the two names may be stored
+        if not torch.equal(head.to(torch.float32), embedding.to(torch.float32)):
             raise CheckpointError(
                 f"{directory}: tie_word_embeddings is true, but {HEAD} is not the input embedding"
             )

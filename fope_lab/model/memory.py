@@ -14,8 +14,8 @@ moments). For the backward pass a layer keeps, for each token,
 and, in bfloat16, a copy of its matrices, and one of the input for each product with it. Scores are
 never held. With gradient checkpointing all layers keep 4·W, and one at a time the rest. The head
 keeps 12·W for each token, and its own gradient twice, 8·V·W (12·V·W in bfloat16, whose products are
-widened first); a loss holds CHUNK_LOGITS logits at a time. Backward through a feed-forward block
-takes b·3·I for each token.
+widened first); a loss holds CHUNK_LOGITS logits at a time, or all where they are fewer. Backward
+through a feed-forward block takes b·3·I for each token.
 
 Gradients appear as activations go, so a step peaks at the larger of the two, unless gradients are
 there before, from an earlier micro-batch. Left out are what a position embedding itself keeps, and
@@ -106,7 +106,7 @@ def reading_memory(
     precision: str = "float32",
     learned: int = 0,
 ) -> Memory:
-    """Of reading `batch` sequences, forward only, with CHUNK_LOGITS logits at a time.
+    """Of reading `batch` sequences, forward only, with the logits of a loss at a time.
 
     A layer holds its input, and its feed-forward block the input and what is multiplied.
     """
@@ -116,7 +116,8 @@ def reading_memory(
     heads = (2 * config.num_heads + 2 * config.num_kv_heads) * config.head_dim
     a_token = 3 * WIDE * config.hidden_size + number * max(inner, heads)
     copies = _copies(config, number) * config.num_layers
-    activations = batch * length * a_token + copies + 2 * WIDE * CHUNK_LOGITS
+    tokens = batch * length
+    activations = tokens * a_token + copies + _logits(config, tokens)
     return Memory(weights=weights, activations=activations, peak=weights + activations)
 
 
@@ -162,4 +163,9 @@ def _head(config: ModelConfig, number: int, tokens: int) -> int:
     """Bytes of the final norm, the loss and the head's gradient."""
     states = 3 * WIDE * config.hidden_size * tokens
     gradient = GRADIENTS_OF_HEAD[number] * WIDE * config.vocab_size * config.hidden_size
-    return states + gradient + 2 * WIDE * CHUNK_LOGITS
+    return states + gradient + _logits(config, tokens)
+
+
+def _logits(config: ModelConfig, tokens: int) -> int:
+    """Bytes of the logits that a loss holds at a time, and of their gradient."""
+    return 2 * WIDE * min(CHUNK_LOGITS, tokens * config.vocab_size)

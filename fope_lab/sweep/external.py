@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizer import tokenizer_identity
+from fope_lab.data.tokenizer import VOCABULARIES, no_tokenizer, tokenizer_identity
 from fope_lab.durable import read_json, sha256_file
 from fope_lab.model.checkpoint import (
     CheckpointConfig,
@@ -45,6 +45,9 @@ def read_checkpoint(reference: str, base: Path) -> Checkpoint:
         raise CheckpointError(f"no folder {' nor '.join(dict.fromkeys(tried))}")
     folder = find_checkpoint(os.path.realpath(path))
     config = read_config(folder)
+    own = config.tokenizer == str(folder)  # a Hugging Face folder, whose tokenizer lies in it
+    if own and not any((folder / name).is_file() for name in VOCABULARIES):
+        raise CheckpointError(no_tokenizer(folder))
     identity: dict[str, Any] = {
         "checkpoint": {name: _sha256(folder, name) for name in identifying_files(folder)}
     }

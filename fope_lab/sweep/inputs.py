@@ -87,7 +87,10 @@ def _rows_without_effect(spec: StageConfig) -> Iterator[tuple[FieldPath, str]]:
     if spec.data.pack and not examples:
         message = f"has no effect: a stage of kind {spec.kind} reads text, which fills its rows"
         yield ("data", "pack"), message
-    if spec.data.documents != "across" and examples:
+    if spec.data.documents != "across" and all(one.corpus is None for one in spec.data.mix):
+        message = "has no effect: there is no corpus, whose documents it is about"
+        yield ("data", "documents"), message
+    elif spec.data.documents != "across" and examples:
         message = "has no effect: in a stage of kind finetune no example sees another"
         yield ("data", "documents"), message
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fope_lab.data.problems import DataError
+from fope_lab.data.tokenizer import tokenizer_identity
 from fope_lab.data.tokenizer_recipe import TokenizerRecipe, known_vocabulary
 from fope_lab.embeddings import (
     EmbeddingError,
@@ -15,6 +17,7 @@ from fope_lab.embeddings import (
     learned_parameters,
     longest_sequence,
 )
+from fope_lab.embeddings.spec import parse_embedding
 from fope_lab.model.config import ModelConfig
 from fope_lab.sweep.labels import label, tokenizer_label
 from fope_lab.sweep.memo import Memo
@@ -100,6 +103,9 @@ def _own_or_inherited(
     elif parent is None:
         return None
     elif isinstance(spec, FurtherTraining) and spec.embedding is not None:
+        if misfit := _other_base(section["embedding"], spec.embedding, parent):
+            report(("embedding",), misfit)
+            return None
         lineage = dataclasses.replace(
             parent, embedding=spec.embedding, label=label(section["embedding"])
         )
@@ -108,10 +114,31 @@ def _own_or_inherited(
     return lineage if _fits(lineage, memo, report) else None
 
 
+def _other_base(given: Any, embedding: Mapping[str, Any], parent: Lineage) -> str | None:
+    """Why an embedding's base must be given: a default that is not the parent's would change every
+    frequency that the parent knows, and no factor would be what it says."""
+    base, parents = _base(embedding), _base(parent.embedding)
+    told = isinstance(given, Mapping) and "base" in given
+    if told or base is None or parents is None or base == parents:
+        return None
+    return (
+        f"{label(given)} says no base: the default is {base:g}, and the parent's base is"
+        f" {parents:g}; give one, as in {{type: …, base: {parents:g}}}"
+    )
+
+
+def _base(embedding: Mapping[str, Any]) -> float | None:
+    return getattr(parse_embedding(embedding), "base", None)
+
+
 def _with_its_tokenizer(lineage: Lineage, spec: StageConfig, report: Report) -> Lineage | None:
     """The lineage with the tokenizer that a stage gives a model that has one already."""
     if not isinstance(spec, Finetune) or spec.tokenizer is None:
         return lineage
+    if (spec.tokenizer == "byte") != (lineage.tokenizer == "byte"):
+        names = tokenizer_label(spec.tokenizer), tokenizer_label(lineage.tokenizer)
+        report(("tokenizer",), f"{names[0]} has other ids than the model's own, {names[1]}")
+        return None
     needed, there = known_vocabulary(spec.tokenizer), lineage.model.vocab_size
     if needed is not None and needed > there:
         name = tokenizer_label(spec.tokenizer)
@@ -176,6 +203,12 @@ def _model(spec: Pretrain, report: Report) -> ModelConfig | None:
     vocabulary, name = known_vocabulary(spec.tokenizer), tokenizer_label(spec.tokenizer)
     fields = {"vocab_size": vocabulary, **spec.model}
     if fields["vocab_size"] is None:
+        if isinstance(spec.tokenizer, str):
+            try:
+                tokenizer_identity(spec.tokenizer)
+            except DataError as error:
+                report(("tokenizer",), str(error))
+                return None
         report(
             ("model", "vocab_size"),
             f"is missing: the vocabulary of the tokenizer {name!r} is known only once it is loaded",

@@ -177,3 +177,41 @@ def test_a_template_is_part_of_a_tokenizer(
         make_chatty(template).save_pretrained(tmp_path / name)
         identities.append(load_tokenizer(str(tmp_path / name)).identity())
     assert identities[0] != identities[1]
+
+
+@pytest.mark.parametrize(
+    "tag", ["{%generation", "{%-  generation", "{%+ generation", "{%\ngeneration"]
+)
+def test_every_spelling_of_a_mark_is_believed(
+    make_chatty: Callable[[str | None], Any], tag: str
+) -> None:
+    """The header is inside the turn's own branch, so that without the mark it would be learnt."""
+    template = MARKED.replace("{%- generation", f"tools\n{tag}")
+    bpe = make_chatty(template)
+    [(ids, learnt)] = as_tokenizer(bpe).encode_chats([CHAT[:3]])
+    assert "tools" in bpe.decode(ids)
+    assert learnt_texts(bpe, ids, learnt) == ["The pass key is 12345.<|im_end|>\n"]
+
+
+def test_the_assistant_may_speak_first(make_chatty: Callable[[str | None], Any]) -> None:
+    bpe = make_chatty(CHATML)
+    greeting = [{"role": "assistant", "content": "The grass is green."}, *CHAT[1:3]]
+    [(ids, learnt)] = as_tokenizer(bpe).encode_chats([greeting])
+    assert learnt_texts(bpe, ids, learnt) == [
+        "The grass is green.<|im_end|>\n",
+        "The pass key is 12345.<|im_end|>\n",
+    ]
+
+
+def test_a_corpus_of_which_nothing_is_to_be_learnt_is_an_error(
+    make_chatty: Callable[[str | None], Any], tmp_path: Path
+) -> None:
+    never = MARKED.replace("== 'assistant'", "== 'nobody'")
+    tokenizer = as_tokenizer(make_chatty(never))
+    (tmp_path / "chats").mkdir()
+    rows = [json.dumps({"messages": CHAT})] * 12
+    (tmp_path / "chats" / "train.jsonl").write_text("\n".join(rows))
+    corpus = parse_corpus({"type": "dataset-chat", "dataset": "./chats"}, tmp_path)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(DataError, match="no token is to be learnt"):
+        write_packed(tmp_path / "out", corpus, tokenizer, "train")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fope_lab.model import SCALES, CheckpointError, ModelConfig, read_config
@@ -83,6 +83,15 @@ def test_published_models_are_the_scales_of_that_name(tmp_path: Path) -> None:
     assert (smollm.train_length, smollm.context_length) == (2048, 2048)
     assert smollm.tokenizer == str(tmp_path / "smollm")
     assert read_config(write(tmp_path / "gemma", GEMMA_2B)).model == SCALES["gemma-2b"]
+
+
+@pytest.mark.parametrize("act", ["gelu", "gelu_pytorch_tanh"])
+@pytest.mark.parametrize("activation", ["gelu", "gelu_pytorch_tanh"])
+def test_gemmas_gelu_is_the_tanh_form_under_both_names(
+    tmp_path: Path, act: str, activation: str
+) -> None:
+    given = {**GEMMA_2B, "hidden_act": act, "hidden_activation": activation}
+    assert read_config(write(tmp_path, given)).model == SCALES["gemma-2b"]
 
 
 def test_what_is_left_out_has_transformers_defaults(tmp_path: Path) -> None:
@@ -177,6 +186,22 @@ def test_a_factor_of_one_scales_nothing(tmp_path: Path) -> None:
             {"quantization_config": {"quant_method": "gptq"}},
             "quantization_config: found {'quant_method': 'gptq'} (allowed: null)",
         ),
+        (
+            {"hidden_act": "silu", "hidden_activation": "gelu_pytorch_tanh"},
+            "hidden_activation: found gelu_pytorch_tanh (allowed: hidden_act's silu)",
+        ),
+        (
+            {"hidden_activation": "gelu_pytorch_tanh"},
+            "hidden_activation: found gelu_pytorch_tanh (allowed: hidden_act's silu)",
+        ),
+        (
+            {**GEMMA_2B, "hidden_act": "gelu", "hidden_activation": "silu"},
+            "hidden_activation: found silu (allowed: hidden_act's gelu)",
+        ),
+        (
+            {**GEMMA_2B, "hidden_act": "relu", "hidden_activation": "gelu"},
+            "hidden_act: found relu (allowed: gelu_pytorch_tanh, gelu); hidden_activation: found",
+        ),
         ({"hidden_act": "relu"}, "hidden_act: found relu (allowed: silu, gelu_pytorch_tanh)"),
         (
             {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]},
@@ -233,6 +258,7 @@ ROPE = st.dictionaries(
 FIELDS = [*SMOLLM, "rope_parameters", "layer_types", "head_dim", "sliding_window", "mlp_bias"]
 
 
+@settings(deadline=None)
 @given(
     base=st.sampled_from([SMOLLM, GEMMA_2B, LLAMA]),
     changes=st.dictionaries(st.sampled_from(FIELDS), VALUES | ROPE, max_size=3),

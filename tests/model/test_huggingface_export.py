@@ -117,7 +117,8 @@ from transformers import AutoModelForCausalLM
 torch.set_num_threads(1)
 
 def logits(folder):
-    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
+    dtype = torch.bfloat16 if folder.startswith("bfloat16") else torch.float32
+    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True, dtype=dtype)
     torch.manual_seed(0)
     with torch.no_grad():
         return model, model(ids).logits
@@ -257,17 +258,20 @@ def test_a_hugging_face_folder_can_be_exported_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["fope", "kerple", "tied-relu", "bfloat16-fope"])
 def test_what_is_exported_is_a_checkpoint_too(tmp_path: Path, name: str) -> None:
-    """As it is, and as transformers save it again, in shards."""
+    """As it is, and as transformers save it again, in its dtype and in shards."""
     from fope_lab.model.huggingface import FopeLabForCausalLM
 
-    decoder = checkpoint(tmp_path / "checkpoint", name)
+    decoder = checkpoint(tmp_path / "checkpoint", name).float()
     folder = export(tmp_path / "checkpoint", tmp_path / "out")
-    model = FopeLabForCausalLM.from_pretrained(folder)
+    model = FopeLabForCausalLM.from_pretrained(folder, dtype=CASES[name][2])
+    assert model.decoder.embed_tokens.weight.dtype == CASES[name][2]
     model.save_pretrained(tmp_path / "again", max_shard_size="50KB")
     assert len(list((tmp_path / "again").glob("*.safetensors"))) > 1
     for path in (folder, tmp_path / "again"):
         assert read_config(path) == read_config(tmp_path / "checkpoint")
-        assert torch.equal(logits(load_model(path), tokens()), logits(decoder, tokens()))
+        loaded = load_model(path)
+        assert {parameter.dtype for parameter in loaded.parameters()} == {torch.float32}
+        assert torch.equal(logits(loaded, tokens()), logits(decoder, tokens()))
 
 
 def exported(tmp_path: Path, name: str = "fope") -> tuple[Any, Decoder]:
@@ -312,6 +316,9 @@ def test_padding_on_the_left_changes_nothing(tmp_path: Path, name: str) -> None:
     mask = torch.stack([torch.ones(90), torch.cat([torch.zeros(20), torch.ones(70)])]).long()
     with torch.no_grad():
         together = model(padded, attention_mask=mask).logits
+        for dtype in (torch.bool, torch.float32, torch.float16):
+            found = model(padded, attention_mask=mask.to(dtype)).logits
+            assert torch.equal(found, together), dtype
     torch.testing.assert_close(together[1, 20:], logits(model, short[None])[0])
     torch.testing.assert_close(together[0], logits(model, long[None])[0])
     prompts = {"input_ids": padded, "attention_mask": mask}
@@ -361,6 +368,22 @@ def test_what_it_does_not_have_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="position_ids"):
         model(tokens(), position_ids=torch.arange(100)[None])
     model(tokens(), output_attentions=False, use_cache=True)
+
+
+def test_the_vocabulary_is_not_resized(tmp_path: Path) -> None:
+    model, decoder = exported(tmp_path)
+    with pytest.raises(NotImplementedError, match=r"can't be resized: it stays at 272"):
+        model.resize_token_embeddings(300)
+    assert model.config.vocab_size == 272
+    assert torch.equal(logits(model, tokens()), logits(decoder, tokens()))
+
+
+def test_it_is_transformers_sdpa_attention(tmp_path: Path) -> None:
+    from fope_lab.model.huggingface import FopeLabForCausalLM
+
+    _, decoder = exported(tmp_path)
+    model = FopeLabForCausalLM.from_pretrained(tmp_path / "out", attn_implementation="sdpa")
+    assert torch.equal(logits(model, tokens()), logits(decoder, tokens()))
 
 
 def test_nothing_half_written_is_left(tmp_path: Path) -> None:

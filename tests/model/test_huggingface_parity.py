@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from benchmarks.parity import MODELS, SIZES, difference, random_model
@@ -100,8 +102,36 @@ def test_a_head_is_tied_or_not(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"tie_word_embeddings is true, but lm_head\.weight"):
         load_model(tmp_path / "mha")
     rewrite(tmp_path / "tied", tie_word_embeddings=False)
-    with pytest.raises(CheckpointError, match=r"does not fit(.|\n)*lm_head\.weight"):
+    with pytest.raises(CheckpointError, match=r"does not fit .*: 1 missing \(first lm_head"):
         load_model(tmp_path / "tied")
+
+
+def change_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file(weights, folder / "model.safetensors")
+
+
+def test_a_tensor_under_two_names_is_an_error(tmp_path: Path) -> None:
+    save(tmp_path, "gqa")
+    change_weights(tmp_path, lambda w: w.update({"norm.weight": w["model.norm.weight"] + 1}))
+    with pytest.raises(
+        CheckpointError, match=r"safetensors: (model\.)?norm\.weight is there twice"
+    ):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tied", "gemma"])
+def test_a_tied_head_alone_is_the_embedding(tmp_path: Path, name: str) -> None:
+    expected = save(tmp_path, name)
+    embedding = "model.embed_tokens.weight"
+    change_weights(tmp_path, lambda w: w.update({"lm_head.weight": w.pop(embedding)}))
+    ours = load_model(tmp_path)
+    assert ours.lm_head.weight is ours.embed_tokens.weight
+    torch.testing.assert_close(logits(ours), logits(expected), rtol=0, atol=TOLERANCE)
+    change_weights(tmp_path, lambda w: w.pop("lm_head.weight"))
+    with pytest.raises(CheckpointError, match=r"1 missing \(first embed_tokens\.weight\)"):
+        load_model(tmp_path)
 
 
 @pytest.mark.parametrize("embedding", ["fope", "alibi", "nope", {"type": "llama3", "factor": 2}])

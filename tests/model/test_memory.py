@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from fope_lab.model import SCALES, Decoder, ModelConfig
 from fope_lab.model.config import CHUNK_LOGITS
-from fope_lab.model.memory import reading_memory, training_memory
+from fope_lab.model.memory import Memory, reading_memory, training_memory
 
 CONFIG = ModelConfig(num_layers=1, num_heads=8, head_dim=32, num_kv_heads=4, vocab_size=64)
 BATCH, LENGTH = 4, 64
@@ -108,6 +109,19 @@ def test_gradients_of_an_earlier_micro_batch_are_there_already() -> None:
     assert several.peak == one.peak + one.gradients
     few = training_memory(SCALES["1.2b"], batch=1, length=8)
     assert few.peak == few.weights + few.optimizer + few.gradients
+
+
+@pytest.mark.parametrize("memory", [training_memory, reading_memory])
+def test_a_loss_holds_no_more_logits_than_there_are(memory: Callable[..., Memory]) -> None:
+    """A loss of 8 tokens in a vocabulary of 64 has 512 logits, and as many in their gradient."""
+    one, two = (memory(CONFIG, batch=1, length=length).activations for length in (8, 16))
+    fixed = 2 * one - two  # all that does not grow with the tokens
+    gradient_of_head = 2 * 4 * CONFIG.vocab_size * CONFIG.hidden_size
+    assert fixed == (gradient_of_head if memory is training_memory else 0)
+    wide = dataclasses.replace(CONFIG, vocab_size=2**20)
+    full, more = (memory(wide, batch=1, length=length).activations for length in (32, 33))
+    a_token = two - one - 8 * 2 * 4 * CONFIG.vocab_size
+    assert more - full == a_token / 8, "with 2**25 logits a loss goes by chunks"
 
 
 def test_shards_divide_what_is_held_and_gather_what_is_computed_with() -> None:

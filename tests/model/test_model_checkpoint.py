@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from fope_lab.embeddings import EmbeddingError
+from fope_lab.embeddings import EmbeddingError, module
 from fope_lab.model import (
     CheckpointError,
     Decoder,
@@ -21,6 +22,7 @@ from fope_lab.model import (
     read_config,
     save_model,
 )
+from fope_lab.model import decoder as decoder_module
 
 CONFIG = ModelConfig(num_layers=2, num_heads=4, num_kv_heads=2, head_dim=16, vocab_size=90)
 FOPE = {"type": "fope", "base": 129}
@@ -72,15 +74,37 @@ def test_coefficients_are_loaded_and_never_drawn_again(tmp_path: Path) -> None:
         assert torch.equal(ours.sin_coef, theirs.sin_coef)
 
 
-def test_dtypes_are_kept(tmp_path: Path) -> None:
-    model = Decoder(CONFIG, FOPE, train_length=64).to(torch.bfloat16)
+@pytest.mark.parametrize("embedding", [FOPE, "kerple"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_weights_are_float32_whatever_was_saved(
+    tmp_path: Path, embedding: Any, dtype: torch.dtype
+) -> None:
+    model = Decoder(CONFIG, embedding, train_length=64).to(dtype)
     save_model(
-        tmp_path, model, embedding=FOPE, train_length=64, context_length=64, tokenizer="byte"
+        tmp_path, model, embedding=embedding, train_length=64, context_length=64, tokenizer="byte"
     )
     loaded = load_model(tmp_path)
-    assert loaded.embed_tokens.weight.dtype == torch.bfloat16
-    assert loaded.position_embeddings[0].cos_coef.dtype == torch.float32
-    assert torch.equal(loaded(tokens()).logits, model(tokens()).logits)
+    assert {tensor.dtype for tensor in loaded.state_dict().values()} == {torch.float32}
+    assert all(parameter.requires_grad for parameter in loaded.parameters())
+    assert torch.equal(loaded(tokens()).logits, model.float()(tokens()).logits)
+
+
+def test_a_position_embedding_has_the_dtypes_of_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Frequencies of float64 would lose angles by it."""
+    compute = module.build_embedding
+
+    def build(*arguments: Any, **sizes: Any) -> Any:
+        built = compute(*arguments, **sizes)
+        built.cos_coef = built.cos_coef.double()
+        return built
+
+    monkeypatch.setattr(decoder_module, "build_embedding", build)
+    saved(tmp_path, FOPE)
+    loaded = load_model(tmp_path)
+    assert loaded.position_embeddings[0].cos_coef.dtype == torch.float64
+    assert loaded.position_embeddings[0].sin_coef.dtype == torch.float32
 
 
 def test_the_configuration_is_read_without_the_weights(tmp_path: Path) -> None:
@@ -203,6 +227,11 @@ def test_a_tokenizer_of_its_own_is_found_wherever_the_checkpoint_is(tmp_path: Pa
         ("config.json", Path.unlink, "is not a checkpoint: it has no config.json"),
         ("config.json", cut, r"config\.json cannot be read"),
         ("config.json", rewrite(format=2), "is not of checkpoint format 1"),
+        (
+            "config.json",
+            lambda path: path.write_text('{"hidden_size": 64}'),
+            r"has neither a format \(allowed: 1.*\) nor a model_type \(allowed: fope-lab, llama,",
+        ),
         ("config.json", rewrite(embedding="ropee"), "is damaged.*did you mean 'rope'"),
         ("config.json", rewrite(model={"num_layers": 2}), "is damaged.*num_heads"),
         ("config.json", rewrite(unknown=1), "is damaged.*unknown"),
@@ -225,6 +254,45 @@ def test_a_damaged_checkpoint_is_one_clear_error(
     with pytest.raises(CheckpointError, match=words) as raised:
         load_model(tmp_path)
     assert str(tmp_path) in str(raised.value)
+
+
+def change_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file(weights, folder / "model.safetensors")
+
+
+def test_weights_that_do_not_fit_are_counted_in_one_line(tmp_path: Path) -> None:
+    def change(weights: dict[str, torch.Tensor]) -> None:
+        del weights["layers.0.mlp.up_proj.weight"], weights["layers.1.mlp.up_proj.weight"]
+        weights["extra"] = torch.zeros(1)
+        weights["norm.weight"] = torch.zeros(3)
+        weights["lm_head.weight"] = torch.zeros(64, 90)
+
+    saved(tmp_path)
+    change_weights(tmp_path, change)
+    with pytest.raises(CheckpointError) as raised:
+        load_model(tmp_path)
+    assert str(raised.value) == (
+        f"{tmp_path / 'model.safetensors'} does not fit its config.json: "
+        "2 missing (first layers.0.mlp.up_proj.weight); 1 unexpected (first extra); "
+        "2 of another shape (first norm.weight: (3,) instead of (64,))"
+    )
+
+
+def test_whole_numbers_are_no_weights(tmp_path: Path) -> None:
+    saved(tmp_path)
+    change_weights(tmp_path, lambda w: w.update({"norm.weight": w["norm.weight"].char()}))
+    expected = r"1 of another shape \(first norm\.weight: \(64,\) torch.int8 instead of \(64,\)\)$"
+    with pytest.raises(CheckpointError, match=expected):
+        load_model(tmp_path)
+
+
+def test_a_tied_model_without_its_embedding_is_one_clear_error(tmp_path: Path) -> None:
+    saved(tmp_path, config=dataclasses.replace(CONFIG, tie_embeddings=True))
+    change_weights(tmp_path, lambda weights: weights.pop("embed_tokens.weight"))
+    with pytest.raises(CheckpointError, match=r"json: 1 missing \(first embed_tokens\.weight\)$"):
+        load_model(tmp_path)
 
 
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:

@@ -413,7 +413,7 @@ def test_training_goes_on_from_a_checkpoint(tmp_path: Path, checkpoint: Path) ->
     extend = {
         **BASE["stages"]["extend"],
         "from": "./model",
-        "embedding": {"type": "yarn", "factor": 2},
+        "embedding": {"type": "yarn", "base": 500, "factor": 2},
     }
     content = {"name": "x", "seeds": [0, 1], "stages": {"extend": extend}}
     stages = of(load(tmp_path, content), "extend")
@@ -454,7 +454,7 @@ def test_the_manifest_spares_reading_the_weights_only_while_it_fits(
         ("./" + "x" * 300, None, "no folder "),
         ("sweep.yaml", None, "no folder "),
         ("./empty", None, "is not a checkpoint: it has no config.json"),
-        ("./model", "config.json", "config.json is not of checkpoint format 1"),
+        ("./model", "config.json", "config.json has neither a format (allowed: 1, "),
         ("./model", "model.safetensors", "model.safetensors is missing"),
     ],
 )
@@ -469,3 +469,23 @@ def test_a_wrong_checkpoint_folder(
     [found] = told(tmp_path, passkey_of(reference, grid={"passkey.trials": [1, 2]}))
     assert " stages.passkey.from: " in found
     assert expected in found
+
+
+@pytest.mark.parametrize("embedding", ["rope", "fope", {"type": "yarn", "factor": 2}])
+@pytest.mark.parametrize("stage", ["extend", "finetune"])
+def test_a_base_that_is_not_the_parents_must_be_given(
+    tmp_path: Path, stage: str, embedding: Any
+) -> None:
+    """A default would change all frequencies without a word, and make a factor another one."""
+    parent = {"stages.pretrain.embedding": {"type": "rope", "base": 500}}
+    [found] = told(tmp_path, changed(BASE, {**parent, f"stages.{stage}.embedding": embedding}))
+    assert found.endswith(
+        "says no base: the default is 10000, and the parent's base is 500; give one, as in "
+        "{type: …, base: 500}"
+    )
+    given = {"type": embedding} if isinstance(embedding, str) else embedding
+    for base in (500, 10_000):
+        told_base = {f"stages.{stage}.embedding": {**given, "base": base}}
+        assert load(tmp_path, changed(BASE, {**parent, **told_base}))
+    assert load(tmp_path, changed(BASE, {f"stages.{stage}.embedding": embedding}))
+    assert load(tmp_path, changed(BASE, {**parent, f"stages.{stage}.embedding": "alibi"}))

@@ -64,7 +64,7 @@ def content(parent: str) -> dict[str, Any]:
     stages = {name: {**BASE["stages"][name]} for name in BASE["stages"] if name != "pretrain"}
     for name in ("extend", "finetune", "perplexity", "passkey"):
         stages[name]["from"] = parent
-    stages["extend"]["embedding"] = "fope"
+    stages["extend"]["embedding"] = {"type": "fope", "base": 1000.0}
     return {"name": "hf", "seeds": [0, 1], "stages": stages}
 
 
@@ -93,7 +93,7 @@ def test_a_folder_is_a_parent_of_every_kind(tmp_path: Path, llama: Path) -> None
         kept = {"type": "rotary", "base": 1000.0, "transforms": [{"type": "yarn", "factor": 4.0}]}
         assert (stage.lineage.embedding == kept) == (name != "extend")
         assert stage.cost.parameters is not None
-    assert stages["extend"].embedding == "fope"
+    assert stages["extend"].embedding == "fope(base=1000.0)"
 
 
 def test_a_folder_is_its_content(tmp_path: Path, llama: Path) -> None:
@@ -156,6 +156,11 @@ def test_without_the_hub_the_plan_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     [
         ({"config.json": json.dumps({**LLAMA, "mlp_bias": True})}, "mlp_bias: found true"),
         ({"tokenizer.json": None}, "has no tokenizer"),
+        (
+            {"tokenizer.json": None, "tokenizer_config.json": "{}", "chat_template.jinja": "x"},
+            "has no tokenizer (allowed: one of tokenizer.json, tokenizer.model, spiece.model, "
+            "vocab.json)",
+        ),
         ({"model.safetensors": None}, "model.safetensors is missing"),
         (
             {"model.safetensors": None, "pytorch_model.bin": "weights"},

@@ -28,7 +28,7 @@ FULL: dict[str, Any] = changed(
             "length": 64,
             "mix": [{"corpus": "c4", "weight": 0.5}, {"task": "passkey", "digits": 4}],
         },
-        "stages.extend.embedding": {"type": "fope-yarn", "sigma": 0.2, "factor": 2},
+        "stages.extend.embedding": {"type": "fope-yarn", "base": 1e4, "sigma": 0.2, "factor": 2},
         "stages.finetune.data.corpus": {"type": "dataset-pairs", "dataset": "a/b"}
         | {"revision": REVISION},
         "stages.perplexity.method": "sliding",
@@ -119,6 +119,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "pretrain.train.validation_tokens": {"pretrain.train.validate_every": 10},
     "pretrain.train.select": {"pretrain.train.validate_every": 10},
     "pretrain.train.decay": {"pretrain.train.schedule": "wsd"},
+    "finetune.tokenizer": {"pretrain.tokenizer": "word-level", "pretrain.model.vocab_size": 999},
     "passkey.form": {"passkey.lengths": [300]},
     "pretrain.model.num_heads": {"pretrain.model.hidden_size": 64},
 }

@@ -112,6 +112,22 @@ def test_the_processors_of_own_stages_are_given_for_all(tmp_path: Path) -> None:
             ["stages.finetune.data.documents: has no effect: in a stage of kind finetune"],
         ),
         (
+            {"stages.pretrain.data": {"task": "passkey", "length": 64, "documents": "within"}},
+            ["stages.pretrain.data.documents: has no effect: there is no corpus"],
+        ),
+        (
+            {"stages.pretrain.data": {"length": 64, "mix": [{"corpus": "c4", "pack": True}]}},
+            ["stages.pretrain.data.mix[0].pack: unknown key 'pack' (allowed: corpus, weight)"],
+        ),
+        (
+            {"stages.pretrain.tokenizer": "./nix.json"},
+            ["stages.pretrain.tokenizer: no tokenizer: "],
+        ),
+        (
+            {"stages.finetune.tokenizer": "byte"},
+            ["stages.finetune.tokenizer: byte has other ids than the model's own, "],
+        ),
+        (
             {"stages.copy-tokenizer": BASE["stages"]["pretrain"]},
             ["stages.copy-tokenizer: is the name of fope-lab's own stages; choose another"],
         ),
@@ -147,21 +163,25 @@ def test_fine_tuning_may_bring_a_tokenizer_that_can(tmp_path: Path) -> None:
     write(tmp_path / "chatty" / "tokenizer.json", "{}")
     write(tmp_path / "chatty" / "chat_template.jinja", "{{ messages }}")
     corpus = {"type": "dataset-chat", "dataset": "a/b", "revision": "0" * 40}
+    write(tmp_path / "plain" / "tokenizer.json", "{}")
     changes = {
+        "stages.pretrain.tokenizer": "plain",
+        "stages.pretrain.model.vocab_size": 999,
         "stages.finetune.data": {"corpus": corpus, "length": 128},
         "stages.finetune.tokenizer": "chatty",
         "stages.asked": {**BASE["stages"]["perplexity"], "from": "finetune"},
     }
     sweep = load(tmp_path, changed(BASE, changes))
     read = {s.stage: s.lineage.tokenizer for s in sweep.stages if s.lineage}
-    assert {name for name, one in read.items() if one != "byte"} == {"finetune", "asked"}
+    plain = str(tmp_path / "plain")
+    assert {name for name, one in read.items() if one != plain} == {"finetune", "asked"}
     before = keys(sweep)
     write(tmp_path / "chatty" / "chat_template.jinja", "{{ messages[0] }}")
     after = keys(load(tmp_path, changed(BASE, changes)))
     changed_ones = {name.partition("[")[0] for name, key in after.items() if before[name] != key}
     assert changed_ones == {"prepare-data", "finetune", "asked"}
-    [found] = told(tmp_path, changed(BASE, {"stages.finetune.tokenizer": "gpt-neox"}))
-    assert found.endswith("finetune.tokenizer: gpt-neox has 50304 tokens, and the model has 272")
+    [found] = told(tmp_path, changed(BASE, {**changes, "stages.finetune.tokenizer": "gpt-neox"}))
+    assert "finetune.tokenizer: gpt-neox has 50304 tokens, and the model has 999" in found
 
 
 def test_how_documents_become_rows_is_in_the_key_of_the_training_alone(tmp_path: Path) -> None:

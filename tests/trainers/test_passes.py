@@ -14,6 +14,7 @@ from real_training import LENGTH, SIZES, RealStage, prepare, pretraining
 from torch import Tensor
 
 from fope_lab.data.mixture import IGNORED, Batch
+from fope_lab.data.problems import DataError
 from fope_lab.model.attention import Attention
 from fope_lab.model.decoder import Decoder
 from fope_lab.sweep.stages import TrainSettings
@@ -91,6 +92,27 @@ def test_positions_are_drawn_for_the_whole_batch(micro: int) -> None:
         found.append((losses, gradients(model)))
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-6)
     assert_close(found[0][1], found[1][1], 1e-5)
+
+
+def test_random_positions_of_held_out_data_do_not_depend_on_the_batches() -> None:
+    """How many rows are read at once is not in a stage's key."""
+    whole, losses = batch(), []
+    for rows in (ROWS, 2, 1):
+        model = Decoder(SIZES, "random-rope", train_length=LENGTH, seed=4)
+        passes = Passes(model, train_settings(), CPU, Workers())
+        parts = [slice(start, start + rows) for start in range(0, ROWS, rows)]
+        torch.manual_seed(5)
+        losses.append(
+            passes.loss([Batch(whole.input_ids[part], whole.labels[part]) for part in parts])
+        )
+    assert losses == pytest.approx([losses[0]] * 3, rel=1e-6)
+
+
+def test_held_out_data_without_a_label_has_no_loss() -> None:
+    whole = batch()
+    passes = Passes(decoder(), train_settings(), CPU, Workers())
+    with pytest.raises(DataError, match="no token of the held-out data"):
+        passes.loss([Batch(whole.input_ids, torch.full_like(whole.labels, IGNORED))])
 
 
 def test_documents_matter() -> None:

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
+from transformers import PreTrainedTokenizerFast
 
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizer import load_tokenizer
+from fope_lab.data.tokenizer_recipe import TrainedTokenizer, parse_tokenizer
+from fope_lab.data.train_bpe import train_bpe
 from fope_lab.model import read_config
 from fope_lab.orchestration.trial import OWNER, SUPERSEDE, run_attempt, trial_stages
 from fope_lab.store import Store
@@ -69,16 +72,26 @@ TEMPLATE = (
 )
 
 
-def write_inputs(folder: Path, make_bpe: Any) -> Path:
-    """The sweep file and what it reads."""
-    chatty = make_bpe(merges=150)
+def write_chatty(folder: Path) -> None:
+    """What the sweep's own tokenizer will be, with a chat template."""
+    recipe = parse_tokenizer(SWEEP["stages"]["pretrain"]["tokenizer"], folder)
+    assert isinstance(recipe, TrainedTokenizer)
+    train_bpe(recipe, folder / "trained.json")
+    chatty = PreTrainedTokenizerFast(
+        tokenizer_file=str(folder / "trained.json"), eos_token="<|endoftext|>", pad_token="<|pad|>"
+    )
     chatty.chat_template = TEMPLATE
     chatty.save_pretrained(folder / "chatty")
+
+
+def write_inputs(folder: Path) -> Path:
+    """The sweep file and what it reads."""
     (folder / "chats").mkdir()
     line = json.dumps({"messages": CHAT}) + "\n"
     (folder / "chats" / "rows.jsonl").write_text(line * 40)
     text = "\n\n".join(f"Paragraph {i} is about the number {i * i}." for i in range(300))
     (folder / "text.txt").write_text(text)
+    write_chatty(folder)
     (folder / "pairs").mkdir()
     rows = ({"prompt": f"What is {i}?", "answer": f"A number, {'x' * i}"} for i in range(80))
     (folder / "pairs" / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -88,10 +101,10 @@ def write_inputs(folder: Path, make_bpe: Any) -> Path:
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory, make_bpe: Any) -> tuple[Store, Sweep]:
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Sweep]:
     """The sweep, all of whose stages ran."""
     folder = tmp_path_factory.mktemp("own")
-    store, sweep = Store(folder / "store"), load_sweep(write_inputs(folder, make_bpe))
+    store, sweep = Store(folder / "store"), load_sweep(write_inputs(folder))
     trials = trial_stages({stage.key: stage for stage in sweep.stages})
     for stage in sweep.stages:
         outcome = run_attempt({OWNER: "me", SUPERSEDE: None}, trials[stage.key], store)
@@ -155,7 +168,7 @@ def test_a_result_says_what_became_of_the_examples(done: tuple[Store, Sweep]) ->
 
 
 def test_chats_are_learnt_in_the_template_that_was_brought(
-    done: tuple[Store, Sweep], make_bpe: Any
+    done: tuple[Store, Sweep],
 ) -> None:
     store, sweep = done
     [stage] = [stage for stage in sweep.stages if stage.stage == "chats"]
@@ -189,6 +202,20 @@ def test_a_tokenizer_with_ids_that_the_model_lacks_is_refused(
         finetune(spec, attempt, {"from": checkpoint(done, "pretrain")})
 
 
+def test_a_tokenizer_with_other_ids_is_refused(done: tuple[Store, Sweep], tmp_path: Path) -> None:
+    """Of the right size, it would be learnt without a word."""
+    own = checkpoint(done, "train-tokenizer") / "tokenizer.json"
+    content = json.loads(own.read_text())
+    names = list(content["model"]["vocab"])
+    content["model"]["vocab"] |= {names[-1]: len(names) - 2, names[-2]: len(names) - 1}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    [stage] = [stage for stage in done[1].stages if stage.stage == "chats"]
+    spec = stage.spec.model_copy(update={"tokenizer": str(tmp_path / "tokenizer.json")})
+    folder = Store(tmp_path / "store").folder("finetune", "key")
+    with pytest.raises(DataError, match="has other ids"), folder.begin("test", {}) as attempt:
+        finetune(spec, attempt, {"from": checkpoint(done, "pretrain")})
+
+
 def write_larger(path: Path, target: Path) -> None:
     """A tokenizer with some hundred more tokens."""
     content = json.loads(path.read_text())
@@ -198,8 +225,8 @@ def write_larger(path: Path, target: Path) -> None:
     target.write_text(json.dumps(content))
 
 
-def test_a_changed_corpus_of_a_tokenizer_is_refused(tmp_path: Path, make_bpe: Any) -> None:
-    sweep = load_sweep(write_inputs(tmp_path, make_bpe))
+def test_a_changed_corpus_of_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    sweep = load_sweep(write_inputs(tmp_path))
     (tmp_path / "text.txt").write_text("something else")
     store = Store(tmp_path / "store")
     stage = sweep.stages[0]
