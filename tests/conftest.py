@@ -1,4 +1,4 @@
-"""A byte-level BPE tokenizer of transformers, trained on a little text."""
+"""For all tests: no deadline for an example, and a byte-level BPE tokenizer of transformers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
+
+# No test fails because the machine does something else, too.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 TEXT = "The pass key is 12345. Remember it. The grass is green. The sky is blue. 123 450 99 10"
 
