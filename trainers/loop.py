@@ -45,9 +45,8 @@ WriteModel = Callable[[Path, Mapping[str, Tensor]], None]
 
 FINAL_SHARE = 20
 """The final loss is the mean over the last 1/20 of the steps: a single step's is mostly noise."""
-
-
 VALIDATION_SEED = 0
+"""Of the positions that some embeddings draw: the same for every validation."""
 
 
 class NonFiniteError(RuntimeError):
