@@ -17,7 +17,7 @@ from fope_lab.data.base import Split
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data, Source, data_json_schema, parse_data
-from fope_lab.data.rows import IGNORED, ExampleRows, Ids, PasskeyRows, RowSource, TextRows
+from fope_lab.data.rows import IGNORED, ExampleRows, Ids, RowSource, TextRows
 from fope_lab.data.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -84,8 +84,7 @@ class TrainingData:
         self.sources: list[RowSource] = []
         for index, source in enumerate(data.mix):
             if source.task is not None:
-                task = PasskeyRows(source.task, tokenizer, data.length, seed)
-                self.sources.append(task)
+                self.sources.append(source.task.rows(tokenizer, data.length, seed))
                 continue
             expected = {"tokenizer": tokenizer.identity(), "split": split}
             packed = PackedCorpus(directories[f"data.{index}"], expected)

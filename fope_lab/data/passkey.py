@@ -7,49 +7,23 @@ and at the end the marker again, after which the key is due:
     …cdefghabcde#73910fghabcd…efgha#73910
 
 Trials (`build_trial`) are seeded by length and number alone, so they are the same for every model;
-training rows (`PromptForm.training_rows`) come from other streams of random numbers.
+training rows (passkey_task.py) come from other streams of random numbers.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
-from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
-from fope_lab.data.options import set_options
 from fope_lab.data.problems import DataError, unknown
 from fope_lab.data.seeding import below, random_words
 from fope_lab.data.tokenizer import Tokenizer, as_tokenizer
 
 Ids = NDArray[np.int64]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PasskeyTask:
-    """Passkey sequences to train on: a key in filler, then questions for it.
-
-    `digits` is the key's length. A symbolic row asks for the key between 1 and `queries` times
-    (default: as often as fits), uniformly drawn, the last time at its end: the more often, the
-    denser the signal. Everything else is as in a trial. Only the answers have a loss.
-    """
-
-    task: ClassVar[str] = "passkey"
-
-    form: Literal["symbolic", "english"] = "symbolic"
-    digits: Annotated[int, Ge(1), Le(9)] = 5
-    queries: Annotated[int, Ge(1)] | None = None
-
-    def __post_init__(self) -> None:
-        if self.form == "english" and self.queries is not None:
-            raise DataError("queries is for the symbolic form; English prompts ask once")
-
-    def canonical(self) -> dict[str, Any]:
-        """The shortest description; parsing it gives the task back."""
-        return {"task": self.task, **set_options(self)}
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,12 @@ from typing import Any, Literal, get_args
 
 from fope_lab.data.corpora import Corpus, corpus_json_schema, parse_corpus
 from fope_lab.data.options import build, schema
-from fope_lab.data.passkey import PasskeyTask
+from fope_lab.data.passkey_task import PasskeyTask
 from fope_lab.data.problems import DataError, DataProblem, FieldPath, unknown
+from fope_lab.data.task import Task
 
 Documents = Literal["across", "within"]
-TASKS: dict[str, type[PasskeyTask]] = {PasskeyTask.task: PasskeyTask}
+TASKS: dict[str, type[Task]] = {task.task: task for task in (PasskeyTask,)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,7 @@ class Source:
     """One part of a mixture: exactly one of a corpus and a task. Weights need not sum to 1."""
 
     corpus: Corpus | None = None
-    task: PasskeyTask | None = None
+    task: Task | None = None
     weight: float = 1.0
 
     def canonical(self) -> dict[str, Any]:
@@ -202,7 +203,7 @@ def _corpus(options: dict[str, Any], base: Path, names: list[str]) -> Corpus:
     return corpus
 
 
-def _task(options: dict[str, Any]) -> PasskeyTask:
+def _task(options: dict[str, Any]) -> Task:
     name = options.pop("task")
     if not isinstance(name, str) or name not in TASKS:
         raise DataError([DataProblem(("task",), unknown("task", name, TASKS))])

@@ -15,10 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.data.packing import PackedCorpus
-from fope_lab.data.passkey import PasskeyTask, prompt_form
 from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import permutation
-from fope_lab.data.tokenizer import Tokenizer
 
 IGNORED = -100
 """The label of a position without loss (torch's default)."""
@@ -217,22 +215,3 @@ class _Packed:
 
 ORDERS: Mapping[bool, type[_OneARow] | type[_Packed]] = {False: _OneARow, True: _Packed}
 """By whether examples are packed."""
-
-
-class PasskeyRows:
-    """Rows of the passkey task, each a document; the loss is on the answers."""
-
-    epoch: int | None = None
-    numbered = False
-
-    def __init__(self, task: PasskeyTask, tokenizer: Tokenizer, length: int, seed: int) -> None:
-        self._task, self._length, self._seed = task, length, seed
-        self._form = prompt_form(task.form, tokenizer, task.digits)
-        self.rows(0, 1)  # a length that is too short is an error now, not at some later step
-
-    def rows(self, first: int, count: int) -> Rows:
-        """See RowSource."""
-        ids, answers = self._form.training_rows(
-            self._length + 1, self._seed, first, count, self._task.queries
-        )
-        return Rows(ids, np.where(answers, ids, IGNORED), None)

@@ -1,7 +1,6 @@
 """Passkey retrieval: whether a model repeats a key that is hidden in filler.
 
-One forward pass scores a trial: greedy decoding gives the key exactly when each of its tokens is
-the argmax where the tokens before it are the right ones.
+One forward pass scores a trial (exact_match.py).
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from fope_lab.data.passkey import Trial, prompt_form
+from fope_lab.data.passkey import prompt_form
 from fope_lab.data.tokenizer import Tokenizer
-from fope_lab.evaluation.checkpoint import device_of, load_parent
+from fope_lab.evaluation.checkpoint import load_parent
+from fope_lab.evaluation.exact_match import exact_match
 
 if TYPE_CHECKING:
     from fope_lab.store import Attempt
@@ -78,28 +77,9 @@ def passkey_accuracy(
     not fit; what the model itself raises is an error too, never a wrong answer.
     """
     prompts = prompt_form(form, tokenizer)
-    size = max(1, batch_tokens // length)
-    correct, depths = [], []
-    for first in range(0, trials, size):
-        batch = [prompts.trial(length, i) for i in range(first, min(first + size, trials))]
-        correct.append(score(model, batch))
-        depths += [trial.depth for trial in batch]
-        progress(len(depths))
-    return PasskeyResult(length, np.concatenate(correct), np.array(depths))
-
-
-@torch.inference_mode()
-def score(model: Any, trials: list[Trial]) -> NDArray[np.bool_]:
-    """Which of several trials of one length a model answers right, from one forward pass."""
-    ids = torch.from_numpy(np.stack([trial.input_ids for trial in trials])).to(device_of(model))
-    sizes = torch.tensor([len(trial.answer_ids) for trial in trials], device=ids.device)
-    longest = int(sizes.max())
-    # Answers are of different lengths where a tokenizer merges digits: all end with the prompt.
-    predicted = model.head(model.hidden(ids[:, :-1])[:, -longest:]).argmax(-1)
-    asked = torch.arange(longest, device=ids.device) >= longest - sizes[:, None]
-    right = (predicted == ids[:, -longest:]) | ~asked
-    found: NDArray[np.bool_] = right.all(-1).cpu().numpy()
-    return found
+    asked = [prompts.trial(length, i) for i in range(trials)]
+    correct = exact_match(model, asked, batch_tokens=batch_tokens, progress=progress)
+    return PasskeyResult(length, correct, np.array([trial.depth for trial in asked]))
 
 
 def wilson_interval(correct: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:

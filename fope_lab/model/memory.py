@@ -37,6 +37,10 @@ NUMBER: Mapping[str, int] = MappingProxyType({"float32": 4, "bfloat16": 2})
 GRADIENTS_OF_HEAD: Mapping[int, int] = MappingProxyType({4: 2, 2: 3})
 """How often the head's gradient is there at once, by the bytes of a number."""
 
+COPIES_OF_LOGITS: Mapping[int, int] = MappingProxyType({4: 1, 2: 2})
+"""How often a chunk of logits is there while its gradient is made, by the bytes of a number: in
+float32 one becomes the other in place."""
+
 KEPT_INNER: Mapping[str, int] = MappingProxyType({"swiglu": 4, "geglu": 4, "relu": 1})
 """Of how many numbers a feed-forward block keeps intermediate_size, by its kind."""
 
@@ -117,7 +121,7 @@ def reading_memory(
     a_token = 3 * WIDE * config.hidden_size + number * max(inner, heads)
     copies = _copies(config, number) * config.num_layers
     tokens = batch * length
-    activations = tokens * a_token + copies + _logits(config, tokens)
+    activations = tokens * a_token + copies + 2 * _logits(config, tokens)
     return Memory(weights=weights, activations=activations, peak=weights + activations)
 
 
@@ -163,9 +167,9 @@ def _head(config: ModelConfig, number: int, tokens: int) -> int:
     """Bytes of the final norm, the loss and the head's gradient."""
     states = 3 * WIDE * config.hidden_size * tokens
     gradient = GRADIENTS_OF_HEAD[number] * WIDE * config.vocab_size * config.hidden_size
-    return states + gradient + _logits(config, tokens)
+    return states + gradient + COPIES_OF_LOGITS[number] * _logits(config, tokens)
 
 
 def _logits(config: ModelConfig, tokens: int) -> int:
-    """Bytes of the logits that a loss holds at a time, and of their gradient."""
-    return 2 * WIDE * min(CHUNK_LOGITS, tokens * config.vocab_size)
+    """Bytes of the logits that a loss holds at a time."""
+    return WIDE * min(CHUNK_LOGITS, tokens * config.vocab_size)

@@ -10,13 +10,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fope_lab.drawing.palette import Look, assign_looks
+from fope_lab.drawing.plot import Curve, Panel, draw_panel
+from fope_lab.drawing.svg import inline_svg
 from fope_lab.report.axes import shorten_labels
 from fope_lab.report.layout import Block, Line
 from fope_lab.report.metrics import Metric
-from fope_lab.report.palette import Look, assign_looks
-from fope_lab.report.plot import Curve, Panel, draw_panel
 from fope_lab.report.states import StageReading
-from fope_lab.report.svg import inline_svg
 from fope_lab.report.tables import seed_notes
 from fope_lab.report.training import History, TrainingBlock, build_training
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from fope_lab.report.svg import style_variables
+from fope_lab.drawing.svg import style_variables
 
 if TYPE_CHECKING:
     from fope_lab.report.build import Report

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from fope_lab.model.config import ModelConfig, Parameters, flops_per_token, parameters
 from fope_lab.model.memory import reading_memory, training_memory
-from fope_lab.sweep.stages import Passkey, Perplexity, StageConfig, TrainingConfig
+from fope_lab.sweep.stages import EvaluationConfig, StageConfig, TrainingConfig
+from fope_lab.sweep.stages.evaluation import Reading
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,12 @@ def estimate(spec: StageConfig, model: ModelConfig, learned: int) -> Cost:
         tokens = spec.train.steps * spec.train.batch_tokens
         flops = tokens * flops_per_token(model, spec.data.length)
         return Cost(size, tokens, flops, _training_memory(spec, model, learned))
-    if isinstance(spec, Passkey):
-        read = _forward(size, model, [(length, spec.trials) for length in spec.lengths])
-        return replace(read, memory=_reading_memory(spec, model, learned))
-    if isinstance(spec, Perplexity):
+    if isinstance(spec, EvaluationConfig):
         memory = _reading_memory(spec, model, learned)
-        if spec.tokens is None:
+        readings = spec.readings()
+        if readings is None:
             return Cost(size, memory=memory)
-        windows = [one for length in spec.lengths for one in _windows(spec, spec.tokens, length)]
-        return replace(_forward(size, model, windows), memory=memory)
+        return replace(_forward(size, model, readings), memory=memory)
     return Cost(size)
 
 
@@ -63,32 +61,24 @@ def _training_memory(spec: TrainingConfig, model: ModelConfig, learned: int) -> 
     ).peak
 
 
-def _reading_memory(spec: Perplexity | Passkey, model: ModelConfig, learned: int) -> int:
+def _reading_memory(spec: EvaluationConfig, model: ModelConfig, learned: int) -> int | None:
     """At the length that needs most: shorter sequences are read more at a time."""
+    longest = spec.longest()
+    if longest is None:
+        return None
+    readings = spec.readings() or ()
+    lengths = {longest[1], *(one.length for one in readings if one.sequences)}
     return max(
-        reading_memory(model, batch=batch, length=length, learned=learned).peak
-        for length, batch in _batches(spec)
+        reading_memory(
+            model, batch=max(1, spec.batch_tokens // length), length=length, learned=learned
+        ).peak
+        for length in lengths
+        if length
     )
 
 
-def _batches(spec: Perplexity | Passkey) -> list[tuple[int, int]]:
-    """Each length, and how many sequences of it are read at once."""
-    return [(length, max(1, spec.batch_tokens // length)) for length in spec.lengths]
-
-
-def _windows(spec: Perplexity, tokens: int, length: int) -> list[tuple[int, int]]:
-    """(tokens, how many) of the windows in which a text is read at a context length.
-
-    The text's last token is predicted and not read.
-    """
-    read = tokens - 1
-    if spec.stride is not None:
-        return [(length, 1 + max(0, -(-(read - length) // spec.stride)))]
-    return [(length, read // length), (read % length, 1)]
-
-
-def _forward(size: Parameters, model: ModelConfig, windows: Iterable[tuple[int, int]]) -> Cost:
-    """The cost of reading `count` windows of `length` tokens, forward only, for all of them."""
-    counted = [(length, length * count) for length, count in windows if length * count]
+def _forward(size: Parameters, model: ModelConfig, readings: Iterable[Reading]) -> Cost:
+    """The cost of reading all of these, forward only."""
+    counted = [(length, length * count) for length, count in readings if length * count]
     flops = sum(tokens * flops_per_token(model, length) / 3 for length, tokens in counted)
     return Cost(size, sum(tokens for _, tokens in counted), flops)

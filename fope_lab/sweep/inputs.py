@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fope_lab.data.base import Corpus, Kind, Split
-from fope_lab.data.passkey import PasskeyTask, prompt_form
-from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Source
-from fope_lab.data.tokenizer import ByteTokenizer
 from fope_lab.data.tokenizer_recipe import TokenizerRecipe, may_write_chats
 from fope_lab.sweep.labels import corpus_label, tokenizer_label
 from fope_lab.sweep.lineage import Report
 from fope_lab.sweep.problems import FieldPath
-from fope_lab.sweep.stages import Finetune, Passkey, Perplexity, StageConfig, TrainingConfig
-
-LONGEST_PROMPT = 10_000
-"""In tokens of the byte tokenizer; every prompt fits a greater length."""
+from fope_lab.sweep.stages import Finetune, StageConfig, TrainingConfig
+from fope_lab.sweep.stages.evaluation import task_misfit
 
 Inputs = dict[str, tuple[Corpus, FieldPath, Split]]
 """A corpus by its role, with its path inside the stage's section, and the split that is read:
@@ -45,12 +39,10 @@ def inputs_of(
                 problems.append(((*path, "task"), message))
             elif misfit := _row_misfit(source, spec.data.length, tokenizer):
                 problems.append((("data", "length"), misfit))
-    elif isinstance(spec, Perplexity):
-        inputs["data.0"] = spec.corpus, ("corpus",), "validation"
-    elif isinstance(spec, Passkey):
-        task = PasskeyTask(form=spec.form)
-        if misfit := _misfit(task, min(spec.lengths), tokenizer):
-            problems.append((("lengths",), misfit))
+    else:
+        for i, (name, corpus) in enumerate(spec.corpora().items()):
+            inputs[f"data.{i}"] = corpus, (name,), "validation"
+        problems += spec.misfits(tokenizer)
     for corpus, path, _ in inputs.values():
         if corpus.kind not in wanted:
             message = (
@@ -97,17 +89,5 @@ def _rows_without_effect(spec: StageConfig) -> Iterator[tuple[FieldPath, str]]:
 
 def _row_misfit(source: Source, length: int, tokenizer: TokenizerRecipe) -> str | None:
     assert source.task is not None
-    message = _misfit(source.task, length + 1, tokenizer)
+    message = task_misfit(source.task, length + 1, tokenizer)
     return message and f"{message} (a row of training has one token more than data.length)"
-
-
-@functools.lru_cache
-def _misfit(task: PasskeyTask, length: int, tokenizer: TokenizerRecipe) -> str | None:
-    """Why the task's prompts don't fit a length; None if they do, or if only running can tell."""
-    if tokenizer != "byte" or length > LONGEST_PROMPT:
-        return None
-    try:
-        prompt_form(task.form, ByteTokenizer(), task.digits).trial(length, 0)
-    except DataError as error:
-        return str(error)
-    return None

@@ -25,11 +25,8 @@ from fope_lab.sweep.problems import FieldPath
 from fope_lab.sweep.stages import (
     Finetune,
     FurtherTraining,
-    Passkey,
-    Perplexity,
     Pretrain,
     StageConfig,
-    TrainingConfig,
 )
 
 Report = Callable[[FieldPath, str], None]
@@ -163,13 +160,10 @@ def _fits(lineage: Lineage, memo: Memo, report: Report) -> bool:
 
 def _reaches(spec: StageConfig, lineage: Lineage, memo: Memo, report: Report) -> bool:
     """Whether the embedding has positions for the stage's longest sequence."""
-    path: FieldPath
-    if isinstance(spec, TrainingConfig):
-        path, length = ("data", "length"), spec.data.length
-    elif isinstance(spec, Perplexity | Passkey):
-        path, length = ("lengths",), max(spec.lengths)
-    else:
+    read = spec.longest()
+    if read is None:
         return True
+    path, length = read
     sizes = _sizes(lineage)
     longest = memo.get(
         ("longest sequence", _text(lineage), *sizes.values()),

@@ -187,10 +187,13 @@ class Resolver:
             report(("from",), parent.problem)
         spec = self._spec(filled.value, seed, report)
         stage = None
-        if spec is not None and not found and (parent.it or isinstance(spec, Pretrain)):
+        if spec is not None and not found and (parent.it or spec.stands_alone()):
             axes = dict(parent.it.axes) if isinstance(parent.it, Stage) else {}
             axes |= {axis: choice.value for axis, choice in choices.items()}
-            stage = self._stage(filled, spec, axes, parent.it, report)
+            if parent.it is None and not isinstance(spec, Pretrain):
+                stage = self._without_model(filled, spec, axes)
+            else:
+                stage = self._stage(filled, spec, axes, parent.it, report)
         if stage is not None:
             self._add(stage)
             self.by_name[stage.stage].append(stage)
@@ -240,6 +243,7 @@ class Resolver:
         try:
             maker, replaced = self._tokenizer(lineage.tokenizer, spec)
             parents |= maker
+            replaced |= spec.identities()
         except DataError as error:
             report(("tokenizer",) if _names_tokenizer(spec) else ("from",), str(error))
             return None
@@ -270,6 +274,23 @@ class Resolver:
             checkpoints=checkpoints,
             lineage=lineage,
             cost=cost.estimate(spec, lineage.model, learned_of(lineage, self._memo)),
+        )
+
+    def _without_model(self, filled: Filled, spec: StageConfig, axes: dict[str, Any]) -> Stage:
+        """A stage that looks at no model, and so has neither parents nor a seed."""
+        return Stage(
+            key=stage_key(spec, {}, spec.identities()),
+            name=stage_name(filled.stage, axes, None),
+            stage=filled.stage,
+            kind=spec.kind,
+            spec=spec,
+            config=plain(spec),
+            axes=axes,
+            seed=None,
+            parents={},
+            checkpoints={},
+            lineage=None,
+            cost=cost.Cost(),
         )
 
     def _tokenizer(

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from fope_lab.analysis import analysis_json_schema
 from fope_lab.data.corpora import corpus_json_schema
 from fope_lab.data.recipe import data_json_schema
 from fope_lab.data.tokenizer_recipe import tokenizer_json_schema
@@ -40,6 +41,7 @@ def _model_schema() -> dict[str, Any]:
 
 
 SECTIONS: Mapping[str, Callable[[], dict[str, Any]]] = {
+    "analysis": analysis_json_schema,
     "data": data_json_schema,
     "corpus": corpus_json_schema,
     "embedding": embedding_json_schema,

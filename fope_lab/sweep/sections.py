@@ -17,6 +17,7 @@ from typing import Annotated, Any
 from pydantic import TypeAdapter, ValidationError, ValidationInfo
 from pydantic_core import core_schema
 
+from fope_lab.analysis import Analysis, parse_analysis
 from fope_lab.data.corpora import Corpus, parse_corpus
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data, parse_data
@@ -100,6 +101,13 @@ def _parse_data(value: Any, base: Path) -> Data:
         raise SectionError([(p.at, reworded(p.message)) for p in error.problems]) from error
 
 
+def _parse_analysis(value: Any, base: Path) -> Analysis:
+    try:
+        return parse_analysis(value)
+    except DataError as error:
+        raise SectionError([(p.at, reworded(p.message)) for p in error.problems]) from error
+
+
 def _parse_tokenizer(value: Any, base: Path) -> TokenizerRecipe:
     try:
         return parse_tokenizer(value, base)
@@ -177,6 +185,7 @@ def _follows(scale: ModelConfig, name: str) -> bool:
 
 EmbeddingSection = Annotated[Any, Parsed("embedding", _parse_embedding)]
 ModelSection = Annotated[Any, Parsed("model", _parse_model)]
+AnalysisSection = Annotated[Any, Parsed("analysis", _parse_analysis)]
 CorpusSection = Annotated[Any, Parsed("corpus", _parse_corpus)]
 DataSection = Annotated[Any, Parsed("data", _parse_data)]
 TokenizerSection = Annotated[Any, Parsed("tokenizer", _parse_tokenizer)]

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fope_lab.data.passkey import PasskeyTask, build_trial, prompt_form
+from fope_lab.data.passkey import build_trial, prompt_form
+from fope_lab.data.passkey_task import PasskeyTask
 from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import random_words
 from fope_lab.data.tokenizer import ByteTokenizer, as_tokenizer

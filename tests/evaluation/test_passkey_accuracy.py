@@ -15,7 +15,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from fope_lab.data.passkey import Trial, build_trial, prompt_form
 from fope_lab.data.tokenizer import ByteTokenizer
-from fope_lab.evaluation.passkey import PasskeyResult, passkey_accuracy, run, score, wilson_interval
+from fope_lab.evaluation.exact_match import exact_match
+from fope_lab.evaluation.passkey import PasskeyResult, passkey_accuracy, run, wilson_interval
 from fope_lab.store import Store
 from fope_lab.sweep.stages import Passkey
 
@@ -90,9 +91,9 @@ def test_a_guesser_is_right_by_chance() -> None:
     """Digit by digit one in ten; all five digits never in so few trials."""
     model = Guesser()
     trials = [build_trial(BYTE, 20, i, form="symbolic") for i in range(3000)]
-    assert score(model, trials).sum() <= 1
+    assert exact_match(model, trials).sum() <= 1
     last_digit = [Trial(t.input_ids, t.answer_ids[-1:], t.depth) for t in trials]
-    right = int(score(model, last_digit).sum())
+    right = int(exact_match(model, last_digit).sum())
     assert stats.binomtest(right, 3000, 0.1).pvalue > 0.001
 
 
@@ -151,8 +152,8 @@ def test_greedy_generation_agrees_on_every_trial(
     expected = [trial.answer_ids.tolist() == s for trial, s in zip(trials, said, strict=True)]
     assert 0 < sum(expected) < len(expected)
     judged = Halves(model)
-    assert score(judged, trials).tolist() == expected
-    alone = [bool(score(judged, [trial])[0]) for trial in trials]
+    assert exact_match(judged, trials).tolist() == expected
+    alone = [bool(exact_match(judged, [trial])[0]) for trial in trials]
     assert alone == expected
 
 

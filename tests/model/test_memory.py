@@ -111,16 +111,19 @@ def test_gradients_of_an_earlier_micro_batch_are_there_already() -> None:
     assert few.peak == few.weights + few.optimizer + few.gradients
 
 
-@pytest.mark.parametrize("memory", [training_memory, reading_memory])
-def test_a_loss_holds_no_more_logits_than_there_are(memory: Callable[..., Memory]) -> None:
-    """A loss of 8 tokens in a vocabulary of 64 has 512 logits, and as many in their gradient."""
+@pytest.mark.parametrize(("memory", "copies"), [(training_memory, 1), (reading_memory, 2)])
+def test_a_loss_holds_no_more_logits_than_there_are(
+    memory: Callable[..., Memory], copies: int
+) -> None:
+    """A loss of 8 tokens in a vocabulary of 64 has 512 logits. In training their gradient takes
+    their place; a loss that is only read has their logarithms beside them."""
     one, two = (memory(CONFIG, batch=1, length=length).activations for length in (8, 16))
     fixed = 2 * one - two  # all that does not grow with the tokens
     gradient_of_head = 2 * 4 * CONFIG.vocab_size * CONFIG.hidden_size
     assert fixed == (gradient_of_head if memory is training_memory else 0)
     wide = dataclasses.replace(CONFIG, vocab_size=2**20)
     full, more = (memory(wide, batch=1, length=length).activations for length in (32, 33))
-    a_token = two - one - 8 * 2 * 4 * CONFIG.vocab_size
+    a_token = two - one - 8 * copies * 4 * CONFIG.vocab_size
     assert more - full == a_token / 8, "with 2**25 logits a loss goes by chunks"
 
 

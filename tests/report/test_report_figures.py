@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import finish, make_report, typical_numbers, write_plan
 
+from fope_lab.drawing.palette import COLOURS, Look
+from fope_lab.drawing.plot import Curve, Panel, draw_panel, length_label, spread
+from fope_lab.drawing.svg import inline_svg, without_family
 from fope_lab.report.figures import Figure
-from fope_lab.report.palette import COLOURS, Look
-from fope_lab.report.plot import Curve, Panel, draw_panel, length_label, spread
 from fope_lab.report.states import read_stages
-from fope_lab.report.svg import inline_svg, without_family
 from fope_lab.report.training import BINS, build_training
 from fope_lab.store import Store
 from fope_lab.sweep.resolve import Stage

@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 from sweep_files import BASE, PRETRAIN, changed, keys, load, of, write
 
 from fope_lab.sweep import load_sweep
-from fope_lab.sweep.stages import FILE_KINDS, KINDS, Resources, Section, TrainSettings
+from fope_lab.sweep.stages import (
+    FILE_KINDS,
+    KINDS,
+    AnalysisStage,
+    Resources,
+    Section,
+    TrainSettings,
+)
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 FULL: dict[str, Any] = changed(
@@ -33,6 +40,7 @@ FULL: dict[str, Any] = changed(
         | {"revision": REVISION},
         "stages.perplexity.method": "sliding",
         "stages.perplexity.stride": 8,
+        "stages.analysis": {"kind": "analysis", "analysis": {"type": "decay", "length": 16}},
     },
 )
 """A sweep in which most fields are given; nothing in it depends on this machine."""
@@ -97,6 +105,7 @@ CHANGES: dict[str, tuple[Any, ...]] = {
     "passkey.lengths": ([32],),
     "passkey.trials": (10,),
     "passkey.form": ("english",),
+    "analysis.analysis": ({"type": "decay", "length": 32},),
 }
 """For every field that counts, values other than the sweep's."""
 NO_CHANGES: dict[str, Any] = {
@@ -202,7 +211,8 @@ def test_every_field_of_every_kind_is_in_one_of_the_tables() -> None:
 def _fields(section: type[Section]) -> Iterator[str]:
     names = (field.alias or name for name, field in section.model_fields.items())
     # `method` follows from `stride`, `seed` is the sweep's own, and a kind is another stage.
-    return (name for name in names if name not in ("kind", "seed", "method"))
+    left_out = {"kind", "seed", "method"} | ({"corpus"} if section is AnalysisStage else set())
+    return (name for name in names if name not in left_out)
 
 
 def test_the_kind_and_the_seed_change_the_key(tmp_path: Path) -> None:
@@ -373,6 +383,7 @@ def test_a_local_tokenizer_is_its_content(tmp_path: Path) -> None:
 # The values themselves
 
 GOLDEN = {
+    "analysis": "9dede75ed898280b9ffa",
     "extend[seed=0]": "f217d2c8763d1a8d1bf6",
     "extend[seed=3]": "af40d2b3af123529d2b6",
     "finetune[seed=0]": "bf0630d38696ac174c45",

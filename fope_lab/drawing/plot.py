@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fope_lab.report.palette import COLOURS, Look
-from fope_lab.report.svg import MUTED, PAPER, STYLE
+from fope_lab.drawing.palette import COLOURS, Look
+from fope_lab.drawing.svg import MUTED, PAPER, STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

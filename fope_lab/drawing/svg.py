@@ -11,7 +11,7 @@ import re
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.report.palette import COLOURS
+from fope_lab.drawing.palette import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,6 +22,12 @@ _VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", PAPER: "--paper"} 
 }
 _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
+
+PLAIN = {
+    False: "--ink: #1c2024; --muted: #646d78; --grid: #dfe3e8; --paper: #ffffff;",
+    True: "--ink: #e8ebee; --muted: #98a1ab; --grid: #333a42; --paper: #14171b;",
+}
+"""Of a file of its own, on light and on dark paper; a page has its own."""
 
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: selectable, searchable, in the page's own font
@@ -67,6 +73,21 @@ def inline_svg(figure: Figure, name: str, title: str, description: str) -> str:
         element.text = text
         root.insert(position, element)
     return _serialise(root)
+
+
+def standalone_svg(figure: Figure, title: str, description: str) -> str:
+    """`figure` as an SVG file of its own, in the reader's choice of light or dark paper."""
+    width, height = figure.get_size_inches() * 72
+    text = inline_svg(figure, "figure", title, description)
+    rules = (
+        f"svg {{ {PLAIN[False]} {style_variables(dark=False)} background: var(--paper); "
+        "font-family: system-ui, sans-serif; } "
+        f"@media (prefers-color-scheme: dark) {{ svg {{ {PLAIN[True]} "
+        f"{style_variables(dark=True)} }} }}"
+    )
+    size = f'<svg width="{width:g}" height="{height:g}" '
+    end = text.index(">") + 1
+    return f"{size}{text[len('<svg ') : end]}<style>{rules}</style>{text[end:]}"
 
 
 def style_variables(dark: bool) -> str:

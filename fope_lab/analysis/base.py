@@ -1,0 +1,82 @@
+"""What an analysis is: options, a computation that gives arrays, and a figure of them.
+
+A file of this package defines one. Its dataclass has the options of a sweep file as fields; the
+mathematics are functions of arrays beside it, which notebooks call as they are. torch and
+matplotlib are imported inside them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from numpy.typing import NDArray
+
+from fope_lab.data.options import set_options
+from fope_lab.data.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fope_lab.model.decoder import Decoder
+
+Arrays = Mapping[str, NDArray[Any]]
+"""What an analysis gives, by name."""
+Progress = Callable[[int, int], None]
+"""Takes how much is done, and of how much."""
+Needs = Literal["nothing", "model", "text"]
+"""What an analysis looks at: nothing, a model, or a model that reads a text."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model in eval mode, its tokenizer, and `tokens` (n,) of the text that it is to read: int64,
+    as many as `Analysis.tokens` asks for; none for an analysis that needs no text."""
+
+    model: Decoder
+    tokenizer: Tokenizer
+    tokens: NDArray[Any]
+
+
+class Analysis(ABC):
+    """A frozen dataclass of options.
+
+    `source` names the paper and figure, `says` what the paper reads off that figure, in our words.
+    """
+
+    name: ClassVar[str]
+    source: ClassVar[str]
+    says: ClassVar[str]
+    needs: ClassVar[Needs]
+    types: ClassVar[dict[str, type[Analysis]]] = {}
+
+    def __init_subclass__(cls, *, name: str, source: str, says: str, needs: Needs) -> None:
+        super().__init_subclass__()
+        cls.name, cls.source, cls.says, cls.needs = name, source, says, needs
+        Analysis.types[name] = cls
+
+    def canonical(self) -> dict[str, Any]:
+        """The shortest description; parsing it gives the analysis back."""
+        return {"type": self.name, **set_options(self)}
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens of text are read, if any."""
+        return 0
+
+    @abstractmethod
+    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+        """The arrays that the figure is drawn from; `subject` is None if nothing is needed.
+
+        Raises fope_lab.data.problems.DataError for a model that can't be analysed so.
+        """
+
+    @abstractmethod
+    def draw(self, arrays: Arrays) -> Figure:
+        """A matplotlib figure in the stand-in colours of fope_lab/drawing/svg.py."""
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
+        """What the figure says in single numbers: metrics, by names that begin with letters."""
+        return {}

@@ -1,0 +1,111 @@
+"""Whether scores fall with distance: for constant queries and keys, and for random ones.
+
+Barbero et al. (Round and Round), arXiv 2410.06205: §3 with Fig. 2 and Prop. 3.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from annotated_types import Ge
+from numpy.typing import NDArray
+
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.data.problems import DataError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fope_lab.embeddings.module import PositionEmbedding
+
+CURVES = 3
+"""Of the random pairs, how many are drawn one by one."""
+
+
+def scores(
+    embedding: PositionEmbedding,
+    queries: NDArray[np.float64],
+    keys: NDArray[np.float64],
+    length: int,
+) -> NDArray[np.float64]:
+    """Scores (pairs, length) of a query and a key (pairs, head_dim) at distances 0 … length − 1,
+    over head_dim, so that an equal pair of unit variance has 1 at distance 0.
+
+    The query stands at position length − 1, and the key before it.
+    """
+    import torch
+
+    def repeated(vectors: NDArray[np.float64]) -> torch.Tensor:
+        return torch.from_numpy(vectors)[:, None, None].expand(-1, 1, length, -1)
+
+    with torch.inference_mode():
+        q, k = embedding.rotate(repeated(queries), repeated(keys), torch.arange(length))
+        products = (q[:, 0, -1:] * k[:, 0]).sum(-1).flip(-1)
+    return products.numpy() / queries.shape[-1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decay(
+    Analysis,
+    name="decay",
+    source="Barbero et al. (Round and Round), arXiv 2410.06205, Fig. 2",
+    says="Scores of constant queries and keys fall with distance, those of Gaussian ones do not.",
+    needs="nothing",
+):
+    """Scores by distance of all-ones and of Gaussian queries and keys, under a rotation."""
+
+    embedding: str = "rope"
+    head_dim: Annotated[int, Ge(2)] = 256
+    length: Annotated[int, Ge(16)] = 2048
+    pairs: Annotated[int, Ge(CURVES)] = 1000
+    seed: Annotated[int, Ge(0)] = 0
+
+    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+        """`constant` (length,), `gaussian` (pairs, length): scores by distance."""
+        from fope_lab.embeddings import EmbeddingError, build_embedding
+
+        try:
+            embedding = build_embedding(
+                self.embedding, head_dim=self.head_dim, num_heads=1, train_length=self.length
+            )
+        except EmbeddingError as error:
+            raise DataError(str(error)) from error
+        ones = np.ones((1, self.head_dim))
+        drawn = np.random.default_rng(self.seed).standard_normal((2, self.pairs, self.head_dim))
+        gaussian = np.empty((self.pairs, self.length))
+        for i in range(self.pairs):
+            gaussian[i] = scores(embedding, drawn[0, i : i + 1], drawn[1, i : i + 1], self.length)
+            progress(i + 1, self.pairs)
+        return {
+            "constant": scores(embedding, ones, ones, self.length)[0],
+            "gaussian": gaussian,
+        }
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
+        """The mean score over the first and the last eighth of the distances, of both kinds."""
+        part = self.length // 8
+        return {
+            f"{name}_{where}": float(values[..., places].mean())
+            for name, values in arrays.items()
+            for where, places in (("near", slice(part)), ("far", slice(-part, None)))
+        }
+
+    def draw(self, arrays: Arrays) -> Figure:
+        """The constant pair's curve; some random pairs' and the mean of all."""
+        from fope_lab.drawing.panels import curve, legend, panels
+
+        distances = np.arange(self.length).tolist()
+        titles = ("Constant queries and keys", "Gaussian queries and keys")
+        with panels(titles) as (figure, (constant, gaussian)):
+            curve(constant, distances, arrays["constant"].tolist(), 0)
+            for i in range(CURVES):
+                curve(gaussian, distances, arrays["gaussian"][i].tolist(), 3, "one pair" * (i == 0))
+            mean = arrays["gaussian"].mean(axis=0).tolist()
+            curve(gaussian, distances, mean, 1, f"mean of {self.pairs} pairs")
+            for axes in (constant, gaussian):
+                axes.set_xlabel("relative distance, tokens")
+                axes.set_ylabel("score / head_dim")
+            legend(figure, gaussian)
+        return figure

@@ -1,0 +1,1 @@
+"""Figures: colours, curves, heat maps, and SVG that follows the page."""

@@ -1,0 +1,74 @@
+"""Perplexity by context length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fope_lab.data.base import Corpus
+from fope_lab.sweep.messages import SectionError
+from fope_lab.sweep.problems import FieldPath
+from fope_lab.sweep.sections import CorpusSection
+from fope_lab.sweep.stages.evaluation import EvaluationConfig, Reading
+from fope_lab.sweep.stages.section import Lengths, PositiveInt
+
+
+class Perplexity(EvaluationConfig):
+    """exp of the token-weighted mean loss on held-out text, at each context length."""
+
+    work = "fope_lab.evaluation.perplexity:run"
+
+    kind: Literal["perplexity"]
+    corpus: CorpusSection
+    lengths: Lengths
+    method: Literal["chunked", "sliding"] = "chunked"
+    stride: PositiveInt | None = None
+    tokens: Annotated[PositiveInt | None, Field(description="at most; default all")] = None
+
+    def corpora(self) -> Mapping[str, Corpus]:
+        """The text."""
+        return {"corpus": self.corpus}
+
+    def longest(self) -> tuple[FieldPath, int] | None:
+        """The largest window."""
+        return ("lengths",), max(self.lengths)
+
+    def readings(self) -> Iterable[Reading] | None:
+        """The windows at each length, of a text that is taken to have `tokens` tokens; its last
+        one is predicted and not read."""
+        if self.tokens is None:
+            return None
+        read = self.tokens - 1
+        found = []
+        for length in self.lengths:
+            if self.stride is not None:
+                found.append(Reading(length, 1 + max(0, -(-(read - length) // self.stride))))
+            else:
+                found += [Reading(length, read // length), Reading(read % length, 1)]
+        return found
+
+    @model_validator(mode="after")
+    def _text_longer_than_a_window(self) -> Self:
+        longest = max(self.lengths)
+        if self.tokens is not None and self.tokens <= longest:
+            message = f"found {self.tokens}, needs more than the largest length {longest}"
+            raise SectionError([(("tokens",), message)])
+        return self
+
+    @model_validator(mode="after")
+    def _stride_of_a_sliding_window(self) -> Self:
+        message = None
+        if self.stride is None and self.method == "sliding":
+            message = "is missing: method sliding needs a stride"
+        elif self.stride is not None and self.method != "sliding":
+            message = f"found {self.stride}, which has no effect with method {self.method}"
+        elif self.stride is not None and self.stride > min(self.lengths):
+            message = (
+                f"found {self.stride}, needs at most the smallest length {min(self.lengths)}, so "
+                "that no token between two windows is left out"
+            )
+        if message:
+            raise SectionError([(("stride",), message)])
+        return self
