@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib.metadata
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from fope_lab.exit_codes import DONE, FAILED, INTERRUPTED, WRONG_INPUT
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fope_lab.orchestration.controller import Outcome
-    from fope_lab.orchestration.phases import StageStatus
-    from fope_lab.report import Report
     from fope_lab.store import Store
-    from fope_lab.sweep import Plan, Sweep
-    from fope_lab.sweep.resolve import Stage
-    from fope_lab.tracking import Tracker
+    from fope_lab.sweep import Sweep
 
-DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
-STATES = ("cached", "resume", "run", "blocked")
-TRACKING_SECONDS = 30.0  # at most, at a run's end, for what MLflow still lacks
 SIZES: tuple[tuple[str, type, str], ...] = (
     ("--head-dim", int, "dimensions of a head"),
     ("--train-length", int, "training length in tokens"),
@@ -108,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
         "plan", _plan, "what a run would do: cached, resumed, run, and why", file, store, as_json
     )
     command("run", _run, "run every stage that the store lacks", files, store, tracking, address)
+    _add_made(command, store, tracking, address)
     command("status", _status, "how far a sweep is, from any terminal", file, store)
     command("report", _report, "the results so far", file, store, tracking, as_json)
     command("sync", _sync, "bring MLflow up to date with the store", store, tracking)
@@ -151,6 +145,41 @@ def _parser() -> argparse.ArgumentParser:
     for flag, kind, help in SIZES:
         sizes.add_argument(flag, type=kind, metavar="N", help=help)
     return parser
+
+
+def _add_made(command: Callable[..., argparse.ArgumentParser], *parents: Any) -> None:
+    """The commands that make a sweep of their arguments."""
+    evaluate = command("evaluate", _evaluate, "measure checkpoints, without a sweep file", *parents)
+    evaluate.add_argument(
+        "checkpoints",
+        nargs="+",
+        metavar="CHECKPOINT",
+        help="a checkpoint, a stage's folder, a Hugging Face folder or hf:NAME@COMMIT",
+    )
+    evaluate.add_argument(
+        "--tasks",
+        nargs="+",
+        required=True,
+        metavar="TASK",
+        help="a kind of evaluation, the name of a task, or 'KIND: {FIELD: VALUE}' as in a sweep",
+    )
+    evaluate.add_argument(
+        "--lengths", nargs="+", type=int, metavar="N", help="of the tasks that have lengths"
+    )
+    evaluate.add_argument("--json", action="store_true", help="machine-readable results")
+    analyze = command("analyze", _analyze, "an analysis of a paper: arrays and a figure", *parents)
+    analyze.add_argument(
+        "name", nargs="?", metavar="NAME", help="or '{type: NAME, OPTION: VALUE}'; none: list them"
+    )
+    analyze.add_argument("checkpoints", nargs="*", metavar="CHECKPOINT", help="as for evaluate")
+    analyze.add_argument("--corpus", metavar="CORPUS", help="the text to read, as in a sweep file")
+    for parser in (evaluate, analyze):
+        parser.add_argument("--gpus", type=float, default=0, metavar="N", help="of each stage")
+        parser.add_argument(
+            "--name",
+            dest="name_of_sweep",
+            help="of the sweep that is made, and its MLflow experiment",
+        )
 
 
 def _add_scales(scales: argparse.ArgumentParser) -> None:
@@ -224,148 +253,68 @@ def _existing_store(root: str) -> Store | None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from fope_lab.run_command import run_sweeps
+
+    return run_sweeps(
+        _load(options.files),
+        store=options.store,
+        tracking_uri=options.tracking_uri,
+        address=options.address,
+        console=_console(),
+    )
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    from fope_lab.evaluate_command import evaluation_content
+
+    content = evaluation_content(options.checkpoints, options.tasks, options.lengths, options.gpus)
+    code, sweep = _run_made("evaluate", content, options, quiet=options.json)
+    if options.json and code == DONE:
+        from fope_lab.report_command import build_report_of
+        from fope_lab.store import Store
+        from fope_lab.sweep import plan
+        from fope_lab.tracking import Tracker
+
+        store = Store(options.store)
+        tracker = Tracker(store.root, options.tracking_uri)
+        report = build_report_of(plan(sweep, store), store, tracker)
+        print(json.dumps(report.as_json(), indent=1, ensure_ascii=False, allow_nan=False))
+    return code
+
+
+def _analyze(options: argparse.Namespace) -> int:
+    from fope_lab.analyze_command import analysis_content, print_analyses, print_figures
     from fope_lab.store import Store
-    from fope_lab.sweep import plan
-    from fope_lab.tracking import Tracker
 
-    sweeps = _load(options.files)
-    store = Store(options.store)
-    plans = [plan(sweep, store) for sweep in sweeps]
-    _require_unblocked(plans)
-    tracker = Tracker(store.root, options.tracking_uri)
-    console = _console()
-    stages = list({stage.key: stage for one in plans for stage in one.stages}.values())
-    states = {key: state.state for one in plans for key, state in one.states.items()}
-    counts = [f"{n} {word}" for word in STATES if (n := list(states.values()).count(word))]
-    console.print(
-        f"{', '.join(sweep.name for sweep in sweeps)}: {len(stages)} stages: "
-        f"{', '.join(counts)}; store {store.root}",
-        highlight=False,
-        soft_wrap=True,
+    if options.name is None:
+        print_analyses(_console())
+        return DONE
+    content = analysis_content(options.name, options.checkpoints, options.corpus, options.gpus)
+    code, sweep = _run_made("analyze", content, options)
+    print_figures(sweep, Store(options.store), _console())
+    return code
+
+
+def _run_made(
+    command: str, content: Mapping[str, Any], options: argparse.Namespace, quiet: bool = False
+) -> tuple[int, Sweep]:
+    """Run the sweep that a command has made; its YAML is kept in the store."""
+    from fope_lab.made_sweep import keep_sweep, make_sweep
+    from fope_lab.run_command import run_sweeps
+    from fope_lab.store import Store
+
+    sweep, text = make_sweep(command, options.name_of_sweep, content)
+    console = _console(stderr=quiet)
+    path = keep_sweep(sweep, text, Store(options.store).root)
+    console.print(f"as a sweep: {path}", highlight=False, soft_wrap=True, markup=False)
+    code = run_sweeps(
+        [sweep],
+        store=options.store,
+        tracking_uri=options.tracking_uri,
+        address=options.address,
+        console=console,
     )
-    failed: Mapping[str, StageStatus] = {}
-    if any(state != "cached" for state in states.values()):
-        outcome = _run_stages(stages, plans, store, tracker, options.address, console)
-        if outcome.interrupted:
-            console.print("Interrupted. The same command goes on from here.")
-            return INTERRUPTED
-        failed = outcome.not_done
-    for sweep in sweeps:
-        _finish(plan(sweep, store), store, tracker, console)
-    _print_failures(stages, failed, store, console)
-    return FAILED if failed else DONE
-
-
-def _require_unblocked(plans: Sequence[Plan]) -> None:
-    """Raises StoreError if something that a stage needs must be fetched first."""
-    from fope_lab.store import StoreError
-
-    states = [state for one in plans for state in one.states.values()]
-    if reasons := dict.fromkeys(one.reason for one in states if one.state == "blocked"):
-        raise StoreError("\n".join(reasons))
-
-
-def _run_stages(
-    stages: Sequence[Stage],
-    plans: Sequence[Plan],
-    store: Store,
-    tracker: Tracker,
-    address: str,
-    console: Console,
-) -> Outcome:
-    """Run what the store lacks, showing it and keeping MLflow up to date meanwhile."""
-    from fope_lab.orchestration.environment import prepare_environment
-
-    prepare_environment(address)
-    from fope_lab.orchestration.controller import run_stages
-    from fope_lab.orchestration.live import live_view
-    from fope_lab.tracking import TrackingThread
-
-    @contextlib.contextmanager
-    def watch(status: Callable[[], Mapping[str, StageStatus]]) -> Iterator[None]:
-        tracking = TrackingThread(tracker, plans)
-        tracking.start()
-        try:
-            with live_view(stages, store, status, console):
-                yield
-        finally:
-            # What this does not bring up in time the next run does, or `sync`.
-            tracking.flush(timeout=TRACKING_SECONDS)
-
-    return run_stages(stages, store, address=address, watch=watch)
-
-
-def _finish(planned: Plan, store: Store, tracker: Tracker, console: Console) -> None:
-    """Write and print the report, and bring MLflow up to date or say why it is not."""
-    from fope_lab.tracking import TrackingError
-
-    def line(text: str, **style: Any) -> None:
-        console.print(text, soft_wrap=True, highlight=False, markup=False, **style)
-
-    problem = ""
-    try:
-        tracker.project(planned)
-    except TrackingError as error:
-        problem = str(error)
-    report = _build_report(planned, store, tracker)
-    path = report.write(_report_folder(store, planned.sweep))
-    if not problem:
-        try:
-            counts = {
-                f"stages_{name.replace(' ', '_')}": float(n)
-                for name, n in report.summary.counts.items()
-            }
-            tracker.log_summary(planned, path, path.with_suffix(".json"), counts)
-        except TrackingError as error:
-            problem = str(error)
-    report.print(console)
-    line(f"report: {path}")
-    served = tracker.uri.startswith("http")
-    line(f"MLflow: {tracker.uri}" + (f" (fope-lab ui --store {store.root})" if not served else ""))
-    if problem:
-        line(f"MLflow is not up to date; `fope-lab sync` finishes it. {problem}", style="yellow")
-
-
-def _report_folder(store: Store, sweep: Sweep) -> Path:
-    return store.root / "reports" / sweep.name
-
-
-def _build_report(planned: Plan, store: Store, tracker: Tracker) -> Report:
-    from fope_lab.provenance import provenance
-    from fope_lab.report import build_report
-    from fope_lab.tracking import run_link
-
-    run_ids = tracker.run_ids(planned)
-    experiment = tracker.experiment_id(planned)
-    links = {
-        key: run_link(tracker.uri, experiment, run_id)
-        for key, run_id in run_ids.items()
-        if experiment is not None
-    }
-    return build_report(
-        planned,
-        store,
-        run_ids=run_ids,
-        links=links,
-        provenance=provenance(planned.sweep.path),
-    )
-
-
-def _print_failures(
-    stages: Sequence[Stage], failed: Mapping[str, StageStatus], store: Store, console: Console
-) -> None:
-    for stage in stages:
-        if stage.key in failed:
-            status = failed[stage.key]
-            log = store.folder(stage.kind, stage.key).path / "log.txt"
-            place = f" (log: {log})" if log.exists() else ""
-            console.print(
-                f"{status.phase.value} {stage.name}: {status.reason}{place}",
-                style="red",
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
+    return code, sweep
 
 
 def _status(options: argparse.Namespace) -> int:
@@ -381,6 +330,7 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
+    from fope_lab.report_command import build_report_of, write_report
     from fope_lab.store import Store
     from fope_lab.sweep import plan
     from fope_lab.tracking import Tracker
@@ -388,14 +338,13 @@ def _report(options: argparse.Namespace) -> int:
     [sweep] = _load([options.file])
     store = Store(options.store)
     tracker = Tracker(store.root, options.tracking_uri)
-    planned = plan(sweep, store)
-    report = _build_report(planned, store, tracker)
+    report = build_report_of(plan(sweep, store), store, tracker)
     if options.json:
         print(json.dumps(report.as_json(), indent=1, ensure_ascii=False, allow_nan=False))
         return DONE
     console = _console()
     report.print(console)
-    path = report.write(_report_folder(store, sweep))
+    path = write_report(report, store)
     console.print(f"report: {path}", soft_wrap=True, highlight=False)
     return DONE
 
@@ -463,12 +412,12 @@ def _embeddings(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _console() -> Console:
+def _console(stderr: bool = False) -> Console:
     from rich.console import Console
 
     # Where there is no terminal nothing has a width to fit: keep lines whole.
-    width = None if sys.stdout.isatty() else 200
-    return Console(width=width, soft_wrap=False)
+    width = None if (sys.stderr if stderr else sys.stdout).isatty() else 200
+    return Console(width=width, soft_wrap=False, stderr=stderr)
 
 
 if __name__ == "__main__":

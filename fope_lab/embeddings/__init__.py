@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fope_lab.embeddings.base import Embedding, FrequencyTransform, Shape
 from fope_lab.embeddings.errors import EmbeddingError, EmbeddingProblem
+from fope_lab.embeddings.naming import preset_of
 from fope_lab.embeddings.presets import PRESETS, Preset
 from fope_lab.embeddings.schema import embedding_json_schema
 from fope_lab.embeddings.spec import (
@@ -41,6 +42,7 @@ __all__ = [
     "learned_parameters",
     "longest_sequence",
     "parse_embedding",
+    "preset_of",
     "resolve_embedding",
 ]
 

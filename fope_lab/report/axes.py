@@ -32,6 +32,7 @@ class Axes:
     by_embedding: bool  # whether the model's embedding alone tells as much as `series`
     names: Mapping[str, str]  # path → short name
     shared: tuple[str, ...]  # "axis value" of the axes that don't vary
+    folders: Mapping[str, str]  # a checkpoint's folder → its shortest ending that tells it
 
     @property
     def panels(self) -> tuple[str, ...]:
@@ -40,14 +41,16 @@ class Axes:
 
     def values(self, member: HasAxes) -> tuple[str, ...]:
         """The values of the varying axes; – where a combination lacks one."""
-        return tuple(_value(member, path) for path in self.varying)
+        return tuple(self._shown(member, path) for path in self.varying)
 
     def label(self, member: HasAxes, stage: str) -> str:
         """What names a line within its panel."""
         if self.by_embedding or not self.series:
             return member.embedding or stage
         return ", ".join(
-            _value(member, path) if is_embedding(path) else self._named(member, path)
+            self._shown(member, path)
+            if is_embedding(path) or is_model(path)
+            else self._named(member, path)
             for path in self.series
         )
 
@@ -56,7 +59,14 @@ class Axes:
         return ", ".join(self._named(member, path) for path in self.panels)
 
     def _named(self, member: HasAxes, path: str) -> str:
-        return f"{self.names[path]} {_value(member, path)}"
+        return f"{self.names[path]} {self._shown(member, path)}"
+
+    def _shown(self, member: HasAxes, path: str) -> str:
+        """A value; a checkpoint's folder in short, after what is in it."""
+        value = _value(member, path)
+        if value not in self.folders:
+            return value
+        return f"{member.embedding or 'model'} ({self.folders[value]})"
 
 
 def read_axes(members: Iterable[HasAxes]) -> Axes:
@@ -69,6 +79,7 @@ def read_axes(members: Iterable[HasAxes]) -> Axes:
     names = short_names(paths)
     varying = tuple(path for path in paths if len(distinct[path]) > 1)
     embeddings = tuple(path for path in varying if is_embedding(path))
+    values = {value for path in paths if is_model(path) for value in distinct[path]}
     choices = {tuple(_value(member, path) for path in embeddings) for member in members}
     return Axes(
         varying=varying,
@@ -76,7 +87,24 @@ def read_axes(members: Iterable[HasAxes]) -> Axes:
         by_embedding=bool(embeddings) and len({m.embedding for m in members}) == len(choices),
         names=names,
         shared=tuple(f"{names[p]} {next(iter(distinct[p]))}" for p in paths if p not in varying),
+        folders=short_folders(values),
     )
+
+
+def is_model(path: str) -> bool:
+    """Whether an axis chooses the model to start from."""
+    return path.rpartition(".")[2] == "from"
+
+
+def short_folders(folders: Iterable[str]) -> dict[str, str]:
+    """The shortest ending of each folder that no other has; other references are left out."""
+    parts = {folder: folder.rstrip("/").split("/") for folder in folders if "/" in folder}
+    endings = {}
+    for folder, own in parts.items():
+        others = [other for name, other in parts.items() if name != folder]
+        counts = (n for n in range(1, len(own)) if all(o[-n:] != own[-n:] for o in others))
+        endings[folder] = "/".join(own[-next(counts, len(own)) :])
+    return endings
 
 
 def shorten_labels(labels: Iterable[str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Any
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizer import VOCABULARIES, no_tokenizer, tokenizer_identity
 from fope_lab.durable import read_json, sha256_file
+from fope_lab.embeddings import preset_of
 from fope_lab.model.checkpoint import (
     CheckpointConfig,
     CheckpointError,
@@ -86,7 +87,7 @@ def _lineage(config: CheckpointConfig) -> Lineage:
         model=config.model,
         scale=None,
         embedding=config.embedding,
-        label=label(config.embedding),
+        label=label(preset_of(config.embedding)),
         train_length=config.train_length,
     )
 

@@ -124,8 +124,21 @@ def load_sweep(path: str | Path) -> Sweep:
     return Library(_read).sweep(Path(path).absolute())
 
 
-def _read(path: Path, library: Library) -> Sweep:
-    document = Document(path)
+def parse_sweep(text: str, path: Path) -> Sweep:
+    """The sweep that a file `path` with this text would be: relative paths start from its folder.
+
+    Raises SweepError as load_sweep does.
+    """
+    own = path.absolute()
+
+    def read(wanted: Path, library: Library) -> Sweep:
+        return _read(wanted, library, text if wanted == own else None)
+
+    return Library(read).sweep(own)
+
+
+def _read(path: Path, library: Library, text: str | None = None) -> Sweep:
+    document = Document(path, text)
     problems = document.problems
 
     def problem(at: FieldPath, message: str) -> None:

@@ -33,6 +33,7 @@ from fope_lab.tracking.view import (
     life,
     not_finite,
     parameters,
+    pictures,
     points,
     summary_tags,
     tags,
@@ -160,6 +161,9 @@ class Tracker:
             for missing, row, digest in _batches(rows, start):
                 run.log(missing, wanted, params)
                 run.sent = row, digest
+            if complete is not None:
+                for picture in pictures(now):
+                    run.add_file(picture)
         run.log((), wanted, params)  # of a complete run: what the sweep file says by now
         if now.error is None:
             run.remove_tag("error")  # it failed, and was tried again

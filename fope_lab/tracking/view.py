@@ -104,7 +104,8 @@ def life(folder: StageFolder) -> Life | None:
     newest = folder.attempts.newest()
     if finished is not None:
         begun = finished - (folder.seconds() or 0.0) if started is None else started
-        return Life("done", _ms(begun), _ms(finished), None, None)
+        left = folder.checkpoint()
+        return Life("done", _ms(begun), _ms(finished), None, left and left.path)
     if started is None or newest is None:
         return None
     checkpoint = folder.checkpoint()
@@ -116,6 +117,11 @@ def life(folder: StageFolder) -> Life | None:
         return Life("failed", _ms(started), _ms(failure["time"]), error, path)
     ended = newest.end.get("time")  # not known to a driver that frees the lease of a dead process
     return Life("interrupted", _ms(started), ended and _ms(ended), None, path)
+
+
+def pictures(life: Life) -> list[Path]:
+    """The figures that a stage left, by name."""
+    return [] if life.checkpoint is None else sorted(life.checkpoint.glob("*.svg"))
 
 
 def tags(sweep: str, stage: StageOutline, life: Life) -> dict[str, str]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.report.axes import read_axes, short_names, shorten_labels
+from fope_lab.report.axes import read_axes, short_folders, short_names, shorten_labels
 from fope_lab.report.metrics import describe_metric
 
 
@@ -56,6 +56,34 @@ def test_without_embeddings_to_compare_the_axes_themselves_are_lines() -> None:
 def test_one_line_is_named_after_its_embedding_or_its_stage() -> None:
     assert read_axes([Member({}, "rope")]).label(Member({}, "rope"), "pretrain") == "rope"
     assert read_axes([Member()]).label(Member(), "pretrain") == "pretrain"
+
+
+def test_checkpoints_are_named_after_what_is_in_them() -> None:
+    members = [
+        Member({"passkey.from": "/store/pretrain/a1/checkpoint"}, "rope"),
+        Member({"passkey.from": "/store/pretrain/b2/checkpoint"}, "rope"),
+        Member({"passkey.from": "hf:org/NAME@COMMIT"}, "llama3"),
+    ]
+    axes = read_axes(members)
+    assert [axes.label(member, "s") for member in members] == [
+        "rope (a1/checkpoint)",
+        "rope (b2/checkpoint)",
+        "llama3 (NAME@COMMIT)",
+    ]
+
+
+@given(
+    st.sets(
+        st.lists(st.sampled_from(["a", "b", "cc"]), min_size=1, max_size=4).map(
+            lambda parts: "/" + "/".join(parts)
+        )
+    )
+)
+def test_short_folders_are_distinct_endings(folders: set[str]) -> None:
+    short = short_folders(folders)
+    assert short.keys() == folders
+    assert len(set(short.values())) == len(folders)
+    assert all(folder.endswith(ending) for folder, ending in short.items())
 
 
 def test_zipped_embeddings_are_named_by_the_model_that_results() -> None:

@@ -379,7 +379,7 @@ def test_from_a_checkpoint_folder(tmp_path: Path, checkpoint: Path) -> None:
     stage = only(tmp_path, passkey_of("./model", seeds=[0, 1]))
     assert stage.parents == {}
     assert stage.checkpoints == {"from": str(checkpoint)}
-    assert (stage.seed, stage.embedding) == (None, "rotary(base=500.0)")
+    assert (stage.seed, stage.embedding) == (None, "rope(base=500.0)")
     assert stage.lineage is not None
     assert stage.lineage.model.num_layers == 1
     assert only(tmp_path, passkey_of("model")).key == stage.key

@@ -54,6 +54,23 @@ def test_only_durable_rows_go_up_and_the_rest_follows(scene: Scene) -> None:
     assert [point[1] for point in scene.points(scene.run(stage))] == [1, 2]
 
 
+def test_the_figure_that_a_stage_leaves_goes_up_with_it(scene: Scene) -> None:
+    plan = scene.plan()
+    stage = of(plan, "perplexity")
+
+    def draw(directory: Path) -> None:
+        (directory / "figure.svg").write_text("<svg/>")
+        (directory / "arrays.npz").write_bytes(b"no picture")
+
+    with scene.folder(stage).begin("test", {}) as attempt:
+        attempt.save_checkpoint(0, draw)
+        scene.tracker.project(plan)
+        assert scene.files(stage) == []
+        attempt.finish({})
+    scene.tracker.project(plan)
+    assert scene.files(stage) == ["figure.svg"]
+
+
 def test_a_run_tells_what_the_stage_is(scene: Scene) -> None:
     plan = scene.plan()
     stage = of(plan, "perplexity")

@@ -71,6 +71,11 @@ class Scene:
         (run,) = [run for run in self.runs(name) if run.data.tags.get("key") == stage.key]
         return run
 
+    def files(self, stage: Stage) -> list[str]:
+        """The names of the artifacts of a stage's run."""
+        client = MlflowClient(tracking_uri=self.uri)
+        return [file.path for file in client.list_artifacts(self.run(stage).info.run_id)]
+
     def points(self, run: Run) -> list[tuple[str, int, int, str]]:
         """Everything the run has: (name, step, timestamp, value), the value so that NaN is NaN."""
         client = MlflowClient(tracking_uri=self.uri)

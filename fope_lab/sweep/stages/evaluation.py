@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fope_lab.data.problems import DataError
@@ -30,6 +30,11 @@ class EvaluationConfig(ChildConfig):
     outside_key = StageConfig.outside_key | {"batch_tokens"}
 
     batch_tokens: PositiveInt = 16_384
+
+    @classmethod
+    def task_names(cls) -> Sequence[str]:
+        """What the field `tasks` may name, for a kind that has one."""
+        return ()
 
     def readings(self) -> Iterable[Reading] | None:
         """All that the model reads; None where only running can tell."""
