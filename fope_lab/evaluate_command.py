@@ -60,16 +60,22 @@ def _sections(text: str) -> Mapping[str, dict[str, Any]]:
     for name, section in value.items():
         if section is not None and not isinstance(section, dict):
             raise _problem(f"found {shown(section)} for {name}, needs a mapping of its fields")
-        kind = next((k for k, cls in kinds.items() if name in cls.task_names()), None)
+        owners = [kind for kind, cls in kinds.items() if name in cls.task_names()]
         if name in kinds:
             sections[name] = dict(section or {})
-        elif kind is not None:
-            sections[kind] = {"tasks": [name], **(section or {})}
+        elif len(owners) == 1:
+            sections[owners[0]] = {"tasks": [name], **(section or {})}
+        elif owners:
+            asked = " or ".join(f"'{kind}: {{tasks: [{name}]}}'" for kind in owners)
+            raise _problem(f"{name} is a task of {' and '.join(owners)}; write {asked}")
         else:
-            tasks = [task for cls in kinds.values() for task in cls.task_names()]
-            near = did_you_mean(name, [*kinds, *tasks])
+            near = did_you_mean(
+                name, [*kinds, *(task for cls in kinds.values() for task in cls.task_names())]
+            )
+            of_kinds = [kind for kind, cls in kinds.items() if cls.task_names()]
             raise _problem(
-                f"unknown task {shown(name)}{near} (allowed: {name_list([*kinds, *tasks])})"
+                f"unknown task {shown(name)}{near} (allowed: {name_list(kinds)}, "
+                f"and the tasks of {name_list(of_kinds)})"
             )
     return sections
 

@@ -19,11 +19,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fope_lab.data.haystack import Block, Filler, Haystack, Ids, Name, hide, single_ids
 from fope_lab.data.problems import DataError, unknown
 from fope_lab.data.seeding import below, random_words
 from fope_lab.data.tokenizer import Tokenizer, as_tokenizer
-
-Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -47,11 +46,16 @@ def build_trial(
     return prompt_form(form, tokenizer, digits).trial(length, trial)
 
 
-def prompt_form(form: str, tokenizer: Any, digits: int = 5) -> PromptForm:
-    """What builds the prompts of a form for a tokenizer; quicker than build_trial for many."""
+def prompt_form(
+    form: str, tokenizer: Any, digits: int = 5, haystack: Haystack | None = None
+) -> PromptForm:
+    """What builds the prompts of a form for a tokenizer; quicker than build_trial for many.
+
+    The key of an English prompt is hidden in `haystack`, if it is given, and not in YaRN's filler.
+    """
     if form not in PromptForm.forms:
         raise DataError(unknown("passkey form", form, PromptForm.forms))
-    return PromptForm.forms[form](as_tokenizer(tokenizer), digits)
+    return PromptForm.forms[form](as_tokenizer(tokenizer), digits, haystack)
 
 
 class PromptForm(ABC):
@@ -59,17 +63,22 @@ class PromptForm(ABC):
 
     forms: ClassVar[dict[str, type[PromptForm]]] = {}
 
-    def __init__(self, tokenizer: Tokenizer, digits: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, digits: int, haystack: Haystack | None) -> None:
         self.tokenizer = tokenizer
         self.digits = digits
+        self.haystack = haystack
 
     def __init_subclass__(cls, *, form: str) -> None:
         super().__init_subclass__()
         PromptForm.forms[form] = cls
 
     @abstractmethod
-    def trial(self, length: int, trial: int) -> Trial:
-        """Prompt number `trial` of exactly `length` tokens. Raises DataError if it can't fit."""
+    def trial(self, length: int, trial: int, depth: float | None = None) -> Trial:
+        """Prompt number `trial` of exactly `length` tokens. Raises DataError if it can't fit.
+
+        The key lies at `depth` in [0, 1], as near as tokens allow, or at a drawn one; everything
+        else is the same at all depths.
+        """
 
     @abstractmethod
     def training_rows(
@@ -95,18 +104,20 @@ class SymbolicForm(PromptForm, form="symbolic"):
     marker = "#"
     cycle = "abcdefgh"
 
-    def __init__(self, tokenizer: Tokenizer, digits: int) -> None:
-        super().__init__(tokenizer, digits)
+    def __init__(self, tokenizer: Tokenizer, digits: int, haystack: Haystack | None) -> None:
+        if haystack is not None:
+            raise DataError("the symbolic passkey has a filler of its own, and no other haystack")
+        super().__init__(tokenizer, digits, haystack)
         self._digit_ids = self._single_ids("0123456789")
         self._cycle_ids = self._single_ids(self.cycle)
         self._marker_id = self._single_ids(self.marker)[0]
 
-    def trial(self, length: int, trial: int) -> Trial:
+    def trial(self, length: int, trial: int, depth: float | None = None) -> Trial:
         words = random_words(("passkey trial", length, trial), 0, 1, self._words(1))
-        rows, _, starts = self._rows(length, words, 1)
+        rows, _, starts = self._rows(length, words, 1, depth)
         room = length - 2 * self._block
-        depth = float(starts[0, 0] / room) if room else 0.0
-        return Trial(rows[0], rows[0, length - self.digits :], depth)
+        found = float(starts[0, 0] / room) if room else 0.0
+        return Trial(rows[0], rows[0, length - self.digits :], found)
 
     def training_rows(
         self, length: int, seed: int, first: int, count: int, queries: int | None
@@ -118,12 +129,12 @@ class SymbolicForm(PromptForm, form="symbolic"):
         return rows, answers
 
     def _rows(
-        self, length: int, words: NDArray[np.uint64], queries: int
+        self, length: int, words: NDArray[np.uint64], queries: int, depth: float | None = None
     ) -> tuple[Ids, NDArray[np.bool_], Ids]:
         """Rows of up to `queries` questions: ids, which are answers, and where blocks start.
 
-        The free tokens are cut at sorted uniform places, so that gaps of all lengths occur; the
-        last question always ends the row.
+        The free tokens are cut at sorted uniform places, or all at `depth`, so that gaps of all
+        lengths occur; the last question always ends the row.
         """
         if length < 2 * self._block:
             raise DataError(
@@ -135,6 +146,8 @@ class SymbolicForm(PromptForm, form="symbolic"):
         asked = 1 + below(words[:, :1], queries)  # (rows, 1)
         room = length - block * (asked + 1)
         cuts = below(words[:, 13:], room + 1)  # (rows, queries)
+        if depth is not None:
+            cuts = np.full_like(cuts, nearest(depth, int(room[0, 0])))
         order = np.arange(queries + 1)
         cuts = np.sort(np.where(order[:-1] < asked, cuts, room), axis=1)
         cuts = np.concatenate([cuts, room], axis=1)
@@ -169,20 +182,7 @@ class SymbolicForm(PromptForm, form="symbolic"):
         return np.concatenate([first, rest], axis=1)
 
     def _single_ids(self, characters: str) -> Ids:
-        ids = self.tokenizer.encode_batch(list(characters))
-        for character, found in zip(characters, ids, strict=True):
-            if len(found) != 1:
-                raise DataError(
-                    f"the symbolic passkey needs {character!r} to be one token; "
-                    f"tokenizer {self.tokenizer.identity()} makes it {len(found)}"
-                )
-        flat = np.array(ids, np.int64)[:, 0]
-        if len(np.unique(flat)) < len(characters):
-            raise DataError(
-                f"the symbolic passkey needs the characters {characters!r} to be different tokens "
-                f"of tokenizer {self.tokenizer.identity()}"
-            )
-        return flat
+        return single_ids(self.tokenizer, characters, "the symbolic passkey")
 
 
 class EnglishForm(PromptForm, form="english"):
@@ -198,25 +198,27 @@ class EnglishForm(PromptForm, form="english"):
     statement = "\nThe pass key is {key}. Remember it. {key} is the pass key.\n"
     question = "\nWhat is the pass key? The pass key is"
 
-    def __init__(self, tokenizer: Tokenizer, digits: int) -> None:
-        super().__init__(tokenizer, digits)
+    def __init__(self, tokenizer: Tokenizer, digits: int, haystack: Haystack | None) -> None:
+        super().__init__(tokenizer, digits, haystack)
+        self._around = haystack or Filler(tokenizer, self.sentences)
         self._task_ids = [*tokenizer.prefix_ids, *tokenizer.encode(self.task)]
         self._question_ids = tokenizer.encode(self.question)
-        self._filler_ids: list[int] = []
 
-    def trial(self, length: int, trial: int) -> Trial:
+    def trial(self, length: int, trial: int, depth: float | None = None) -> Trial:
         words = random_words(("passkey trial", length, trial), 0, 1, 2)
-        return self._prompt(length, words[0])
+        return self._prompt(length, words[0], (length, trial), depth)
 
     def training_rows(
         self, length: int, seed: int, first: int, count: int, queries: int | None
     ) -> tuple[Ids, NDArray[np.bool_]]:
         words = random_words(("passkey training", length, seed), first, count, 2)
-        prompts = [self._prompt(length, row) for row in words]
+        prompts = [self._prompt(length, row, (length, seed), None) for row in words]
         answers = [np.arange(length) >= length - len(prompt.answer_ids) for prompt in prompts]
         return np.stack([prompt.input_ids for prompt in prompts]), np.stack(answers)
 
-    def _prompt(self, length: int, words: NDArray[np.uint64]) -> Trial:
+    def _prompt(
+        self, length: int, words: NDArray[np.uint64], name: Name, depth: float | None
+    ) -> Trial:
         key = int(self._keys(words[0]))
         statement = self.tokenizer.encode(self.statement.format(key=key))
         asked = self.tokenizer.encode(f"{self.question} {key}")
@@ -231,15 +233,15 @@ class EnglishForm(PromptForm, form="english"):
                 f"passkey prompt {key} in English needs at least {length - room} tokens with this "
                 f"tokenizer, and length is {length}; the symbolic form needs {2 * self.digits + 2}"
             )
-        before = int(below(words[1], room + 1))
-        filler = self._filler(room)
-        # As in YaRN's script, the filler starts anew after the key.
-        ids = [*self._task_ids, *filler[:before], *statement, *filler[: room - before], *asked]
+        before = int(below(words[1], room + 1)) if depth is None else nearest(depth, room)
+        blocks = [Block(statement), Block(asked)]
+        hidden = hide(self._task_ids, blocks, np.array([before, room]), self._around, name)
         answer = np.array(asked[len(question) :], np.int64)
-        return Trial(np.array(ids, np.int64), answer, before / room if room else 0.0)
+        return Trial(hidden.ids, answer, before / room if room else 0.0)
 
-    def _filler(self, count: int) -> list[int]:
-        while len(self._filler_ids) < count:
-            repeats = 2 * count // len(self.sentences.split()) + 1
-            self._filler_ids = self.tokenizer.encode(" ".join([self.sentences] * repeats))
-        return self._filler_ids
+
+def nearest(depth: float, room: int) -> int:
+    """How many of `room` tokens lie before a key at `depth` in [0, 1]."""
+    if not 0 <= depth <= 1:
+        raise DataError(f"found depth {depth:g}, needs a number from 0 to 1")
+    return round(depth * room)

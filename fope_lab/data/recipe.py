@@ -17,11 +17,15 @@ from typing import Any, Literal, get_args
 from fope_lab.data.corpora import Corpus, corpus_json_schema, parse_corpus
 from fope_lab.data.options import build, schema
 from fope_lab.data.passkey_task import PasskeyTask
+from fope_lab.data.posgen_task import PosGenTask
 from fope_lab.data.problems import DataError, DataProblem, FieldPath, unknown
+from fope_lab.data.ruler_tasks import KeyValueTask, VariableTrackingTask
 from fope_lab.data.task import Task
 
 Documents = Literal["across", "within"]
-TASKS: dict[str, type[Task]] = {task.task: task for task in (PasskeyTask,)}
+TASKS: dict[str, type[Task]] = {
+    task.task: task for task in (PasskeyTask, PosGenTask, KeyValueTask, VariableTrackingTask)
+}
 
 
 @dataclass(frozen=True, kw_only=True)

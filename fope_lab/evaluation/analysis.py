@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fope_lab.analysis import Analysis, Subject
+from fope_lab.analysis.base import ARRAYS, FIGURE
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
 from fope_lab.drawing.svg import standalone_svg
@@ -17,9 +18,6 @@ from fope_lab.evaluation.checkpoint import load_parent
 if TYPE_CHECKING:
     from fope_lab.store import Attempt
     from fope_lab.sweep.stages.analysis import AnalysisStage
-
-ARRAYS, FIGURE = "arrays.npz", "figure.svg"
-"""The files that the stage leaves."""
 
 
 def run(stage: AnalysisStage, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:

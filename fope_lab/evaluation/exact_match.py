@@ -1,7 +1,7 @@
-"""Whether greedy decoding would answer prompts exactly, from one forward pass for each.
+"""Whether greedy decoding would answer prompts exactly, from at most one forward pass for each.
 
 Greedy decoding gives an answer exactly when each of its tokens is the argmax where the tokens
-before it are the right ones.
+before it are the right ones. What prompts have in common is read once (shared_prefix.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fope_lab.evaluation.checkpoint import device_of
+from fope_lab.evaluation.shared_prefix import Reader, lexicographic, reader_of
 
 
 class Question(Protocol):
@@ -39,32 +39,34 @@ def exact_match(
     """Which questions (any lengths) a model answers right: (questions,), in their order.
 
     `model.hidden(input_ids)` is (batch, length, …), and `model.head` of a part of it is that part's
-    logits (batch, part, vocabulary). About `batch_tokens` are read at once; `progress` takes how
-    many questions are answered. What the model itself raises is an error, never a wrong answer.
+    logits (batch, part, vocabulary). About `batch_tokens` are read at once, a cache's included;
+    `progress` takes how many questions are answered. What the model itself raises is an error,
+    never a wrong answer.
     """
-    order = sorted(range(len(questions)), key=lambda i: len(questions[i].input_ids))
+    by_length = sorted(range(len(questions)), key=lambda i: len(questions[i].input_ids))
+    reader = reader_of(model)
     right = np.zeros(len(questions), np.bool_)
     done = 0
-    for length, alike in groupby(order, key=lambda i: len(questions[i].input_ids)):
-        same = list(alike)
+    for length, alike in groupby(by_length, key=lambda i: len(questions[i].input_ids)):
+        unsorted = list(alike)
+        same = [unsorted[i] for i in lexicographic([questions[i].input_ids for i in unsorted])]
         size = max(1, batch_tokens // length)
         for first in range(0, len(same), size):
             batch = same[first : first + size]
-            right[batch] = _score(model, [questions[i] for i in batch])
+            right[batch] = _score(model, reader, [questions[i] for i in batch])
             done += len(batch)
             progress(done)
     return right
 
 
 @torch.inference_mode()
-def _score(model: Any, questions: Sequence[Question]) -> NDArray[np.bool_]:
-    """Which of several questions of one length are answered right, from one forward pass."""
-    ids = torch.from_numpy(np.stack([one.input_ids for one in questions])).to(device_of(model))
-    sizes = torch.tensor([len(one.answer_ids) for one in questions], device=ids.device)
+def _score(model: Any, reader: Reader, questions: Sequence[Question]) -> NDArray[np.bool_]:
+    """Which of several questions of one length are answered right."""
+    ids = np.stack([one.input_ids for one in questions])
+    sizes = np.array([[len(one.answer_ids)] for one in questions])
     longest = int(sizes.max())
     # Answers are of different lengths where a tokenizer merges digits: all end with the prompt.
-    predicted = model.head(model.hidden(ids[:, :-1])[:, -longest:]).argmax(-1)
-    asked = torch.arange(longest, device=ids.device) >= longest - sizes[:, None]
-    right = (predicted == ids[:, -longest:]) | ~asked
-    found: NDArray[np.bool_] = right.all(-1).cpu().numpy()
-    return found
+    predicted = model.head(reader.last_states(ids[:, :-1], longest)).argmax(-1).cpu().numpy()
+    asked = np.arange(longest) >= longest - sizes
+    right: NDArray[np.bool_] = ((predicted == ids[:, -longest:]) | ~asked).all(-1)
+    return right

@@ -8,15 +8,18 @@ between them, and windows run over their ends, as in training.
   prediction has half of `length` as context on average (released code of FoPE).
 - `sliding`: windows of `length` move by `stride`, and each scores the tokens that none before it
   did, so a prediction has at least `length` − `stride` tokens of context but at the text's very
-  beginning (YaRN's script, which however averages windows, not tokens).
+  beginning (YaRN's script).
+
+The mean is over tokens, or over windows, each with the mean of the tokens that it scores (YaRN's
+script): the text's first and last window then weigh as much as others that score more or less.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import groupby, islice
+from dataclasses import asdict, dataclass
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -51,9 +54,80 @@ class Window:
 
 @dataclass(frozen=True)
 class PerplexityResult:
-    """The summed loss in nats of `count` predicted tokens, at context length `length`."""
+    """Summed losses in nats at context length `length`, of all windows or of some.
+
+    `loss_sums` and `counts` (length,) are of the predicted tokens by their position: place i of a
+    window predicts from i + 1 tokens of context. `window_loss_sum` adds up the mean losses of
+    `windows` windows.
+    """
 
     length: int
+    loss_sums: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    window_loss_sum: float
+    windows: int
+
+    def __add__(self, other: PerplexityResult) -> PerplexityResult:
+        """Both parts of one text. Raises ValueError if their lengths differ."""
+        if self.length != other.length:
+            raise ValueError(f"parts at lengths {self.length} and {other.length} are of no whole")
+        return PerplexityResult(
+            self.length,
+            self.loss_sums + other.loss_sums,
+            self.counts + other.counts,
+            self.window_loss_sum + other.window_loss_sum,
+            self.windows + other.windows,
+        )
+
+    @property
+    def loss_sum(self) -> float:
+        """Of all tokens."""
+        return float(self.loss_sums.sum())
+
+    @property
+    def count(self) -> int:
+        """Predicted tokens."""
+        return int(self.counts.sum())
+
+    @property
+    def loss(self) -> float:
+        """Mean loss of a token, in nats."""
+        return self.loss_sum / self.count
+
+    @property
+    def window_loss(self) -> float:
+        """Mean over windows of the mean loss of a token, in nats."""
+        return self.window_loss_sum / self.windows
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean loss of a token."""
+        return math.exp(self.loss)
+
+    @property
+    def mean_context(self) -> float:
+        """How many tokens a prediction has before it, on average."""
+        return float(self.counts @ np.arange(1, self.length + 1)) / self.count
+
+    def by_position(self, buckets: int) -> list[PositionBucket]:
+        """Token-weighted, in so many ranges of positions that differ by a token at most."""
+        if not 1 <= buckets <= self.length:
+            raise ValueError(f"found {buckets} buckets, needs 1 to the length {self.length}")
+        ends = [self.length * (index + 1) // buckets for index in range(buckets)]
+        return [
+            PositionBucket(first + 1, end, float(self.loss_sums[first:end].sum()), int(count))
+            for first, end in pairwise([0, *ends])
+            if (count := self.counts[first:end].sum())
+        ]
+
+
+@dataclass(frozen=True)
+class PositionBucket:
+    """The summed loss in nats of the `count` tokens that were predicted from `first_context` to
+    `last_context` tokens before them in their window."""
+
+    first_context: int
+    last_context: int
     loss_sum: float
     count: int
 
@@ -68,6 +142,13 @@ class PerplexityResult:
         return math.exp(self.loss)
 
 
+AVERAGES: Mapping[str, Callable[[PerplexityResult], float]] = {
+    "tokens": lambda result: result.loss,
+    "windows": lambda result: result.window_loss,
+}
+"""The mean loss in nats, by what has equal weight in it."""
+
+
 def perplexity(
     model: nn.Module,
     tokens: Tokens,
@@ -75,6 +156,7 @@ def perplexity(
     *,
     method: Literal["chunked", "sliding"] = "chunked",
     stride: int | None = None,
+    shard: tuple[int, int] = (0, 1),
     batch_tokens: int = 16_384,
     progress: Callable[[int], None] = lambda predicted: None,
 ) -> PerplexityResult:
@@ -83,24 +165,37 @@ def perplexity(
     `model.hidden(input_ids)` are final states (batch, length, width) and `model.head(states)` their
     logits (…, vocabulary), of which few are held at once. `tokens` (tokens,) is of any integer type
     and may lie on disk: at most about `batch_tokens` of them are in memory. `stride`, for
-    `sliding` only, is at most `length`. Raises ValueError if the text is shorter than `length` + 1
-    or a loss is not a finite number.
+    `sliding` only, is at most `length`. With `shard` (i, n) it is every n-th window from number i
+    on: the n results add up to the whole. Raises ValueError if the text is shorter than `length` +
+    1 or a loss is not a finite number.
     """
     _check_enough(tokens, length)
-    windows = WINDOWS[method](len(tokens), length, stride)
+    part, parts = shard
+    if not 0 <= part < parts:
+        raise ValueError(f"shard {part} of {parts}: needs one from 0 to {parts - 1}")
+    windows = islice(WINDOWS[method](len(tokens), length, stride), part, None, parts)
     device = device_of(model)
-    total = torch.zeros((), dtype=torch.float64, device=device)
-    count = 0
+    sums = torch.zeros(length, dtype=torch.float64, device=device)
+    window_sum = torch.zeros((), dtype=torch.float64, device=device)
+    counts = np.zeros(length, np.int64)
+    read = 0
     # Windows of one shape follow one another, so that they can be stacked.
-    for _, alike in groupby(windows, key=lambda w: (w.end - w.start, w.end - w.scored)):
+    for (size, scored), alike in groupby(
+        windows, key=lambda w: (w.end - w.start, w.end - w.scored)
+    ):
         for batch in _batched(alike, max(1, batch_tokens // length)):
-            total += _loss_sum(model, tokens, batch, device)
-            count += sum(window.end - window.scored for window in batch)
-            progress(count)
-    loss_sum = float(total)
-    if not math.isfinite(loss_sum):
-        raise ValueError(f"the loss at length {length} is {loss_sum}: the model is broken there")
-    return PerplexityResult(length, loss_sum, count)
+            losses = _losses(model, tokens, batch, device)
+            sums[size - scored : size] += losses.sum(0)
+            window_sum += losses.mean(1).sum()
+            counts[size - scored : size] += len(batch)
+            read += len(batch)
+            progress(int(counts.sum()))
+    result = PerplexityResult(length, sums.cpu().numpy(), counts, float(window_sum), read)
+    if not math.isfinite(result.loss_sum):
+        raise ValueError(
+            f"the loss at length {length} is {result.loss_sum}: the model is broken there"
+        )
+    return result
 
 
 def chunked_windows(tokens: int, length: int, stride: int | None) -> Iterator[Window]:
@@ -139,18 +234,18 @@ def _check_enough(tokens: Tokens, length: int) -> None:
 
 
 @torch.inference_mode()
-def _loss_sum(model: Any, tokens: Tokens, windows: list[Window], device: torch.device) -> Tensor:
-    """The summed loss of windows of one shape, float64."""
+def _losses(model: Any, tokens: Tokens, windows: list[Window], device: torch.device) -> Tensor:
+    """The losses of the scored tokens of windows of one shape: float64 (windows, scored)."""
     rows = np.stack([tokens[w.start : w.end + 1].astype(np.int64) for w in windows])
     ids = torch.from_numpy(rows).to(device)
     first = windows[0].scored - windows[0].start
     hidden = model.hidden(ids[:, :-1])[:, first:].flatten(0, 1)
     targets = ids[:, first + 1 :].flatten()
-    total = torch.zeros((), dtype=torch.float64, device=device)
-    for states, target in zip(hidden.split(LOSS_ROWS), targets.split(LOSS_ROWS), strict=True):
-        logits = model.head(states).float()
-        total += F.cross_entropy(logits, target, reduction="none").double().sum()
-    return total
+    losses = [
+        F.cross_entropy(model.head(states).float(), target, reduction="none").double()
+        for states, target in zip(hidden.split(LOSS_ROWS), targets.split(LOSS_ROWS), strict=True)
+    ]
+    return torch.cat(losses).view(len(windows), -1)
 
 
 def _batched(windows: Iterator[Window], size: int) -> Iterator[list[Window]]:
@@ -158,14 +253,23 @@ def _batched(windows: Iterator[Window], size: int) -> Iterator[list[Window]]:
         yield batch
 
 
+PACKING = "documents end to end, an end-of-text token between them, windows across their ends"
+
+
 def run(stage: Perplexity, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
-    """Log `perplexity_by_length` and `loss_by_length`, with step = context length."""
+    """Log `perplexity_by_length` and `loss_by_length`, with step = context length.
+
+    With `position_buckets`, also `perplexity_by_position` at the largest length, with step = the
+    most tokens of context that a prediction of the bucket has: one more than its last position.
+    """
     model, tokenizer = load_parent(parents, stage.resources)
     expected = {"tokenizer": tokenizer.identity(), "split": "validation"}
     tokens = PackedCorpus(parents["data.0"], expected).tokens.first(stage.tokens)
-    _check_enough(tokens, max(stage.lengths))  # before any of the work
+    largest = max(stage.lengths)
+    _check_enough(tokens, largest)  # before any of the work
     total = (len(tokens) - 1) * len(stage.lengths)
     results = []
+    by_position: list[PositionBucket] = []
     for index, length in enumerate(stage.lengths):
 
         def progress(predicted: int, before: int = index * (len(tokens) - 1)) -> None:
@@ -180,17 +284,28 @@ def run(stage: Perplexity, attempt: Attempt, parents: Mapping[str, Path]) -> dic
             batch_tokens=stage.batch_tokens,
             progress=progress,
         )
-        attempt.log(
-            length,
-            {"perplexity_by_length": result.perplexity, "loss_by_length": result.loss},
-        )
+        loss = AVERAGES[stage.average](result)
+        attempt.log(length, {"perplexity_by_length": math.exp(loss), "loss_by_length": loss})
         results.append(
             {
                 "length": length,
-                "perplexity": result.perplexity,
-                "loss": result.loss,
+                "perplexity": math.exp(loss),
+                "loss": loss,
                 "loss_sum": result.loss_sum,
                 "tokens": result.count,
+                "windows": result.windows,
+                "mean_context": result.mean_context,
             }
         )
-    return {"method": stage.method, "stride": stage.stride, "lengths": results}
+        if length == largest and stage.position_buckets is not None:
+            by_position = result.by_position(stage.position_buckets)
+    for bucket in by_position:
+        attempt.log(bucket.last_context, {"perplexity_by_position": bucket.perplexity})
+    return {
+        "method": stage.method,
+        "stride": stage.stride,
+        "average": stage.average,
+        "packing": PACKING,
+        "lengths": results,
+        "by_position": [{**asdict(one), "perplexity": one.perplexity} for one in by_position],
+    }

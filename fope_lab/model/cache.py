@@ -40,6 +40,14 @@ class LayerCache:
         k, v = self._append(k, v, positions.shape[-1])
         return *embedding.rotate(q, k, own, tables, key_positions=positions), v
 
+    def repeated(self, batch: int, tokens: int, room: int) -> LayerCache:
+        """The first `tokens` tokens of the one sequence kept here, for each of `batch`."""
+        repeated = LayerCache(room)
+        if self._keys is not None and self._values is not None:
+            repeated._keys = _repeated(self._keys, batch, tokens, room)
+            repeated._values = _repeated(self._values, batch, tokens, room)
+        return repeated
+
     def _append(self, k: Tensor, v: Tensor, end: int) -> tuple[Tensor, Tensor]:
         """All keys and values, with these as the last before `end`."""
         if torch.is_grad_enabled() and (k.requires_grad or v.requires_grad):
@@ -63,6 +71,12 @@ class LayerCache:
 def _memory(like: Tensor, tokens: int) -> Tensor:
     batch, heads, _, head_dim = like.shape
     return like.new_empty(batch, heads, tokens, head_dim)
+
+
+def _repeated(kept: Tensor, batch: int, tokens: int, room: int) -> Tensor:
+    memory = _memory(kept.expand(batch, -1, -1, -1), max(room, tokens))
+    memory[:, :, :tokens] = kept[:, :, :tokens]
+    return memory
 
 
 class Cache:
@@ -104,3 +118,17 @@ class Cache:
         """The pass over the tokens up to the last of these positions is complete."""
         self._positions = positions
         self.length = positions.shape[-1]
+
+    def forget(self, length: int) -> None:
+        """Keep the first `length` tokens only: what was read after them may be read anew."""
+        if self._positions is not None and length < self.length:
+            self._positions = self._positions[..., :length]
+            self.length = length
+
+    def repeated(self, batch: int, *, room: int) -> Cache:
+        """A copy of this cache of one sequence for `batch` that begin like it, with room for `room`
+        tokens each."""
+        copy = Cache(0)
+        copy.layers = [layer.repeated(batch, self.length, room) for layer in self.layers]
+        copy.length, copy._positions = self.length, self._positions
+        return copy

@@ -97,9 +97,12 @@ def _fields(model: type[BaseModel], path: FieldPath) -> list[str]:
 
 
 def _type_at(model: type[BaseModel], path: FieldPath) -> Any:
-    """The type of the field at `path`."""
+    """The type of the field at `path`, or of an item of a list."""
     current: Any = model
     for part in path:
+        if isinstance(part, int) and typing.get_origin(current) is tuple:
+            current = typing.get_args(current)[0]
+            continue
         if not (isinstance(current, type) and issubclass(current, BaseModel)):
             return None
         by_name = {field.alias or name: field for name, field in current.model_fields.items()}

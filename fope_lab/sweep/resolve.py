@@ -227,8 +227,7 @@ class Resolver:
         parent: Stage | Checkpoint | None,
         report: Report,
     ) -> Stage | None:
-        if isinstance(parent, Stage) and not parent.spec.trains:
-            report(("from",), f"{parent.stage} is of kind {parent.kind}, which leaves no model")
+        if isinstance(parent, Stage) and not _can_follow(spec, parent, report):
             return None
         lineage = lineage_of(
             spec, filled.value, parent.lineage if parent else None, self._memo, report
@@ -311,6 +310,17 @@ class Resolver:
 
     def _add(self, stage: Stage) -> Stage:
         return self.stages.setdefault(stage.key, stage)
+
+
+def _can_follow(spec: StageConfig, parent: Stage, report: Report) -> bool:
+    """Whether a stage can start from what another one leaves; why not is reported."""
+    if not parent.spec.trains:
+        report(("from",), f"{parent.stage} is of kind {parent.kind}, which leaves no model")
+        return False
+    misfits = list(spec.against(parent.spec))
+    for path, message in misfits:
+        report(path, message)
+    return not misfits
 
 
 def _names_tokenizer(spec: StageConfig) -> bool:

@@ -11,12 +11,20 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
-from fope_lab.evaluation.perplexity import LOSS_ROWS, WINDOWS, perplexity, run
+from fope_lab.evaluation.perplexity import (
+    AVERAGES,
+    LOSS_ROWS,
+    WINDOWS,
+    PerplexityResult,
+    perplexity,
+    run,
+)
 from fope_lab.model import load_model
 from fope_lab.store import Store
 from fope_lab.sweep.stages import Perplexity
@@ -57,13 +65,32 @@ def text(count: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, VOCABULARY, count).astype(np.uint16)
 
 
-def reference(model: Contextual, tokens: np.ndarray, contexts: dict[int, int]) -> float:
-    """The mean loss in float64, one prediction at a time: target → its context's first token."""
-    losses = []
+def losses(
+    model: Contextual, tokens: np.ndarray, contexts: dict[int, int]
+) -> list[tuple[int, float]]:
+    """In float64, one prediction at a time: target → its context's first token. Of each the tokens
+    of context and the loss."""
+    found = []
+    table = model.table.detach().double()
     for target, start in contexts.items():
-        logits = model.table.double()[torch.from_numpy(tokens[start:target].astype(int))].sum(0) / 2
-        losses.append(-torch.log_softmax(logits, 0)[int(tokens[target])])
-    return math.exp(float(torch.stack(losses).detach().mean()))
+        logits = table[torch.from_numpy(tokens[start:target].astype(int))].sum(0) / 2
+        loss = -torch.log_softmax(logits, 0)[int(tokens[target])]
+        found.append((target - start, float(loss)))
+    return found
+
+
+def reference(model: Contextual, tokens: np.ndarray, contexts: dict[int, int]) -> float:
+    """exp of the mean loss."""
+    return math.exp(float(np.mean([loss for _, loss in losses(model, tokens, contexts)])))
+
+
+def sliding_contexts(count: int, length: int, stride: int) -> list[dict[int, int]]:
+    """Of each window the predicted tokens and where their context begins."""
+    windows = [dict.fromkeys(range(1, length + 1), 0)]
+    while (done := max(windows[-1])) < count - 1:
+        end = min(done + stride, count - 1)
+        windows.append(dict.fromkeys(range(done + 1, end + 1), end - length))
+    return windows
 
 
 METHODS = st.one_of(
@@ -82,6 +109,10 @@ def test_a_uniform_model_has_the_vocabularys_size(
     )
     assert result.perplexity == pytest.approx(VOCABULARY, rel=1e-6)
     assert result.count == count - 1
+    for average in AVERAGES.values():
+        assert math.exp(average(result)) == pytest.approx(VOCABULARY, rel=1e-6)
+    for bucket in result.by_position(min(3, length)):
+        assert bucket.perplexity == pytest.approx(VOCABULARY, rel=1e-6)
 
 
 @given(st.integers(1, 50), st.integers(1, 300), METHODS)
@@ -113,14 +144,48 @@ def test_chunks_see_nothing_of_each_other(length: int, batch_tokens: int) -> Non
 @pytest.mark.parametrize("batch_tokens", [1, 40])
 def test_a_sliding_window_scores_its_end(length: int, stride: int, batch_tokens: int) -> None:
     tokens, model = text(61), Contextual()
-    contexts = dict.fromkeys(range(1, length + 1), 0)
-    while (done := max(contexts)) < 60:
-        end = min(done + stride, 60)
-        contexts |= dict.fromkeys(range(done + 1, end + 1), end - length)
+    windows = sliding_contexts(61, length, stride)
+    contexts = {target: start for window in windows for target, start in window.items()}
     result = perplexity(
         model, tokens, length, method="sliding", stride=stride, batch_tokens=batch_tokens
     )
     assert result.perplexity == pytest.approx(reference(model, tokens, contexts), rel=1e-5)
+    assert sum(model.logits) == result.count  # none of tokens that are not scored
+    means = [np.mean([loss for _, loss in losses(model, tokens, window)]) for window in windows]
+    assert result.windows == len(windows)
+    assert AVERAGES["windows"](result) == pytest.approx(np.mean(means), rel=1e-5)
+
+
+@pytest.mark.parametrize(("length", "stride"), [(8, 8), (8, 3), (10, 1), (60, 7)])
+@pytest.mark.parametrize("buckets", [1, 3, 8])
+def test_positions_are_tokens_of_context(length: int, stride: int, buckets: int) -> None:
+    tokens, model = text(61), Contextual()
+    windows = sliding_contexts(61, length, stride)
+    contexts = {target: start for window in windows for target, start in window.items()}
+    by_context = losses(model, tokens, contexts)
+    result = perplexity(model, tokens, length, method="sliding", stride=stride, batch_tokens=20)
+    found = result.by_position(buckets)
+    assert [bucket.first_context for bucket in found] == [
+        1,
+        *(bucket.last_context + 1 for bucket in found[:-1]),
+    ]
+    sizes = [bucket.last_context + 1 - bucket.first_context for bucket in found]
+    assert (len(found), found[-1].last_context) == (buckets, length)
+    assert max(sizes) - min(sizes) <= 1
+    for bucket in found:
+        of = [x for n, x in by_context if bucket.first_context <= n <= bucket.last_context]
+        assert bucket.count == len(of)
+        assert bucket.perplexity == pytest.approx(math.exp(np.mean(of)), rel=1e-5)
+    assert sum(bucket.count for bucket in found) == result.count
+    assert sum(bucket.loss_sum for bucket in found) == pytest.approx(result.loss_sum, rel=1e-12)
+    assert result.mean_context == pytest.approx(np.mean([n for n, _ in by_context]))
+
+
+def test_buckets_fit_the_length() -> None:
+    result = perplexity(Uniform(), text(61), 8)
+    for wrong in (0, 9):
+        with pytest.raises(ValueError, match=f"found {wrong} buckets, needs 1 to the length 8"):
+            result.by_position(wrong)
 
 
 def test_hugging_faces_loss_is_ours() -> None:
@@ -168,6 +233,37 @@ def test_sums_over_parts_are_the_whole() -> None:
     assert sum(part.loss_sum for part in parts) == pytest.approx(whole.loss_sum, rel=1e-6)
 
 
+@settings(max_examples=40)
+@given(st.integers(1, 30), st.integers(1, 200), METHODS, st.integers(1, 9), st.integers(1, 99))
+def test_shards_add_up_to_the_whole(
+    length: int, more: int, method: tuple[Any, int | None], parts: int, batch_tokens: int
+) -> None:
+    name, stride = method[0], method[1] and min(method[1], length)
+    tokens, model = text(length + more), Contextual()
+    how: dict[str, Any] = {"method": name, "stride": stride}
+    whole = perplexity(model, tokens, length, **how)
+    shards = [
+        perplexity(model, tokens, length, **how, shard=(part, parts), batch_tokens=batch_tokens)
+        for part in range(parts)
+    ]
+    total = sum(shards[1:], shards[0])
+    assert (total.counts == whole.counts).all()
+    assert total.windows == whole.windows
+    assert max(s.windows for s in shards) - min(s.windows for s in shards) <= 1
+    assert total.loss_sums == pytest.approx(whole.loss_sums, rel=1e-9)
+    assert total.loss_sum == pytest.approx(whole.loss_sum, rel=1e-9)
+    assert total.window_loss == pytest.approx(whole.window_loss, rel=1e-9)
+
+
+def test_only_parts_of_one_whole_are_added() -> None:
+    parts: list[PerplexityResult] = [perplexity(Uniform(), text(61), n) for n in (8, 9)]
+    with pytest.raises(ValueError, match="parts at lengths 8 and 9"):
+        parts[0] + parts[1]
+    for shard in ((2, 2), (-1, 2), (0, 0)):
+        with pytest.raises(ValueError, match=f"shard {shard[0]} of {shard[1]}: needs one from 0"):
+            perplexity(Uniform(), text(61), 8, shard=shard)
+
+
 def test_what_can_not_be_measured_is_told() -> None:
     with pytest.raises(ValueError, match=r"length 61 needs at least 62 tokens .* there are 61"):
         perplexity(Uniform(), text(61), 61)
@@ -207,6 +303,41 @@ def test_a_stage_logs_a_row_a_length(
     progress = folder.progress()
     assert progress is not None
     assert progress["step"] == progress["total"] == 3 * 999
+
+
+@pytest.mark.parametrize("average", ["tokens", "windows"])
+def test_a_stage_logs_positions_of_the_largest_length(
+    parents: dict[str, Path], tmp_path: Path, average: str
+) -> None:
+    how: dict[str, Any] = {"method": "sliding", "stride": 6}
+    stage = make_stage(tokens=1000, average=average, position_buckets=5, **how)
+    folder = Store(tmp_path).folder("perplexity", "key")
+    with folder.begin("test", {}) as attempt:
+        result = run(stage, attempt, parents)
+        attempt.finish(result)
+    tokens = PackedCorpus(parents["data.0"], {}).tokens[:1000]
+    model = load_model(parents["from"])
+    rows = list(folder.rows())
+    for row in rows[:3]:
+        expected = AVERAGES[average](perplexity(model, tokens, row.step, **how))
+        assert row.values["loss_by_length"] == pytest.approx(expected, rel=1e-6)
+        assert row.values["perplexity_by_length"] == pytest.approx(math.exp(expected), rel=1e-6)
+    buckets = perplexity(model, tokens, 256, **how).by_position(5)
+    assert [row.step for row in rows[3:]] == [51, 102, 153, 204, 256]
+    for row, bucket, entry in zip(rows[3:], buckets, result["by_position"], strict=True):
+        assert row.values == {"perplexity_by_position": pytest.approx(bucket.perplexity, rel=1e-6)}
+        assert entry["last_context"] == row.step
+        assert entry["count"] == bucket.count
+    assert sum(entry["count"] for entry in result["by_position"]) == 999
+    assert result["average"] == average
+    assert "end-of-text token between them" in result["packing"]
+    contexts = [entry["mean_context"] for entry in result["lengths"]]
+    assert contexts[1] < contexts[0] < contexts[2] < 256
+
+
+def test_more_buckets_than_positions_are_told() -> None:
+    with pytest.raises(ValidationError, match="found 257, needs at most the largest length 256"):
+        make_stage(position_buckets=257)
 
 
 def test_a_stage_that_can_not_be_measured_fails_at_once(

@@ -19,7 +19,6 @@ from fope_lab.sweep import load_sweep
 from fope_lab.sweep.stages import (
     FILE_KINDS,
     KINDS,
-    AnalysisStage,
     Resources,
     Section,
     TrainSettings,
@@ -40,7 +39,15 @@ FULL: dict[str, Any] = changed(
         | {"revision": REVISION},
         "stages.perplexity.method": "sliding",
         "stages.perplexity.stride": 8,
-        "stages.analysis": {"kind": "analysis", "analysis": {"type": "decay", "length": 16}},
+        "stages.needle": {"kind": "needle", "from": "extend", "lengths": [400], "corpus": "c4"},
+        "stages.ruler": {"kind": "ruler", "from": "extend", "lengths": [2000], "corpus": "c4"},
+        "stages.downstream": {"kind": "downstream", "from": "extend"},
+        "stages.posgen": {"kind": "posgen", "from": "extend", "subtask": "cot"},
+        "stages.longbench": {"kind": "longbench", "from": "extend", "revision": REVISION},
+        "stages.leval": {"kind": "leval", "from": "extend", "revision": REVISION},
+        "stages.figure": {"kind": "analysis", "analysis": {"type": "decay", "length": 16}},
+        "stages.analysis": {"kind": "analysis", "from": "extend", "corpus": "c4"}
+        | {"analysis": {"type": "frequency-usage", "length": 64}},
     },
 )
 """A sweep in which most fields are given; nothing in it depends on this machine."""
@@ -61,7 +68,18 @@ CHANGES: dict[str, tuple[Any, ...]] = {
     "pretrain.embedding": ("rope", "nope", {"type": "rope", "base": 9000}),
     "pretrain.embedding.sigma": (0.3, 0),
     "pretrain.data.length": (32,),
-    "pretrain.data.mix": ([{"corpus": "c4"}], [{"corpus": "pg19"}], [{"task": "passkey"}]),
+    "pretrain.data.mix": (
+        [{"corpus": "c4"}],
+        [{"corpus": "pg19"}],
+        [{"task": "passkey"}],
+        [{"task": "posgen", "subtask": "cot"}],
+        [{"task": "posgen", "subtask": "recursive"}],
+        [{"task": "posgen", "subtask": "cot", "examples": 9}],
+        [{"task": "posgen", "subtask": "cot", "modulus": 13}],
+        [{"task": "posgen", "subtask": "cot", "j": 2}],
+        [{"task": "posgen", "subtask": "cot", "k": 4}],
+        [{"task": "posgen", "subtask": "cot", "official_leaky": True}],
+    ),
     "pretrain.data.documents": ("within",),
     "pretrain.tokenizer": (
         "byte-level",
@@ -101,11 +119,56 @@ CHANGES: dict[str, tuple[Any, ...]] = {
     "perplexity.lengths": ([32], [64, 32], [32, 64, 128]),
     "perplexity.stride": (16,),
     "perplexity.tokens": (10_000,),
+    "perplexity.average": ("windows",),
+    "perplexity.position_buckets": (8,),
     "passkey.from": ("pretrain",),
     "passkey.lengths": ([32],),
     "passkey.trials": (10,),
     "passkey.form": ("english",),
-    "analysis.analysis": ({"type": "decay", "length": 32},),
+    "needle.lengths": ([500], [400, 500]),
+    "needle.depths": (5,),
+    "needle.trials": (10,),
+    "needle.corpus": ("pg19", None),
+    "needle.form": ("symbolic",),
+    "ruler.lengths": ([3000],),
+    "ruler.tasks": (["key-value"], ["variable-tracking"]),
+    "ruler.trials": (10,),
+    "ruler.keys": (5,),
+    "ruler.queries": (2,),
+    "ruler.digits": (5,),
+    "ruler.chains": (2,),
+    "ruler.hops": (3,),
+    "ruler.corpus": ("pg19", None),
+    "ruler.form": ("symbolic",),
+    "downstream.tasks": (["piqa"], ["piqa", "sciq"]),
+    "downstream.limit": (10, 11),
+    "downstream.max_length": (64, 65),
+    "posgen.subtask": ("recursive", "semi_recursive"),
+    "posgen.length": (512,),
+    "posgen.count": (10,),
+    "posgen.split": ("validation",),
+    "posgen.modulus": (13,),
+    "posgen.j": (2,),
+    "posgen.k": (4,),
+    "posgen.official_leaky": (True,),
+    "posgen.trained_length": (64, 65),
+    "longbench.dataset": ("a/b",),
+    "longbench.revision": ("f" * 40, None),
+    "longbench.tasks": (["trec"], ["trec", "samsum"], ["samsum", "trec"]),
+    "longbench.context_length": (2000, 4000),
+    "longbench.format": ("llama2",),
+    "longbench.limit": (10,),
+    "longbench.rouge": ("rouge",),
+    "leval.dataset": ("a/b",),
+    "leval.revision": ("f" * 40,),
+    "leval.tasks": (["codeU"], ["codeU", "tpo"]),
+    "leval.context_length": (2000,),
+    "leval.format": ("llama2",),
+    "leval.limit": (10,),
+    "figure.analysis": ({"type": "decay", "length": 32}, "random-decay"),
+    "analysis.analysis": ("frequency-usage", "positional-heads"),
+    "analysis.from": ("pretrain",),
+    "analysis.corpus": ("pg19",),
 }
 """For every field that counts, values other than the sweep's."""
 NO_CHANGES: dict[str, Any] = {
@@ -121,6 +184,12 @@ NO_CHANGES: dict[str, Any] = {
     "perplexity.resources.cpus": 0.5,
     "perplexity.batch_tokens": 99,
     "passkey.batch_tokens": 99,
+    "longbench.batch_tokens": 99,
+    "leval.batch_tokens": 99,
+    "posgen.batch_tokens": 99,
+    "needle.batch_tokens": 99,
+    "ruler.batch_tokens": 99,
+    "downstream.batch_tokens": 99,
 }
 """Fields that can't change a number."""
 TOGETHER: dict[str, dict[str, Any]] = {
@@ -130,6 +199,8 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "pretrain.train.decay": {"pretrain.train.schedule": "wsd"},
     "finetune.tokenizer": {"pretrain.tokenizer": "word-level", "pretrain.model.vocab_size": 999},
     "passkey.form": {"passkey.lengths": [300]},
+    "needle.form": {"needle.corpus": None},
+    "ruler.form": {"ruler.corpus": None},
     "pretrain.model.num_heads": {"pretrain.model.hidden_size": 64},
 }
 """What has to change with a field for the sweep to be legal."""
@@ -211,8 +282,7 @@ def test_every_field_of_every_kind_is_in_one_of_the_tables() -> None:
 def _fields(section: type[Section]) -> Iterator[str]:
     names = (field.alias or name for name, field in section.model_fields.items())
     # `method` follows from `stride`, `seed` is the sweep's own, and a kind is another stage.
-    left_out = {"kind", "seed", "method"} | ({"corpus"} if section is AnalysisStage else set())
-    return (name for name in names if name not in left_out)
+    return (name for name in names if name not in ("kind", "seed", "method"))
 
 
 def test_the_kind_and_the_seed_change_the_key(tmp_path: Path) -> None:
@@ -383,20 +453,34 @@ def test_a_local_tokenizer_is_its_content(tmp_path: Path) -> None:
 # The values themselves
 
 GOLDEN = {
-    "analysis": "9dede75ed898280b9ffa",
+    "analysis[seed=0]": "e63cf50187d94f04bc8a",
+    "analysis[seed=3]": "a8689791374f234a1207",
+    "downstream[seed=0]": "3ec2fe365e53c89923e8",
+    "downstream[seed=3]": "3597787b1904c20ff983",
     "extend[seed=0]": "f217d2c8763d1a8d1bf6",
     "extend[seed=3]": "af40d2b3af123529d2b6",
+    "figure": "9dede75ed898280b9ffa",
     "finetune[seed=0]": "bf0630d38696ac174c45",
     "finetune[seed=3]": "ab940cfbf5e2f6a61de8",
+    "leval[seed=0]": "e8477404fad6fedf0544",
+    "leval[seed=3]": "77bfd31a67c9e1a0c4aa",
+    "longbench[seed=0]": "156600f3846598abb184",
+    "longbench[seed=3]": "696d6e61172ae5a0bcfc",
+    "needle[seed=0]": "50ee31c9fdfc16ca6834",
+    "needle[seed=3]": "f37814b9412fa106a9c1",
     "passkey[seed=0]": "092db7f540ee4496a84e",
     "passkey[seed=3]": "705767fa4cafbe5b2405",
     "perplexity[seed=0]": "0b9fd01f138b2cea5283",
     "perplexity[seed=3]": "4ce44b7c9d45363184a1",
+    "posgen[seed=0]": "333b10079718bbec1551",
+    "posgen[seed=3]": "230c0e82a0ad332c6fe9",
     "prepare-data[a/b,byte,train]": "7a3044bd045f0875a0c1",
     "prepare-data[c4,byte,train]": "9717e600a0c62ee11887",
     "prepare-data[c4,byte,validation]": "853f42da09889cc1bd48",
     "pretrain[seed=0]": "94dbf4555a1e593286cc",
     "pretrain[seed=3]": "3988363cf2b0934553d5",
+    "ruler[seed=0]": "4be0648ece198b898269",
+    "ruler[seed=3]": "a761251a2a8c779a196f",
 }
 """Keys of FULL. Whoever has a store full of finished stages loses them when a key changes.
 

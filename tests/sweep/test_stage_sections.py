@@ -8,6 +8,7 @@ import pytest
 from sweep_files import PRETRAIN_LINE, told
 
 from fope_lab.data.corpora import corpus_names
+from fope_lab.data.recipe import TASKS
 from fope_lab.embeddings import PRESETS
 from fope_lab.embeddings.base import embedding_types, transform_types
 from fope_lab.model.config import SCALES as MODEL_SCALES
@@ -182,7 +183,8 @@ CORPORA = f"(allowed: {', '.join(sorted(corpus_names()))})"
         (
             "{corpus: c4, length: 64}",
             "{length: 64, mix: [{corpus: c4}, {task: passkee}]}",
-            "data.mix[1].task: unknown task 'passkee'; did you mean 'passkey'? (allowed: passkey)",
+            "data.mix[1].task: unknown task 'passkee'; did you mean 'passkey'? "
+            f"(allowed: {', '.join(sorted(TASKS))})",
         ),
         (
             "{corpus: c4, length: 64}",

@@ -18,9 +18,15 @@ from fope_lab.data.tokenizer_recipe import TrainedTokenizer
 from fope_lab.sweep.stages.analysis import AnalysisStage
 from fope_lab.sweep.stages.base import ChildConfig, Resources, StageConfig
 from fope_lab.sweep.stages.data import CopyTokenizer, PrepareData, TrainTokenizer
+from fope_lab.sweep.stages.downstream import Downstream
 from fope_lab.sweep.stages.evaluation import EvaluationConfig
+from fope_lab.sweep.stages.leval import LEval
+from fope_lab.sweep.stages.longbench import LongBench
+from fope_lab.sweep.stages.needle import Needle
 from fope_lab.sweep.stages.passkey import Passkey
 from fope_lab.sweep.stages.perplexity import Perplexity
+from fope_lab.sweep.stages.posgen import PosGen
+from fope_lab.sweep.stages.ruler import Ruler
 from fope_lab.sweep.stages.section import Section, each_once
 from fope_lab.sweep.stages.training import (
     Extend,
@@ -37,15 +43,21 @@ __all__ = [
     "AnalysisStage",
     "ChildConfig",
     "CopyTokenizer",
+    "Downstream",
     "EvaluationConfig",
     "Extend",
     "Finetune",
     "FurtherTraining",
+    "LEval",
+    "LongBench",
+    "Needle",
     "Passkey",
     "Perplexity",
+    "PosGen",
     "PrepareData",
     "Pretrain",
     "Resources",
+    "Ruler",
     "Section",
     "StageConfig",
     "TrainSettings",
@@ -66,6 +78,12 @@ KINDS: dict[str, type[StageConfig]] = {
         Finetune,
         Perplexity,
         Passkey,
+        Needle,
+        Ruler,
+        PosGen,
+        Downstream,
+        LongBench,
+        LEval,
         AnalysisStage,
     )
 }

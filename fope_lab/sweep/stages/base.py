@@ -95,6 +95,10 @@ class StageConfig(Section):
         """What can't be done with a tokenizer, by the field that asks for it."""
         return ()
 
+    def against(self, parent: StageConfig) -> Iterable[tuple[FieldPath, str]]:
+        """What can't be asked of the model that a stage leaves, by the field that asks for it."""
+        return ()
+
     def identities(self) -> Mapping[str, Any]:
         """What the key has instead of some fields: the content of local files, by field.
 

@@ -16,7 +16,7 @@ from fope_lab.sweep.stages.section import Lengths, PositiveInt
 
 
 class Perplexity(EvaluationConfig):
-    """exp of the token-weighted mean loss on held-out text, at each context length."""
+    """exp of the mean loss on held-out text, at each context length."""
 
     work = "fope_lab.evaluation.perplexity:run"
 
@@ -26,6 +26,14 @@ class Perplexity(EvaluationConfig):
     method: Literal["chunked", "sliding"] = "chunked"
     stride: PositiveInt | None = None
     tokens: Annotated[PositiveInt | None, Field(description="at most; default all")] = None
+    average: Annotated[
+        Literal["tokens", "windows"],
+        Field(description="what has equal weight: every token, or every window's mean"),
+    ] = "tokens"
+    position_buckets: Annotated[
+        PositiveInt | None,
+        Field(description="points of a curve by position at the largest length; default none"),
+    ] = None
 
     def corpora(self) -> Mapping[str, Corpus]:
         """The text."""
@@ -55,6 +63,14 @@ class Perplexity(EvaluationConfig):
         if self.tokens is not None and self.tokens <= longest:
             message = f"found {self.tokens}, needs more than the largest length {longest}"
             raise SectionError([(("tokens",), message)])
+        return self
+
+    @model_validator(mode="after")
+    def _bucket_of_a_position(self) -> Self:
+        longest = max(self.lengths)
+        if self.position_buckets is not None and self.position_buckets > longest:
+            message = f"found {self.position_buckets}, needs at most the largest length {longest}"
+            raise SectionError([(("position_buckets",), message)])
         return self
 
     @model_validator(mode="after")

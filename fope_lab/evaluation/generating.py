@@ -1,0 +1,97 @@
+"""Answers that a model writes: greedy, token by token, with a cache of keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fope_lab.data.tokenizer import Tokenizer
+from fope_lab.evaluation.checkpoint import device_of
+from fope_lab.model.generation import generate
+
+
+class Answer(NamedTuple):
+    """What a model wrote: `tokens` new ones, the last of which `ended` it, or else the budget."""
+
+    text: str
+    tokens: int
+    ended: bool
+
+
+def answer(
+    model: Any,
+    tokenizer: Tokenizer,
+    prompts: Sequence[NDArray[np.int64]],
+    *,
+    max_new_tokens: int,
+    stop: Collection[int] = (),
+    min_new_tokens: int = 0,
+    batch_tokens: int = 16_384,
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[Answer]:
+    """What a model writes after each prompt, token ids (length,), in their order.
+
+    An answer ends with the tokenizer's end of text or one of `stop`, which are not part of its
+    text, or after `max_new_tokens`; the first `min_new_tokens` are none of these. Prompts of one
+    length are answered together, with about `batch_tokens` tokens in the cache at once; `progress`
+    takes how many are answered. `model` has `config.num_layers`, `hidden(input_ids, cache=…)` and
+    `head`, as a decoder does.
+
+    Raises ValueError for an empty prompt and where the model's logits are not numbers; what the
+    model itself raises is an error, never an answer.
+    """
+    ends = {tokenizer.eos_id, *stop}
+    unsaid = ends | {tokenizer.pad_id, *tokenizer.prefix_ids}
+    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+    answers: list[Answer | None] = [None] * len(prompts)
+    done = 0
+    for length, alike in groupby(order, key=lambda i: len(prompts[i])):
+        same = list(alike)
+        size = max(1, batch_tokens // (length + max_new_tokens))
+        for first in range(0, len(same), size):
+            batch = same[first : first + size]
+            ids = torch.from_numpy(np.stack([prompts[i] for i in batch])).to(device_of(model))
+            choice = _Choice(sorted(ends), min_new_tokens)
+            rows = generate(model, ids, max_new_tokens, choose=choice, ends=ends)[:, length:]
+            choice.check()
+            for place, row in zip(batch, rows.tolist(), strict=True):
+                answers[place] = _answer(tokenizer, row, ends, unsaid)
+            done += len(batch)
+            progress(done)
+    return [one for one in answers if one is not None]
+
+
+class _Choice:
+    """The likeliest token each time, but no end among the first `least` tokens."""
+
+    def __init__(self, ends: Sequence[int], least: int) -> None:
+        self._ends, self._left = list(ends), least
+        self._numbers: Tensor | None = None
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        numbers = ~logits.isnan().any()  # looked at in the end, so that no token waits for it
+        self._numbers = numbers if self._numbers is None else self._numbers & numbers
+        if self._left > 0:
+            self._left -= 1
+            logits = logits.clone()
+            logits[:, self._ends] = float("-inf")
+        return logits.argmax(dim=-1)
+
+    def check(self) -> None:
+        if self._numbers is not None and not bool(self._numbers):
+            raise ValueError("the model gives logits that are not numbers: it is broken there")
+
+
+def _answer(
+    tokenizer: Tokenizer, row: Sequence[int], ends: Collection[int], unsaid: Collection[int]
+) -> Answer:
+    end = next((place for place, token in enumerate(row) if token in ends), None)
+    tokens = len(row) if end is None else end + 1
+    text = tokenizer.decode([token for token in row[:tokens] if token not in unsaid])
+    return Answer(text, tokens, end is not None)

@@ -1,0 +1,239 @@
+"""PosGen's accuracy: models of known ability, and a stage from its checkpoint to its result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor, nn
+
+from fope_lab.data.posgen import Subtask
+from fope_lab.data.posgen_splits import SequenceSet
+from fope_lab.data.problems import DataError
+from fope_lab.evaluation.posgen import PosGenResult, posgen_correct, run
+from fope_lab.model import Decoder, ModelConfig, load_model, save_model
+from fope_lab.store import Store
+from fope_lab.sweep.stages import PosGen
+
+VOCABULARY = 31
+
+
+class Follower(nn.Module):
+    """Adds up the tokens that a subtask says, but at positions from `until` on one too many."""
+
+    def __init__(self, subtask: str, modulus: int = 17, until: int = 10**9) -> None:
+        super().__init__()
+        self.subtask, self.modulus, self.until = subtask, modulus, until
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        logits = torch.zeros(*ids.shape, VOCABULARY)
+        for last in range(3, ids.shape[1]):
+            place = last + 1  # the token that is predicted
+            far = {"recursive": place - 4, "cot": 0, "semi_recursive": (place - 4) // 2}
+            read = [last, last - 1, last - 2, far[self.subtask]]
+            follows = (ids[:, read].sum(1) + (place >= self.until)) % self.modulus
+            logits[:, last].scatter_(1, follows[:, None], 1.0)
+        return logits
+
+    def head(self, hidden: Tensor) -> Tensor:
+        return hidden
+
+
+class Guesser(nn.Module):
+    """Draws one of the modulus's tokens at random."""
+
+    def __init__(self, modulus: int) -> None:
+        super().__init__()
+        self.modulus, self.generator = modulus, torch.Generator().manual_seed(0)
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        logits = torch.full((*ids.shape, VOCABULARY), -1.0)
+        logits[..., : self.modulus] = torch.rand(*ids.shape, self.modulus, generator=self.generator)
+        return logits
+
+    def head(self, hidden: Tensor) -> Tensor:
+        return hidden
+
+
+@pytest.mark.parametrize("subtask", get_args(Subtask))
+@pytest.mark.parametrize("batch_tokens", [1, 300, 10**6])
+def test_a_model_that_follows_the_rule_is_always_right(subtask: Any, batch_tokens: int) -> None:
+    x = SequenceSet(subtask=subtask).sequences("test", 11, 90)
+    done: list[int] = []
+    correct = posgen_correct(
+        Follower(subtask), x, given=4, batch_tokens=batch_tokens, progress=done.append
+    )
+    assert correct.shape == (11, 86)
+    assert correct.all()
+    assert done[-1] == 11
+    assert done == sorted(set(done))
+
+
+@pytest.mark.parametrize("modulus", [5, 17])
+def test_a_guesser_is_right_by_chance(modulus: int) -> None:
+    x = SequenceSet(subtask="cot", modulus=modulus).sequences("test", 60, 100)
+    correct = posgen_correct(Guesser(modulus), x, given=4)
+    assert stats.binomtest(int(correct.sum()), correct.size, 1 / modulus).pvalue > 0.001
+
+
+@pytest.mark.parametrize("until", [4, 5, 33, 63, 64, 65, 89, 90])
+def test_accuracy_is_of_the_tokens_within_and_beyond(until: int) -> None:
+    """A model that is wrong from one token on, so that each share follows from its number."""
+    x = SequenceSet(subtask="recursive").sequences("test", 5, 90)
+    correct = posgen_correct(Follower("recursive", until=until), x, given=4)
+    result = PosGenResult(correct, 4, 64)
+    assert result.within.tolist() == pytest.approx([min(60, until - 4) / 60] * 5)
+    assert result.beyond.tolist() == pytest.approx([max(0, until - 64) / 26] * 5)
+    assert result.by_position == {place: float(place < until) for place in range(4, 90)}
+
+
+def test_a_length_within_the_given_tokens_leaves_all_beyond() -> None:
+    result = PosGenResult(np.array([[True, False, True, True]]), 4, 3)
+    assert result.within.size == 0
+    assert result.beyond.tolist() == [0.75]
+    assert result.by_position == {4: 1.0, 5: 0.0, 6: 1.0, 7: 1.0}
+
+
+# As a stage
+
+
+def checkpoint_of(tmp_path: Path, data: Any = None) -> Path:
+    """A tiny untrained model, as a training on `data` at 32 tokens leaves it in a store."""
+    folder = Store(tmp_path / "store").folder("pretrain", "model")
+    config = ModelConfig(num_layers=1, num_heads=2, head_dim=8, vocab_size=17)
+    model = Decoder(config, "rope", train_length=16, seed=0)
+
+    def write(directory: Path) -> None:
+        save_model(
+            directory,
+            model,
+            embedding="rope",
+            train_length=16,
+            context_length=32,
+            tokenizer="byte",
+        )
+
+    request = {} if data is None else {"config": {"data": data}}
+    with folder.begin("test", request) as attempt:
+        attempt.save_checkpoint(1, write)
+        attempt.finish({})
+    checkpoint = folder.checkpoint()
+    assert checkpoint is not None
+    return checkpoint.path
+
+
+def evaluated(tmp_path: Path, checkpoint: Path, **options: Any) -> tuple[dict[str, Any], Any]:
+    """The result of a stage, and its rows by step."""
+    section = {"kind": "posgen", "from": "m", "subtask": "cot", "length": 48, "count": 20}
+    stage = PosGen.model_validate({**section, **options})
+    folder = Store(tmp_path / "store").folder("posgen", "key")
+    with folder.begin("test", {}) as attempt:
+        result = run(stage, attempt, {"from": checkpoint})
+        attempt.finish(result)
+    progress = folder.progress()
+    assert progress is not None
+    assert progress["step"] == progress["total"] == stage.count
+    rows: dict[str, dict[int, float]] = {}
+    for row in folder.rows():
+        for name, value in row.values.items():
+            rows.setdefault(name, {})[row.step] = value
+    return result, rows
+
+
+MIX = [
+    {"corpus": {"type": "python-docs"}},
+    {"task": "posgen", "subtask": "cot", "examples": 100, "weight": 0.3},
+]
+
+
+def test_a_stage_says_all_that_its_numbers_depend_on(tmp_path: Path) -> None:
+    checkpoint = checkpoint_of(tmp_path, {"length": 32, "mix": MIX})
+    result, rows = evaluated(tmp_path, checkpoint)
+    names = ("posgen_ood_accuracy", "posgen_accuracy")
+    measured = {name: result.pop(name) for name in names}
+    errors = {name: result.pop(f"{name}_stderr") for name in names}
+    assert result == {
+        "subtask": "cot",
+        "modulus": 17,
+        "j": 1,
+        "k": 3,
+        "official_leaky": False,
+        "split": "test",
+        "count": 20,
+        "length": 48,
+        "trained_length": 32,
+        "chance": 1 / 17,
+        "period": 96,
+        "trained_on_posgen": True,
+    }
+    by_position = rows.pop("posgen_accuracy_by_position")
+    assert sorted(by_position) == list(range(4, 48))
+    within, beyond = (
+        np.mean([value for place, value in by_position.items() if (place >= 32) == out])
+        for out in (False, True)
+    )
+    assert measured == pytest.approx({names[0]: beyond, names[1]: within})
+    assert rows == {
+        **{name: {48: measured[name]} for name in names},
+        **{f"{name}_stderr": {48: errors[name]} for name in names},
+    }
+    assert all(0 < error < 0.1 for error in errors.values())
+
+
+def test_the_standard_error_is_of_sequences(tmp_path: Path) -> None:
+    """… whose tokens are not independent; of one sequence there is none."""
+    checkpoint = checkpoint_of(tmp_path)
+    result, _ = evaluated(tmp_path, checkpoint)
+    x = SequenceSet(subtask="cot").sequences("test", 20, 48)
+    correct = posgen_correct(load_model(checkpoint), x, given=4)
+    assert result["posgen_accuracy_stderr"] == pytest.approx(stats.sem(correct[:, :28].mean(1)))
+    assert result["posgen_ood_accuracy_stderr"] == pytest.approx(stats.sem(correct[:, 28:].mean(1)))
+
+
+def test_one_sequence_has_no_standard_error(tmp_path: Path) -> None:
+    result, _ = evaluated(tmp_path, checkpoint_of(tmp_path), count=1)
+    assert "posgen_accuracy" in result
+    assert "posgen_accuracy_stderr" not in result
+
+
+def test_where_beyond_begins_can_be_said(tmp_path: Path) -> None:
+    result, rows = evaluated(
+        tmp_path, checkpoint_of(tmp_path), trained_length=4, split="validation"
+    )
+    assert result["trained_length"] == 4
+    assert not result["trained_on_posgen"]
+    assert "posgen_accuracy" not in rows
+    assert rows["posgen_ood_accuracy"][48] == pytest.approx(
+        np.mean(list(rows["posgen_accuracy_by_position"].values()))
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"modulus": 7}, "modulus: found 7, and the model was trained with 17"),
+        (
+            {"subtask": "recursive", "official_leaky": True},
+            "subtask: found recursive, and the model was trained with cot; "
+            "official_leaky: found True, and the model was trained with False",
+        ),
+        ({"k": 2}, "k: found 2, and the model was trained with 3"),
+        ({"length": 32}, "length: found 32, needs more than the 32 tokens"),
+    ],
+)
+def test_another_posgen_than_the_model_was_trained_on_is_an_error(
+    tmp_path: Path, options: dict[str, Any], expected: str
+) -> None:
+    checkpoint = checkpoint_of(tmp_path, {"length": 32, "mix": MIX})
+    with pytest.raises(DataError) as caught:
+        evaluated(tmp_path, checkpoint, **options)
+    assert str(caught.value).startswith(expected)
+
+
+def test_a_model_has_too_few_tokens(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="modulus: found 18, needs at most the 17 tokens"):
+        evaluated(tmp_path, checkpoint_of(tmp_path), modulus=18)
