@@ -26,6 +26,8 @@ Arrays = Mapping[str, NDArray[Any]]
 """What an analysis gives, by name."""
 Progress = Callable[[int, int], None]
 """Takes how much is done, and of how much."""
+ARRAYS, FIGURE = "arrays.npz", "figure.svg"
+"""The files that a stage which analyses leaves."""
 Needs = Literal["nothing", "model", "text"]
 """What an analysis looks at: nothing, a model, or a model that reads a text."""
 

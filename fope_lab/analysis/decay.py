@@ -9,41 +9,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from annotated_types import Ge
+from annotated_types import Ge, Gt
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
-from fope_lab.data.problems import DataError
+from fope_lab.analysis.rotation import Rotation, rotation, turns
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from fope_lab.embeddings.module import PositionEmbedding
 
 CURVES = 3
 """Of the random pairs, how many are drawn one by one."""
 
 
 def scores(
-    embedding: PositionEmbedding,
-    queries: NDArray[np.float64],
-    keys: NDArray[np.float64],
-    length: int,
+    queries: NDArray[np.float64], keys: NDArray[np.float64], turned: NDArray[np.complex128]
 ) -> NDArray[np.float64]:
-    """Scores (pairs, length) of a query and a key (pairs, head_dim) at distances 0 … length − 1,
-    over head_dim, so that an equal pair of unit variance has 1 at distance 0.
-
-    The query stands at position length − 1, and the key before it.
-    """
-    import torch
-
-    def repeated(vectors: NDArray[np.float64]) -> torch.Tensor:
-        return torch.from_numpy(vectors)[:, None, None].expand(-1, 1, length, -1)
-
-    with torch.inference_mode():
-        q, k = embedding.rotate(repeated(queries), repeated(keys), torch.arange(length))
-        products = (q[:, 0, -1:] * k[:, 0]).sum(-1).flip(-1)
-    return products.numpy() / queries.shape[-1]
+    """Scores (pairs, length) of a query and a key (pairs, head_dim) by distance, over head_dim, so
+    that an equal pair of unit variance has 1 at distance 0; for the `turns` (head_dim/2, length) of
+    a head (rotation.py)."""
+    half = len(turned)
+    q, k = (x[:, :half] + 1j * x[:, half:] for x in (queries, keys))
+    return np.asarray(((q.conj() * k) @ turned).real / (2 * half))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,29 +45,31 @@ class Decay(
 
     embedding: str = "rope"
     head_dim: Annotated[int, Ge(2)] = 256
+    base: Annotated[float, Gt(1)] = 10_000.0
     length: Annotated[int, Ge(16)] = 2048
     pairs: Annotated[int, Ge(CURVES)] = 1000
     seed: Annotated[int, Ge(0)] = 0
 
+    def __post_init__(self) -> None:
+        self.rotation()
+
+    def rotation(self) -> Rotation:
+        """The embedding."""
+        return rotation(
+            self.embedding, head_dim=self.head_dim, train_length=self.length, base=self.base
+        )
+
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """`constant` (length,), `gaussian` (pairs, length): scores by distance."""
-        from fope_lab.embeddings import EmbeddingError, build_embedding
+        from fope_lab.embeddings import build_embedding
 
-        try:
-            embedding = build_embedding(
-                self.embedding, head_dim=self.head_dim, num_heads=1, train_length=self.length
-            )
-        except EmbeddingError as error:
-            raise DataError(str(error)) from error
+        sizes = {"head_dim": self.head_dim, "num_heads": 1, "train_length": self.length}
+        turned = turns(build_embedding(self.rotation().spec, **sizes), self.length)[0]
         ones = np.ones((1, self.head_dim))
         drawn = np.random.default_rng(self.seed).standard_normal((2, self.pairs, self.head_dim))
-        gaussian = np.empty((self.pairs, self.length))
-        for i in range(self.pairs):
-            gaussian[i] = scores(embedding, drawn[0, i : i + 1], drawn[1, i : i + 1], self.length)
-            progress(i + 1, self.pairs)
         return {
-            "constant": scores(embedding, ones, ones, self.length)[0],
-            "gaussian": gaussian,
+            "constant": scores(ones, ones, turned)[0],
+            "gaussian": scores(drawn[0], drawn[1], turned),
         }
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:

@@ -1,0 +1,178 @@
+"""How near the scores of positional heads come to the bounds of Cauchy and Schwarz.
+
+Barbero et al. (Round and Round), arXiv 2410.06205: §4 for the bound of each frequency, App. D.1
+with Tables 3–5 for that of the whole score. A score at its bound means that the rotated query and
+key point the same way, as in the construction of Thm. 5.3.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from annotated_types import Ge
+from numpy.typing import NDArray
+
+from fope_lab.analysis.activations import embedding_of, record
+from fope_lab.analysis.attention_pattern import attention_weights
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.pairs import by_pair, pair_norms, rotated_frequencies
+from fope_lab.analysis.passages import passages
+from fope_lab.analysis.positional_heads import best_heads, weights_at
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+    from fope_lab.model.decoder import Decoder
+
+OFFSETS = {"own": 0, "previous": 1}
+"""The kinds of heads and of scores, by how many tokens back."""
+
+
+def scores_and_bounds(q: Tensor, k: Tensor, offset: int) -> tuple[Tensor, Tensor, Tensor]:
+    """What each pair adds to the score of a token and the one `offset` back, and its bounds.
+
+    q and k (…, length, head_dim) are rotated, with as many heads. Contributions and the products of
+    the pairs' norms are (…, length − offset, head_dim/2), the product of the whole norms
+    (…, length − offset): all over √head_dim, in float32. The contributions' sum is the score. A
+    rotation leaves norms as they are; a Fourier series does not, so they are taken behind it.
+    """
+    q, k = q.float()[..., offset:, :], k.float()[..., : k.shape[-2] - offset, :]
+    scale = math.sqrt(q.shape[-1])
+    contributions = (by_pair(q) * by_pair(k)).sum(dim=-2)
+    bounds = pair_norms(q) * pair_norms(k)
+    return contributions / scale, bounds / scale, q.norm(dim=-1) * k.norm(dim=-1) / scale
+
+
+def survey(
+    model: Decoder,
+    rows: NDArray[np.int64],
+    drawn: int,
+    progress: Progress = lambda done, total: None,
+) -> dict[str, NDArray[np.float64]]:
+    """Of all heads, when the model reads rows (passages, length), at each of OFFSETS:
+
+    `weights` (offsets, layers, heads), mean attention; means over tokens of the `contribution` and
+    the `bound` of each pair (offsets, layers, heads, head_dim/2) and of the `total` bound (offsets,
+    layers, heads); and for the first tokens of the first passage `scores` and `limits`, their
+    bounds (offsets, layers, heads, drawn), NaN where there is no token so far back.
+    """
+    import torch
+
+    config = model.config
+    shape = (len(OFFSETS), config.num_layers, config.num_heads)
+    found = {name: np.zeros(shape) for name in ("weights", "total")}
+    found |= {name: np.zeros((*shape, config.head_dim // 2)) for name in ("contribution", "bound")}
+    found |= {name: np.full((*shape, drawn), np.nan) for name in ("scores", "limits")}
+    device = model.embed_tokens.weight.device
+    for i, row in enumerate(rows):
+        positions = embedding_of(model, 0).positions(len(row), device=device)
+        tokens = torch.from_numpy(row)[None].to(device)
+        for layer, q, k in record(model, tokens, positions):
+            embedding = embedding_of(model, layer)
+            with torch.inference_mode():
+                patterns = attention_weights(embedding, q, k, positions)
+                at = weights_at(patterns, tuple(OFFSETS.values()))
+                found["weights"][:, layer] += at / len(rows)
+                turned, keys = (x[0] for x in embedding.rotate(q, k, positions))
+                keys = keys.repeat_interleave(len(turned) // len(keys), dim=0)
+                for kind, offset in enumerate(OFFSETS.values()):
+                    parts, bounds, total = scores_and_bounds(turned, keys, offset)
+                    for name, values in (("contribution", parts), ("bound", bounds)):
+                        found[name][kind, layer] += values.mean(dim=1).cpu().numpy() / len(rows)
+                    found["total"][kind, layer] += total.mean(dim=1).cpu().numpy() / len(rows)
+                    if i == 0:
+                        shown = slice(drawn - offset)
+                        scores = parts.sum(dim=-1)[:, shown].cpu().numpy()
+                        found["scores"][kind, layer, :, offset:] = scores
+                        found["limits"][kind, layer, :, offset:] = total[:, shown].cpu().numpy()
+        progress(i + 1, len(rows))
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class CauchySchwarz(
+    Analysis,
+    name="cauchy-schwarz",
+    source="Barbero et al. (Round and Round), arXiv 2410.06205, Tables 3–5 and §4",
+    says=(
+        "A head that attends to the own or the previous token scores it near its Cauchy–Schwarz"
+        " bound, nearer for the own token than for the previous one, and other tokens far below."
+    ),
+    needs="text",
+):
+    """Scores and their bounds, in all and by pair, of the heads that attend most to the own token
+    and to the previous one."""
+
+    sequences: Annotated[int, Ge(1)] = 10
+    length: Annotated[int, Ge(4)] = 256
+    drawn: Annotated[int, Ge(2)] = 8
+
+    @property
+    def tokens(self) -> int:
+        """All sequences'."""
+        return self.sequences * self.length
+
+    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+        """For the best head of each kind, own and previous: `heads` (kinds, 2), layer and head.
+
+        Of it, for its own and its previous token: `contribution` and `bound` (kinds, offsets,
+        head_dim/2), means over tokens by pair, `total` (kinds, offsets), the mean bound of a whole
+        score, and of the first tokens `scores` and `limits` (kinds, offsets, drawn).
+        """
+        assert subject is not None  # as it needs a text
+        rotated_frequencies(subject.model, self.name)
+        rows = passages(subject, self.sequences, self.length)
+        found = survey(subject.model, rows, min(self.drawn, self.length), progress)
+        heads = np.stack([best_heads(weights)[0] for weights in found.pop("weights")])
+        of_heads = {
+            name: np.stack([values[:, layer, head] for layer, head in heads])
+            for name, values in found.items()
+        }
+        return {"heads": heads, **of_heads}
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
+        """For each of the two heads, the mean score of the own and of the previous token as a share
+        of its mean bound: of the whole score, and of the bounds of all pairs together and of the
+        fastest quarter of the pairs alone."""
+        found: dict[str, float] = {}
+        fastest = slice(max(arrays["bound"].shape[-1] // 4, 1))
+        for i, head in enumerate(OFFSETS):
+            found |= dict(zip((f"{head}_layer", f"{head}_head"), arrays["heads"][i], strict=True))
+            for j, token in enumerate(OFFSETS):
+                parts, bounds = arrays["contribution"][i, j], arrays["bound"][i, j]
+                name = f"{head}_head_{token}_token"
+                found[name] = parts.sum() / arrays["total"][i, j]
+                found[f"{name}_of_pair_bounds"] = parts.sum() / bounds.sum()
+                found[f"{name}_of_fast_bounds"] = parts[fastest].sum() / bounds[fastest].sum()
+        return {name: float(value) for name, value in found.items()}
+
+    def draw(self, arrays: Arrays) -> Figure:
+        """For each of the two heads: the first tokens' scores, as in Tables 3–5, and by pair."""
+        from fope_lab.drawing.panels import curve, legend, panels
+
+        names = [f"{kind} token" for kind in OFFSETS]
+        titles = []
+        for (layer, head), name in zip(arrays["heads"], names, strict=True):
+            titles += [f"Layer {layer}, head {head}, most on the {name}", "The same by pair, means"]
+        with panels(titles, columns=2, width=390, height=210) as (figure, plots):
+            for i in range(len(OFFSETS)):
+                by_token, by_pairs = plots[2 * i : 2 * i + 2]
+                series = (
+                    (by_token, arrays["limits"][i, i], arrays["scores"][i]),
+                    (by_pairs, arrays["bound"][i, i], arrays["contribution"][i]),
+                )
+                for axes, limit, scores in series:
+                    steps = list(range(len(limit)))
+                    curve(axes, steps, limit.tolist(), 3, "bound, for the token it attends to most")
+                    for slot, name in enumerate(names):
+                        curve(axes, steps, scores[slot].tolist(), slot, f"score of the {name}")
+                by_token.set_xlabel("token")
+                by_pairs.set_xlabel("pair of dimensions, fastest to slowest")
+                by_token.set_ylabel("score")
+                by_pairs.set_ylabel("part of the score")
+            legend(figure, plots[0])
+        return figure

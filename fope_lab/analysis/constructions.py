@@ -1,0 +1,243 @@
+"""What attention can and can't do with a rotation: the paper's constructions in numbers.
+
+Barbero et al. (Round and Round), arXiv 2410.06205: Prop. 3.1, Prop. 5.2 with Thm. 5.3, Thm. 6.1.
+Scores are without the factor 1/√head_dim, as the paper writes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from annotated_types import Ge, Gt, Lt
+from numpy.typing import NDArray
+
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.rotation import rotation
+from fope_lab.data.problems import DataError, DataProblem
+from fope_lab.embeddings import parse_embedding
+from fope_lab.embeddings.frequencies import rope_ladder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fope_lab.embeddings.module import PositionEmbedding
+
+PEAKS = (0, 64, 256, 512)
+"""Distances whose constructions are drawn, as far as the length goes."""
+ASKED = 48
+"""To how many distances, evenly over the length, the peaks of random queries are moved."""
+NORMS = 2.0 ** np.arange(-1, 12.25, 0.25)
+"""Squared norms of the vector that positional heads are made of."""
+BASES = (10_000.0, 500_000.0)
+"""RoPE's base, and the one that Code Llama and Llama 3 raised it to (§6)."""
+
+
+def turned(
+    embedding: PositionEmbedding, vector: NDArray[np.float64], positions: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Rⁿ·vector for each of the positions: (positions, head_dim) of (head_dim,)."""
+    import torch
+
+    x = torch.from_numpy(vector).expand(1, 1, len(positions), -1)
+    with torch.inference_mode():
+        return embedding.rotate(x, x, torch.from_numpy(positions))[0][0, 0].numpy()
+
+
+def peaked_scores(
+    embedding: PositionEmbedding,
+    query: NDArray[np.float64],
+    peaks: NDArray[np.int64],
+    length: int,
+) -> NDArray[np.float64]:
+    """Scores (peaks, length) by distance of a query (head_dim,) and a key made to be the nearest at
+    a distance r, the query turned by r (Prop. 3.1), over the query's squared norm."""
+    queries = turned(embedding, query, np.arange(length))
+    keys = turned(embedding, query, peaks)
+    return keys @ queries.T / (query @ query)
+
+
+def positional_attention(
+    embedding: PositionEmbedding, offset: int, norms: NDArray[np.float64], length: int
+) -> NDArray[np.float64]:
+    """How much a token attends to the one `offset` back if every query is the same vector ψ, and
+    every key ψ turned by `offset` (Thm. 5.3): (norms,) for the squared norms of ψ.
+
+    It is the last of `length` tokens: those before it have fewer others to attend to, and so attend
+    more. ψ is the same in all pairs.
+    """
+    ones = np.ones(embedding.shape.head_dim)
+    unit = peaked_scores(embedding, ones, np.array([offset]), length)[0]
+    return np.array([1 / np.exp(norm * (unit - unit[offset])).sum() for norm in norms])
+
+
+def unpositioned_attention(norms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The most that the last of three tokens, beginning, x, x, can attend to itself or to the one
+    before without positions (Prop. 5.2): (norms,). It scores the beginning −‖ψ‖², and x ‖ψ‖²."""
+    return 1 / (2 + np.exp(-2 * norms))
+
+
+def semantic_norm(context: int, miss: float) -> float:
+    """The squared norm with which a head without positions gives all but `miss` of its attention to
+    one token of a `context`, that scores as much as the others score below 0."""
+    return 0.5 * float(np.log((context - 1) * (1 - miss) / miss))
+
+
+def semantic_attention(frequency: float, norm: float, context: int) -> NDArray[np.float64]:
+    """How much of its attention a head of a single frequency gives to the one token that it is to
+    find, where that token stands worst: (context,) for contexts of 1, 2 … tokens (Thm. 6.1).
+
+    Keys are ψ for the token to be found and −ψ for all others, queries ψ, ‖ψ‖² is `norm`: at a
+    distance n the scores are ±norm·cos(frequency·n). The query is the last token.
+    """
+    right = norm * np.cos(frequency * np.arange(context))
+    worst = np.minimum.accumulate(right)
+    others = np.cumsum(np.exp(-right)) - np.exp(-worst)
+    return np.asarray(1 / (1 + others * np.exp(-worst)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constructions(
+    Analysis,
+    name="constructions",
+    source="Barbero et al. (Round and Round), arXiv 2410.06205, Prop. 3.1, 5.2, Thm. 5.3, 6.1",
+    says=(
+        "With a rotation scores can peak at any distance, and a head can attend to the own or the"
+        " previous token as sharply as wanted, which it can't without positions; but a head that"
+        " looks for a token through one frequency fails in a long enough context."
+    ),
+    needs="nothing",
+):
+    """Scores that peak where asked, positional heads by norm, a semantic head by context."""
+
+    embedding: str = "rope"
+    head_dim: Annotated[int, Ge(4)] = 128
+    length: Annotated[int, Ge(16)] = 1024
+    context: Annotated[int, Ge(16)] = 2**20
+    miss: Annotated[float, Gt(0), Lt(0.5)] = 0.01
+    queries: Annotated[int, Ge(1)] = 8
+    seed: Annotated[int, Ge(0)] = 0
+
+    def __post_init__(self) -> None:
+        found = rotation(
+            self.embedding, head_dim=self.head_dim, train_length=self.length, base=BASES[0]
+        )
+        if not parse_embedding(found.spec).shift_invariant:
+            message = (
+                f"found {self.embedding!r}, but the constructions turn queries and keys by a"
+                " distance, and so need a rotation whose scores depend on the distance alone"
+            )
+            raise DataError([DataProblem(("embedding",), message)])
+
+    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+        """Of Prop. 3.1: `peaks` (n,), `peaked` (n, length), scores by distance; `hits` (queries,
+        distances), whether random queries peak where asked.
+
+        Of Thm. 5.3: `norms` (n,), squared; `own` and `previous` (n,), attention by norm; of Prop.
+        5.2: `unpositioned` (n,), the most without positions.
+
+        Of Thm. 6.1: `frequencies` (3,), 0 and the slowest of two bases; `semantic` (3, context).
+        """
+        embedding = self._rotation()
+        drawn = np.random.default_rng(self.seed).standard_normal((self.queries, self.head_dim))
+        peaks = np.array([peak for peak in PEAKS if peak < self.length])
+        asked = np.unique(np.linspace(0, self.length - 1, ASKED).astype(np.int64))
+        hits = np.empty((self.queries, len(asked)), dtype=bool)
+        for i, query in enumerate(drawn):
+            hits[i] = peaked_scores(embedding, query, asked, self.length).argmax(axis=1) == asked
+            progress(i + 1, self.queries)
+        slowest = [
+            rope_ladder(self.head_dim, base=base, train_length=self.length).frequencies[-1]
+            for base in BASES
+        ]
+        norm = semantic_norm(self.context, self.miss / 2)
+        return {
+            "peaks": peaks,
+            "peaked": peaked_scores(embedding, drawn[0], peaks, self.length),
+            "hits": hits,
+            "norms": NORMS,
+            "own": positional_attention(embedding, 0, NORMS, self.length),
+            "previous": positional_attention(embedding, 1, NORMS, self.length),
+            "unpositioned": unpositioned_attention(NORMS),
+            "frequencies": np.array([0.0, *slowest]),
+            "semantic": np.stack(
+                [semantic_attention(omega, norm, self.context) for omega in (0.0, *slowest)]
+            ),
+        }
+
+    def _rotation(self) -> PositionEmbedding:
+        """The embedding."""
+        from fope_lab.embeddings import build_embedding
+
+        return build_embedding(
+            self.embedding, head_dim=self.head_dim, num_heads=1, train_length=self.length
+        )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
+        """Of random queries the share that peaks where asked; the squared norms from which on a
+        token attends to the own and to the previous one with 1 − miss, and the most without
+        positions; the longest context in which the semantic head attends so, for each base."""
+        found = {"peaks_where_asked": arrays["hits"].mean()}
+        for kind in ("own", "previous"):
+            enough = np.flatnonzero(arrays[kind] > 1 - self.miss)
+            if len(enough):
+                found[f"{kind}_squared_norm"] = NORMS[enough[0]]
+        found["unpositioned_most"] = arrays["unpositioned"].max()
+        for name, attention in zip(_ROTATIONS, arrays["semantic"], strict=True):
+            lost = np.flatnonzero(attention <= 1 - self.miss)
+            found[f"{name}_reach"] = lost[0] if len(lost) else self.context
+        return {name: float(value) for name, value in found.items()}
+
+    def draw(self, arrays: Arrays) -> Figure:
+        """Scores by distance; attention by norm; attention by length of the context."""
+        from fope_lab.drawing.panels import curve, panels
+
+        titles = (
+            "Prop. 3.1: a key for any distance",
+            "Thm. 5.3: positional heads",
+            "Thm. 6.1: a semantic head",
+        )
+        with panels(titles, width=310, height=270) as (figure, (peaked, by_norm, by_context)):
+            for i, peak in enumerate(arrays["peaks"].tolist()):
+                distances = list(range(self.length))
+                curve(peaked, distances, arrays["peaked"][i].tolist(), i, f"made for {peak}")
+            peaked.set_xlabel("distance, tokens")
+            peaked.set_ylabel("score / highest possible score")
+            kinds = {
+                "own": f"own token, {self.embedding}",
+                "previous": f"previous token, {self.embedding}",
+                "unpositioned": "either, at best, no positions",
+            }
+            for i, (kind, label) in enumerate(kinds.items()):
+                curve(by_norm, arrays["norms"].tolist(), arrays[kind].tolist(), i, label)
+            by_norm.set_xlabel("squared norm of queries and keys")
+            by_norm.set_ylabel(f"attention, {self.length} tokens")
+            contexts = np.unique(np.geomspace(1, self.context, 400).astype(np.int64))
+            for i, name in enumerate(_ROTATIONS.values()):
+                attention = arrays["semantic"][i, contexts - 1].tolist()
+                curve(by_context, contexts.tolist(), attention, i, name)
+            by_context.set_xlabel("tokens in the context")
+            by_context.set_ylabel("attention, worst place")
+            peaked.legend(frameon=False, fontsize=9, loc="upper right")
+            for axes, step in ((by_norm, 16), (by_context, 64)):
+                axes.set_xscale("log")
+                low, high = axes.get_xlim()
+                ticks = [step**n for n in range(21) if low <= step**n <= high]
+                axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+                axes.set_xticks([], minor=True)
+                axes.set_ylim(-0.02, 1.02)
+                axes.legend(
+                    frameon=False,
+                    fontsize=9,
+                    loc="lower left" if axes is by_context else "lower right",
+                )
+        return figure
+
+
+_ROTATIONS = {
+    "unturned": "a pair that does not turn",
+    "base_10000": "slowest pair, base 10,000",
+    "base_500000": "slowest pair, base 500,000",
+}
+"""Of the semantic head."""

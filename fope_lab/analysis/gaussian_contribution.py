@@ -1,0 +1,128 @@
+"""What a rotation adds to scores by distance, where queries and keys are Gaussian.
+
+Hua et al. (FoPE), arXiv 2412.17739, A.2 with Fig. 8. Queries and keys whose entries are independent
+and have mean μ score, on average, μ² of what all-ones ones do: the decay fades with μ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from annotated_types import Ge, Gt
+from numpy.typing import NDArray
+
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.rotation import Rotation, rotation, turns, undertrained
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MEANS = (0.0, 0.1, 1.0)
+"""Of the entries of queries and keys (Fig. 8)."""
+
+
+def constant_scores(turned: NDArray[np.complex128]) -> NDArray[np.float64]:
+    """Scores (pairs, length) over head_dim of an all-ones query and key, a pair each, for the
+    `turns` (pairs, length) of a head."""
+    return turned.real / len(turned)
+
+
+def mean_scores(
+    queries: NDArray[np.float64], keys: NDArray[np.float64], turned: NDArray[np.complex128]
+) -> NDArray[np.float64]:
+    """Scores (length,) over head_dim, the mean of queries and keys (vectors, head_dim), for the
+    `turns` (pairs, length) of a head.
+
+    A score is linear in the product q̄·k of each pair, so the products' mean is all that counts.
+    """
+    half = len(turned)
+    q = queries[:, :half] + 1j * queries[:, half:]
+    k = keys[:, :half] + 1j * keys[:, half:]
+    return np.asarray(((q.conj() * k).mean(axis=0) @ turned).real / (2 * half))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianContribution(
+    Analysis,
+    name="gaussian-contribution",
+    source="Hua et al. (FoPE), arXiv 2412.17739, Fig. 8",
+    says=(
+        "RoPE's decay with distance, which its undertrained pairs bring, weakens as the mean of"
+        " queries and keys falls, and is gone where it is 0."
+    ),
+    needs="nothing",
+):
+    """Mean scores by distance of Gaussian queries and keys of mean 0, 0.1 and 1."""
+
+    embedding: str = "rope"
+    head_dim: Annotated[int, Ge(2)] = 128
+    base: Annotated[float, Gt(1)] = 10_000.0
+    length: Annotated[int, Ge(16)] = 4096
+    """The trained length, and how many distances."""
+    pairs: Annotated[int, Ge(1)] = 1000
+    seed: Annotated[int, Ge(0)] = 0
+
+    def __post_init__(self) -> None:
+        self.rotation()
+
+    def rotation(self) -> Rotation:
+        """The embedding."""
+        return rotation(
+            self.embedding, head_dim=self.head_dim, train_length=self.length, base=self.base
+        )
+
+    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+        """`gaussian` (3, length): mean scores for entries of mean 0, 0.1 and 1 and variance 1;
+        `constant` (length,): of all-ones vectors, and of those the part of the `undertrained`
+        pairs, which turn but not once in the trained length."""
+        from fope_lab.embeddings import build_embedding
+
+        one = self.rotation()
+        sizes = {"head_dim": self.head_dim, "num_heads": 1, "train_length": self.length}
+        turned = turns(build_embedding(one.spec, **sizes), self.length)[0]
+        draw = np.random.default_rng(self.seed)
+        q, k = draw.standard_normal((2, self.pairs, self.head_dim))
+        by_pair = constant_scores(turned)
+        slow = undertrained(one.frequencies, self.length)
+        return {
+            "gaussian": np.stack([mean_scores(mean + q, mean + k, turned) for mean in MEANS]),
+            "constant": by_pair.sum(axis=0),
+            "undertrained": by_pair[slow].sum(axis=0),
+        }
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
+        """How much scores fall from the first to the last eighth of the distances: of each mean,
+        of all-ones vectors, and of their undertrained and their other pairs."""
+        part = self.length // 8
+        curves = {
+            **{f"mean_{mean:g}": arrays["gaussian"][i] for i, mean in enumerate(MEANS)},
+            "constant": arrays["constant"],
+            "undertrained": arrays["undertrained"],
+            "trained": arrays["constant"] - arrays["undertrained"],
+        }
+        return {
+            f"decay_{name.replace('.', '_')}": float(scores[:part].mean() - scores[-part:].mean())
+            for name, scores in curves.items()
+        }
+
+    def draw(self, arrays: Arrays) -> Figure:
+        """Each mean's scores over what they are on average; the all-ones scores in two parts."""
+        from fope_lab.drawing.panels import curve, legend, panels
+
+        distances = np.arange(self.length).tolist()
+        constant, undertrained = arrays["constant"], arrays["undertrained"]
+        titles = [f"Gaussian, mean {mean:g}" for mean in MEANS]
+        with panels((*titles, "Constant, by kind of pair"), columns=2) as (figure, axes):
+            for plot, mean, scores in zip(axes, MEANS, arrays["gaussian"], strict=False):
+                curve(plot, distances, scores.tolist(), 0, f"mean of {self.pairs} pairs")
+                curve(plot, distances, (mean**2 * constant).tolist(), 1, "expected: μ² of constant")
+            curve(axes[3], distances, undertrained.tolist(), 4, "undertrained pairs")
+            curve(axes[3], distances, (constant - undertrained).tolist(), 2, "other pairs")
+            axes[3].legend(frameon=False, fontsize=9)
+            for plot in axes:
+                plot.set_xlabel("relative distance, tokens")
+                plot.set_ylabel("score / head_dim")
+            legend(figure, axes[0])
+        return figure

@@ -1,0 +1,168 @@
+"""What a linear layer and an activation function do to the spectrum of two waves.
+
+Hua et al. (FoPE), arXiv 2412.17739, §3.2: Eq. 7, and Lemma 3.1 with its proof in C.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from annotated_types import Ge, Le
+from numpy.typing import NDArray
+
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.data.problems import DataError, DataProblem
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Wave = NDArray[np.float64]
+
+
+def _silu(x: Wave) -> Wave:
+    return x / (1 + np.exp(-x))
+
+
+def _relu(x: Wave) -> Wave:
+    return np.maximum(x, 0)
+
+
+ACTIVATIONS: Mapping[str, Callable[[Wave], Wave]] = {
+    "linear": np.array,
+    "relu": _relu,
+    "silu": _silu,
+    "square": np.square,
+    "tanh": np.tanh,
+}
+Activation = Literal["linear", "relu", "silu", "square", "tanh"]
+"""`linear` is no activation; `square` is the paper's example in C.1."""
+
+
+def mixing(first_leak: float, second_leak: float) -> NDArray[np.float64]:
+    """The linear layer (2, 2) that keeps 1 − leak of a dimension, and takes leak of the other: σ
+    of Eq. 6, of each of the two."""
+    return np.array([[1 - first_leak, first_leak], [second_leak, 1 - second_leak]])
+
+
+def amplitudes(waves: Wave) -> NDArray[np.float64]:
+    """The amplitudes (…, length/2 + 1) of the cosines that make up waves (…, length), with 0, 1, …
+    cycles in the length. `length` is even."""
+    found = np.abs(np.fft.rfft(waves)) * 2 / waves.shape[-1]
+    found[..., [0, -1]] /= 2
+    return found
+
+
+def combinations(first: int, second: int, length: int, order: int) -> NDArray[np.int64]:
+    """The cycles in `length` of the frequencies j·first ± k·second with j + k ≤ order, as whole
+    positions see them: from 0 to length/2."""
+    steps = np.arange(order + 1)
+    cycles = [
+        abs(j * first + sign * k * second) % length
+        for j in steps
+        for k in steps[: order + 1 - j]
+        for sign in (1, -1)
+    ]
+    return np.unique([min(cycle, length - cycle) for cycle in cycles]).astype(np.int64)
+
+
+def share(spectrum: NDArray[np.float64], cycles: NDArray[np.int64]) -> float:
+    """How much of the spectrum's energy, its mean (0 cycles) left out, lies at `cycles`."""
+    energy = spectrum**2
+    energy[0] = 0
+    energy[-1] *= 2  # at π a wave is ±1 throughout: twice the mean square of others
+    return float(energy[cycles].sum() / energy.sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Harmonics(
+    Analysis,
+    name="harmonics",
+    source="Hua et al. (FoPE), arXiv 2412.17739, §3.2, Eq. 7 and Lemma 3.1",
+    says=(
+        "A linear layer mixes the frequencies of its inputs; an activation function adds sums and"
+        " differences of their multiples."
+    ),
+    needs="nothing",
+):
+    """Spectra of two waves before and after a linear layer, and after an activation function."""
+
+    length: Annotated[int, Ge(64), Le(2**20)] = 1024
+    first_cycles: Annotated[int, Ge(1)] = 97
+    second_cycles: Annotated[int, Ge(1)] = 40
+    leak: Annotated[float, Ge(0), Le(1)] = 0.3
+    activation: Activation = "silu"
+    order: Annotated[int, Ge(1), Le(16)] = 4
+    """Up to which j + k frequencies jω₁ ± kω₂ are marked."""
+
+    def __post_init__(self) -> None:
+        if self.length % 2:
+            raise DataError(
+                [DataProblem(("length",), f"found {self.length}, needs an even number")]
+            )
+        if self.first_cycles == self.second_cycles:
+            message = f"found {self.second_cycles}, which is first_cycles: needs another frequency"
+            raise DataError([DataProblem(("second_cycles",), message)])
+        for name in ("first_cycles", "second_cycles"):
+            cycles = getattr(self, name)
+            if cycles >= self.length / 2:
+                message = f"found {cycles}, needs less than half of length {self.length}"
+                raise DataError([DataProblem((name,), message)])
+
+    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+        """Amplitudes (length/2 + 1,) by cycles in the length, of the first of two dimensions:
+        `before` anything, after the `linear` layer, after the `activation`."""
+        cycles = np.array([[self.first_cycles], [self.second_cycles]])
+        waves = np.cos(2 * np.pi * cycles * np.arange(self.length) / self.length)
+        mixed = mixing(self.leak, self.leak) @ waves
+        stages = {
+            "before": waves,
+            "linear": mixed,
+            "activation": ACTIVATIONS[self.activation](mixed),
+        }
+        return {name: amplitudes(stage[0]) for name, stage in stages.items()}
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
+        """The share of energy outside the dimension's own frequency, and outside both; of the
+        latter, how much the combinations up to `order` account for."""
+        own = np.array([self.first_cycles])
+        both = np.array([self.first_cycles, self.second_cycles])
+        every = combinations(self.first_cycles, self.second_cycles, self.length, self.order)
+        found = {}
+        for name in ("before", "linear", "activation"):
+            found[f"share_outside_own_{name}"] = 1 - share(arrays[name], own)
+            found[f"share_outside_both_{name}"] = 1 - share(arrays[name], both)
+        found["share_at_combinations"] = share(arrays["activation"], every)
+        return found
+
+    def draw(self, arrays: Arrays) -> Figure:
+        """The three spectra as lines, with the combinations marked on the axis of the last."""
+        from fope_lab.drawing.palette import COLOURS
+        from fope_lab.drawing.panels import panels
+
+        titles = ("One wave a dimension", "After a linear layer", f"After {self.activation}")
+        omega = 2 * np.pi * np.arange(self.length // 2 + 1) / self.length
+        with panels(titles) as (figure, axes):
+            for plot, name in zip(axes, ("before", "linear", "activation"), strict=True):
+                heights = arrays[name]
+                seen = heights > heights.max() / 1000
+                plot.vlines(omega[seen], 0, heights[seen], color=COLOURS[0][0], linewidth=1.6)
+                plot.set_xlim(0, np.pi)
+                plot.set_ylim(0, None)
+                plot.set_xlabel("frequency, radians per token")
+                plot.set_ylabel("amplitude")
+            every = combinations(self.first_cycles, self.second_cycles, self.length, self.order)
+            axes[2].plot(
+                omega[every],
+                np.zeros(len(every)),
+                linestyle="none",
+                marker="^",
+                markersize=5,
+                color=COLOURS[1][0],
+                clip_on=False,
+                label=f"jω₁ ± kω₂, j + k ≤ {self.order}",
+            )
+            axes[2].legend(frameon=False, fontsize=9, loc="upper right")
+        return figure

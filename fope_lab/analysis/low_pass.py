@@ -1,0 +1,116 @@
+"""RoPE as a low-pass filter: which frequencies of hidden states its scores answer to.
+
+Hua et al. (FoPE), arXiv 2412.17739, C.3: whole positions can't tell a frequency beyond π from one
+below it (Corollary C.3), and RoPE's are all ≤ 1, most of them near 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from annotated_types import Ge, Gt
+from numpy.typing import NDArray
+
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.rotation import Rotation, rotation, turns
+from fope_lab.analysis.spectrum import angular, plain_ticks, power_spectrum
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BOUND = np.pi
+"""Of the frequency of any function of whole positions (Corollary C.3)."""
+HIGH_BAND = np.pi / 2
+"""Where the paper's high band begins."""
+
+
+def alias(frequency: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The frequencies from 0 to π whose cosines are equal at all whole positions."""
+    within = frequency % (2 * np.pi)
+    return np.minimum(within, 2 * np.pi - within)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LowPass(
+    Analysis,
+    name="low-pass",
+    source="Hua et al. (FoPE), arXiv 2412.17739, C.3",
+    says=(
+        "No function of whole positions has a frequency beyond π; RoPE's are at most 1 and crowd"
+        " near 0, so that attention is a low-pass filter."
+    ),
+    needs="nothing",
+):
+    """The frequencies of an embedding, and how its scores answer to each frequency up to π."""
+
+    embedding: str = "rope"
+    head_dim: Annotated[int, Ge(2)] = 128
+    base: Annotated[float, Gt(1)] = 10_000.0
+    length: Annotated[int, Ge(16)] = 4096
+    """The trained length, and how many distances."""
+
+    def __post_init__(self) -> None:
+        self.rotation()
+
+    def rotation(self) -> Rotation:
+        """The embedding."""
+        return rotation(
+            self.embedding, head_dim=self.head_dim, train_length=self.length, base=self.base
+        )
+
+    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+        """`frequencies` (head_dim/2,), `omega` and `power` (length/2 + 1,): the spectrum of the
+        scores of all-ones vectors, which is the answer to a wave of each frequency; `aliases`
+        (head_dim/2,): the greatest difference, over the distances, of cos((2π − ω)n) and
+        cos(ωn)."""
+        from fope_lab.embeddings import build_embedding
+
+        one = self.rotation()
+        sizes = {"head_dim": self.head_dim, "num_heads": 1, "train_length": self.length}
+        scores = turns(build_embedding(one.spec, **sizes), self.length)[0].real.sum(axis=0)
+        beyond = 2 * np.pi - one.frequencies
+        waves, theirs = (
+            np.cos(omega[:, None] * np.arange(self.length)) for omega in (beyond, alias(beyond))
+        )
+        return {
+            "frequencies": one.frequencies,
+            "omega": angular(self.length),
+            "power": power_spectrum(scores),
+            "aliases": np.abs(waves - theirs).max(axis=1),
+        }
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
+        """The highest frequency beside the bound; how many of the pairs, and how much of the
+        power, lie below 0.1, 1 and π/2; how much frequencies beyond π differ from their alias."""
+        frequencies, omega, power = (arrays[name] for name in ("frequencies", "omega", "power"))
+        found = {"highest_frequency": float(frequencies.max()), "bound": BOUND}
+        for name, limit in (("a_tenth", 0.1), ("one", 1.0), ("half_pi", HIGH_BAND)):
+            found[f"pairs_up_to_{name}"] = float((frequencies <= limit).mean())
+            found[f"power_up_to_{name}"] = float(power[omega <= limit].sum())
+        found["alias_difference"] = float(arrays["aliases"].max())
+        return found
+
+    def draw(self, arrays: Arrays) -> Figure:
+        """The shares of pairs and of power up to each frequency, and the power itself."""
+        from fope_lab.drawing.panels import curve, panels
+        from fope_lab.drawing.svg import MUTED
+
+        omega, power = arrays["omega"], arrays["power"]
+        pairs = (arrays["frequencies"] <= omega[:, None]).mean(axis=1)
+        with panels(("Up to each frequency", "Answer to each frequency")) as (figure, axes):
+            curve(axes[0], omega.tolist(), pairs.tolist(), 0, "share of pairs")
+            curve(axes[0], omega.tolist(), np.cumsum(power).tolist(), 1, "share of power")
+            curve(axes[0], omega.tolist(), (omega / BOUND).tolist(), 3, "evenly spread")
+            axes[0].legend(frameon=False, fontsize=9, loc="lower right")
+            curve(axes[1], omega.tolist(), np.maximum(power, 1e-20).tolist(), 0)
+            axes[1].set_yscale("log")
+            plain_ticks(axes[1], "y")
+            for plot, label in zip(axes, ("share", "share of power"), strict=True):
+                plot.axvline(HIGH_BAND, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+                plot.set_xlim(0, BOUND)
+                plot.set_xticks([0, 1, HIGH_BAND, BOUND], ["0", "1", "π/2", "π"])
+                plot.set_xlabel("frequency, radians per token")
+                plot.set_ylabel(label)
+        return figure

@@ -1,0 +1,235 @@
+"""Heads that attend by position alone: to the own token, to the previous one, to one further back.
+
+Barbero et al. (Round and Round), arXiv 2410.06205: §5 with Fig. 5 and 6, App. D.2. The paper finds
+such heads by their use of the fastest pairs; here they are found by their attention itself, which
+every position embedding has, and the use of pairs is put beside it where pairs turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from annotated_types import Ge
+from numpy.typing import NDArray
+
+from fope_lab.analysis.activations import embedding_of, record
+from fope_lab.analysis.attention_pattern import attention_weights
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.pairs import pair_norms, quarter_shares
+from fope_lab.analysis.passages import passages
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+    from fope_lab.model.decoder import Decoder
+
+POSITIONAL = 0.5
+"""A head is called positional if it gives more than this share of its attention to one offset."""
+
+
+def weights_at(patterns: Tensor, offsets: Sequence[int]) -> NDArray[np.float64]:
+    """Mean attention (offsets, heads) on the token so many places back, of patterns (batch, heads,
+    length, length): over all tokens but the first, which has no choice, and those without one so
+    far back."""
+    return np.stack(
+        [
+            patterns[..., max(offset, 1) :, :]
+            .diagonal(offset=max(offset, 1) - offset, dim1=-2, dim2=-1)
+            .double()
+            .mean(dim=(0, -1))
+            .cpu()
+            .numpy()
+            for offset in offsets
+        ]
+    )
+
+
+def uniform_weights(length: int, offsets: Sequence[int]) -> NDArray[np.float64]:
+    """What `weights_at` is for a head that attends to all tokens alike: (offsets,)."""
+    seen = np.arange(1, length + 1)
+    return np.array([(1 / seen[max(offset, 1) :]).mean() for offset in offsets])
+
+
+def best_heads(weights: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Layer and head (n, 2), from the highest of weights (layers, heads) to the lowest."""
+    order = np.argsort(-weights, axis=None, kind="stable")
+    return np.stack(np.unravel_index(order, weights.shape), axis=-1)
+
+
+def survey(
+    model: Decoder,
+    rows: NDArray[np.int64],
+    offsets: Sequence[int],
+    drawn: int,
+    progress: Progress = lambda done, total: None,
+) -> dict[str, NDArray[np.float64]]:
+    """What all heads do when the model reads rows (passages, length).
+
+    `weights` (offsets, layers, heads) as of `weights_at`; `patterns` (layers, heads, drawn, drawn),
+    the attention among the first tokens of the first passage; `query` and `key` (layers, heads,
+    head_dim/2), mean norms by pair, where grouped heads share their key.
+    """
+    import torch
+
+    config = model.config
+    layers, heads, pairs = config.num_layers, config.num_heads, config.head_dim // 2
+    weights = np.zeros((len(offsets), layers, heads))
+    patterns = np.zeros((layers, heads, drawn, drawn))
+    norms = {kind: np.zeros((layers, heads, pairs)) for kind in ("query", "key")}
+    device = model.embed_tokens.weight.device
+    for i, row in enumerate(rows):
+        tokens = torch.from_numpy(row)[None].to(device)
+        positions = embedding_of(model, 0).positions(len(row), device=device)
+        for layer, q, k in record(model, tokens, positions):
+            with torch.inference_mode():
+                found = attention_weights(embedding_of(model, layer), q, k, positions)
+                weights[:, layer] += weights_at(found, offsets) / len(rows)
+                if i == 0:
+                    patterns[layer] = found[0, :, :drawn, :drawn].cpu().numpy()
+                for kind, x in (("query", q), ("key", k)):
+                    mean = pair_norms(x)[0].mean(dim=1).repeat_interleave(heads // x.shape[1], 0)
+                    norms[kind][layer] += mean.cpu().numpy() / len(rows)
+        progress(i + 1, len(rows))
+    return {"weights": weights, "patterns": patterns, **norms}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PositionalHeads(
+    Analysis,
+    name="positional-heads",
+    source="Barbero et al. (Round and Round), arXiv 2410.06205, Fig. 5 and 6",
+    says=(
+        "Some heads attend to the own or to the previous token whatever it is; their queries and"
+        " keys use the fastest pairs most."
+    ),
+    needs="text",
+):
+    """Every head's mean attention on the own token, the previous one and the one `offset` places
+    back, and the pattern of the best head of each kind."""
+
+    sequences: Annotated[int, Ge(1)] = 10
+    length: Annotated[int, Ge(4)] = 256
+    offset: Annotated[int, Ge(2)] = 2
+    drawn: Annotated[int, Ge(2)] = 24
+
+    def __post_init__(self) -> None:
+        if self.offset >= self.length:
+            raise ValueError(f"offset {self.offset} is beyond the length {self.length}")
+
+    @property
+    def tokens(self) -> int:
+        """All sequences'."""
+        return self.sequences * self.length
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """How far back each kind of head looks."""
+        return {"own": 0, "previous": 1, f"back{self.offset}": self.offset}
+
+    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+        """For each of `kinds`: `weights` (kinds, layers, heads), `ranking` (kinds, layers · heads,
+        2) of layers and heads from the best on, `patterns` (kinds, drawn, drawn) of the best.
+
+        `uniform` (kinds,): the weights of even attention. `query` and `key` (layers, heads,
+        head_dim/2), mean norms by pair, from the fastest to the slowest, where pairs turn.
+        """
+        assert subject is not None  # as it needs a text
+        offsets = tuple(self.kinds.values())
+        drawn = min(self.drawn, self.length)
+        rows = passages(subject, self.sequences, self.length)
+        found = survey(subject.model, rows, offsets, drawn, progress)
+        ranking = np.stack([best_heads(weights) for weights in found["weights"]])
+        arrays = {
+            "weights": found["weights"],
+            "ranking": ranking,
+            "patterns": np.stack([found["patterns"][layer, head] for layer, head in ranking[:, 0]]),
+            "uniform": uniform_weights(self.length, offsets),
+        }
+        if embedding_of(subject.model, 0).rotates:
+            arrays |= {"query": found["query"], "key": found["key"]}
+        return arrays
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
+        """Of each kind the best head, its weight, that of even attention, and how many heads are
+        positional so. Where pairs turn, which share of its keys' norm the best head has in the
+        fastest quarter; the mean of all heads; and how this share and the higher of the weights on
+        the own and the previous token correlate over the heads."""
+        found: dict[str, float] = {}
+        for i, kind in enumerate(self.kinds):
+            layer, head = arrays["ranking"][i, 0]
+            weights = arrays["weights"][i]
+            found |= {
+                f"{kind}_layer": layer,
+                f"{kind}_head": head,
+                f"{kind}_weight": weights[layer, head],
+                f"{kind}_weight_of_even_attention": arrays["uniform"][i],
+                f"{kind}_heads": (weights > POSITIONAL).sum(),
+            }
+        if "key" in arrays:
+            fast, _ = quarter_shares(arrays["key"])
+            for i, kind in enumerate(self.kinds):
+                found[f"{kind}_fast_share"] = fast[tuple(arrays["ranking"][i, 0])]
+            found["mean_fast_share"] = fast.mean()
+            best = arrays["weights"][:2].max(axis=0)
+            if fast.std() and best.std():
+                found["fast_share_correlation"] = np.corrcoef(fast.ravel(), best.ravel())[0, 1]
+        return {name: float(value) for name, value in found.items()}
+
+    def draw(self, arrays: Arrays) -> Figure:
+        """For each kind a row: the weights of all heads, the best head's pattern and its norms."""
+        from fope_lab.drawing.panels import curve, legend, panels
+
+        names = dict(zip(self.kinds, ("own token", "previous token"), strict=False))
+        titles = []
+        for i, kind in enumerate(self.kinds):
+            layer, head = arrays["ranking"][i, 0]
+            name = names.get(kind, f"token {self.offset} back")
+            titles += [f"Mean attention on the {name}", f"Layer {layer}, head {head}"]
+            titles += ["Its mean norms by pair"] * ("key" in arrays)
+        with panels(titles, columns=3 if "key" in arrays else 2, height=230) as (figure, plots):
+            left = iter(plots)
+            for i in range(len(self.kinds)):
+                _cells(next(left), arrays["weights"][i], "head", "layer", numbers=True)
+                _cells(next(left), arrays["patterns"][i], "attends to", "token", numbers=False)
+                if "key" in arrays:
+                    axes = next(left)
+                    layer, head = arrays["ranking"][i, 0]
+                    for slot, kind in enumerate(("query", "key")):
+                        values = arrays[kind]
+                        pairs = list(range(values.shape[-1]))
+                        curve(axes, pairs, values[layer, head].tolist(), slot, f"its {kind}")
+                        mean = values.mean(axis=(0, 1)).tolist()
+                        curve(axes, pairs, mean, slot + 2, f"{kind}, mean of all heads")
+                    axes.set_ylim(bottom=0)
+                    axes.set_xlabel("pair of dimensions, fastest to slowest")
+            if "key" in arrays:
+                legend(figure, plots[2])
+        return figure
+
+
+MOST_NUMBERS = 6
+"""Columns of cells with room for their number in a third of a figure."""
+
+
+def _cells(
+    axes: Axes, values: NDArray[np.float64], x_label: str, y_label: str, *, numbers: bool
+) -> None:
+    """Cells of weights from 0 to 1, with their numbers if these are wanted and have room."""
+    from fope_lab.drawing.heatmap import Heatmap, draw_cells
+
+    axes.grid(visible=False)
+    rows, columns = values.shape
+    heatmap = Heatmap(
+        title="",
+        x_label=x_label,
+        y_label=y_label,
+        x_ticks=tuple(map(str, range(columns))),
+        y_ticks=tuple(map(str, range(rows))),
+        values=values,
+    )
+    draw_cells(axes, heatmap, numbers=numbers and columns <= MOST_NUMBERS)

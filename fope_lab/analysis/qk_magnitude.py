@@ -1,0 +1,173 @@
+"""How large queries and keys are in each dimension, before rotation.
+
+Hua et al. (FoPE), arXiv 2412.17739, §5.6 and A.1 with Fig. 7: of Llama 2 7B, over about 1,000
+tokens. A dimension is undertrained if it finishes no cycle in the trained length, r = ωN/2π < 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from annotated_types import Ge
+from numpy.typing import NDArray
+
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.passages import passages
+from fope_lab.analysis.rotation import undertrained
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+    from fope_lab.model.decoder import Decoder
+
+Array = NDArray[np.float64]
+
+
+def token_means(vectors: Tensor) -> Array:
+    """Of vectors (batch, heads, length, head_dim), over tokens: the means of the absolute values,
+    and of the values: (2, heads, head_dim)."""
+    exact = vectors.double()
+    return np.stack([x.mean(dim=(0, 2)).cpu().numpy() for x in (exact.abs(), exact)])
+
+
+def magnitudes(means: Array) -> Array:
+    """Of `token_means` (…, heads, head_dim), by dimension: the mean over heads of the absolute
+    values. A head's own mean may have either sign, and heads must not cancel: (…, head_dim)."""
+    return np.asarray(np.abs(means).mean(axis=-2))
+
+
+def spans(marked: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """The runs of marked dimensions: the first, and the one after the last."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], marked, [False])).astype(np.int8)))
+    yield from ((int(start), int(end)) for start, end in edges.reshape(-1, 2))
+
+
+@dataclass(frozen=True, kw_only=True)
+class QkMagnitude(
+    Analysis,
+    name="qk-magnitude",
+    source="Hua et al. (FoPE), arXiv 2412.17739, Fig. 7",
+    says=(
+        "In every layer the dimensions of undertrained frequencies hold larger queries and keys"
+        " than the others."
+    ),
+    needs="text",
+):
+    """Mean absolute queries and keys of each layer and dimension, over heads and tokens."""
+
+    sequences: Annotated[int, Ge(1)] = 4
+    length: Annotated[int, Ge(2)] = 256
+
+    @property
+    def tokens(self) -> int:
+        """All sequences, one after the other."""
+        return self.sequences * self.length
+
+    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+        """`queries` and `keys` (2, layers, head_dim), by dimension: mean absolute values, and
+        absolute values of each head's mean over all tokens (see `magnitudes`);
+        `frequencies` (head_dim/2,) and `train_length`.
+
+        The model reads one sequence at a time, so memory does not grow with `sequences`.
+        """
+        import torch
+
+        from fope_lab.analysis.activations import record
+
+        assert subject is not None
+        model = subject.model
+        frequencies = _frequencies(model)
+        device = model.embed_tokens.weight.device
+        tokens = torch.from_numpy(passages(subject, self.sequences, self.length))
+        config = model.config
+        queries, keys = (
+            np.zeros((2, config.num_layers, heads, config.head_dim))
+            for heads in (config.num_heads, config.num_kv_heads)
+        )
+        for row in range(self.sequences):
+            for layer, q, k in record(model, tokens[row : row + 1].to(device)):
+                queries[:, layer] += token_means(q) / self.sequences
+                keys[:, layer] += token_means(k) / self.sequences
+            progress(row + 1, self.sequences)
+        return {
+            "queries": magnitudes(queries),
+            "keys": magnitudes(keys),
+            "frequencies": frequencies,
+            "train_length": np.array(model.train_length),
+        }
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
+        """How many times larger the undertrained dimensions are than the other turning ones, over
+        all layers; and in which share of the layers they are larger. Nothing where there are none:
+        nothing rotates, or all pairs turn at least once."""
+        frequencies, train_length = arrays["frequencies"], int(arrays["train_length"])
+        marked = np.tile(undertrained(frequencies, train_length), 2)  # pair i: i, i + head_dim/2
+        others = np.tile(frequencies > 0, 2) & ~marked
+        if not marked.any() or not others.any():
+            return {}
+        found = {}
+        for name in ("queries", "keys"):
+            for kind, values in zip(("", "_mean"), arrays[name], strict=True):
+                ratio = values[:, marked].mean(axis=1) / values[:, others].mean(axis=1)
+                found[f"undertrained_{name}{kind}_ratio"] = float(ratio.mean())
+                found[f"undertrained_{name}{kind}_larger"] = float((ratio > 1).mean())
+        return found
+
+    def draw(self, arrays: Arrays) -> Figure:
+        """A curve for each layer, of queries and of keys, over the undertrained dimensions."""
+        from fope_lab.drawing.panels import legend, panels
+
+        marked = np.tile(undertrained(arrays["frequencies"], int(arrays["train_length"])), 2)
+        with panels(("Queries", "Keys"), width=360, height=240) as (figure, axes):
+            for plot, name in zip(axes, ("queries", "keys"), strict=True):
+                _layers(plot, arrays[name][0])
+                _mark(plot, marked, "undertrained")
+                plot.set_xlabel("dimension")
+                plot.set_ylabel("mean absolute value")
+            legend(figure, axes[0])
+        return figure
+
+
+def _frequencies(model: Decoder) -> Array:
+    """Of the pairs (head_dim/2,) in radians per token, 0 for all where nothing rotates."""
+    from fope_lab.analysis.activations import embedding_of
+
+    frequencies = embedding_of(model, 0).inv_freq
+    if frequencies is None:
+        return np.zeros(model.config.head_dim // 2)
+    return np.asarray(frequencies.double().cpu().numpy(), np.float64)
+
+
+LABELLED = 8
+"""Layers that a figure tells apart; of more, all but the mean are drawn alike."""
+
+
+def _layers(axes: Axes, values: Array) -> None:
+    from fope_lab.drawing.panels import curve
+
+    dimensions = np.arange(values.shape[1]).tolist()
+    many = len(values) > LABELLED
+    for layer, row in enumerate(values):
+        label = ("layers" if layer == 0 else None) if many else f"layer {layer}"
+        curve(axes, dimensions, row.tolist(), 3 if many else layer, label)
+    if many:
+        curve(axes, dimensions, values.mean(axis=0).tolist(), 0, "mean of all layers")
+
+
+def _mark(axes: Axes, marked: NDArray[np.bool_], label: str) -> None:
+    from fope_lab.drawing.palette import COLOURS
+
+    for index, (start, end) in enumerate(spans(marked)):
+        axes.axvspan(
+            start - 0.5,
+            end - 0.5,
+            color=COLOURS[1][0],
+            alpha=0.14,
+            linewidth=0,
+            label=label if index == 0 else None,
+        )

@@ -1,0 +1,133 @@
+"""Whether scores fall with distance when positions are drawn at random.
+
+Barbero et al. (Round and Round), arXiv 2410.06205: App. B.2 with Fig. 8, on the positions of Ruoss
+et al., arXiv 2305.16843: N of the numbers below an upper bound L, without replacement, in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from annotated_types import Ge, Gt
+from numpy.typing import NDArray
+
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.embeddings.frequencies import rope_ladder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def drawn_positions(length: int, bound: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """`length` different positions of 0 … bound − 1 in order."""
+    return np.sort(generator.choice(bound, length, replace=False))
+
+
+def scores_at(
+    frequencies: NDArray[np.float64],
+    queries: NDArray[np.float64],
+    keys: NDArray[np.float64],
+    positions: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """RoPE's scores (pairs, length) of a query and a key (pairs, head_dim), over head_dim.
+
+    The query stands at the last of the positions (length,), a key at each of them; the first score
+    is of the same position, the next of the token before, and so on. A score is the real part of
+    Σ q·k̄·e^{iω(n − m)} over the pairs of dimensions as complex numbers, the paper's Eq. 4.
+    """
+    half = queries.shape[-1] // 2
+    q, k = (x[:, :half] + 1j * x[:, half:] for x in (queries, keys))
+    products = q * k.conj()
+    angles = frequencies[:, None] * (positions[-1] - positions[::-1])
+    total = products.real @ np.cos(angles) - products.imag @ np.sin(angles)
+    return np.asarray(total / queries.shape[-1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomDecay(
+    Analysis,
+    name="random-decay",
+    source="Barbero et al. (Round and Round), arXiv 2410.06205, Fig. 8",
+    says=(
+        "For constant queries and keys scores fall the faster, the higher the bound of the drawn"
+        " positions; for Gaussian ones the bound changes nothing."
+    ),
+    needs="nothing",
+):
+    """RoPE's scores by distance in tokens, at all positions and at some drawn from up to
+    2, 4, … `reach` times as many; means over draws."""
+
+    head_dim: Annotated[int, Ge(2)] = 256
+    base: Annotated[float, Gt(1)] = 10_000.0
+    length: Annotated[int, Ge(16)] = 2048
+    reach: Annotated[int, Ge(2)] = 16
+    draws: Annotated[int, Ge(1)] = 20
+    pairs: Annotated[int, Ge(2)] = 200
+    seed: Annotated[int, Ge(0)] = 0
+
+    def __post_init__(self) -> None:
+        if self.head_dim % 2:
+            raise ValueError(f"head_dim {self.head_dim} is odd, but a rotation needs pairs")
+        if self.reach & (self.reach - 1):
+            raise ValueError(f"reach {self.reach} is no power of two")
+
+    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+        """`bounds` (n,); for each of them `constant` (n, length), the mean of all draws, `gaussian`
+        (n, length), one pair at one draw, and `deviation` (n, length), over all of them."""
+        bounds = self.length * 2 ** np.arange(self.reach.bit_length())
+        ladder = rope_ladder(self.head_dim, base=self.base, train_length=self.length)
+        frequencies = np.asarray(ladder.frequencies)
+        generator = np.random.default_rng(self.seed)
+        ones = np.ones((1, self.head_dim))
+        queries, keys = generator.standard_normal((2, self.pairs, self.head_dim))
+        constant, gaussian, square = np.zeros((3, len(bounds), self.length))
+        for i, bound in enumerate(bounds):
+            for draw in range(self.draws):
+                positions = drawn_positions(self.length, int(bound), generator)
+                constant[i] += scores_at(frequencies, ones, ones, positions)[0] / self.draws
+                drawn = scores_at(frequencies, queries, keys, positions)
+                square[i] += (drawn**2).mean(axis=0) / self.draws
+                if draw == 0:
+                    gaussian[i] = drawn[0]
+                progress(i * self.draws + draw + 1, len(bounds) * self.draws)
+        return {
+            "bounds": bounds,
+            "constant": constant,
+            "gaussian": gaussian,
+            "deviation": np.sqrt(square),
+        }
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
+        """For each multiple of the length that positions are drawn from: the distance at which the
+        constant pair's score first is below half, its mean over the last eighth of the distances,
+        and the Gaussian pairs' standard deviation over the first and the last eighth."""
+        part = self.length // 8
+        found: dict[str, float] = {}
+        for i, bound in enumerate(arrays["bounds"] // self.length):
+            below = np.flatnonzero(arrays["constant"][i] < 0.5)
+            found |= {
+                f"x{bound}_constant_halved_at": below[0] if len(below) else np.nan,
+                f"x{bound}_constant_far": arrays["constant"][i, -part:].mean(),
+                f"x{bound}_gaussian_deviation_near": arrays["deviation"][i, :part].mean(),
+                f"x{bound}_gaussian_deviation_far": arrays["deviation"][i, -part:].mean(),
+            }
+        return {name: float(value) for name, value in found.items() if np.isfinite(value)}
+
+    def draw(self, arrays: Arrays) -> Figure:
+        """A curve for each bound: the constant pair's scores, and one Gaussian pair's."""
+        from fope_lab.drawing.panels import curve, legend, panels
+
+        distances = list(range(self.length))
+        titles = ("Constant queries and keys", "One Gaussian query and key")
+        with panels(titles, width=360, height=240) as (figure, plots):
+            for i, bound in enumerate(arrays["bounds"].tolist()):
+                label = f"drawn from {bound}" if i else f"RoPE, {bound} in a row"
+                for axes, name in zip(plots, ("constant", "gaussian"), strict=True):
+                    curve(axes, distances, arrays[name][i].tolist(), i, label)
+            for axes in plots:
+                axes.set_xlabel("distance, tokens")
+                axes.set_ylabel("score / head_dim")
+            legend(figure, plots[0])
+        return figure

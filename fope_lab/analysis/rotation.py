@@ -1,0 +1,99 @@
+"""Embeddings that rotate: their frequencies in float64, and what they multiply scores by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fope_lab.data.problems import DataError, DataProblem, FieldPath
+from fope_lab.embeddings import EmbeddingError, Shape, parse_embedding
+from fope_lab.embeddings.base import check_definition
+from fope_lab.embeddings.catalogue import describe
+
+if TYPE_CHECKING:
+    from fope_lab.embeddings.module import PositionEmbedding
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """How the pairs of a head turn: `frequencies` (head_dim/2,) in radians per token, 0 where a
+    pair does not; `spec` describes the embedding to `build_embedding`."""
+
+    spec: Mapping[str, Any]
+    frequencies: NDArray[np.float64]
+
+    @property
+    def wavelengths(self) -> NDArray[np.float64]:
+        """Tokens for a full turn (head_dim/2,); infinite where a pair does not turn."""
+        with np.errstate(divide="ignore"):
+            return 2 * np.pi / self.frequencies
+
+
+def rotation(
+    name: str,
+    *,
+    head_dim: int,
+    train_length: int,
+    base: float,
+    factor: float | None = None,
+    at: FieldPath = ("embedding",),
+) -> Rotation:
+    """The embedding of a preset's name at these sizes; `factor` (s) is for those that need one.
+
+    Raises DataError, `at` the option that names it, for an unknown name, sizes that do not fit,
+    and an embedding that turns nothing.
+    """
+    shape = Shape(head_dim=head_dim, num_heads=1, num_kv_heads=1, train_length=train_length)
+    try:
+        spec: dict[str, Any] = {"type": name}
+        description = describe(spec)
+        if any(option.key == "base" for part in description.parts for option in part.options()):
+            spec["base"] = base
+        if "factor" in description.open:
+            if factor is None:
+                message = f"found {name!r}, which needs a factor, and this analysis sets none"
+                raise DataError([DataProblem(at, message)])
+            spec["factor"] = factor
+        definition = parse_embedding(spec)
+        check_definition(definition, shape)
+    except EmbeddingError as error:
+        words = (str(replace(problem, path="")) for problem in error.problems)
+        raise DataError([DataProblem(at, text.removeprefix(": ")) for text in words]) from error
+    frequencies = np.array(definition.pair_frequencies(shape), np.float64)
+    if not frequencies.any():
+        raise DataError([DataProblem(at, f"found {name!r}, needs an embedding that rotates")])
+    return Rotation(spec, frequencies)
+
+
+def undertrained(frequencies: NDArray[np.float64], train_length: int) -> NDArray[np.bool_]:
+    """Which pairs turn, but not once in `train_length` tokens: those below the floor 2π/N of Hua et
+    al. (FoPE), arXiv 2412.17739, §3.3."""
+    return (frequencies > 0) & (frequencies < 2 * np.pi / train_length)
+
+
+def turns(embedding: PositionEmbedding, length: int) -> NDArray[np.complex128]:
+    """What a rotation does to scores at distances 0 … length − 1: (heads, head_dim/2, length).
+
+    Pair i holds the dimensions i and i + head_dim/2, as a complex number; a query and a key score
+    Re Σ q̄·k·turn. RoPE's turn is e^{−iωn}. The query stands at position length − 1, which matters
+    to series that act on queries and keys apart. `heads` is 1, or the number of key-value heads.
+    """
+    import torch
+
+    with torch.inference_mode():
+        tables = embedding.tables(torch.arange(length, device=_device(embedding)))
+    if tables is None:
+        raise DataError(f"{embedding.definition.name} rotates nothing")
+    cos, signed_sin = (table.double().cpu().numpy() for table in tables)
+    half = cos.shape[-1] // 2
+    angle = cos[..., :half] + 1j * signed_sin[..., half:]  # (heads, length, pairs)
+    turned = angle[..., -1:, :].conj() * angle
+    return np.ascontiguousarray(turned[..., ::-1, :].swapaxes(-1, -2))
+
+
+def _device(embedding: PositionEmbedding) -> Any:
+    return next((tensor.device for tensor in embedding.buffers()), None)

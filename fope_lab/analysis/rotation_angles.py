@@ -1,0 +1,140 @@
+"""One pair's angles within and beyond the trained length, of RoPE and of Resonance RoPE.
+
+Wang et al. (Resonance RoPE), arXiv 2403.00071, §4 with Fig. 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from annotated_types import Ge, Gt
+from numpy.typing import NDArray
+
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.rotation import rotation
+from fope_lab.data.problems import DataError, DataProblem
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+METHODS = ("rope", "resonance-rope")
+TURN = 2 * np.pi
+SHOWN = 7
+"""Steps of the angle that a figure shows: differences are a fraction of one."""
+
+
+def angles(frequency: float, length: int) -> NDArray[np.float64]:
+    """A pair's angles at positions 0 … length − 1: (length,) in radians, from 0 to below 2π.
+
+    An angle that rounding puts just below a full turn is 0.
+    """
+    turned = np.arange(length) * frequency % TURN
+    return np.where(TURN - turned < 1e-9, 0.0, turned)
+
+
+def angle_gaps(angle: NDArray[np.float64], train_length: int) -> NDArray[np.float64]:
+    """How far each angle is, around the circle, from the nearest of the first `train_length`."""
+    apart = np.abs(angle[:, None] - angle[:train_length])
+    return np.minimum(apart, TURN - apart).min(axis=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotationAngles(
+    Analysis,
+    name="rotation-angles",
+    source="Wang et al. (Resonance RoPE), arXiv 2403.00071, Fig. 1",
+    says=(
+        "A wavelength that is no whole number gives positions beyond the trained length angles"
+        " that training never had; Resonance RoPE's are all known."
+    ),
+    needs="nothing",
+):
+    """A pair's rotation angles at trained and at new positions."""
+
+    pair: Annotated[int, Ge(0)] = 6
+    head_dim: Annotated[int, Ge(2)] = 64
+    base: Annotated[float, Gt(1)] = 10_000.0
+    train_length: Annotated[int, Ge(2)] = 64
+    length: Annotated[int, Ge(3)] = 128
+
+    def __post_init__(self) -> None:
+        if self.pair >= self.head_dim // 2:
+            message = f"found {self.pair}, needs less than head_dim/2 = {self.head_dim // 2}"
+            raise DataError([DataProblem(("pair",), message)])
+        if self.length <= self.train_length:
+            message = f"found {self.length}, needs more than train_length {self.train_length}"
+            raise DataError([DataProblem(("length",), message)])
+        self.frequencies()
+
+    def frequencies(self) -> NDArray[np.float64]:
+        """The pair's frequency under each of the methods, in radians per token."""
+        sizes = {"head_dim": self.head_dim, "train_length": self.train_length, "base": self.base}
+        pairs = [
+            rotation(name, **sizes, at=("head_dim",)).frequencies[self.pair]  # type: ignore[arg-type]
+            for name in METHODS
+        ]
+        return np.array(pairs)
+
+    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+        """`wavelengths` (2,) in tokens; `angles` and `gaps` (2, length) in radians: of RoPE and
+        of Resonance RoPE."""
+        frequencies = self.frequencies()
+        turned = np.stack([angles(frequency, self.length) for frequency in frequencies])
+        return {
+            "wavelengths": TURN / frequencies,
+            "angles": turned,
+            "gaps": np.stack([angle_gaps(row, self.train_length) for row in turned]),
+        }
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
+        """Wavelengths in tokens, and the greatest gaps beyond the trained length in radians."""
+        found = {}
+        for row, name in enumerate(METHODS):
+            key = name.replace("-", "_")
+            found[f"wavelength_{key}"] = float(arrays["wavelengths"][row])
+            found[f"gap_{key}"] = float(arrays["gaps"][row, self.train_length :].max())
+        return found
+
+    def draw(self, arrays: Arrays) -> Figure:
+        """The first steps of the circle, a line for each angle of training; gaps by position."""
+        from fope_lab.drawing.palette import COLOURS
+        from fope_lab.drawing.panels import curve, legend, panels
+        from fope_lab.drawing.svg import GRID
+
+        titles = [
+            f"{name}: wavelength {wavelength:.4g}"
+            for name, wavelength in zip(
+                ("RoPE", "Resonance RoPE"), arrays["wavelengths"], strict=True
+            )
+        ]
+        parts = (("trained", slice(self.train_length)), ("new", slice(self.train_length, None)))
+        positions = np.arange(self.length)
+        with panels((*titles, "Distance to the nearest trained angle")) as (figure, axes):
+            for row in range(2):
+                angle = arrays["angles"][row]
+                axes[row].grid(visible=False)
+                axes[row].hlines(
+                    angle[: self.train_length], 0, self.length, color=GRID, linewidth=0.9
+                )
+                for slot, (label, part) in enumerate(parts):
+                    axes[row].plot(
+                        positions[part],
+                        angle[part],
+                        linestyle="none",
+                        marker="os"[slot],
+                        markersize=4,
+                        color=COLOURS[slot][0],
+                        label=f"{label} positions",
+                    )
+                axes[row].set_xlabel("position")
+                axes[row].set_ylabel("angle, radians")
+                step = TURN / float(arrays["wavelengths"][row])
+                axes[row].set_ylim(-0.5 * step, (SHOWN + 0.5) * step)
+                curve(axes[2], positions.tolist(), arrays["gaps"][row].tolist(), row, METHODS[row])
+            axes[2].set_xlabel("position")
+            axes[2].set_ylabel("gap, radians")
+            axes[2].legend(frameon=False, fontsize=9, loc="upper left")
+            legend(figure, axes[0])
+        return figure

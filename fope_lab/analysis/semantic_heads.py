@@ -1,0 +1,305 @@
+"""Heads that look for a kind of token: by default an apostrophe.
+
+Barbero et al. (Round and Round), arXiv 2410.06205: §6 with Fig. 7, App. D.1 with Fig. 9. The head
+that the paper finds attends to an apostrophe from the token right behind it, and from all others to
+the first token: it knows a kind of token and a place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from annotated_types import Ge, MinLen
+from numpy.typing import NDArray
+
+from fope_lab.analysis.activations import embedding_of
+from fope_lab.analysis.attention_pattern import attention_patterns
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.frequency_usage import mean_norms
+from fope_lab.analysis.pairs import quarter_shares
+from fope_lab.analysis.passages import passages, words
+from fope_lab.analysis.positional_heads import best_heads
+from fope_lab.data.problems import DataError, DataProblem
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from fope_lab.model.decoder import Decoder
+
+SHOWN = 14
+"""Letters of the longest word on an axis."""
+
+
+def marked_tokens(subject: Subject, characters: str) -> NDArray[np.bool_]:
+    """Which tokens of the vocabulary (vocab_size,) have one of the characters in their text."""
+    known = min(subject.tokenizer.tokens, subject.model.config.vocab_size)
+    texts = (subject.tokenizer.decode([token]) for token in range(known))
+    marked = np.zeros(subject.model.config.vocab_size, dtype=bool)
+    marked[:known] = [any(letter in text for letter in characters) for text in texts]
+    return marked
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Means over tokens, each (layers, heads).
+
+    `mass` is the attention on marked tokens, of tokens that have one among themselves and those
+    before; `chance` () the same of even attention. `behind` is the attention on the token before
+    where that is marked, `elsewhere` where it is not; `first` the attention on the first token,
+    also where the token before is not marked.
+    """
+
+    mass: NDArray[np.float64]
+    chance: float
+    behind: NDArray[np.float64]
+    elsewhere: NDArray[np.float64]
+    first: NDArray[np.float64]
+    occurrences: int
+
+
+def head_scores(
+    model: Decoder,
+    rows: NDArray[np.int64],
+    marked: NDArray[np.bool_],
+    progress: Progress = lambda done, total: None,
+) -> Scores:
+    """The scores of all heads when the model reads rows (passages, length), in which `marked`
+    (passages, length) are the tokens that a head may look for.
+
+    The first token of a passage is never one: it draws attention for being the first. There must
+    be a marked token, and one that is not, with a token behind.
+    """
+    import torch
+
+    shape = (model.config.num_layers, model.config.num_heads)
+    mass, behind, elsewhere, first = np.zeros((4, *shape))
+    marked = marked.copy()
+    marked[:, 0] = False
+    may_look = np.cumsum(marked, axis=1) > 0
+    chance = (np.cumsum(marked, axis=1) / np.arange(1, rows.shape[1] + 1))[may_look].mean()
+    before = marked[:, :-1]
+    device = model.embed_tokens.weight.device
+    for i, row in enumerate(rows):
+        of_row = (marked[i], may_look[i], before[i])
+        on, looks, is_behind = (torch.from_numpy(x).to(device) for x in of_row)
+        for layer, patterns in attention_patterns(model, torch.from_numpy(row)[None].to(device)):
+            with torch.inference_mode():
+                previous = patterns[0].diagonal(offset=-1, dim1=-2, dim2=-1).double()
+                sums = (
+                    (mass, patterns[0][:, looks][..., on].sum(dim=(1, 2), dtype=torch.float64)),
+                    (behind, previous[:, is_behind].sum(dim=1)),
+                    (elsewhere, previous[:, ~is_behind].sum(dim=1)),
+                    (first, patterns[0, :, 1:, 0][:, ~is_behind].double().sum(dim=1)),
+                )
+                for total, value in sums:
+                    total[layer] += value.cpu().numpy()
+        progress(i + 1, len(rows))
+    others = (~before).sum()
+    return Scores(
+        mass=mass / may_look.sum(),
+        chance=float(chance),
+        behind=behind / before.sum(),
+        elsewhere=elsewhere / others,
+        first=first / others,
+        occurrences=int(before.sum()),
+    )
+
+
+def richest_window(marked: NDArray[np.bool_], size: int) -> int:
+    """Where the `size` tokens begin with the most marked ones (n,) among them that have a token
+    before and one behind. `size` is at least 3 and at most n."""
+    inside = np.convolve(marked[1:-1], np.ones(size - 2, dtype=np.int64), mode="valid")
+    return int(inside.argmax())
+
+
+@dataclass(frozen=True, kw_only=True)
+class SemanticHeads(
+    Analysis,
+    name="semantic-heads",
+    source="Barbero et al. (Round and Round), arXiv 2410.06205, Fig. 7 and 9",
+    says=(
+        "A head gives the token behind an apostrophe's attention to the apostrophe, and that of"
+        " other tokens to the first; its slow pairs have bands of high norm."
+    ),
+    needs="text",
+):
+    """The heads that most attend to tokens with one of `characters`: from anywhere, and from the
+    token right behind but not to another token there."""
+
+    characters: Annotated[str, MinLen(1)] = "'’"
+    sequences: Annotated[int, Ge(1)] = 20
+    length: Annotated[int, Ge(4)] = 256
+    drawn: Annotated[int, Ge(4)] = 20
+
+    @property
+    def tokens(self) -> int:
+        """All sequences'."""
+        return self.sequences * self.length
+
+    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+        """`mass`, `behind`, `elsewhere` and `first` (layers, heads), `chance` and `occurrences` ()
+        as in `Scores`. `heads` (2, 2): layer and head of the highest mass, and of the highest
+        attention on the token before where it is marked beyond that where it is not.
+
+        A short text of its own, rich in marked tokens: `patterns` (2, n, n) of the two heads,
+        `marked` (n,) and `words` (n,). `query` and `key` (2, head_dim/2), the heads' mean norms by
+        pair, from the fastest to the slowest, where pairs turn.
+
+        Raises DataError for a text that can't tell such heads.
+        """
+        assert subject is not None  # as it needs a text
+        model = subject.model
+        is_marked = marked_tokens(subject, self.characters)
+        rows = passages(subject, self.sequences, self.length)
+        marked = is_marked[rows]
+        self._check(marked)
+
+        def part(done: int, total: int) -> None:
+            progress(done, 2 * total)
+
+        scores = head_scores(model, rows, marked, part)
+        best = (scores.mass, scores.behind - scores.elsewhere)
+        heads = np.stack([best_heads(values)[0] for values in best])
+        size = min(self.drawn, self.length)
+        start = richest_window(is_marked[subject.tokens], size)
+        window = np.array([*subject.tokenizer.prefix_ids, *subject.tokens[start : start + size]])
+        arrays: dict[str, NDArray[Any]] = {
+            "mass": scores.mass,
+            "chance": np.array(scores.chance),
+            "behind": scores.behind,
+            "elsewhere": scores.elsewhere,
+            "first": scores.first,
+            "occurrences": np.array(scores.occurrences),
+            "heads": heads,
+            "patterns": patterns_of(model, window, heads),
+            "marked": is_marked[window],
+            "words": np.array(words(subject, window)),
+        }
+        if embedding_of(model, 0).rotates:
+            norms = mean_norms(model, rows, lambda done, total: progress(total + done, 2 * total))
+            for kind, values in norms.items():
+                groups = model.config.num_heads // values.shape[1]
+                arrays[kind] = np.stack([values[layer, head // groups] for layer, head in heads])
+        return arrays
+
+    def _check(self, marked: NDArray[np.bool_]) -> None:
+        inside = marked[:, 1:-1]
+        if inside.any() and not inside.all():
+            return
+        which = "all" if inside.any() else "none"
+        message = (
+            f"found {self.characters!r}, needs characters that some tokens have and others do not:"
+            f" {which} of the {marked.size} that are read have one"
+        )
+        raise DataError([DataProblem(("characters",), message)])
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
+        """The head with the highest mass on marked tokens, this mass, and that of even attention.
+        The head of the token behind: its attention on the token before where that is marked and
+        where it is not, and on the first token there. Occurrences, and the slow pairs' share."""
+        (mass_layer, mass_head), (layer, head) = arrays["heads"]
+        found = {
+            "occurrences": arrays["occurrences"],
+            "mass_layer": mass_layer,
+            "mass_head": mass_head,
+            "mass": arrays["mass"][mass_layer, mass_head],
+            "mass_of_even_attention": arrays["chance"],
+            "behind_layer": layer,
+            "behind_head": head,
+            "behind_marked": arrays["behind"][layer, head],
+            "behind_others": arrays["elsewhere"][layer, head],
+            "first_token_else": arrays["first"][layer, head],
+        }
+        if "key" in arrays:
+            _, slow = quarter_shares(arrays["key"])
+            found |= {"mass_slow_share": slow[0], "behind_slow_share": slow[1]}
+        return {name: float(value) for name, value in found.items()}
+
+    def draw(self, arrays: Arrays) -> Figure:
+        """For each of the two heads a row: the scores of all heads, its pattern on a short text,
+        its norms by pair."""
+        from fope_lab.drawing.panels import curve, legend, panels
+
+        scores = (arrays["mass"] - arrays["chance"], arrays["behind"] - arrays["elsewhere"])
+        titles = []
+        for name, values, (layer, head) in zip(
+            ("Attention on marked tokens", "On a marked token before"),
+            scores,
+            arrays["heads"],
+            strict=True,
+        ):
+            titles += [f"{name}: 0 to {max(values.max(), 0):.2g}", f"Layer {layer}, head {head}"]
+            titles += ["Its mean norms by pair"] * ("key" in arrays)
+        columns = len(titles) // 2
+        with panels(titles, columns=columns, width=340, height=320) as (figure, plots):
+            for i, values in enumerate(scores):
+                mapped, pattern, *usage = plots[columns * i : columns * (i + 1)]
+                _scores(mapped, values)
+                _pattern(pattern, arrays["patterns"][i], arrays["words"], arrays["marked"])
+                for axes in usage:
+                    for slot, kind in enumerate(("query", "key")):
+                        norms = arrays[kind][i].tolist()
+                        curve(axes, list(range(len(norms))), norms, slot, kind)
+                    axes.set_ylim(bottom=0)
+                    axes.set_xlabel("pair of dimensions, fastest to slowest")
+            if "key" in arrays:
+                legend(figure, plots[2])
+        return figure
+
+
+def patterns_of(
+    model: Decoder, text: NDArray[np.int64], heads: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Attention (heads, n, n) of some heads (heads, 2), as layer and head, in a text (n,)."""
+    import torch
+
+    tokens = torch.from_numpy(text)[None].to(model.embed_tokens.weight.device)
+    found = np.empty((len(heads), len(text), len(text)), np.float32)
+    for layer, weights in attention_patterns(model, tokens):
+        for place in np.flatnonzero(heads[:, 0] == layer):
+            found[place] = weights[0, heads[place, 1]].cpu().numpy()
+    return found
+
+
+def _scores(axes: Axes, values: NDArray[np.float64]) -> None:
+    """Layers and heads, from 0 to the best one's score; what lies below even attention is empty."""
+    from fope_lab.drawing.heatmap import Heatmap, draw_cells
+
+    axes.grid(visible=False)
+    layers, heads = values.shape
+    heatmap = Heatmap(
+        title="",
+        x_label="head",
+        y_label="layer",
+        x_ticks=tuple(map(str, range(heads))),
+        y_ticks=tuple(map(str, range(layers))),
+        values=values,
+        high=max(float(values.max()), 0.0),
+    )
+    draw_cells(axes, heatmap, numbers=False)
+
+
+def _pattern(
+    axes: Axes, values: NDArray[np.float32], texts: NDArray[np.str_], marked: NDArray[np.bool_]
+) -> None:
+    """A pattern with its tokens' texts on both axes, the marked ones with an arrow."""
+    from fope_lab.drawing.heatmap import Heatmap, draw_cells
+
+    axes.grid(visible=False)
+    labels = [text[:SHOWN] for text in texts.tolist()]
+    heatmap = Heatmap(
+        title="",
+        x_label="attends to (marked: ▸)",
+        y_label="",
+        x_ticks=tuple(labels),
+        y_ticks=tuple(labels),
+        values=np.asarray(values, np.float64),
+    )
+    draw_cells(axes, heatmap, numbers=False)
+    places = np.arange(len(labels)) + 0.5
+    names = [f"▸{label}" if mark else label for label, mark in zip(labels, marked, strict=True)]
+    axes.set_xticks(places, names, rotation=90, fontsize=8)
+    axes.set_yticks(places, names, fontsize=8)

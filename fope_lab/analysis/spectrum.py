@@ -1,0 +1,170 @@
+"""The frequencies of a model's embedding, and the spectrum of its scores along the distance.
+
+Hua et al. (FoPE), arXiv 2412.17739, §2.2 and §4: RoPE's scores are a sum of waves, one a pair; FoPE
+sets the slow ones to 0 and gives each pair a series.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from annotated_types import Ge
+from numpy.typing import NDArray
+
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.rotation import turns, undertrained
+from fope_lab.data.problems import DataError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def power_spectrum(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The shares of power (…, length/2 + 1) of scores (…, length) at 0, 1, … cycles in the length.
+
+    A Hann window keeps a wave that has no whole number of cycles within two places of its own.
+    """
+    length = scores.shape[-1]
+    window = np.sin(np.pi * np.arange(length) / length) ** 2
+    power = np.abs(np.fft.rfft(scores * window)) ** 2
+    power[..., 1 : (length + 1) // 2] *= 2  # what rfft leaves out: as much at −ω, but at 0 and π
+    return np.asarray(power / power.sum(axis=-1, keepdims=True))
+
+
+def angular(length: int) -> NDArray[np.float64]:
+    """The frequencies of a power spectrum in radians per token: (length/2 + 1,), from 0 to π."""
+    return np.arange(length // 2 + 1) * 2 * np.pi / length
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spectrum(
+    Analysis,
+    name="spectrum",
+    source="Hua et al. (FoPE), arXiv 2412.17739, §2.2 and §4",
+    says=(
+        "RoPE's scores hold waves that finish no cycle in the trained length; FoPE's hold none of"
+        " them, but 0, and every pair has several frequencies."
+    ),
+    needs="model",
+):
+    """A model's frequencies, and the spectrum of the scores of all-ones queries and keys."""
+
+    reach: Annotated[int, Ge(2)] = 16
+    """Distances of the spectrum, in trained lengths."""
+
+    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+        """`frequencies` (head_dim/2,) of the pairs, `train_length`, `omega` (n,) and `power` (n,):
+        the mean spectrum of all layers and heads. Of a Fourier embedding also `series` (D,), the
+        frequencies that its coefficients weigh, and `usage` (D, pairs), their root mean square
+        over layers, heads, cosines and sines."""
+        from fope_lab.analysis.activations import embedding_of
+
+        assert subject is not None
+        model = subject.model
+        length = self.reach * model.train_length
+        first = embedding_of(model, 0)
+        if first.inv_freq is None:
+            raise DataError(f"{first.definition.name} rotates nothing: it has no spectrum")
+        powers, squares = [], []
+        for layer in range(len(model.position_embeddings)):
+            embedding = embedding_of(model, layer)
+            scores = turns(embedding, length).real.mean(axis=-2)
+            powers.append(power_spectrum(scores).mean(axis=0))
+            squares += [
+                tensor.detach().double().square().mean(dim=0).cpu().numpy()
+                for name in ("cos_coef", "sin_coef")
+                if (tensor := getattr(embedding, name, None)) is not None
+            ]
+            progress(layer + 1, len(model.position_embeddings))
+        found = {
+            "frequencies": first.inv_freq.double().cpu().numpy(),
+            "train_length": np.array(model.train_length),
+            "omega": angular(length),
+            "power": np.mean(powers, axis=0),
+        }
+        if squares:
+            found["series"] = first.series_freq.double().cpu().numpy()  # type: ignore[operator]
+            found["usage"] = np.sqrt(np.mean(squares, axis=0))
+        return found
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
+        """How many pairs turn, turn but not once in the trained length, and do not turn; how much
+        of the scores' power lies under the floor 2π/N, at 0 and above it; of a Fourier embedding,
+        the share of the coefficients' energy that is not at a pair's own frequency."""
+        frequencies, omega, power = (arrays[name] for name in ("frequencies", "omega", "power"))
+        train_length = int(arrays["train_length"])
+        floor = 2 * np.pi / train_length
+        still = omega < 2.5 * omega[1]  # the window spreads 0 over the next two places
+        found = {
+            "rotating_pairs": float((frequencies > 0).sum()),
+            "undertrained_pairs": float(undertrained(frequencies, train_length).sum()),
+            "still_pairs": float((frequencies == 0).sum()),
+            "power_near_zero": float(power[still].sum()),
+            "power_below_floor": float(power[~still & (omega < floor)].sum()),
+        }
+        if "usage" in arrays:
+            energy = arrays["usage"] ** 2
+            own = np.isclose(arrays["series"][:, None], frequencies[: energy.shape[1]], rtol=1e-6)
+            found["energy_off_own_frequency"] = float(energy[~own].sum() / energy.sum())
+        return found
+
+    def draw(self, arrays: Arrays) -> Figure:
+        """Pairs by frequency, the spectrum, and the coefficients if there are any."""
+        from fope_lab.drawing.heatmap import Heatmap, draw_cells
+        from fope_lab.drawing.palette import COLOURS
+        from fope_lab.drawing.panels import panels
+        from fope_lab.drawing.svg import MUTED
+
+        frequencies, usage = arrays["frequencies"], arrays.get("usage")
+        floor = 2 * np.pi / float(arrays["train_length"])
+        titles = ["Frequencies of the pairs", "Spectrum of constant scores"]
+        with panels([*titles, *["Coefficients"] * (usage is not None)]) as (figure, axes):
+            turning = np.flatnonzero(frequencies)
+            axes[0].plot(turning, frequencies[turning], "o", markersize=3, color=COLOURS[0][0])
+            still = np.flatnonzero(frequencies == 0)
+            if len(still):
+                below = np.full(len(still), frequencies[turning].min() / 2)
+                look: dict[str, Any] = {
+                    "markersize": 4,
+                    "color": COLOURS[1][0],
+                    "label": "does not turn",
+                }
+                axes[0].plot(still, below, "x", **look)
+            axes[0].set_xlabel("pair")
+            axes[0].set_ylabel("radians per token")
+            axes[1].plot(arrays["omega"][1:], arrays["power"][1:], color=COLOURS[0][0], linewidth=1)
+            axes[1].set_xlabel("radians per token")
+            axes[1].set_ylabel("share of power")
+            axes[1].set_yscale("log")
+            axes[1].set_ylim(1e-8, 1)
+            axes[1].set_xscale("log")
+            dashed: dict[str, Any] = {
+                "color": MUTED,
+                "linewidth": 1,
+                "linestyle": (0, (4, 3)),
+                "label": "2π/N",
+            }
+            axes[0].axhline(floor, **dashed)
+            axes[1].axvline(floor, **dashed)
+            axes[0].set_yscale("log")
+            plain_ticks(axes[0], "y")
+            plain_ticks(axes[1], "xy")
+            axes[0].legend(frameon=False, fontsize=9)
+            if usage is not None:
+                rows, columns = (tuple(map(str, range(size))) for size in usage.shape)
+                map_of = Heatmap("", "pair", "frequency of the series", columns, rows, usage, 0, 1)
+                draw_cells(axes[2], map_of, numbers=False)
+                axes[2].grid(visible=False)
+        return figure
+
+
+def plain_ticks(axes: Axes, which: str) -> None:
+    """Powers of ten in plain digits on logarithmic axes."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    for axis in (getattr(axes, f"{name}axis") for name in which):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())

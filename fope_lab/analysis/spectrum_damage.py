@@ -1,0 +1,165 @@
+"""Two frequencies through a small MLP, and what RoPE and FoPE make of the result.
+
+Hua et al. (FoPE), arXiv 2412.17739, §3.1 and §5.6 with Fig. 3. The paper gives no sizes or weights;
+ours are options. A dimension starts as one wave; the MLP (a 2 × 2 linear layer and an activation)
+makes a mixture of it. Queries and keys are the mixture as it is, so a dimension's true contribution
+to the score at distance n is that of the mixture at 0 times that at n. RoPE knows the coefficient,
+and gives all of it the dimension's own frequency (Eq. 3); FoPE gives it a series (Eq. 11).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from annotated_types import Ge, Gt, Le
+from numpy.typing import NDArray
+
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.harmonics import ACTIVATIONS, Activation, mixing
+from fope_lab.data.problems import DataError, DataProblem
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Array = NDArray[np.float64]
+
+
+def mixture(omegas: Array, layer: Array, activation: str, length: int) -> Array:
+    """What a linear layer (2, 2) and an activation make of a wave a dimension: (2, length)."""
+    waves = np.cos(omegas[:, None] * np.arange(length))
+    return ACTIVATIONS[activation](layer @ waves)
+
+
+def contributions(mixed: Array) -> Array:
+    """The true contribution of each dimension by distance: (dimensions, length)."""
+    return mixed[:, :1] * mixed
+
+
+def single(coefficients: Array, omegas: Array, length: int) -> Array:
+    """RoPE's contributions (dimensions, length): each coefficient at one frequency (Eq. 3)."""
+    return coefficients[:, None] * np.cos(omegas[:, None] * np.arange(length))
+
+
+def series(coefficients: Array, weights: Array, frequencies: Array, length: int) -> Array:
+    """FoPE's contributions (…, dimensions, length), of weights (…, dimensions, frequencies) that
+    include the dimension's own frequency (Eq. 11)."""
+    waves = np.cos(frequencies[:, None] * np.arange(length))
+    return coefficients[:, None] * (weights @ waves)
+
+
+def fitted(true: Array, coefficients: Array, frequencies: Array, length: int) -> Array:
+    """The weights (dimensions, frequencies) with which a series is nearest to `true` over the
+    distances below `length`, by least squares."""
+    waves = np.cos(frequencies[:, None] * np.arange(length))
+    solved = np.linalg.lstsq(waves.T, (true[:, :length] / coefficients[:, None]).T, rcond=None)[0]
+    return np.asarray(solved.T)
+
+
+def error(found: Array, true: Array) -> Array:
+    """The root mean square difference along the distances, over that of `true`: (…, curves)."""
+    difference = np.sqrt(((found - true) ** 2).mean(axis=-1))
+    return np.asarray(difference / np.sqrt((true**2).mean(axis=-1)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpectrumDamage(
+    Analysis,
+    name="spectrum-damage",
+    source="Hua et al. (FoPE), arXiv 2412.17739, Fig. 3",
+    says=(
+        "After an MLP each dimension holds several frequencies; a series of frequencies (FoPE) is"
+        " closer to the true scores than the one frequency of RoPE."
+    ),
+    needs="nothing",
+):
+    """Scores of two dimensions after an MLP: as they are, with RoPE and with FoPE."""
+
+    first_period: Annotated[float, Gt(2)] = 16.0
+    second_period: Annotated[float, Gt(2)] = 42.0
+    first_leak: Annotated[float, Ge(0), Le(1)] = 0.4
+    second_leak: Annotated[float, Ge(0), Le(1)] = 0.2
+    activation: Activation = "silu"
+    train_length: Annotated[int, Ge(8)] = 64
+    length: Annotated[int, Ge(16)] = 128
+    sigma: Annotated[float, Ge(0)] = 0.3
+    draws: Annotated[int, Ge(1)] = 1000
+    seed: Annotated[int, Ge(0)] = 0
+
+    def __post_init__(self) -> None:
+        if self.length <= self.train_length:
+            message = f"found {self.length}, needs more than train_length {self.train_length}"
+            raise DataError([DataProblem(("length",), message)])
+        if self.first_period == self.second_period:
+            message = f"found {self.second_period:g}, which is first_period: needs another"
+            raise DataError([DataProblem(("second_period",), message)])
+
+    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+        """`true`, `rope` and `fope` contributions (3, length): of the two dimensions and their
+        sum; `drawn` (draws, 3): the errors of FoPE with random coefficients.
+
+        FoPE's series has the two frequencies and 0; `fope` is fitted within the trained length,
+        `drawn` has the identity and N(0, sigma) noise, as the paper initialises it.
+        """
+        omegas = 2 * np.pi / np.array([self.first_period, self.second_period])
+        frequencies = np.array([*omegas, 0.0])
+        layer = mixing(self.first_leak, self.second_leak)
+        mixed = mixture(omegas, layer, self.activation, self.length)
+        true, coefficients = contributions(mixed), mixed[:, 0] ** 2
+        weights = fitted(true, coefficients, frequencies, self.train_length)
+        noise = np.random.default_rng(self.seed).standard_normal((self.draws, 2, 3))
+        drawn = series(coefficients, np.eye(2, 3) + self.sigma * noise, frequencies, self.length)
+        whole = _with_sum(true)
+        return {
+            "true": whole,
+            "rope": _with_sum(single(coefficients, omegas, self.length)),
+            "fope": _with_sum(series(coefficients, weights, frequencies, self.length)),
+            "drawn": error(_with_sum(drawn), whole),
+        }
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
+        """Relative errors of the summed score within and beyond the trained length; of random
+        coefficients the median, and how often they come closer than RoPE."""
+        true, rope = arrays["true"][2], arrays["rope"][2]
+        parts = {"within": slice(self.train_length), "beyond": slice(self.train_length, None)}
+        found = {
+            f"error_{name}_{where}": float(error(arrays[name][2, part], true[part]))
+            for name in ("rope", "fope")
+            for where, part in parts.items()
+        }
+        drawn = arrays["drawn"][:, 2]
+        return {
+            **found,
+            "error_fope_drawn_median": float(np.median(drawn)),
+            "share_of_draws_closer_than_rope": float((drawn < error(rope, true)).mean()),
+        }
+
+    def draw(self, arrays: Arrays) -> Figure:
+        """As in the paper: the first dimension, the second, their sum."""
+        from fope_lab.drawing.panels import curve, legend, panels
+        from fope_lab.drawing.svg import MUTED
+
+        names = ("true", "rope", "fope")
+        titles = (
+            f"First dimension (period {self.first_period:g})",
+            f"Second dimension (period {self.second_period:g})",
+            "Score: the sum of both",
+        )
+        distances = np.arange(self.length).tolist()
+        labels = ("ground truth", "RoPE", "FoPE, fitted within the trained length")
+        with panels(titles, columns=1, width=560, height=170) as (figure, axes):
+            for row, plot in enumerate(axes):
+                plot.axvline(self.train_length, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+                for slot, (name, label) in enumerate(zip(names, labels, strict=True)):
+                    curve(plot, distances, arrays[name][row].tolist(), (3, 0, 1)[slot], label)
+                plot.lines[1].set_linewidth(3.5)  # the truth, under the others
+                plot.set_ylabel("contribution")
+            axes[2].set_xlabel("relative distance, tokens")
+            legend(figure, axes[0])
+        return figure
+
+
+def _with_sum(found: Array) -> Array:
+    """Contributions (…, 2, length) and their sum: (…, 3, length)."""
+    return np.concatenate((found, found.sum(axis=-2, keepdims=True)), axis=-2)

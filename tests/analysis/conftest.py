@@ -1,0 +1,63 @@
+"""Models whose heads are made by hand, and texts for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fope_lab.analysis import Subject
+from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.model import Decoder, ModelConfig
+
+HEAD_DIM, WIDTH = 16, 32
+APOSTROPHE = ord("'")
+
+Columns = Mapping[tuple[int, int], tuple[torch.Tensor, torch.Tensor, int]]
+"""By layer and head: the query of every token, the key of the tokens that have a feature, and which
+one this is: 0, which all have, or 1, which apostrophes have."""
+
+
+@pytest.fixture
+def made_by_hand() -> Callable[..., Decoder]:
+    """A decoder of bytes: three layers of four heads that attend as told, and otherwise evenly.
+
+    A state's dimension 0 is the same for all tokens, and dimension 1 is there for apostrophes only;
+    layers add nothing to it.
+    """
+
+    def make(heads: Columns, embedding: Any = "rope", **sizes: Any) -> Decoder:
+        config = ModelConfig(
+            num_layers=3, num_heads=4, head_dim=HEAD_DIM, hidden_size=WIDTH, vocab_size=272, **sizes
+        )
+        model = Decoder(config, embedding, train_length=64).eval()
+        for parameter in model.layers.parameters():
+            if parameter.dim() == 2:
+                parameter.data.zero_()
+        tokens = torch.zeros(272, WIDTH)
+        tokens[:, 0] = 1.0
+        tokens[APOSTROPHE, 1] = 1.0
+        tokens[:, 2:] = 1e-3 * torch.randn(272, WIDTH - 2, generator=torch.manual_seed(0))
+        model.embed_tokens.weight.data = tokens
+        for (layer, head), (query, key, feature) in heads.items():
+            attention = model.layers[layer].self_attn
+            rows = slice(head * HEAD_DIM, (head + 1) * HEAD_DIM)
+            attention.q_proj.weight.data[rows, 0] = query
+            attention.k_proj.weight.data[rows, feature] = key
+        return model
+
+    return make
+
+
+@pytest.fixture
+def reading() -> Callable[..., Subject]:
+    """A model and the bytes of a text."""
+
+    def read(model: Decoder, text: str) -> Subject:
+        tokenizer = ByteTokenizer()
+        return Subject(model, tokenizer, np.array(tokenizer.encode(text), np.int64))
+
+    return read

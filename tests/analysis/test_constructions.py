@@ -1,0 +1,108 @@
+"""The paper's constructions against plain softmaxes over all tokens."""
+
+from __future__ import annotations
+
+import math
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fope_lab.analysis import parse_analysis
+from fope_lab.analysis.attention_pattern import attention_weights
+from fope_lab.analysis.constructions import (
+    Constructions,
+    peaked_scores,
+    positional_attention,
+    semantic_attention,
+    semantic_norm,
+    unpositioned_attention,
+)
+from fope_lab.data.problems import DataError
+from fope_lab.drawing.svg import standalone_svg
+from fope_lab.embeddings import build_embedding
+
+SMALL = Constructions(head_dim=16, length=64, context=5000, queries=3)
+
+
+def ignore(done: int, total: int) -> None:
+    pass
+
+
+@given(seed=st.integers(0, 99), peak=st.integers(0, 63))
+def test_scores_peak_where_asked_as_in_the_proof(seed: int, peak: int) -> None:
+    query = np.random.default_rng(seed).standard_normal(16)
+    embedding = build_embedding("rope", head_dim=16, num_heads=1, train_length=64)
+    [found] = peaked_scores(embedding, query, np.array([peak]), 64)
+    norms = query[:8] ** 2 + query[8:] ** 2
+    omega = 10_000.0 ** -(np.arange(8) / 8)
+    angles = (np.arange(64) - peak)[:, None] * omega
+    np.testing.assert_allclose(found, (np.cos(angles) @ norms) / norms.sum(), atol=1e-6)
+    assert found.argmax() == peak
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_positional_attention_is_that_of_a_head(offset: int) -> None:
+    """With every query ψ and every key turned by the offset, in attention itself."""
+    embedding = build_embedding("rope", head_dim=16, num_heads=1, train_length=64)
+    norms = np.array([0.5, 7.0, 40.0])
+    for norm, found in zip(norms, positional_attention(embedding, offset, norms, 50), strict=True):
+        psi = torch.full((1, 1, 50, 16), math.sqrt(norm / 16), dtype=torch.float64)
+        key, _ = embedding.rotate(psi, psi, torch.full((50,), offset))
+        weights = attention_weights(embedding, psi * 4, key, torch.arange(50))  # 4 = √head_dim
+        of_each = weights[0, 0].diagonal(-offset)
+        assert found == pytest.approx(float(of_each[-1]), rel=1e-5)
+        assert (of_each[:-1] >= of_each[-1] - 1e-6).all()
+
+
+def test_without_positions_half_is_the_most() -> None:
+    norms = np.array([0.1, 1.0, 3.0])
+    for norm, found in zip(norms, unpositioned_attention(norms), strict=True):
+        assert found == pytest.approx(float(torch.tensor([-norm, norm, norm]).softmax(0)[2]))
+        assert found < 0.5
+
+
+@pytest.mark.parametrize("frequency", [0.0, 0.003, 0.5])
+def test_the_semantic_head_is_the_worst_of_all_places(frequency: float) -> None:
+    norm, found = 1.7, semantic_attention(frequency, 1.7, 40)
+    for context in range(1, 41):
+        scores = -norm * np.cos(frequency * np.arange(context))
+        attention = []
+        for place in range(context):
+            logits = scores.copy()
+            logits[place] *= -1
+            attention.append(np.exp(logits[place]) / np.exp(logits).sum())
+        assert found[context - 1] == pytest.approx(min(attention))
+
+
+def test_the_norm_is_what_a_head_without_rotation_needs() -> None:
+    assert semantic_attention(0.0, semantic_norm(700, 0.02), 700)[-1] == pytest.approx(0.98)
+
+
+def test_what_the_paper_says() -> None:
+    numbers = SMALL.numbers(SMALL.compute(None, ignore))
+    assert numbers["peaks_where_asked"] == 1
+    assert numbers["own_squared_norm"] < 200
+    assert numbers["previous_squared_norm"] < 200
+    assert numbers["unpositioned_most"] <= 0.5
+    assert numbers["unturned_reach"] == 5000
+    assert numbers["base_10000_reach"] < 3000 < numbers["base_500000_reach"]
+
+
+@pytest.mark.parametrize("name", ["alibi", "fope", "nope", "dynamic-ntk", "roqe"])
+def test_what_is_no_rotation_is_an_error(name: str) -> None:
+    options = {"type": "constructions", "embedding": name, "head_dim": 64, "length": 2048}
+    with pytest.raises(DataError, match=name):
+        parse_analysis(options)
+
+
+def test_options_come_back_and_the_figure() -> None:
+    assert parse_analysis(SMALL.canonical()) == SMALL
+    svg = standalone_svg(SMALL.draw(SMALL.compute(None, ignore)), SMALL.name, SMALL.says)
+    text = "".join(ET.fromstring(svg).itertext())
+    assert "previous token, rope" in text
+    assert "slowest pair, base 500,000" in text
+    assert "$" not in text
