@@ -22,11 +22,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CELL_WIDTH, CELL_HEIGHT = 46.0, 24.0  # points, of a cell that has room for its number
-LEFT, RIGHT, BOTTOM, TOP = 64.0, 14.0, 46.0, 26.0
+LEFT, RIGHT, BOTTOM, TOP = 64.0, 72.0, 46.0, 26.0
+KEY_GAP, KEY_WIDTH, KEY_STEPS = 18.0, 12.0, 24
+CHARACTER = 6.4
+"""Of a title, in points."""
 SMALLEST = 3.0
 LARGEST = 460.0
 """Of the plotting area, in points: more rows or columns than fit make cells smaller."""
 FEWEST_LABELS = 10
+SHADES = 200
+"""How many shares of the colour are told apart, which is more than an eye does."""
 
 
 @dataclass(frozen=True)
@@ -52,40 +57,37 @@ def draw_heatmap(heatmap: Heatmap) -> Figure:
     rows, columns = heatmap.values.shape
     wide = min(CELL_WIDTH, max(SMALLEST, LARGEST / columns))
     tall = min(CELL_HEIGHT, max(SMALLEST, LARGEST / rows))
-    width, height = LEFT + wide * columns + RIGHT, BOTTOM + tall * rows + TOP
+    body = wide * columns
+    width = LEFT + max(body + RIGHT, CHARACTER * len(heatmap.title))
+    height = BOTTOM + tall * rows + TOP
     with rc_context(STYLE):
         figure = Figure(figsize=(width / 72, height / 72), dpi=72)
-        box = (LEFT / width, BOTTOM / height, wide * columns / width, tall * rows / height)
+        box = (LEFT / width, BOTTOM / height, body / width, tall * rows / height)
         draw_cells(figure.add_axes(box), heatmap, numbers=wide >= CELL_WIDTH)
+        key = ((LEFT + body + KEY_GAP) / width, box[1], KEY_WIDTH / width, box[3])
+        _draw_key(figure.add_axes(key), heatmap)
     return figure
 
 
 def draw_cells(axes: Axes, heatmap: Heatmap, *, numbers: bool) -> None:
     """The heat map in axes of a figure that is being made under STYLE."""
-    from matplotlib.patches import Rectangle
-
     rows, columns = heatmap.values.shape
-    span = heatmap.high - heatmap.low or 1.0
-    for row in range(rows):
-        for column in range(columns):
-            value = float(heatmap.values[row, column])
+    shares = np.clip((heatmap.values - heatmap.low) / (heatmap.high - heatmap.low or 1.0), 0, 1)
+    _colour(axes, shares)
+    if numbers:
+        for (row, column), value in np.ndenumerate(heatmap.values):
             if math.isnan(value):
                 continue
-            share = min(max((value - heatmap.low) / span, 0.0), 1.0)
-            axes.add_patch(
-                Rectangle((column, row), 1, 1, facecolor=COLOURS[0][0], alpha=share, linewidth=0)
+            # On a colour that is half there the text keeps to the ink of the page.
+            axes.text(
+                column + 0.5,
+                row + 0.5,
+                format(value, heatmap.form),
+                ha="center",
+                va="center",
+                fontsize=9,
+                color=None if shares[row, column] < 0.55 else PAPER,
             )
-            if numbers:
-                # On a colour that is half there the text keeps to the ink of the page.
-                axes.text(
-                    column + 0.5,
-                    row + 0.5,
-                    format(value, heatmap.form),
-                    ha="center",
-                    va="center",
-                    fontsize=9,
-                    color=None if share < 0.55 else PAPER,
-                )
     axes.set_xlim(0, columns)
     axes.set_ylim(rows, 0)
     _label(axes.xaxis, heatmap.x_ticks)
@@ -94,6 +96,49 @@ def draw_cells(axes: Axes, heatmap: Heatmap, *, numbers: bool) -> None:
     axes.set_ylabel(heatmap.y_label)
     if heatmap.title:
         axes.set_title(heatmap.title, fontsize=11, loc="left")
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_color(GRID)
+
+
+def _colour(axes: Axes, shares: NDArray[np.float64]) -> None:
+    """Colour cells by their share (rows, columns) of the scale, NaN not at all.
+
+    All cells of one shade are one path, and neighbours in a row one rectangle: drawing thousands of
+    patches takes minutes.
+    """
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    shades = np.rint(np.nan_to_num(shares) * SHADES).astype(int)
+    for shade in np.unique(shades[shades > 0]).tolist():
+        # +1 where a run of the shade begins, −1 where it ends
+        edges = np.diff((shades == shade).astype(int), axis=1, prepend=0, append=0)
+        rows, left = np.nonzero(edges > 0)
+        right = np.nonzero(edges < 0)[1]
+        corners = [(left, rows), (right, rows), (right, rows + 1), (left, rows + 1), (left, rows)]
+        vertices = np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
+        codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(rows)
+        axes.add_patch(
+            PathPatch(
+                Path(vertices.reshape(-1, 2), codes),
+                facecolor=COLOURS[0][0],
+                alpha=shade / SHADES,
+                linewidth=0,
+                antialiased=False,  # no seams between neighbours
+            )
+        )
+
+
+def _draw_key(axes: Axes, heatmap: Heatmap) -> None:
+    """Which colour is which number."""
+    _colour(axes, (np.arange(KEY_STEPS)[:, None] + 0.5) / KEY_STEPS)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, KEY_STEPS)
+    ends = (heatmap.low, heatmap.high)
+    axes.set_xticks([])
+    axes.set_yticks([0, KEY_STEPS], [format(end, "g") for end in ends])
+    axes.yaxis.tick_right()
     axes.tick_params(length=0)
     for spine in axes.spines.values():
         spine.set_color(GRID)

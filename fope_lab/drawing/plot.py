@@ -54,6 +54,7 @@ class Panel:
     ticks: tuple[int, ...] | None  # context lengths, on a log2 axis; None: a plain linear axis
     log_y: bool
     y_range: tuple[float, float]
+    markers: bool = True  # at each point
     marks: tuple[int, ...] = ()  # trained lengths
     level: float | None = None  # chance
 
@@ -75,7 +76,7 @@ def draw_panel(panel: Panel) -> Figure:
         _frame(axes, panel)
         _marks(axes, panel)
         for curve in panel.curves:
-            _draw(axes, curve, points=panel.ticks is not None)
+            _draw(axes, curve, points=panel.markers)
         _labels(axes, ends)
     return figure
 

@@ -49,7 +49,10 @@ STYLE: dict[Any, Any] = {
 
 
 def inline_svg(figure: Figure, name: str, title: str, description: str) -> str:
-    """`figure` as an <svg> element for a page in which `name` is used once."""
+    """`figure` as an <svg> element for a page in which `name` is used once.
+
+    Its natural size is that of the figure, a pixel for a point; a page may draw it in another.
+    """
     from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
@@ -64,8 +67,9 @@ def inline_svg(figure: Figure, name: str, title: str, description: str) -> str:
     referenced = set(re.findall(r'(?:url\(|href=")#([\w.-]+)', buffer.getvalue().decode()))
     for element in root.iter():
         _rewrite(element, name, referenced)
-    for attribute in ("width", "height", "version"):
-        root.attrib.pop(attribute, None)
+    root.attrib.pop("version", None)
+    for attribute, inches in zip(("width", "height"), figure.get_size_inches(), strict=True):
+        root.set(attribute, f"{inches * 72:g}")
     root.set("role", "img")
     root.set("aria-labelledby", f"{name}-title {name}-desc")
     for position, (tag, text) in enumerate((("title", title), ("desc", description))):
@@ -77,7 +81,6 @@ def inline_svg(figure: Figure, name: str, title: str, description: str) -> str:
 
 def standalone_svg(figure: Figure, title: str, description: str) -> str:
     """`figure` as an SVG file of its own, in the reader's choice of light or dark paper."""
-    width, height = figure.get_size_inches() * 72
     text = inline_svg(figure, "figure", title, description)
     rules = (
         f"svg {{ {PLAIN[False]} {style_variables(dark=False)} background: var(--paper); "
@@ -85,9 +88,8 @@ def standalone_svg(figure: Figure, title: str, description: str) -> str:
         f"@media (prefers-color-scheme: dark) {{ svg {{ {PLAIN[True]} "
         f"{style_variables(dark=True)} }} }}"
     )
-    size = f'<svg width="{width:g}" height="{height:g}" '
     end = text.index(">") + 1
-    return f"{size}{text[len('<svg ') : end]}<style>{rules}</style>{text[end:]}"
+    return f"{text[:end]}<style>{rules}</style>{text[end:]}"
 
 
 def style_variables(dark: bool) -> str:

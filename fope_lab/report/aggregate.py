@@ -3,8 +3,9 @@
 A cell is one table entry: the stages that share their place in the sweep file and the values of all
 axes, and differ by their seed. The interval is Student's t over the seeds: mean ± t(0.975, n − 1)
 · s / √n, with s the sample standard deviation. It says how much the number moves with the seed; it
-does not hold the sampling error of a finite evaluation. One seed has no interval. A value that is
-not finite leaves its cell without mean and interval, and stays among the cell's values.
+does not hold the sampling error of a finite evaluation, which stands beside each value where the
+evaluation gave it. One seed has no interval. A value that is not finite leaves its cell without
+mean and interval, and stays among the cell's values.
 """
 
 from __future__ import annotations
@@ -17,10 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fope_lab.report.measurements import Measured, Place, read_measurements
 from fope_lab.report.metrics import describe_metric
 from fope_lab.report.states import StageReading, State
-
-Place = tuple[str, int | None]  # (metric, x)
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,27 @@ class Value:
     """What one stage measured."""
 
     seed: int | None
-    value: float
+    measured: Measured
     key: str
     run_id: str | None
     link: str | None
+
+    @property
+    def value(self) -> float:
+        """The number."""
+        return self.measured.value
+
+    def as_json(self) -> dict[str, Any]:
+        """The value as `report --json` gives it; `stderr` and `ci95` are null where unknown."""
+        ci95 = self.measured.ci95
+        return {
+            "seed": self.seed,
+            "value": json_value(self.value),
+            "stderr": json_value(self.measured.stderr),
+            "ci95": None if ci95 is None else json_value(ci95),
+            "key": self.key,
+            "run_id": self.run_id,
+        }
 
 
 @dataclass(frozen=True)
@@ -61,7 +78,8 @@ class Missing:
 
 @dataclass(frozen=True)
 class Cell:
-    """One table entry. `x` is the context length of a curve's point, None for a single number."""
+    """One table entry. `x` is the context length (or position, …) of a curve's point, None for a
+    single number."""
 
     stage: str
     metric: str
@@ -72,6 +90,11 @@ class Cell:
     missing: tuple[Missing, ...]
     train_length: int | None
     embedding: str | None
+
+    @property
+    def single(self) -> Measured | None:
+        """The only value, where there is one seed."""
+        return self.values[0].measured if len(self.values) == 1 else None
 
     def as_json(self) -> dict[str, Any]:
         """The cell as `report --json` gives it.
@@ -87,10 +110,7 @@ class Cell:
             "n": self.estimate.n,
             "mean": self.estimate.mean,
             "ci95": None if self.estimate.ci95 is None else list(self.estimate.ci95),
-            "values": [
-                {"seed": v.seed, "value": json_value(v.value), "key": v.key, "run_id": v.run_id}
-                for v in self.values
-            ],
+            "values": [value.as_json() for value in self.values],
             "paper": None,
         }
 
@@ -125,7 +145,7 @@ def build_cells(
     links: Mapping[str, str],
 ) -> tuple[Cell, ...]:
     """All cells of a sweep in the order of its stages, those without any value included."""
-    measured = {r.stage.key: _measurements(r) for r in readings}
+    measured = {r.stage.key: read_measurements(r) for r in readings}
     known: dict[str, dict[Place, None]] = {}
     for reading in readings:
         known.setdefault(reading.stage.stage, {}).update(dict.fromkeys(measured[reading.stage.key]))
@@ -162,26 +182,9 @@ def json_value(value: Any) -> Any:
     return value
 
 
-def _measurements(reading: StageReading) -> dict[Place, float]:
-    """What a finished stage measured: its curves' points and its last single numbers."""
-    if reading.state != "done":
-        return {}
-    found: dict[Place, float] = {}
-    for row in reading.rows:
-        for name, value in row.values.items():
-            metric = describe_metric(name)
-            if metric.is_result:
-                found[(name, row.step if metric.x else None)] = float(value)
-    for name, value in reading.result.items():
-        metric = describe_metric(name)
-        if metric.is_result and not metric.x and _is_number(value):
-            found[(name, None)] = float(value)
-    return found
-
-
 def _expected(
     group: Sequence[StageReading],
-    measured: Mapping[str, Mapping[Place, float]],
+    measured: Mapping[str, Mapping[Place, Measured]],
     known: Iterable[Place],
 ) -> list[Place]:
     """The entries that a group has, or will have once it is done, as its siblings tell."""
@@ -189,14 +192,16 @@ def _expected(
     if not own and any(r.state != "done" for r in group):
         lengths = group[0].stage.config.get("lengths")
         own = dict.fromkeys(
-            (metric, x) for metric, x in known if x is None or not lengths or x in lengths
+            (metric, x)
+            for metric, x in known
+            if not lengths or x in lengths or describe_metric(metric).x != "length"
         )
     return sorted(own, key=lambda place: (place[0], place[1] is not None, place[1] or 0))
 
 
 def _cell(
     group: Sequence[StageReading],
-    measured: Mapping[str, Mapping[Place, float]],
+    measured: Mapping[str, Mapping[Place, Measured]],
     metric: str,
     x: int | None,
     run_ids: Mapping[str, str],
@@ -225,7 +230,3 @@ def _cell(
         train_length=first.train_length,
         embedding=first.stage.embedding,
     )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from fope_lab.durable import write_atomic
 from fope_lab.report.aggregate import Cell, build_cells, json_value
+from fope_lab.report.heatmaps import MapBlock, build_heatmaps
+from fope_lab.report.joined_tables import build_tables
 from fope_lab.report.layout import Block, build_blocks, stages_without_cells
 from fope_lab.report.settings import SettingsGroup, collect_settings
 from fope_lab.report.states import StageReading, read_stages
 from fope_lab.report.summary import Summary, summarise
-from fope_lab.report.tables import Table, build_table, print_table
+from fope_lab.report.tables import Table, print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fope_lab.report.figures import Figure
+    from fope_lab.report.figure import Figure
     from fope_lab.store import Store
     from fope_lab.sweep.plan import Plan
 
@@ -46,7 +48,7 @@ class Report:
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """The cells as they stand together."""
-        return build_blocks(self.cells)
+        return build_blocks(self.cells, self.readings)
 
     @cached_property
     def summary(self) -> Summary:
@@ -55,8 +57,13 @@ class Report:
 
     @cached_property
     def tables(self) -> tuple[Table, ...]:
-        """A table for each metric of each stage."""
-        return tuple(map(build_table, self.blocks))
+        """A table for each curve, and one for all single numbers of a kind, of each stage."""
+        return build_tables(self.blocks)
+
+    @cached_property
+    def heatmaps(self) -> tuple[MapBlock, ...]:
+        """The heat maps of the stages, means over seeds."""
+        return build_heatmaps(self.readings)
 
     @cached_property
     def settings(self) -> tuple[SettingsGroup, ...]:
@@ -65,10 +72,13 @@ class Report:
 
     @property
     def figures(self) -> list[Figure]:
-        """Curves over context length, then losses along training. Imports matplotlib."""
+        """Curves over context length and along training, heat maps, analyses; matplotlib."""
+        from fope_lab.report.analyses import draw_analyses
         from fope_lab.report.figures import draw_all
+        from fope_lab.report.heatmaps import draw_heatmaps
 
-        return draw_all(self.blocks, self.readings)
+        curves = draw_all(self.blocks, self.readings)
+        return [*curves, *draw_heatmaps(self.heatmaps), *draw_analyses(self.readings)]
 
     @property
     def without_results(self) -> dict[str, list[StageReading]]:
@@ -83,6 +93,7 @@ class Report:
             "provenance": dict(self.provenance),
             "counts": {"total": self.summary.total, **self.summary.counts},
             "cells": [cell.as_json() for cell in self.cells],
+            "heatmaps": [one for block in self.heatmaps for one in block.as_json()],
             "claims": [],
             "stages": [self._stage_json(reading) for reading in self.readings],
         }

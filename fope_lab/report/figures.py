@@ -1,4 +1,4 @@
-"""The figures of a report: a metric by context length, and the loss along training.
+"""The curves of a report: a metric by context length or position, and the loss along training.
 
 One drawing per panel, so that panels stand side by side on a wide page and below each other on a
 narrow one. Every curve is labelled at its right end; nothing lies over the curves.
@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from fope_lab.drawing.palette import Look, assign_looks
 from fope_lab.drawing.plot import Curve, Panel, draw_panel
 from fope_lab.drawing.svg import inline_svg
+from fope_lab.report.aggregate import Cell
 from fope_lab.report.axes import shorten_labels
+from fope_lab.report.figure import Figure
 from fope_lab.report.layout import Block, Line
 from fope_lab.report.metrics import Metric
 from fope_lab.report.states import StageReading
@@ -23,15 +25,8 @@ from fope_lab.report.training import History, TrainingBlock, build_training
 LOG_RATIO = 8  # an axis whose values span more than this is logarithmic
 FRACTION_RANGE = (-0.03, 1.03)
 NO_INTERVAL = (math.nan, math.nan)
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure: an <svg> element for each panel, and what has to be said under them."""
-
-    title: str
-    drawings: tuple[str, ...]
-    notes: tuple[str, ...]
+MOST_MARKERS = 24
+"""A curve of more points has no marker at each."""
 
 
 @dataclass(frozen=True)
@@ -58,41 +53,41 @@ class Style:
 
 
 def draw_all(blocks: Sequence[Block], readings: Sequence[StageReading]) -> list[Figure]:
-    """Every figure of a report: curves over context length, then losses along training."""
+    """Every curve of a report: over context length or position, then losses along training."""
     curves = [block for block in blocks if block.metric.x is not None]
     trainings = build_training(readings)
     labels = [line.label for block in curves for line in block.lines]
     labels += [history.label for block in trainings for history in block.histories]
     style = Style.of(labels)
-    drawn = [
-        draw_by_x(block, style, _chance(block, readings), f"curves-{i}")
-        for i, block in enumerate(curves)
-    ]
+    drawn = [draw_by_x(block, style, f"curves-{i}") for i, block in enumerate(curves)]
     drawn += [draw_training(block, style, f"training-{i}") for i, block in enumerate(trainings)]
     return [figure for figure in drawn if figure is not None]
 
 
-def draw_by_x(block: Block, style: Style, chance: float | None, name: str) -> Figure | None:
+def draw_by_x(block: Block, style: Style, name: str) -> Figure | None:
     """A block's curves over its x; None if there is no finite value. `name`: unique in the page."""
     groups = {p: [_curve(line, style) for line in lines] for p, lines in block.panels.items()}
     scale = _scale(block.metric, (curve for group in groups.values() for curve in group))
     if scale is None:
         return None
     by_length = block.metric.x == "length"
-    title = f"{block.title} by {'context length' if by_length else block.metric.x}"
+    title = f"{block.title} by context length" if by_length else block.title
+    xs = [x for x in block.xs if x is not None]
     drawings: list[str] = []
     for panel_name, curves in groups.items():
         lengths = {line.train_length for line in block.panels[panel_name] if line.train_length}
+        seen = [n for n in sorted(lengths) if block.metric.in_tokens and _within(n, xs)]
         panel = Panel(
             title=panel_name,
             x_label=block.metric.x_label,
             y_label=_y_label(block.metric, scale[0]),
             curves=tuple(curves),
-            ticks=tuple(x for x in block.xs if x) if by_length else None,
+            ticks=tuple(xs) if by_length else None,
+            markers=len(xs) <= MOST_MARKERS,
             log_y=scale[0],
             y_range=scale[1],
-            marks=tuple(sorted(lengths)) if by_length else (),
-            level=chance,
+            marks=tuple(seen),
+            level=block.chance,
         )
         points = [_points(curve, block.metric) for curve in curves]
         drawings.append(_drawing(panel, f"{name}-{len(drawings)}", title, points))
@@ -116,6 +111,7 @@ def draw_training(block: TrainingBlock, style: Style, name: str) -> Figure | Non
             y_label=_y_label(block.metric, scale[0]),
             curves=tuple(curves),
             ticks=None,
+            markers=False,
             log_y=scale[0],
             y_range=scale[1],
         )
@@ -127,15 +123,6 @@ def draw_training(block: TrainingBlock, style: Style, name: str) -> Figure | Non
     return Figure(title, tuple(drawings), (*block.notes, *explained))
 
 
-def _chance(block: Block, readings: Sequence[StageReading]) -> float | None:
-    """The accuracy of guessing, where the stages' results name one."""
-    if not block.metric.is_fraction:
-        return None
-    found = {r.result.get("chance") for r in readings if r.stage.stage == block.stage}
-    levels = {level for level in found if isinstance(level, int | float)}
-    return levels.pop() if len(levels) == 1 else None
-
-
 def _drawing(panel: Panel, name: str, title: str, points: Sequence[str]) -> str:
     if panel.title:
         title = f"{title}: {panel.title}"
@@ -143,15 +130,27 @@ def _drawing(panel: Panel, name: str, title: str, points: Sequence[str]) -> str:
 
 
 def _curve(line: Line, style: Style) -> Curve:
-    points = sorted((x, cell.estimate) for x, cell in line.cells.items() if x is not None)
+    points = sorted((x, cell) for x, cell in line.cells.items() if x is not None)
+    means = [cell.estimate.mean for _, cell in points]
+    bands = [_band(cell) or NO_INTERVAL for _, cell in points]
     return Curve(
         label=style.names[line.label],
         look=style.look(line.label),
         x=tuple(x for x, _ in points),
-        y=tuple(math.nan if e.mean is None else e.mean for _, e in points),
-        low=tuple((e.ci95 or NO_INTERVAL)[0] for _, e in points),
-        high=tuple((e.ci95 or NO_INTERVAL)[1] for _, e in points),
+        y=tuple(math.nan if mean is None else mean for mean in means),
+        low=tuple(low for low, _ in bands),
+        high=tuple(high for _, high in bands),
     )
+
+
+def _within(length: int, xs: Sequence[int | None]) -> bool:
+    known = [x for x in xs if x is not None]
+    return known[0] <= length <= known[-1]
+
+
+def _band(cell: Cell) -> tuple[float, float] | None:
+    """The interval over seeds; of one seed, that of its evaluation, if it is known."""
+    return cell.estimate.ci95 or (cell.single and cell.single.interval) or None
 
 
 def _history_curve(history: History, style: Style) -> Curve:
@@ -193,6 +192,13 @@ def _notes(block: Block, style: Style) -> list[str]:
     notes = []
     if any(cell.estimate.ci95 for cell in cells):
         notes.append("Bands: 95 % interval over seeds (Student's t).")
+    if any(cell.single and cell.single.interval for cell in cells):
+        notes.append("Bands of one seed: 95 % interval over what its evaluation read.")
+    outside = [n for n in block.train_lengths if not _within(n, block.xs)]
+    if outside and block.metric.in_tokens:
+        notes.append(f"Trained at {', '.join(map(str, outside))}, outside the plot.")
+    if block.chance is not None:
+        notes.append(f"Chance: guessing gives {block.metric.format(block.chance)}.")
     notes += seed_notes(cells)
     if block.shared:
         notes.append(f"The same for all curves: {'; '.join(block.shared)}.")

@@ -7,12 +7,14 @@ panels, and only lines of one panel are compared with each other.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fope_lab.report.aggregate import Cell, json_value
 from fope_lab.report.axes import Axes, read_axes
+from fope_lab.report.chance import chance_of
 from fope_lab.report.metrics import SAME_AS, Metric, describe_metric
 from fope_lab.report.states import StageReading
 
@@ -48,6 +50,8 @@ class Block:
     panel_axes: tuple[str, ...]  # those of them that part the lines into panels
     shared: tuple[str, ...]  # "axis value" of the axes that don't
     lines: tuple[Line, ...]
+    only: bool = True  # whether no other stage has the metric
+    chance: float | None = None  # what guessing gives, if it is known and not next to nothing
 
     @property
     def xs(self) -> tuple[int | None, ...]:
@@ -72,19 +76,27 @@ class Block:
     def title(self) -> str:
         """The metric in words, and the stage where its name adds something."""
         words = self.metric.label[:1].upper() + self.metric.label[1:]
-        return words if self.stage in self.metric.name else f"{words} ({self.stage})"
+        if self.metric.x not in (None, "length"):
+            words += f" by {self.metric.by}"
+        named = self.stage in self.metric.name and self.only
+        return words if named else f"{words} ({self.stage})"
 
 
-def build_blocks(cells: Sequence[Cell]) -> tuple[Block, ...]:
+def build_blocks(cells: Sequence[Cell], readings: Sequence[StageReading] = ()) -> tuple[Block, ...]:
     """All blocks: curves first, then single numbers, each in the order of the sweep's stages.
 
-    A metric that says the same as another one of its stage (a loss beside its perplexity) has none.
+    The readings' results say what guessing gives. A metric that says the same as another one of its
+    stage (a loss beside its perplexity) has none.
     """
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.stage, cell.metric), []).append(cell)
     blocks = [
-        _block(stage, metric, group)
+        dataclasses.replace(
+            _block(stage, metric, group),
+            only=[name for _, name in groups].count(metric) == 1,
+            chance=chance_of(metric, stage, readings),
+        )
         for (stage, metric), group in groups.items()
         if (stage, SAME_AS.get(metric)) not in groups
     ]

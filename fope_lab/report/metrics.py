@@ -2,7 +2,8 @@
 
 `perplexity_by_length` is a curve: the row's step is the context length. A metric without `_by_` is
 one number per stage. Losses, perplexities and accuracies are results; whatever else a stage logs
-(learning rate, throughput, gradient norm) describes how it ran, and stays in MLflow.
+(learning rate, throughput, gradient norm) describes how it ran, and stays in MLflow. A metric's
+name with `_stderr` is its standard error, and no metric of its own.
 """
 
 from __future__ import annotations
@@ -20,9 +21,18 @@ _ENDINGS: tuple[tuple[str, Better], ...] = (
     ("loss", "lower"),
     ("accuracy", "higher"),
 )
-_BEGINNINGS: tuple[tuple[str, Better], ...] = (("longbench_", "higher"),)
-SAME_AS = {"loss_by_length": "perplexity_by_length"}  # not shown where the other one is
-_AXES = {"length": "context length, tokens"}
+_BEGINNINGS: tuple[tuple[str, Better], ...] = (
+    ("longbench_", "higher"),
+    ("leval_", "higher"),
+)
+# not shown where the other one is
+SAME_AS = {f"loss_by_{x}": f"perplexity_by_{x}" for x in ("length", "position")}
+_AXES = {
+    "length": "context length, tokens",
+    "position": "position, tokens",
+    "words": "bucket of lengths, words",
+}
+_ERROR = "_stderr"
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,16 @@ class Metric:
         return self.x is not None or self.better is not None
 
     @property
+    def in_tokens(self) -> bool:
+        """Whether it is a curve over tokens, on which the trained length can be marked."""
+        return self.x in ("length", "position")
+
+    @property
+    def by(self) -> str:
+        """What a curve's numbers go by, in a word."""
+        return (self.x or "").replace("_", " ")
+
+    @property
     def x_label(self) -> str:
         """The horizontal axis in words."""
         return _AXES.get(self.x or "", self.x or "")
@@ -53,8 +73,13 @@ class Metric:
         """`value` as tables show it, `± spread` with the same number of decimals."""
         if not math.isfinite(value):
             return _NON_FINITE[str(value)]
-        form = self._form(value)
-        return f"{value:{form}}" if spread is None else f"{value:{form}} ± {spread:{form}}"
+        return f"{value:{self._form(value)}}" + (
+            "" if spread is None else f" ± {self.format_error(value, spread)}"
+        )
+
+    def format_error(self, value: float, error: float) -> str:
+        """An error of `value` with as many decimals as that has."""
+        return f"{error:{self._form(value)}}" if math.isfinite(error) else _NON_FINITE[str(error)]
 
     def _form(self, value: float) -> str:
         if self.better is None or self.is_fraction or self.label.endswith("loss"):
@@ -68,8 +93,15 @@ class Metric:
 _NON_FINITE = {"nan": "NaN", "inf": "∞", "-inf": "−∞"}
 
 
+def with_error(name: str) -> str | None:
+    """The metric whose standard error `name` is; None if it is none."""
+    return name.removesuffix(_ERROR) if name.endswith(_ERROR) else None
+
+
 def describe_metric(name: str) -> Metric:
     """Read a metric's name."""
+    if with_error(name):
+        return Metric(name, name.replace("_", " "), None, None)
     base, _, x = name.partition("_by_")
     better = next((b for ending, b in _ENDINGS if base.endswith(ending)), None)
     if better is None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from fope_lab.report.layout import Block, Line
 from fope_lab.report.states import STATES, StageReading, State
-from fope_lab.report.tables import cell_text
 
 
 @dataclass(frozen=True)
@@ -93,5 +92,6 @@ def _best_at(block: Block, lines: Sequence[Line], x: int, length: int | None) ->
         where += f", {x / length:g} × the trained length"
     if len(labels) == len(means):
         return f"{where}, all have {best}"
-    text = cell_text(block, cells[labels[0]]) if len(labels) == 1 else best
-    return f"{where}, best mean {' and '.join(labels)} ({text})"
+    if len(labels) == 1:
+        best = block.metric.format(means[labels[0]], cells[labels[0]].estimate.half_width)
+    return f"{where}, best mean {' and '.join(labels)} ({best})"

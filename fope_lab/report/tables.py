@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 from fope_lab.report.aggregate import Cell
 from fope_lab.report.layout import Block
+from fope_lab.report.measurements import Measured
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 NOTHING = "–"
+MOST_COLUMNS = 16
+GUESSING = "Guessing gives"
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,17 @@ class Entry:
         """Every seed's value and key in words, for whoever points at the entry."""
         if self.cell is None:
             return "not part of this sweep"
-        values = [f"seed {v.seed}: {v.value!r} ({v.key})" for v in self.cell.values]
+        values = [
+            f"seed {v.seed}: {v.value!r}"
+            + ("" if v.measured.stderr is None else f", standard error {v.measured.stderr:.3g}")
+            + (
+                ""
+                if v.measured.ci95 is None
+                else ", 95 % of it in [{:.4g}, {:.4g}]".format(*v.measured.ci95)
+            )
+            + f" ({v.key})"
+            for v in self.cell.values
+        ]
         missing = [f"seed {m.seed}: {m.state}: {m.reason} ({m.key})" for m in self.cell.missing]
         return "\n".join(values + missing)
 
@@ -70,7 +83,7 @@ class Table:
 
 def build_table(block: Block) -> Table:
     """The table of a block: a row for each line, a column for each x."""
-    xs = block.xs
+    xs = shown_xs(block)
     trained = set(block.train_lengths) if block.metric.x == "length" else set()
     per_row = len(trained) > 1
     best = _best(block)
@@ -93,6 +106,15 @@ def build_table(block: Block) -> Table:
         rows=tuple(rows),
         notes=tuple(_notes(block, bool(best))),
     )
+
+
+def shown_xs(block: Block) -> tuple[int | None, ...]:
+    """The columns: every x, or of more than fit, some at equal steps, the first and the last."""
+    xs = block.xs
+    if len(xs) <= MOST_COLUMNS:
+        return xs
+    places = {round(i * (len(xs) - 1) / (MOST_COLUMNS - 1)) for i in range(MOST_COLUMNS)}
+    return tuple(xs[place] for place in sorted(places))
 
 
 def print_table(table: Table, console: Console) -> None:
@@ -180,7 +202,19 @@ def cell_text(block: Block, cell: Cell) -> str:
         if len(cell.values) == 1:
             return write(odd[0])
         return f"{write(odd[0])} in {len(odd)} of {len(cell.values)}"
+    if estimate.half_width is None and cell.single is not None:
+        return write(estimate.mean) + _sampling(block, cell.single)
     return write(estimate.mean, estimate.half_width)
+
+
+def _sampling(block: Block, one: Measured) -> str:
+    """What is known of the error of one evaluation, in brackets."""
+    if one.stderr is not None:
+        return f" (se {block.metric.format_error(one.value, one.stderr)})"
+    if one.ci95 is not None:
+        low, high = (block.metric.format_error(one.value, end) for end in one.ci95)
+        return f" ({low}–{high})"
+    return ""
 
 
 def _best(block: Block) -> set[int]:
@@ -193,7 +227,7 @@ def _best(block: Block) -> set[int]:
     choose = min if block.metric.better == "lower" else max
     best: set[int] = set()
     for lines in block.panels.values():
-        for x in block.xs:
+        for x in shown_xs(block):
             cells = [line.cells[x] for line in lines if x in line.cells]
             means = [c.estimate.mean for c in cells if c.estimate.mean is not None]
             if len(means) < 2:
@@ -219,12 +253,27 @@ def _notes(block: Block, has_best: bool) -> list[str]:
         notes.append(f"The best is that of rows with the same {' and '.join(block.panel_axes)}.")
     if block.shared:
         notes.append(f"The same in all rows: {'; '.join(block.shared)}.")
+    if len(shown_xs(block)) < len(block.xs):
+        notes.append(f"{len(shown_xs(block))} of {len(block.xs)} columns; the JSON has all.")
+    if block.chance is not None:
+        notes.append(f"{GUESSING} {block.metric.format(block.chance)}.")
     cells = [cell for line in block.lines for cell in line.cells.values()]
     if any(cell.estimate.ci95 for cell in cells):
         notes.append("±: half of the 95 % interval over seeds (Student's t).")
+    notes += _sampling_notes([cell.single for cell in cells if cell.single])
     if any(cell.values and cell.estimate.mean is None for cell in cells):
         notes.append("Where a value is not finite there is no mean; all values are in the JSON.")
     return notes + seed_notes(cells)
+
+
+def _sampling_notes(single: Sequence[Measured]) -> list[str]:
+    """What stands in brackets."""
+    notes = []
+    if any(one.stderr is not None for one in single):
+        notes.append("(se …): the standard error, over what one evaluation read.")
+    if any(one.stderr is None and one.ci95 is not None for one in single):
+        notes.append("(low–high): the 95 % interval (Wilson's), over what one evaluation read.")
+    return notes
 
 
 def seed_notes(cells: Sequence[Cell]) -> list[str]:
@@ -233,4 +282,4 @@ def seed_notes(cells: Sequence[Cell]) -> list[str]:
     if 1 not in counts:
         return []
     where = "One seed" if counts == {1} else "Where there is one seed"
-    return [f"{where}: no interval, so a difference here may be chance."]
+    return [f"{where}: no interval over seeds, so a difference here may be chance."]

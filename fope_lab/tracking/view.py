@@ -105,7 +105,7 @@ def life(folder: StageFolder) -> Life | None:
     if finished is not None:
         begun = finished - (folder.seconds() or 0.0) if started is None else started
         left = folder.checkpoint()
-        return Life("done", _ms(begun), _ms(finished), None, left and left.path)
+        return Life("done", _ms(begun), _ms(finished), None, left.path if left else None)
     if started is None or newest is None:
         return None
     checkpoint = folder.checkpoint()

@@ -19,13 +19,21 @@ from fope_lab.store import Store
 from fope_lab.sweep.resolve import Stage
 
 NUMBER = {"type": ["number", "null"]}
+INTERVAL = {
+    "anyOf": [
+        {"type": "null"},
+        {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
+    ]
+}
 VALUE = {
     "type": "object",
-    "required": ["seed", "value", "key", "run_id"],
+    "required": ["seed", "value", "stderr", "ci95", "key", "run_id"],
     "additionalProperties": False,
     "properties": {
         "seed": {"type": ["integer", "null"]},
         "value": {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]},
+        "stderr": NUMBER,
+        "ci95": INTERVAL,
         "key": {"type": "string"},
         "run_id": {"type": ["string", "null"]},
     },
@@ -41,12 +49,7 @@ CELL = {
         "axes": {"type": "object"},
         "n": {"type": "integer", "minimum": 0},
         "mean": NUMBER,
-        "ci95": {
-            "anyOf": [
-                {"type": "null"},
-                {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
-            ]
-        },
+        "ci95": INTERVAL,
         "values": {"type": "array", "items": VALUE},
         "paper": NUMBER,
     },

@@ -17,7 +17,7 @@ from report_samples import finish, make_report, typical_numbers, write_plan
 from fope_lab.drawing.palette import COLOURS, Look
 from fope_lab.drawing.plot import Curve, Panel, draw_panel, length_label, spread
 from fope_lab.drawing.svg import inline_svg, without_family
-from fope_lab.report.figures import Figure
+from fope_lab.report.figure import Figure
 from fope_lab.report.states import read_stages
 from fope_lab.report.training import BINS, build_training
 from fope_lab.store import Store
