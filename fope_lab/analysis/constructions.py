@@ -207,7 +207,7 @@ class Constructions(
             kinds = {
                 "own": f"own token, {self.embedding}",
                 "previous": f"previous token, {self.embedding}",
-                "unpositioned": "either, at best, no positions",
+                "unpositioned": "either, no positions, 3 tokens",
             }
             for i, (kind, label) in enumerate(kinds.items()):
                 curve(by_norm, arrays["norms"].tolist(), arrays[kind].tolist(), i, label)

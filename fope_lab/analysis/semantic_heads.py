@@ -226,7 +226,7 @@ class SemanticHeads(
         scores = (arrays["mass"] - arrays["chance"], arrays["behind"] - arrays["elsewhere"])
         titles = []
         for name, values, (layer, head) in zip(
-            ("Attention on marked tokens", "On a marked token before"),
+            ("On marked tokens − even attention", "On the token before, marked − other"),
             scores,
             arrays["heads"],
             strict=True,

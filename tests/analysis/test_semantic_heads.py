@@ -136,7 +136,9 @@ def test_the_figure(embedding: str, reading: Callable[..., Subject]) -> None:
     svg = standalone_svg(SMALL.draw(arrays), SMALL.name, SMALL.says)
     text = "".join(ET.fromstring(svg).itertext())
     assert "▸'" in text
-    assert "On a marked token before" in text
+    most = (arrays["mass"] - arrays["chance"]).max()
+    assert f"On marked tokens − even attention: 0 to {max(most, 0):.2g}" in text
+    assert "On the token before, marked − other" in text
 
 
 def test_options_come_back() -> None:
