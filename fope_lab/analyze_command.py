@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fope_lab.analysis import Analysis, analysis_names, parse_analysis
-from fope_lab.made_sweep import parse_argument
+from fope_lab.made_sweep import as_reference, parse_argument
 from fope_lab.store import Store
 from fope_lab.sweep import Sweep
+from fope_lab.sweep.labels import label
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,25 +35,32 @@ def analysis_content(
     if gpus:
         section["resources"] = {"gpus": gpus}
     content: dict[str, Any] = {"stages": {STAGE: section}}
-    if len(checkpoints) == 1:
-        section["from"] = checkpoints[0]
-    elif checkpoints:
-        content["grid"] = {f"{STAGE}.from": list(checkpoints)}
+    references = list(map(as_reference, checkpoints))
+    if len(references) == 1:
+        [section["from"]] = references
+    elif references:
+        content["grid"] = {f"{STAGE}.from": references}
     return content
 
 
 def print_analyses(console: Console) -> None:
-    """A table of all analyses: what each needs, and whose figure it is."""
+    """A table of all analyses: what each needs, its options, and whose figure it is."""
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD)
-    for title in ("analysis", "needs", "source", "what the paper reads off it"):
+    for title in ("analysis", "needs", "options", "source", "what the paper reads off it"):
         table.add_column(title, overflow="fold")
     for name in analysis_names():
         found = Analysis.types[name]
-        table.add_row(name, NEEDS[found.needs], found.source, found.says)
+        table.add_row(name, NEEDS[found.needs], _options(found), found.source, found.says)
     console.print(table)
+
+
+def _options(kind: type[Analysis]) -> str:
+    """The options with their defaults, one a line."""
+    fields = dataclasses.fields(cast(Any, kind))
+    return "\n".join(f"{field.name}: {label(field.default)}" for field in fields)
 
 
 def print_figures(sweep: Sweep, store: Store, console: Console) -> None:

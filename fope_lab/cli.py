@@ -269,7 +269,7 @@ def _evaluate(options: argparse.Namespace) -> int:
 
     content = evaluation_content(options.checkpoints, options.tasks, options.lengths, options.gpus)
     code, sweep = _run_made("evaluate", content, options, quiet=options.json)
-    if options.json and code == DONE:
+    if options.json and code != INTERRUPTED:
         from fope_lab.report_command import build_report_of
         from fope_lab.store import Store
         from fope_lab.sweep import plan
@@ -300,10 +300,12 @@ def _run_made(
 ) -> tuple[int, Sweep]:
     """Run the sweep that a command has made; its YAML is kept in the store."""
     from fope_lab.made_sweep import keep_sweep, make_sweep
-    from fope_lab.run_command import run_sweeps
+    from fope_lab.run_command import require_unblocked, run_sweeps
     from fope_lab.store import Store
+    from fope_lab.sweep import plan
 
     sweep, text = make_sweep(command, options.name_of_sweep, content)
+    require_unblocked([plan(sweep, _existing_store(options.store))])
     console = _console(stderr=quiet)
     path = keep_sweep(sweep, text, Store(options.store).root)
     console.print(f"as a sweep: {path}", highlight=False, soft_wrap=True, markup=False)

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from fope_lab.durable import write_atomic
+from fope_lab.model.huggingface_names import PREFIX
 from fope_lab.sweep import Problem, Sweep, SweepError, parse_sweep
 from fope_lab.sweep.document import Document
 from fope_lab.sweep.keys import digest
@@ -43,6 +44,13 @@ def keep_sweep(sweep: Sweep, text: str, store: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, note + text)
     return path
+
+
+def as_reference(checkpoint: str) -> str:
+    """A checkpoint as a sweep's `from` names it: a bare word, which there is a stage's name, is a
+    folder here."""
+    is_word = "/" not in checkpoint and "#" not in checkpoint and not checkpoint.startswith(PREFIX)
+    return f"./{checkpoint}" if is_word else checkpoint
 
 
 def parse_argument(text: str, flag: str) -> Any:

@@ -38,7 +38,7 @@ def run_sweeps(
     """
     place = Store(store)
     plans = [plan(sweep, place) for sweep in sweeps]
-    _require_unblocked(plans)
+    require_unblocked(plans)
     tracker = Tracker(place.root, tracking_uri)
     stages = list({stage.key: stage for one in plans for stage in one.stages}.values())
     states = {key: state.state for one in plans for key, state in one.states.items()}
@@ -62,7 +62,7 @@ def run_sweeps(
     return FAILED if failed else DONE
 
 
-def _require_unblocked(plans: Sequence[Plan]) -> None:
+def require_unblocked(plans: Sequence[Plan]) -> None:
     """Raises StoreError if something that a stage needs must be fetched first."""
     states = [state for one in plans for state in one.states.values()]
     if reasons := dict.fromkeys(one.reason for one in states if one.state == "blocked"):

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from fope_lab.analysis import analysis_names
+from fope_lab.analyze_command import analysis_content
 from fope_lab.cli import main
 from fope_lab.evaluate_command import evaluation_content
 from fope_lab.model import Decoder, ModelConfig, save_model
@@ -59,6 +60,28 @@ def test_several_checkpoints_are_one_axis() -> None:
     assert content["zip"] == {"passkey.from": ["a/b", "c/d"], "perplexity.from": ["a/b", "c/d"]}
 
 
+def test_a_checkpoint_is_never_taken_for_a_stage() -> None:
+    # In a sweep's file, which may lie in another folder, a bare word is a stage's name.
+    given = ["passkey", "a/b", "~/c", "hf:name@commit", "other.yaml#stage"]
+    named = ["./passkey", *given[1:]]
+    assert evaluation_content(given, ["passkey"], [64], 0)["zip"] == {"passkey.from": named}
+    assert analysis_content("decay", given, None, 0)["grid"] == {"analysis.from": named}
+
+
+@pytest.mark.parametrize(
+    "tasks",
+    [
+        ["hellaswag", "piqa"],
+        ["{hellaswag: , piqa: }"],
+        ["downstream: {tasks: [hellaswag]}", "piqa"],
+    ],
+)
+def test_tasks_of_one_kind_are_one_stage(tasks: list[str]) -> None:
+    content = evaluation_content(["a/b"], tasks, None, 0)
+    expected = {"kind": "downstream", "tasks": ["hellaswag", "piqa"], "from": "a/b"}
+    assert content == {"stages": {"downstream": expected}}
+
+
 @pytest.mark.parametrize(
     ("tasks", "message"),
     [
@@ -70,6 +93,12 @@ def test_several_checkpoints_are_one_axis() -> None:
         (["passkey"], "fope-lab evaluate: passkey.lengths: is missing"),
         (["passkey: {trails: 3}"], "did you mean 'trials'?"),
         (["pretrain"], "unknown task 'pretrain'"),
+        (["hellaswag: {tasks: [piqa]}"], "hellaswag is a task, which has no tasks"),
+        (["hellaswag: {limit: 3}", "piqa"], "downstream is one stage, asked for twice here"),
+        (["downstream", "mmlu_stem"], "downstream is one stage, asked for twice here"),
+        (["piqa", "downstream: {tasks: null}"], "downstream is one stage, asked for twice here"),
+        (["passkey: {from: x}"], "--tasks: passkey.from is not given here: CHECKPOINT says it"),
+        (["piqa", "--lengths", "64"], "--lengths: has no effect: the tasks have no lengths"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_starts(

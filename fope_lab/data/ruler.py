@@ -57,7 +57,7 @@ class RulerPrompts(ABC):
     @property
     @abstractmethod
     def chance(self) -> float:
-        """The accuracy of naming, in a random order, what the text has to name."""
+        """The accuracy of naming, by chance, what the text has to name."""
 
     @abstractmethod
     def words(self, questions: int) -> int:
@@ -66,6 +66,18 @@ class RulerPrompts(ABC):
     @abstractmethod
     def content(self, words: Words, questions: int) -> Content:
         """What is drawn from `words` (of the number that `words` says)."""
+
+    def longest(self) -> Content:
+        """Content with one question whose names have the most tokens. By default, names are all as
+        long; how a tokenizer merges digits or letters, only the prompts themselves tell."""
+        return self.content(np.zeros(self.words(1), np.uint64), 1)
+
+    def check(self, length: int) -> None:
+        """Raises DataError if `length` tokens are too few for the longest content: that one prompt
+        fits does not say that the next one will."""
+        content = self.longest()
+        room_for(length, self.head, [*content.statements, *content.questions], self._what)
+        self.trial(length, 0)
 
     def trial(self, length: int, trial: int) -> Trial:
         """Prompt number `trial` of exactly `length` tokens; its depth is that of the statement that

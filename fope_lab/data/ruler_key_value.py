@@ -136,6 +136,18 @@ class EnglishKeyValue(KeyValuePrompts):
         question = self.questions[self._several].format(query=query)
         return answered(self.tokenizer, question, f" {listed([value for _, value in pairs])}")
 
+    def longest(self) -> Content:
+        """Of the names with the most tokens."""
+        value = "1" * self.digits
+        statements = [self.statement(key, value) for key in range(self.names)]
+        sizes = np.array([len(statement) for statement in statements])
+        keys = np.argsort(-sizes, kind="stable")[: self.keys].tolist()
+        return Content(
+            [Block(statements[key]) for key in keys],
+            [self.question([(key, value) for key in keys[: self.queries]])],
+            0,
+        )
+
     def _name(self, key: int) -> str:
         adjective, noun = divmod(key, len(self.nouns))
         return f"{self.adjectives[adjective]}-{self.nouns[noun]}"

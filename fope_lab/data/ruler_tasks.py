@@ -38,7 +38,7 @@ class RulerTask(Task):
 
     def check(self, tokenizer: Tokenizer, length: int) -> None:
         """See Task."""
-        self.prompts(tokenizer).trial(length, 0)
+        self.prompts(tokenizer).check(length)
 
     def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> RulerRows:
         """See Task."""
@@ -112,7 +112,7 @@ class RulerRows:
         self._questions = 1 if task.form == "english" else task.questions
         self._length, self._seed = length, seed
         self._prompts = task.prompts(tokenizer)
-        self.rows(0, 1)  # a length that is too short is an error now, not at some later step
+        self._prompts.check(length + 1)  # too short is an error now, not at some later step
 
     def rows(self, first: int, count: int) -> Rows:
         """See RowSource."""

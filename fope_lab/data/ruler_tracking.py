@@ -62,8 +62,8 @@ class TrackingPrompts(RulerPrompts):
 
     @property
     def chance(self) -> float:
-        """Of naming as many of the prompt's variables in a random order."""
-        return 1 / math.perm(self.statements, self.hops + 1)
+        """Of naming as many of the prompt's variables, in the order of the text, as answers are."""
+        return 1 / math.comb(self.statements, self.hops + 1)
 
     def words(self, questions: int) -> int:
         """See RulerPrompts."""

@@ -225,10 +225,12 @@ def load_tokenizer(name: str) -> Tokenizer:
         return HuggingFaceTokenizer(loaded, identity, name)
     repository, _, revision = name.partition("@")
     try:
-        loaded = (
-            AutoTokenizer.from_pretrained(repository, revision=revision or None)
-            if path is None
-            else AutoTokenizer.from_pretrained(path)
+        # Said, because transformers asks on the terminal where a folder has code of its own, as a
+        # model that `fope-lab export` wrote.
+        loaded = AutoTokenizer.from_pretrained(
+            repository if path is None else path,
+            revision=(revision or None) if path is None else None,
+            trust_remote_code=False,
         )
     except (OSError, ValueError) as error:
         raise DataError(

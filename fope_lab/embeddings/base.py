@@ -130,6 +130,11 @@ class Embedding:
         return True
 
     @property
+    def draws_positions(self) -> bool:
+        """Whether `positions` are drawn at random, anew at each call."""
+        return False
+
+    @property
     def keys_cacheable(self) -> bool:
         """Whether a rotated key stays right while the sequence grows.
 

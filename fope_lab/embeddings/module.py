@@ -82,6 +82,11 @@ class PositionEmbedding(nn.Module):
         return self.definition.biases
 
     @property
+    def draws_positions(self) -> bool:
+        """Whether `positions` are drawn at random, anew at each call (see `Embedding`)."""
+        return self.definition.draws_positions
+
+    @property
     def keys_cacheable(self) -> bool:
         """Whether a rotated key stays right while the sequence grows (see `Embedding`)."""
         return self.definition.keys_cacheable

@@ -38,6 +38,11 @@ class Randomised(Rotary, name="randomised", source="Ruoss et al., arXiv 2305.168
     ) = None
 
     @property
+    def draws_positions(self) -> bool:
+        """Each time."""
+        return True
+
+    @property
     def keys_cacheable(self) -> bool:
         """Never: a longer sequence draws new positions for all its tokens."""
         return False

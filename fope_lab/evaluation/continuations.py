@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from fope_lab.evaluation.checkpoint import device_of
+from fope_lab.evaluation.states import final_states
 
 HEAD_ROWS = 512  # predictions whose logits are held at once: 100 MB at 50,000 tokens of vocabulary
 
@@ -119,7 +120,7 @@ def _score(model: Any, rows: list[_Row]) -> list[tuple[int, Score]]:
     predictions, of = np.unique(places, return_inverse=True)
     targets = np.concatenate([tokens for _, _, tokens in asked])
     device = device_of(model)
-    states = model.hidden(torch.from_numpy(ids).to(device)).flatten(0, 1)
+    states = final_states(model, torch.from_numpy(ids).to(device)).flatten(0, 1)
     states = states[torch.from_numpy(predictions).to(device)]
     logprobs = np.empty(len(targets), np.float64)
     likeliest = np.empty(len(targets), np.bool_)

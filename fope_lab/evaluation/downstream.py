@@ -53,6 +53,15 @@ class Asked:
     truncated: int
     longest: int
 
+    def as_json(self) -> dict[str, int]:
+        """What result.json says of how much was read."""
+        return {
+            "questions": len(self.questions),
+            "of": self.total,
+            "truncated_requests": self.truncated,
+            "longest": self.longest,
+        }
+
 
 @dataclass(frozen=True)
 class DownstreamResult:
@@ -100,10 +109,7 @@ class DownstreamResult:
             "task": asked.task.name,
             "olmo_eval": asked.task.label,
             "decides": asked.task.decides,
-            "questions": len(asked.questions),
-            "of": asked.total,
-            "truncated_requests": asked.truncated,
-            "longest": asked.longest,
+            **asked.as_json(),
             **{
                 name: None if values is None else float(values.mean())
                 for name, values in (
@@ -265,6 +271,8 @@ def run(stage: Downstream, attempt: Attempt, parents: Mapping[str, Path]) -> dic
         "chance": {MEAN: float(np.mean(chances))} if mean else {},
         "limit": stage.limit,
         "max_length": stage.max_length,
+        # Beside the tasks' measurements, since a report shows them apart from what was asked.
+        "asked": {one.task.name: one.as_json() for one in asked},
         "tasks": [result.as_json() for result in results],
     }
 

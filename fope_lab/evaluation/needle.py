@@ -5,6 +5,7 @@ One forward pass scores a trial (exact_match.py).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,6 @@ from fope_lab.data.tokenizer import Tokenizer
 from fope_lab.evaluation.checkpoint import load_parent
 from fope_lab.evaluation.exact_match import exact_match
 from fope_lab.evaluation.held_out import held_out_text
-from fope_lab.evaluation.passkey import wilson_interval
 
 if TYPE_CHECKING:
     from fope_lab.store import Attempt
@@ -39,6 +39,13 @@ class NeedleResult:
     def accuracy(self) -> float:
         """The share of all trials whose every key token was right."""
         return float(self.correct.mean())
+
+    @property
+    def stderr(self) -> float | None:
+        """The standard error of the accuracy, by trials: those of all depths have one key and one
+        text, and so are not independent. None for a single trial."""
+        shares = self.correct.mean(axis=0)
+        return float(shares.std(ddof=1)) / math.sqrt(len(shares)) if len(shares) > 1 else None
 
     @property
     def by_depth(self) -> list[float]:
@@ -111,7 +118,8 @@ def run(stage: Needle, attempt: Attempt, parents: Mapping[str, Path]) -> dict[st
             progress=progress,
         )
         done += per_length * length
-        attempt.log(length, {METRIC: result.accuracy})
+        error = {} if result.stderr is None else {f"{METRIC}_stderr": result.stderr}
+        attempt.log(length, {METRIC: result.accuracy, **error})
         results.append(result)
     return {
         "form": stage.form,
@@ -126,7 +134,7 @@ def _entry(result: NeedleResult) -> dict[str, Any]:
     return {
         "length": result.length,
         "accuracy": result.accuracy,
-        "ci95": list(wilson_interval(correct, trials)),
+        "stderr": result.stderr,
         "correct": correct,
         "trials": trials,
         "by_depth": [

@@ -89,7 +89,8 @@ def wilson_interval(correct: int, trials: int, confidence: float = 0.95) -> tupl
     middle = (share + z * z / (2 * trials)) / (1 + z * z / trials)
     spread = math.sqrt(share * (1 - share) / trials + (z / (2 * trials)) ** 2)
     half = z / (1 + z * z / trials) * spread
-    return max(0.0, middle - half), min(1.0, middle + half)
+    # Around the share, which rounding may leave just outside where it is 0 or 1.
+    return min(share, max(0.0, middle - half)), max(share, min(1.0, middle + half))
 
 
 def run(stage: Passkey, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:

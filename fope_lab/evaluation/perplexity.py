@@ -32,11 +32,13 @@ from torch import Tensor, nn
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.shards import ShardedArray
 from fope_lab.evaluation.checkpoint import device_of, load_parent
+from fope_lab.evaluation.states import final_states
 
 if TYPE_CHECKING:
     from fope_lab.store import Attempt
     from fope_lab.sweep.stages import Perplexity
 
+MOST_LOSS = 700.0  # nats: beyond it perplexity is no number
 LOSS_ROWS = 512  # predictions whose logits are held at once: 100 MB at 50,000 tokens of vocabulary
 
 Tokens = NDArray[Any] | ShardedArray
@@ -191,9 +193,9 @@ def perplexity(
             read += len(batch)
             progress(int(counts.sum()))
     result = PerplexityResult(length, sums.cpu().numpy(), counts, float(window_sum), read)
-    if not math.isfinite(result.loss_sum):
+    if read and not result.loss < MOST_LOSS:  # which NaN is not, either
         raise ValueError(
-            f"the loss at length {length} is {result.loss_sum}: the model is broken there"
+            f"the loss at length {length} is {result.loss:g}: the model is broken there"
         )
     return result
 
@@ -239,7 +241,7 @@ def _losses(model: Any, tokens: Tokens, windows: list[Window], device: torch.dev
     rows = np.stack([tokens[w.start : w.end + 1].astype(np.int64) for w in windows])
     ids = torch.from_numpy(rows).to(device)
     first = windows[0].scored - windows[0].start
-    hidden = model.hidden(ids[:, :-1])[:, first:].flatten(0, 1)
+    hidden = final_states(model, ids[:, :-1])[:, first:].flatten(0, 1)
     targets = ids[:, first + 1 :].flatten()
     losses = [
         F.cross_entropy(model.head(states).float(), target, reduction="none").double()

@@ -24,6 +24,7 @@ from fope_lab.data.posgen_task import PosGenTask
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import parse_data
 from fope_lab.evaluation.checkpoint import device_of, load_parent
+from fope_lab.evaluation.states import final_states
 from fope_lab.model import read_config
 from fope_lab.store import StageFolder
 
@@ -95,7 +96,7 @@ def posgen_correct(
     found = np.empty((len(sequences), sequences.shape[1] - given), np.bool_)
     for first in range(0, len(sequences), size):
         ids = torch.from_numpy(sequences[first : first + size]).to(device)
-        hidden = model.hidden(ids[:, :-1])[:, given - 1 :].flatten(0, 1)
+        hidden = final_states(model, ids[:, :-1])[:, given - 1 :].flatten(0, 1)
         chosen = [model.head(states).argmax(-1) for states in hidden.split(LOGIT_ROWS)]
         right = torch.cat(chosen).view(len(ids), -1) == ids[:, given:]
         found[first : first + size] = right.cpu().numpy()

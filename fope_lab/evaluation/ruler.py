@@ -72,6 +72,8 @@ def run(stage: Ruler, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str
     model, tokenizer = load_parent(parents, stage.resources)
     text = held_out_text(parents, tokenizer, max(stage.lengths)) if stage.corpus else None
     tasks = stage.described()
+    for task in tasks.values():
+        task.check(tokenizer, min(stage.lengths))  # before any of the work
     total = stage.trials * len(tasks) * sum(stage.lengths)
     done = 0
     entries = []

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fope_lab.embeddings.relative import RelativeBias
 from fope_lab.evaluation.checkpoint import device_of
+from fope_lab.evaluation.states import final_states
 from fope_lab.model.cache import Cache
 from fope_lab.model.decoder import Decoder
 
@@ -41,8 +42,7 @@ class PlainReader:
 
     def last_states(self, ids: Ids, last: int) -> Tensor:
         """The final states (batch, last, …) of the last tokens of ids (batch, length)."""
-        read: Tensor = self._model.hidden(torch.from_numpy(ids).to(self._device))
-        return read[:, -last:]
+        return final_states(self._model, torch.from_numpy(ids).to(self._device))[:, -last:]
 
 
 class SharedPrefixReader:

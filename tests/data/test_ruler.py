@@ -273,8 +273,32 @@ def test_what_does_not_fit_is_told() -> None:
         VariableTrackingTask(form="english", questions=2)
 
 
+@pytest.mark.parametrize("queries", [1, 3])
+def test_a_length_is_checked_against_the_longest_names(queries: int) -> None:
+    task = KeyValueTask(form="english", queries=queries)
+    prompts = task.prompts(BYTE)
+    assert isinstance(prompts, EnglishKeyValue)
+    content = prompts.longest()
+    blocks = [*content.statements, *content.questions]
+    least = len(prompts.head) + sum(len(block.ids) for block in blocks)
+    assert len(prompts.trial(least - 1, 0).input_ids) == least - 1  # this one has shorter names
+    with pytest.raises(DataError, match=f"needs at least {least} tokens"):
+        task.check(BYTE, least - 1)
+    with pytest.raises(DataError, match=f"needs at least {least} tokens"):
+        task.rows(BYTE, least - 2, seed=0)
+    task.check(BYTE, least)
+    names = [f"{one}-{two}" for one in prompts.adjectives for two in prompts.nouns]
+    names = sorted(names, key=len)[-4:]
+    asked = listed(names[-queries:])
+    text = prompts.tasks[queries > 1] + prompts.questions[queries > 1].format(query=asked)
+    text += " " + listed(["1234567"] * queries)
+    text += "".join(prompts.needle.format(key=name, value="1234567") for name in names)
+    assert least == len(text)
+
+
 def test_the_level_of_guessing() -> None:
     assert KeyValueTask().prompts(BYTE).chance == 1 / 4
     assert KeyValueTask(queries=2).prompts(BYTE).chance == 1 / 12
-    assert VariableTrackingTask(chains=2, hops=1).prompts(BYTE).chance == 1 / 12
+    assert VariableTrackingTask(chains=2, hops=1).prompts(BYTE).chance == 1 / 6
+    assert VariableTrackingTask().prompts(BYTE).chance == 1, "all variables, as they come"
     assert KeyValueTask(keys=3).canonical() == {"task": "key-value", "keys": 3}

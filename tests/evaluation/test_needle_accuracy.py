@@ -15,8 +15,7 @@ from fope_lab.data.passkey import Trial, prompt_form
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizer import ByteTokenizer
 from fope_lab.evaluation.exact_match import exact_match
-from fope_lab.evaluation.needle import depth_heatmap, needle_accuracy, run
-from fope_lab.evaluation.passkey import wilson_interval
+from fope_lab.evaluation.needle import NeedleResult, depth_heatmap, needle_accuracy, run
 from fope_lab.store import Store
 from fope_lab.sweep.stages import Needle
 
@@ -87,6 +86,13 @@ def test_a_guesser_is_right_by_chance() -> None:
     assert stats.binomtest(right, 1000, 0.1).pvalue > 0.001
 
 
+def test_the_error_is_that_of_trials_not_of_prompts() -> None:
+    right = np.array([[True, False, True, True], [True, False, False, True]])
+    result = NeedleResult(64, (0.0, 1.0), right)
+    assert result.stderr == pytest.approx(stats.sem([1.0, 0.0, 0.5, 1.0]))
+    assert NeedleResult(64, (0.0, 1.0), right[:, :1]).stderr is None
+
+
 def test_a_stage_logs_a_row_a_length_and_leaves_a_heat_map(
     parents: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -97,8 +103,8 @@ def test_a_stage_logs_a_row_a_length_and_leaves_a_heat_map(
     with folder.begin("test", {}) as attempt:
         attempt.finish(run(stage, attempt, parents))
     assert [(row.step, row.values) for row in folder.rows()] == [
-        (350, {"needle_accuracy_by_length": 0.0}),
-        (400, {"needle_accuracy_by_length": 0.0}),
+        (350, {"needle_accuracy_by_length": 0.0, "needle_accuracy_by_length_stderr": 0.0}),
+        (400, {"needle_accuracy_by_length": 0.0, "needle_accuracy_by_length_stderr": 0.0}),
     ]
     result = folder.result()
     assert result is not None
@@ -107,7 +113,7 @@ def test_a_stage_logs_a_row_a_length_and_leaves_a_heat_map(
     assert (drawn["x"], drawn["y"]) == ([350, 400], [0, 50, 100])
     assert drawn["values"] == [[0.0, 0.0]] * 3
     assert [entry["trials"] for entry in result["lengths"]] == [6, 6]
-    assert result["lengths"][0]["ci95"] == list(wilson_interval(0, 6))
+    assert result["lengths"][0]["stderr"] == 0.0
     progress = folder.progress()
     assert progress is not None
     assert progress["step"] == progress["total"] == 6 * 750

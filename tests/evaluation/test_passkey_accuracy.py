@@ -168,6 +168,13 @@ def test_the_interval_is_wilsons(correct: int, trials: int) -> None:
     assert wilson_interval(correct, trials) == pytest.approx((expected.low, expected.high))
 
 
+@pytest.mark.parametrize("trials", [1, 11, 20, 40, 1000])
+def test_the_interval_holds_the_share(trials: int) -> None:
+    for correct in (0, trials // 2, trials):
+        low, high = wilson_interval(correct, trials)
+        assert 0 <= low <= correct / trials <= high <= 1
+
+
 def test_only_depths_that_occur_are_reported() -> None:
     result = PasskeyResult(64, np.array([True, False, True]), np.array([0.0, 0.05, 1.0]))
     assert result.by_depth == [

@@ -15,6 +15,7 @@ from fope_lab.sweep.stages.section import Lengths, PositiveInt
 class Passkey(EvaluationConfig):
     """Whether the model repeats a key hidden in filler, at each context length."""
 
+    version = 4  # each sequence draws its own positions, where they are drawn
     work = "fope_lab.evaluation.passkey:run"
 
     kind: Literal["passkey"]

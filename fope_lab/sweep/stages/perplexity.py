@@ -18,6 +18,7 @@ from fope_lab.sweep.stages.section import Lengths, PositiveInt
 class Perplexity(EvaluationConfig):
     """exp of the mean loss on held-out text, at each context length."""
 
+    version = 4  # each sequence draws its own positions, where they are drawn
     work = "fope_lab.evaluation.perplexity:run"
 
     kind: Literal["perplexity"]

@@ -1,0 +1,25 @@
+"""The final states of sequences, each of which is read as if it were read alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def final_states(model: Any, ids: Tensor) -> Tensor:
+    """`model.hidden` of ids (batch, length): (batch, length, …).
+
+    Where positions are drawn, each sequence draws its own, one after the other: what is measured
+    then does not depend on how many are read at once.
+    """
+    embeddings = list(getattr(model, "position_embeddings", ()))
+    states: Tensor
+    if any(one.draws_positions for one in embeddings):
+        length, device = ids.shape[1], ids.device
+        rows = [embeddings[0].positions(length, device=device) for _ in range(len(ids))]
+        states = model.hidden(ids, torch.stack(rows))
+    else:
+        states = model.hidden(ids)
+    return states
