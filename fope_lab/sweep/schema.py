@@ -41,7 +41,7 @@ def _model_schema() -> dict[str, Any]:
 
 
 SECTIONS: Mapping[str, Callable[[], dict[str, Any]]] = {
-    "analysis": analysis_json_schema,
+    "analyses": analysis_json_schema,
     "data": data_json_schema,
     "corpus": corpus_json_schema,
     "embedding": embedding_json_schema,
@@ -65,6 +65,7 @@ def sweep_json_schema() -> dict[str, Any]:
         schema = _kind_schema(KINDS[kind])
         definitions |= schema.pop("$defs")
         definitions[kind] = schema
+    assert not definitions.keys() & shared.keys()
     definitions |= shared
     references = {
         name: _incomplete(_referring(schema, {n: s for n, s in shared.items() if n != name}))

@@ -185,7 +185,7 @@ def _follows(scale: ModelConfig, name: str) -> bool:
 
 EmbeddingSection = Annotated[Any, Parsed("embedding", _parse_embedding)]
 ModelSection = Annotated[Any, Parsed("model", _parse_model)]
-AnalysisSection = Annotated[Any, Parsed("analysis", _parse_analysis)]
+AnalysisSection = Annotated[Any, Parsed("analyses", _parse_analysis)]
 CorpusSection = Annotated[Any, Parsed("corpus", _parse_corpus)]
 DataSection = Annotated[Any, Parsed("data", _parse_data)]
 TokenizerSection = Annotated[Any, Parsed("tokenizer", _parse_tokenizer)]

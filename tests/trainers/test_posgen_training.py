@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ stages:
     data: {task: posgen, subtask: recursive, modulus: 5, k: 1, examples: 21, length: 16}
     train: {tokens: 61_440, batch_tokens: 512, learning_rate: 1e-2, weight_decay: 0.01}
   posgen: {kind: posgen, from: pretrain, subtask: recursive, modulus: 5, k: 1, length: 32, count: 2}
-  other: {kind: posgen, from: pretrain, subtask: recursive, modulus: 7, k: 1, length: 32, count: 2}
 """
 
 
@@ -55,8 +55,11 @@ def test_a_small_model_learns_the_recursive_task(sweep: dict[str, Stage], tmp_pa
     assert (result["chance"], result["period"]) == (0.2, 20)  # Fibonacci's, modulo 5
     assert result["posgen_accuracy"] > 0.75
     assert result["posgen_ood_accuracy"] < result["posgen_accuracy"]
+    # A stage of this sweep would be refused; the same model may be given as a folder.
+    spec = sweep["posgen"].spec.model_copy(update={"modulus": 7})
+    another = dataclasses.replace(sweep["posgen"], spec=spec, key="another")
     with pytest.raises(DataError, match="modulus: found 7, and the model was trained with 5"):
-        evaluated(sweep["other"], tmp_path, parents)
+        evaluated(another, tmp_path, parents)
 
 
 def evaluated(stage: Stage, root: Path, parents: dict[str, Path]) -> dict[str, Any]:
