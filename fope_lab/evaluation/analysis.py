@@ -10,10 +10,9 @@ import numpy as np
 
 from fope_lab.analysis import Analysis, Subject
 from fope_lab.analysis.base import ARRAYS, FIGURE
-from fope_lab.data.packing import PackedCorpus
-from fope_lab.data.problems import DataError
 from fope_lab.drawing.svg import standalone_svg
 from fope_lab.evaluation.checkpoint import load_parent
+from fope_lab.evaluation.held_out import held_out_text
 
 if TYPE_CHECKING:
     from fope_lab.store import Attempt
@@ -48,13 +47,6 @@ def _subject(stage: AnalysisStage, parents: Mapping[str, Path]) -> Subject | Non
     model, tokenizer = load_parent(parents, stage.resources)
     tokens = np.empty(0, np.int64)
     if stage.corpus is not None:
-        expected = {"tokenizer": tokenizer.identity(), "split": "validation"}
-        text = PackedCorpus(parents["data.0"], expected).tokens
-        wanted = stage.analysis.tokens
-        if len(text) < wanted:
-            raise DataError(
-                f"the analysis {stage.analysis.name} reads {wanted} tokens, "
-                f"and the held-out text has {len(text)}"
-            )
-        tokens = np.asarray(text[:wanted], np.int64)
+        wanted, name = stage.analysis.tokens, f"the analysis {stage.analysis.name}"
+        tokens = np.asarray(held_out_text(parents, tokenizer, wanted, name)[:wanted], np.int64)
     return Subject(model, tokenizer, tokens)  # type: ignore[arg-type]

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
+from fope_lab.data.shards import ShardedArray
 from fope_lab.data.tokenizer import Tokenizer
 
 
-def held_out_text(parents: Mapping[str, Path], tokenizer: Tokenizer, at_least: int) -> Any:
+def held_out_text(
+    parents: Mapping[str, Path], tokenizer: Tokenizer, at_least: int, what: str
+) -> ShardedArray:
     """The tokens (n,) of the stage's corpus; slices of it are read from the disk.
 
-    Raises DataError if there are fewer than `at_least`.
+    Raises DataError if there are fewer than `at_least`, which `what` needs.
     """
     expected = {"tokenizer": tokenizer.identity(), "split": "validation"}
     tokens = PackedCorpus(parents["data.0"], expected).tokens
     if len(tokens) < at_least:
         raise DataError(
-            f"a haystack of up to {at_least} tokens is asked for, "
-            f"and the held-out text has {len(tokens)}"
+            f"{what} needs {at_least:,} tokens, and the held-out text has {len(tokens):,}"
         )
     return tokens

@@ -96,7 +96,8 @@ def depth_heatmap(results: Sequence[NeedleResult]) -> dict[str, Any]:
 def run(stage: Needle, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
     """Log `needle_accuracy_by_length`, the mean over depths, with step = context length."""
     model, tokenizer = load_parent(parents, stage.resources)
-    text = held_out_text(parents, tokenizer, max(stage.lengths)) if stage.corpus else None
+    longest = max(stage.lengths)
+    text = held_out_text(parents, tokenizer, longest, "a haystack") if stage.corpus else None
     per_length = stage.depths * stage.trials
     total = per_length * sum(stage.lengths)
     done = 0

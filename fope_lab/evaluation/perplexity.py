@@ -29,9 +29,9 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.shards import ShardedArray
 from fope_lab.evaluation.checkpoint import device_of, load_parent
+from fope_lab.evaluation.held_out import held_out_text
 from fope_lab.evaluation.states import final_states
 
 if TYPE_CHECKING:
@@ -265,10 +265,9 @@ def run(stage: Perplexity, attempt: Attempt, parents: Mapping[str, Path]) -> dic
     most tokens of context that a prediction of the bucket has: one more than its last position.
     """
     model, tokenizer = load_parent(parents, stage.resources)
-    expected = {"tokenizer": tokenizer.identity(), "split": "validation"}
-    tokens = PackedCorpus(parents["data.0"], expected).tokens.first(stage.tokens)
     largest = max(stage.lengths)
-    _check_enough(tokens, largest)  # before any of the work
+    what = f"perplexity at length {largest}"
+    tokens = held_out_text(parents, tokenizer, largest + 1, what).first(stage.tokens)
     total = (len(tokens) - 1) * len(stage.lengths)
     results = []
     by_position: list[PositionBucket] = []

@@ -70,7 +70,8 @@ def ruler_accuracy(
 def run(stage: Ruler, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
     """Log a metric for each task (METRICS), with step = context length."""
     model, tokenizer = load_parent(parents, stage.resources)
-    text = held_out_text(parents, tokenizer, max(stage.lengths)) if stage.corpus else None
+    longest = max(stage.lengths)
+    text = held_out_text(parents, tokenizer, longest, "a haystack") if stage.corpus else None
     tasks = stage.described()
     for task in tasks.values():
         task.check(tokenizer, min(stage.lengths))  # before any of the work

@@ -345,7 +345,7 @@ def test_a_stage_that_can_not_be_measured_fails_at_once(
 ) -> None:
     folder = Store(tmp_path).folder("perplexity", "key")
     with (
-        pytest.raises(ValueError, match="needs at least 100001 tokens"),
+        pytest.raises(ValueError, match="needs 100,001 tokens"),
         folder.begin("test", {}) as attempt,
     ):
         run(make_stage(lengths=[8, 100_000]), attempt, parents)
