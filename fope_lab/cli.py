@@ -16,6 +16,7 @@ from fope_lab.exit_codes import DONE, FAILED, INTERRUPTED, WRONG_INPUT
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from fope_lab.report import Report
     from fope_lab.store import Store
     from fope_lab.sweep import Sweep
 
@@ -270,15 +271,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     content = evaluation_content(options.checkpoints, options.tasks, options.lengths, options.gpus)
     code, sweep = _run_made("evaluate", content, options, quiet=options.json)
     if options.json and code != INTERRUPTED:
-        from fope_lab.report_command import build_report_of
-        from fope_lab.store import Store
-        from fope_lab.sweep import plan
-        from fope_lab.tracking import Tracker
-
-        store = Store(options.store)
-        tracker = Tracker(store.root, options.tracking_uri)
-        report = build_report_of(plan(sweep, store), store, tracker)
-        print(json.dumps(report.as_json(), indent=1, ensure_ascii=False, allow_nan=False))
+        print(_current_report(sweep, options).json())
     return code
 
 
@@ -332,23 +325,31 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from fope_lab.report_command import build_report_of, write_report
+    from fope_lab.report_command import write_report
+    from fope_lab.store import Store
+
+    [sweep] = _load([options.file])
+    report = _current_report(sweep, options)
+    if options.json:
+        print(report.json())
+        return DONE
+    console = _console()
+    report.print(console)
+    path = write_report(report, Store(options.store))
+    console.print(f"report: {path}", soft_wrap=True, highlight=False)
+    return DONE
+
+
+def _current_report(sweep: Sweep, options: argparse.Namespace) -> Report:
+    """The report of what the store holds of a sweep by now."""
+    from fope_lab.report_command import build_report_of
     from fope_lab.store import Store
     from fope_lab.sweep import plan
     from fope_lab.tracking import Tracker
 
-    [sweep] = _load([options.file])
     store = Store(options.store)
     tracker = Tracker(store.root, options.tracking_uri)
-    report = build_report_of(plan(sweep, store), store, tracker)
-    if options.json:
-        print(json.dumps(report.as_json(), indent=1, ensure_ascii=False, allow_nan=False))
-        return DONE
-    console = _console()
-    report.print(console)
-    path = write_report(report, store)
-    console.print(f"report: {path}", soft_wrap=True, highlight=False)
-    return DONE
+    return build_report_of(plan(sweep, store), store, tracker)
 
 
 def _sync(options: argparse.Namespace) -> int:

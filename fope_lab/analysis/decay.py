@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
-from fope_lab.analysis.rotation import Rotation, rotation, turns
+from fope_lab.analysis.rotation import OneRotation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,6 +35,7 @@ def scores(
 
 @dataclass(frozen=True, kw_only=True)
 class Decay(
+    OneRotation,
     Analysis,
     name="decay",
     source="Barbero et al. (Round and Round), arXiv 2410.06205, Fig. 2",
@@ -50,21 +51,9 @@ class Decay(
     pairs: Annotated[int, Ge(CURVES)] = 1000
     seed: Annotated[int, Ge(0)] = 0
 
-    def __post_init__(self) -> None:
-        self.rotation()
-
-    def rotation(self) -> Rotation:
-        """The embedding."""
-        return rotation(
-            self.embedding, head_dim=self.head_dim, train_length=self.length, base=self.base
-        )
-
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """`constant` (length,), `gaussian` (pairs, length): scores by distance."""
-        from fope_lab.embeddings import build_embedding
-
-        sizes = {"head_dim": self.head_dim, "num_heads": 1, "train_length": self.length}
-        turned = turns(build_embedding(self.rotation().spec, **sizes), self.length)[0]
+        turned = self.turned()
         ones = np.ones((1, self.head_dim))
         drawn = np.random.default_rng(self.seed).standard_normal((2, self.pairs, self.head_dim))
         return {

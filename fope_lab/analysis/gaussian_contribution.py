@@ -14,7 +14,7 @@ from annotated_types import Ge, Gt
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
-from fope_lab.analysis.rotation import Rotation, rotation, turns, undertrained
+from fope_lab.analysis.rotation import OneRotation, undertrained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,6 +45,7 @@ def mean_scores(
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianContribution(
+    OneRotation,
     Analysis,
     name="gaussian-contribution",
     source="Hua et al. (FoPE), arXiv 2412.17739, Fig. 8",
@@ -64,24 +65,12 @@ class GaussianContribution(
     pairs: Annotated[int, Ge(1)] = 1000
     seed: Annotated[int, Ge(0)] = 0
 
-    def __post_init__(self) -> None:
-        self.rotation()
-
-    def rotation(self) -> Rotation:
-        """The embedding."""
-        return rotation(
-            self.embedding, head_dim=self.head_dim, train_length=self.length, base=self.base
-        )
-
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """`gaussian` (3, length): mean scores for entries of mean 0, 0.1 and 1 and variance 1;
         `constant` (length,): of all-ones vectors, and of those the part of the `undertrained`
         pairs, which turn but not once in the trained length."""
-        from fope_lab.embeddings import build_embedding
-
         one = self.rotation()
-        sizes = {"head_dim": self.head_dim, "num_heads": 1, "train_length": self.length}
-        turned = turns(build_embedding(one.spec, **sizes), self.length)[0]
+        turned = self.turned()
         draw = np.random.default_rng(self.seed)
         q, k = draw.standard_normal((2, self.pairs, self.head_dim))
         by_pair = constant_scores(turned)

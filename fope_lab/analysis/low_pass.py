@@ -14,7 +14,7 @@ from annotated_types import Ge, Gt
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
-from fope_lab.analysis.rotation import Rotation, rotation, turns
+from fope_lab.analysis.rotation import OneRotation
 from fope_lab.analysis.spectrum import angular, plain_ticks, power_spectrum
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def alias(frequency: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, kw_only=True)
 class LowPass(
+    OneRotation,
     Analysis,
     name="low-pass",
     source="Hua et al. (FoPE), arXiv 2412.17739, C.3",
@@ -51,25 +52,13 @@ class LowPass(
     length: Annotated[int, Ge(16)] = 4096
     """The trained length, and how many distances."""
 
-    def __post_init__(self) -> None:
-        self.rotation()
-
-    def rotation(self) -> Rotation:
-        """The embedding."""
-        return rotation(
-            self.embedding, head_dim=self.head_dim, train_length=self.length, base=self.base
-        )
-
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """`frequencies` (head_dim/2,), `omega` and `power` (length/2 + 1,): the spectrum of the
         scores of all-ones vectors, which is the answer to a wave of each frequency; `aliases`
         (head_dim/2,): the greatest difference, over the distances, of cos((2π − ω)n) and
         cos(ωn)."""
-        from fope_lab.embeddings import build_embedding
-
         one = self.rotation()
-        sizes = {"head_dim": self.head_dim, "num_heads": 1, "train_length": self.length}
-        scores = turns(build_embedding(one.spec, **sizes), self.length)[0].real.sum(axis=0)
+        scores = self.turned().real.sum(axis=0)
         beyond = 2 * np.pi - one.frequencies
         waves, theirs = (
             np.cos(omega[:, None] * np.arange(self.length)) for omega in (beyond, alias(beyond))

@@ -69,6 +69,32 @@ def rotation(
     return Rotation(spec, frequencies)
 
 
+class OneRotation:
+    """What analyses of one rotating embedding share, whose options these are: `length` is the
+    trained length, and how many distances. What can't be built is refused with the options."""
+
+    embedding: str
+    head_dim: int
+    base: float
+    length: int
+
+    def __post_init__(self) -> None:
+        self.rotation()
+
+    def rotation(self) -> Rotation:
+        """The embedding."""
+        return rotation(
+            self.embedding, head_dim=self.head_dim, train_length=self.length, base=self.base
+        )
+
+    def turned(self) -> NDArray[np.complex128]:
+        """The `turns` of a head: (head_dim/2, length)."""
+        from fope_lab.embeddings import build_embedding
+
+        sizes = {"head_dim": self.head_dim, "num_heads": 1, "train_length": self.length}
+        return turns(build_embedding(self.rotation().spec, **sizes), self.length)[0]
+
+
 def undertrained(frequencies: NDArray[np.float64], train_length: int) -> NDArray[np.bool_]:
     """Which pairs turn, but not once in `train_length` tokens: those below the floor 2π/N of Hua et
     al. (FoPE), arXiv 2412.17739, §3.3."""

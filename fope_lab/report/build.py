@@ -98,12 +98,15 @@ class Report:
             "stages": [self._stage_json(reading) for reading in self.readings],
         }
 
+    def json(self) -> str:
+        """The same as text."""
+        return json.dumps(self.as_json(), indent=1, ensure_ascii=False, allow_nan=False)
+
     def write(self, directory: Path) -> Path:
         """Write report.json and report.html into `directory`; returns the page's path."""
         from fope_lab.report.html import render_html
 
-        text = json.dumps(self.as_json(), indent=1, ensure_ascii=False, allow_nan=False)
-        write_atomic(directory / REPORT_JSON, text + "\n")
+        write_atomic(directory / REPORT_JSON, self.json() + "\n")
         write_atomic(directory / REPORT_HTML, render_html(self))
         return directory / REPORT_HTML
 
