@@ -120,15 +120,15 @@ class PositionEmbedding(nn.Module):
         """Queries (batch, num_heads, length, head_dim) and keys (batch, num_kv_heads, …), rotated.
 
         `positions` is (length,) or (batch, length), of queries and keys unless the keys have
-        `key_positions` of their own. `tables` is the result of `tables(positions)` where the caller
-        has it already.
+        `key_positions` of their own. Where there are fewer queries, they are those of the last
+        positions. `tables` is the result of `tables(positions)` where the caller has it already.
         """
         tables = self.tables(positions) if tables is None else tables
         if tables is None:
             return q, k
         key_tables = tables if key_positions is None else self.tables(key_positions)
         assert key_tables is not None  # as it rotates
-        return _turn(q, *_for_heads(tables, q.shape[1])), _turn(k, *key_tables)
+        return _turn(q, *_for_queries(tables, *q.shape[1:3])), _turn(k, *key_tables)
 
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
         """What to add to attention logits, float32 (num_heads, Q, K), or None.
@@ -174,11 +174,14 @@ class PositionEmbedding(nn.Module):
         return self
 
 
-def _for_heads(tables: Tables, heads: int) -> Tables:
-    """Tables of key-value heads, repeated for the query heads that share each of them."""
+def _for_queries(tables: Tables, heads: int, length: int) -> Tables:
+    """Tables of key-value heads for the last `length` positions, repeated for the query heads that
+    share each of them."""
     cos, signed_sin = tables
+    if length < cos.shape[-2]:
+        cos, signed_sin = cos[..., -length:, :], signed_sin[..., -length:, :]
     if cos.shape[-3] in (1, heads):
-        return tables
+        return cos, signed_sin
     groups = heads // cos.shape[-3]
     return cos.repeat_interleave(groups, dim=-3), signed_sin.repeat_interleave(groups, dim=-3)
 

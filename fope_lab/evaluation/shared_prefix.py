@@ -39,10 +39,13 @@ class PlainReader:
 
     def __init__(self, model: Any) -> None:
         self._model, self._device = model, device_of(model)
+        self._skips = isinstance(model, Decoder)
 
     def last_states(self, ids: Ids, last: int) -> Tensor:
         """The final states (batch, last, …) of the last tokens of ids (batch, length)."""
-        return final_states(self._model, torch.from_numpy(ids).to(self._device))[:, -last:]
+        wanted = {"last": last} if self._skips else {}
+        states = final_states(self._model, torch.from_numpy(ids).to(self._device), **wanted)
+        return states[:, -last:]
 
 
 class SharedPrefixReader:
@@ -80,8 +83,8 @@ class SharedPrefixReader:
         """The states (batch, last, …) of the last of the tokens that follow those of a cache."""
         pieces = math.ceil(ids.shape[1] / max(PIECE, 2 * last))
         for piece in torch.from_numpy(ids).to(self._device).tensor_split(pieces, dim=1):
-            states = self._model.hidden(piece, cache=cache)
-        return states[:, -last:]
+            states = self._model.hidden(piece, cache=cache, last=last)
+        return states
 
 
 Reader = PlainReader | SharedPrefixReader

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 
-def final_states(model: Any, ids: Tensor) -> Tensor:
-    """`model.hidden` of ids (batch, length): (batch, length, …).
+def final_states(model: Any, ids: Tensor, **more: Any) -> Tensor:
+    """`model.hidden` of ids (batch, length): (batch, length, …). It takes `more`, too.
 
     Where positions are drawn, each sequence draws its own, one after the other: what is measured
     then does not depend on how many are read at once.
@@ -19,7 +19,7 @@ def final_states(model: Any, ids: Tensor) -> Tensor:
     if any(one.draws_positions for one in embeddings):
         length, device = ids.shape[1], ids.device
         rows = [embeddings[0].positions(length, device=device) for _ in range(len(ids))]
-        states = model.hidden(ids, torch.stack(rows))
+        states = model.hidden(ids, torch.stack(rows), **more)
     else:
-        states = model.hidden(ids)
+        states = model.hidden(ids, **more)
     return states

@@ -28,7 +28,7 @@ from fope_lab.model.uncompiled import uncompiled
 
 
 class Attention(nn.Module):
-    """Grouped-query self-attention of one layer: (batch, length, width) to the same."""
+    """Grouped-query self-attention of one layer: (batch, length, width) to the same, or to less."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -51,13 +51,16 @@ class Attention(nn.Module):
         tables: Tables | None,
         documents: Documents | None = None,
         cache: LayerCache | None = None,
+        last: int | None = None,
     ) -> Tensor:
         """`positions` and `documents` are those of all tokens, the cache's included.
 
-        `tables` are `embedding.tables` of the new tokens' positions, which layers may share.
+        `tables` are `embedding.tables` of the new tokens' positions, which layers may share. Only
+        the `last` tokens attend to others, if so many are given: (batch, last, width).
         """
         split = (-1, self.head_dim)
-        q = self.q_norm(self.q_proj(hidden)).unflatten(-1, split).transpose(1, 2)
+        asking = hidden if last is None else hidden[:, -last:]
+        q = self.q_norm(self.q_proj(asking)).unflatten(-1, split).transpose(1, 2)
         k = self.k_norm(self.k_proj(hidden)).unflatten(-1, split).transpose(1, 2)
         v = self.v_proj(hidden).unflatten(-1, split).transpose(1, 2)
         if cache is None:

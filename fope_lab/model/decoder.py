@@ -43,19 +43,26 @@ class DecoderLayer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
         self.mlp = FEED_FORWARDS[config.feed_forward](config)
 
-    def forward(self, hidden: Tensor, *of_attention: Any) -> Tensor:
-        """(batch, length, width) to the same; for the rest see `Attention.forward`."""
+    def forward(self, hidden: Tensor, *of_attention: Any, last: int | None = None) -> Tensor:
+        """(batch, length, width) to the same, or to the `last` tokens of that; for the rest see
+        `Attention.forward`."""
         if not (self.gradient_checkpointing and self.training and torch.is_grad_enabled()):
-            return self._forward(hidden, *of_attention)
+            return self._forward(hidden, *of_attention, last=last)
         # In here, so that what wraps the layer (FSDP2, say) acts once around both computations.
         # There is no dropout: no random state to preserve.
         computed: Tensor = checkpoint(
-            self._forward, hidden, *of_attention, use_reentrant=False, preserve_rng_state=False
+            self._forward,
+            hidden,
+            *of_attention,
+            last=last,
+            use_reentrant=False,
+            preserve_rng_state=False,
         )
         return computed
 
-    def _forward(self, hidden: Tensor, *of_attention: Any) -> Tensor:
-        hidden = hidden + self.self_attn(self.input_layernorm(hidden), *of_attention)
+    def _forward(self, hidden: Tensor, *of_attention: Any, last: int | None = None) -> Tensor:
+        mixed = self.self_attn(self.input_layernorm(hidden), *of_attention, last=last)
+        hidden = (hidden if last is None else hidden[:, -last:]) + mixed
         return hidden + self.mlp(self.post_attention_layernorm(hidden))
 
 
@@ -153,10 +160,13 @@ class Decoder(nn.Module):
         *,
         documents: Tensor | None = None,
         cache: Cache | None = None,
+        last: int | None = None,
     ) -> Tensor:
         """Final normalised states (batch, length, width) of tokens (batch, length).
 
-        For the arguments see `forward`.
+        With `last`, a number of tokens above 0, those (batch, last, width) of the last ones only:
+        the last layer then computes no more than the keys and values of the others. For the other
+        arguments see `forward`.
         """
         if documents is not None and cache is not None:
             raise ValueError("documents with a cache: a cache holds one document a row")
@@ -177,7 +187,8 @@ class Decoder(nn.Module):
         for index, layer in enumerate(self.layers):
             of = index % len(embeddings)  # the layer's own embedding, or the one that all share
             kept = None if cache is None else cache.layers[index]
-            hidden = layer(hidden, positions, embeddings[of], tables[of], masked, kept)
+            wanted = last if index == len(self.layers) - 1 else None
+            hidden = layer(hidden, positions, embeddings[of], tables[of], masked, kept, last=wanted)
         if cache is not None:
             cache.advance(positions)
         return self.norm(hidden)

@@ -71,8 +71,8 @@ def generate(
     cache = Cache(model.config.num_layers, room=text.shape[1])
     read = 0
     for end in range(length, text.shape[1]):
-        hidden = model.hidden(text[:, read:end], cache=cache)
-        chosen = choose(model.head(hidden[:, -1]))
+        hidden = model.hidden(text[:, read:end], cache=cache, last=1)
+        chosen = choose(model.head(hidden[:, 0]))
         text[:, end] = chosen.to(text.dtype).where(~ended, text[:, end - 1])
         ended |= torch.isin(text[:, end], stops)
         read = end

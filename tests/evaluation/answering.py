@@ -24,14 +24,14 @@ class Told(nn.Module):
         self.say = say
         self.left: weakref.WeakKeyDictionary[Any, list[list[int]]] = weakref.WeakKeyDictionary()
 
-    def hidden(self, ids: Tensor, cache: Any) -> Tensor:
+    def hidden(self, ids: Tensor, cache: Any, last: int) -> Tensor:
         if cache not in self.left:
             texts = [BYTE.decode(row) for row in ids.tolist()]
             self.left[cache] = [[*BYTE.encode(self.say(text)), BYTE.eos_id] for text in texts]
         logits = torch.zeros(*ids.shape, 272)
         for row, left in enumerate(self.left[cache]):
             logits[row, -1, left.pop(0) if left else BYTE.eos_id] = 1
-        return logits
+        return logits[:, -last:]
 
     def head(self, hidden: Tensor) -> Tensor:
         return hidden

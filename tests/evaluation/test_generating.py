@@ -33,8 +33,8 @@ class Chain(nn.Module):
             self.next[one] = other
         self.broken = broken
 
-    def hidden(self, ids: Tensor, cache: Any) -> Tensor:
-        states = nn.functional.one_hot(self.next[ids], 272).float()
+    def hidden(self, ids: Tensor, cache: Any, last: int) -> Tensor:
+        states = nn.functional.one_hot(self.next[ids[:, -last:]], 272).float()
         # Second best: an exclamation mark.
         states[..., ord("!")] += 0.5
         return states * float("nan") if self.broken else states

@@ -186,3 +186,41 @@ def test_it_works_in_every_mode_of_inference(how: str) -> None:
         pieces = in_pieces(model, tokens(), [20, 20, 1]).float()
     tolerance = 1e-6 if how == "inference mode" else 0.02 * whole.std().item()
     assert (pieces - whole).std() < tolerance
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("last", [1, 5, LENGTH, LENGTH + 1])
+@pytest.mark.parametrize("name", EMBEDDINGS)
+def test_the_last_states_alone_are_those_of_all(name: str, last: int) -> None:
+    model, ids = build(name, qk_norm="layer"), tokens()
+    torch.manual_seed(9)
+    expected = model.hidden(ids)[:, -last:]
+    torch.manual_seed(9)
+    found = model.hidden(ids, last=last)
+    torch.testing.assert_close(found, expected)
+    documents = (torch.arange(LENGTH) // 30).expand(2, -1)
+    torch.manual_seed(9)
+    expected = model.hidden(ids, documents=documents)[:, -last:]
+    torch.manual_seed(9)
+    found = model.hidden(ids, documents=documents, last=last)
+    torch.testing.assert_close(found, expected)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", sorted(EMBEDDINGS.keys() - ANEW))
+def test_a_cache_has_all_tokens_of_which_only_the_last_states_were_asked(name: str) -> None:
+    model, ids = build(name), tokens()
+    cache = Cache(model.config.num_layers)
+    model.hidden(ids[:, :20], cache=cache, last=1)
+    found = model.hidden(ids[:, 20:], cache=cache, last=3)
+    torch.testing.assert_close(found, model.hidden(ids)[:, -3:])
+
+
+def test_the_last_states_alone_cost_the_last_layer_little() -> None:
+    """Counted: a pass of one layer, in multiplications of its feed-forward block alone."""
+    model, ids = build("rope", num_layers=1), tokens()
+    rows: list[int] = []
+    model.layers[0].mlp.register_forward_hook(lambda _, given, __: rows.append(given[0].shape[1]))
+    model.hidden(ids)
+    model.hidden(ids, last=3)
+    assert rows == [LENGTH, 3]
