@@ -23,6 +23,7 @@ from fope_lab.sweep.foreign import Foreign, Library
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.messages import messages_of
 from fope_lab.sweep.problems import FieldPath, Problem, SweepError, format_path, shown
+from fope_lab.sweep.report_section import ReportSection
 from fope_lab.sweep.resolve import Resolver
 from fope_lab.sweep.stages import FILE_KINDS, KINDS, Section, each_once
 
@@ -101,6 +102,11 @@ class SweepFile(Section):
     prepare: Annotated[
         Prepare, Field(description="how data and tokenizers are prepared; changes no key")
     ] = Prepare()
+    report: ReportSection = ReportSection()
+    paper: Annotated[
+        str | None,
+        Field(description="whose published numbers stand beside these, as in fope/table2"),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,8 @@ class Sweep:
     seeds: tuple[int, ...]
     stages: tuple[Stage, ...]
     by_name: Mapping[str, tuple[Stage, ...]] = field(default_factory=dict, repr=False)
+    report: ReportSection = field(default_factory=ReportSection)
+    paper: str | None = None
 
 
 def load_sweep(path: str | Path) -> Sweep:
@@ -165,7 +173,16 @@ def _read(path: Path, library: Library, text: str | None = None) -> Sweep:
         raise SweepError(problems)
     by_name = {name: tuple(stages) for name, stages in resolver.by_name.items()}
     stages = tuple(resolver.stages.values())
-    return Sweep(path, file.name, file.description, tuple(file.seeds), stages, by_name)
+    return Sweep(
+        path=path,
+        name=file.name,
+        description=file.description,
+        seeds=tuple(file.seeds),
+        stages=stages,
+        by_name=by_name,
+        report=file.report,
+        paper=file.paper,
+    )
 
 
 def _shape(document: Document, problem: Callable[[FieldPath, str], None]) -> SweepFile | None:

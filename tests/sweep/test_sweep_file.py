@@ -112,7 +112,7 @@ def test_all_problems_at_once_each_once(tmp_path: Path) -> None:
         f"  c: {PERPLEXITY_LINE.replace('from: p', 'from: q')}\n"
         "grid: {p.train.warmup: [0.1, 2], q.train.tokens: [1]}\n"
         "zip: {p.train.learning_rate: [1e-3, 2e-3], p.train.weight_decay: [0]}\n"
-        "report: {}\n"
+        "reports: {}\n"
     )
     found = [" ".join(line.split(": ")[:2]).split(";")[0] for line in told(tmp_path, text)]
     assert sorted(found) == [
@@ -125,7 +125,7 @@ def test_all_problems_at_once_each_once(tmp_path: Path) -> None:
         "6 grid.p.train.warmup[1] found 2, needs at most 1",
         "6 grid.q.train.tokens matches nothing",
         "7 zip the lists must be equally long",
-        "8 report unknown key 'report'",
+        "8 reports unknown key 'reports'",
     ]
 
 
@@ -150,7 +150,7 @@ def test_a_sweep_error_is_its_problems_a_line_each(tmp_path: Path) -> None:
         f"{path}:3: stages.p.kind: unknown kind 'pretrian'; did you mean 'pretrain'? (allowed: "
         f"{', '.join(FILE_KINDS)})",
         f"{path}:4: sed: unknown key 'sed'; did you mean 'seeds'? (allowed: name, description, "
-        "seeds, stages, grid, zip, include, exclude, prepare)",
+        "seeds, stages, grid, zip, include, exclude, prepare, report, paper)",
     ]
 
 
