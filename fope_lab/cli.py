@@ -98,13 +98,18 @@ def _parser() -> argparse.ArgumentParser:
         help="Ray cluster (default: RAY_ADDRESS, or a local one)",
     )
     command("validate", _validate, "check sweep files; starts nothing", files)
-    command(
-        "plan", _plan, "what a run would do: cached, resumed, run, and why", file, store, as_json
+    said = "what a run would do and cost: cached, resumed, run, and why; hours, memory, money"
+    _add_budget(command("plan", _plan, said, files, store, as_json))
+    run = command(
+        "run", _run, "run every stage that the store lacks", files, store, tracking, address
     )
-    command("run", _run, "run every stage that the store lacks", files, store, tracking, address)
+    run.add_argument("--device", metavar="NAME", help="the cluster's GPUs, as for plan")
     _add_made(command, store, tracking, address)
     command("status", _status, "how far a sweep is, from any terminal", file, store)
-    command("report", _report, "the results so far", file, store, tracking, as_json)
+    report = command("report", _report, "the results so far", file, store, tracking)
+    form = report.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="machine-readable output")
+    form.add_argument("--markdown", action="store_true", help="the whole report as Markdown")
     command("sync", _sync, "bring MLflow up to date with the store", store, tracking)
     ui = command("ui", _ui, "browse the runs in MLflow", store)
     ui.add_argument("--host", default="127.0.0.1")
@@ -183,6 +188,32 @@ def _add_made(command: Callable[..., argparse.ArgumentParser], *parents: Any) ->
         )
 
 
+def _add_budget(plan: argparse.ArgumentParser) -> None:
+    from fope_lab.scales_command import positive
+
+    plan.add_argument(
+        "--device", metavar="NAME", help="of the stages with GPUs: a6000, h100, … or cpu"
+    )
+    plan.add_argument("--price", type=_dollars, metavar="DOLLARS", help="of a GPU for an hour")
+    plan.add_argument(
+        "--gpus", type=positive, metavar="N", help="in all (default: as many as a stage needs)"
+    )
+    plan.add_argument(
+        "--cpus",
+        type=positive,
+        metavar="N",
+        help="cores in all (default: this machine's; with a GPU as --device, as many as needed)",
+    )
+    plan.add_argument("--all", action="store_true", help="every stage on a line of its own")
+
+
+def _dollars(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"found {text}, needs a number of dollars, 0 or more")
+    return value
+
+
 def _add_scales(scales: argparse.ArgumentParser) -> None:
     from fope_lab.scales_command import positive
 
@@ -234,15 +265,24 @@ def _validate(options: argparse.Namespace) -> int:
 
 def _plan(options: argparse.Namespace) -> int:
     from fope_lab.sweep import plan
+    from fope_lab.sweep.budget import budget
 
-    [sweep] = _load([options.file])
-    planned = plan(sweep, _existing_store(options.store))
+    store = _existing_store(options.store)
+    planned = budget(
+        [plan(sweep, store) for sweep in _load(options.files)],
+        store,
+        device=options.device,
+        price=options.price,
+        gpus=options.gpus,
+        cpus=options.cpus,
+    )
     if options.json:
         print(json.dumps(planned.as_json(), indent=1, ensure_ascii=False))
     else:
         from fope_lab.sweep.plan_table import print_plan
 
-        print_plan(planned, _console())
+        print_plan(planned, _console(), every=options.all)
+    planned.require_fit()
     return DONE
 
 
@@ -262,6 +302,7 @@ def _run(options: argparse.Namespace) -> int:
         tracking_uri=options.tracking_uri,
         address=options.address,
         console=_console(),
+        device=options.device,
     )
 
 
@@ -332,6 +373,9 @@ def _report(options: argparse.Namespace) -> int:
     report = _current_report(sweep, options)
     if options.json:
         print(report.json())
+        return DONE
+    if options.markdown:
+        print(report.markdown(), end="")
         return DONE
     console = _console()
     report.print(console)

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.exit_codes import DONE, FAILED, INTERRUPTED
+from fope_lab.report import REPORT_FILES, report_numbers
 from fope_lab.report_command import build_report_of, write_report
 from fope_lab.store import Store, StoreError
 from fope_lab.sweep import Plan, Sweep, plan
+from fope_lab.sweep.devices import device_named, this_machine
+from fope_lab.sweep.fits import refusal, unfit
 from fope_lab.tracking import Tracker, TrackingError, TrackingThread
 
 if TYPE_CHECKING:
@@ -30,15 +33,18 @@ def run_sweeps(
     tracking_uri: str | None,
     address: str,
     console: Console,
+    device: str | None = None,
 ) -> int:
     """Run every stage that the store lacks, and write the reports; returns the exit code.
 
-    Raises StoreError, tracking.TrackingError, and what the orchestration raises for a cluster or
-    resources that are not there.
+    `device` names the GPUs of the cluster, if they are to be checked. Raises SweepError for stages
+    that can't fit their device, StoreError, tracking.TrackingError, and what the orchestration
+    raises for a cluster or resources that are not there.
     """
     place = Store(store)
     plans = [plan(sweep, place) for sweep in sweeps]
     require_unblocked(plans)
+    _require_fit(plans, device, address)
     tracker = Tracker(place.root, tracking_uri)
     stages = list({stage.key: stage for one in plans for stage in one.stages}.values())
     states = {key: state.state for one in plans for key, state in one.states.items()}
@@ -67,6 +73,24 @@ def require_unblocked(plans: Sequence[Plan]) -> None:
     states = [state for one in plans for state in one.states.values()]
     if reasons := dict.fromkeys(one.reason for one in states if one.state == "blocked"):
         raise StoreError("\n".join(reasons))
+
+
+def _require_fit(plans: Sequence[Plan], device: str | None, address: str) -> None:
+    """Raises SweepError if a stage needs more memory than there is: on the GPUs called `device`,
+    and without GPUs on this machine, if the run is on it."""
+    from fope_lab.orchestration.environment import LOCAL
+
+    gpu = device_named(device) if device else None
+    cpu = this_machine() if address == LOCAL else None
+    reasons = {
+        stage.key: reason
+        for one in plans
+        for stage in one.stages
+        if one.states[stage.key].state != "cached"
+        and (reason := unfit(stage, gpu, cpu)) is not None
+    }
+    if reasons:
+        raise refusal(plans, reasons)
 
 
 def _run_stages(
@@ -113,11 +137,8 @@ def _finish(planned: Plan, store: Store, tracker: Tracker, console: Console) -> 
     path = write_report(report, store)
     if not problem:
         try:
-            counts = {
-                f"stages_{name.replace(' ', '_')}": float(n)
-                for name, n in report.summary.counts.items()
-            }
-            tracker.log_summary(planned, path, path.with_suffix(".json"), counts)
+            files = [path.parent / name for name in REPORT_FILES]
+            tracker.log_summary(planned, files, report_numbers(report))
         except TrackingError as error:
             problem = str(error)
     report.print(console)

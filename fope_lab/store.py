@@ -106,6 +106,14 @@ class Store:
         """The folder of a stage, whether it exists or not."""
         return StageFolder(self.root / kind / key)
 
+    def times(self) -> Iterator[dict[str, Any]]:
+        """Of every stage that was finished and says what it ran on: that, as DONE keeps it, and
+        the attempt's wall time as `seconds`. A small file a stage is read, no more."""
+        for path in sorted(self.root.glob("*/*/DONE")):
+            done = read_json(path)
+            if done is not None and done.get("ran") is not None:
+                yield {**done["ran"], "seconds": float(done["seconds"])}
+
 
 class StageFolder:
     """Reading a stage's folder; `begin` opens it for writing."""
@@ -265,6 +273,7 @@ class Attempt:
     _segment_step: int = 0
     _shown: float = 0.0
     _started: float = field(default_factory=time.monotonic)
+    _started_cpu: float = field(default_factory=time.process_time)
     _ended: bool = False
 
     def __post_init__(self) -> None:
@@ -371,10 +380,13 @@ class Attempt:
         """Another process has saved this, its last checkpoint, under this attempt's token."""
         self._newest = checkpoint
 
-    def finish(self, result: Mapping[str, Any]) -> None:
+    def finish(self, result: Mapping[str, Any], ran: Mapping[str, Any] | None = None) -> None:
         """Write result.json and DONE: from here on the stage is never run again.
 
-        Raises StoreError if the checkpoint that the result is of is no longer whole.
+        `ran` says what the attempt ran on. With it DONE keeps the seconds that the processors of
+        this process were at work, which other programs on the machine don't lengthen, and whether
+        the attempt went on from an earlier one. Raises StoreError if the checkpoint that the result
+        is of is no longer whole.
         """
         self._check_lease()
         self._close_segment()
@@ -388,13 +400,19 @@ class Attempt:
         content = json.dumps(dict(result), indent=1, ensure_ascii=False).encode()
         write_atomic(self.folder.path / "result.json", content)
         seconds = time.monotonic() - self._started
-        done = {
+        done: dict[str, Any] = {
             "token": self.token,
             "time": time.time(),
             "seconds": seconds,
             "checkpoint": newest.path.name if newest else None,
             "result_sha256": hashlib.sha256(content).hexdigest(),
         }
+        if ran is not None:
+            done["ran"] = {
+                **ran,
+                "cpu_seconds": time.process_time() - self._started_cpu,
+                "resumed": self.resumed_from is not None,
+            }
         path = self.folder.path / "DONE"
         if not create_exclusive(path, json.dumps(done, indent=1)):
             raise LeaseLostError(f"{self.folder.path} was finished by another attempt")

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.data.base import Corpus, Split
-from fope_lab.data.dataset_corpora import PRESETS, Dataset, DatasetChat, DatasetPairs
+from fope_lab.data.dataset_corpora import (
+    PRESETS,
+    Dataset,
+    DatasetChat,
+    DatasetJoined,
+    DatasetPairs,
+)
 from fope_lab.data.local_corpora import Files, PythonDocs, PythonDocstrings
 from fope_lab.data.options import build, schema
 from fope_lab.data.problems import CorpusError, DataError, DataProblem, unknown
@@ -24,6 +30,7 @@ __all__ = [
     "CorpusError",
     "Dataset",
     "DatasetChat",
+    "DatasetJoined",
     "DatasetPairs",
     "Files",
     "PythonDocs",

@@ -161,6 +161,29 @@ class DatasetPairs(Dataset):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DatasetJoined(Dataset):
+    """Text that a dataset of the hub or a local folder has in two columns, as FLAN's inputs and
+    targets.
+
+    The second one follows the first after a `separator`, and a model learns both.
+    """
+
+    name = "dataset-joined"
+    shorthand = None
+
+    column: str = "prompt"
+    answer_column: str = "answer"
+    separator: str = "\n"
+
+    def _document(self, row: Mapping[str, Any]) -> str:
+        columns = (self.column, self.answer_column)
+        return self.separator.join(self._text(row, column) for column in columns)
+
+    def _is_filled(self, document: str) -> bool:
+        return document != self.separator
+
+
+@dataclass(frozen=True, kw_only=True)
 class DatasetChat(Dataset):
     """Chats from a dataset of the hub or a local folder: lists of messages with role and content.
 

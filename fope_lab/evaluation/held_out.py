@@ -12,14 +12,19 @@ from fope_lab.data.tokenizer import Tokenizer
 
 
 def held_out_text(
-    parents: Mapping[str, Path], tokenizer: Tokenizer, at_least: int, what: str
+    parents: Mapping[str, Path],
+    tokenizer: Tokenizer,
+    at_least: int,
+    what: str,
+    role: str = "data.0",
 ) -> ShardedArray:
-    """The tokens (n,) of the stage's corpus; slices of it are read from the disk.
+    """The tokens (n,) of the stage's corpus, or of another one that it reads, by its role; slices
+    of it are read from the disk.
 
     Raises DataError if there are fewer than `at_least`, which `what` needs.
     """
     expected = {"tokenizer": tokenizer.identity(), "split": "validation"}
-    tokens = PackedCorpus(parents["data.0"], expected).tokens
+    tokens = PackedCorpus(parents[role], expected).tokens
     if len(tokens) < at_least:
         raise DataError(
             f"{what} needs {at_least:,} tokens, and the held-out text has {len(tokens):,}"

@@ -12,6 +12,9 @@ between them, and windows run over their ends, as in training.
 
 The mean is over tokens, or over windows, each with the mean of the tokens that it scores (YaRN's
 script): the text's first and last window then weigh as much as others that score more or less.
+
+Of two texts there is also the ratio of the perplexities: how much worse a model is on text of
+another kind than it was trained on (FoPE, Fig. 6: PPL(C4)/PPL(Books)).
 """
 
 from __future__ import annotations
@@ -261,45 +264,50 @@ PACKING = "documents end to end, an end-of-text token between them, windows acro
 def run(stage: Perplexity, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
     """Log `perplexity_by_length` and `loss_by_length`, with step = context length.
 
+    With `over`, also `perplexity_ratio_by_length`: the perplexity of `corpus` over that of `over`,
+    at the same lengths, of at most as many tokens.
     With `position_buckets`, also `perplexity_by_position` at the largest length, with step = the
     most tokens of context that a prediction of the bucket has: one more than its last position.
     """
     model, tokenizer = load_parent(parents, stage.resources)
     largest = max(stage.lengths)
     what = f"perplexity at length {largest}"
-    tokens = held_out_text(parents, tokenizer, largest + 1, what).first(stage.tokens)
-    total = (len(tokens) - 1) * len(stage.lengths)
-    results = []
+    texts = {
+        field: held_out_text(parents, tokenizer, largest + 1, what, f"data.{i}").first(stage.tokens)
+        for i, field in enumerate(stage.corpora())
+    }
+    total = len(stage.lengths) * sum(len(tokens) - 1 for tokens in texts.values())
+    done = 0
+    lengths = []
     by_position: list[PositionBucket] = []
-    for index, length in enumerate(stage.lengths):
+    for length in stage.lengths:
+        results = {}
+        for field, tokens in texts.items():
 
-        def progress(predicted: int, before: int = index * (len(tokens) - 1)) -> None:
-            attempt.progress(before + predicted, total)
+            def progress(predicted: int, before: int = done) -> None:
+                attempt.progress(before + predicted, total)
 
-        result = perplexity(
-            model,
-            tokens,
-            length,
-            method=stage.method,
-            stride=stage.stride,
-            batch_tokens=stage.batch_tokens,
-            progress=progress,
-        )
-        loss = AVERAGES[stage.average](result)
-        attempt.log(length, {"perplexity_by_length": math.exp(loss), "loss_by_length": loss})
-        results.append(
-            {
-                "length": length,
-                "perplexity": math.exp(loss),
-                "loss": loss,
-                "loss_sum": result.loss_sum,
-                "tokens": result.count,
-                "windows": result.windows,
-                "mean_context": result.mean_context,
-            }
-        )
+            results[field] = perplexity(
+                model,
+                tokens,
+                length,
+                method=stage.method,
+                stride=stage.stride,
+                batch_tokens=stage.batch_tokens,
+                progress=progress,
+            )
+            done += len(tokens) - 1
+        found = {field: _found(result, stage) for field, result in results.items()}
+        of_length = {"length": length, **found["corpus"]}
+        metrics = {f"{name}_by_length": of_length[name] for name in ("perplexity", "loss")}
+        if "over" in found:
+            ratio = math.exp(found["corpus"]["loss"] - found["over"]["loss"])
+            of_length |= {"over": found["over"], "perplexity_ratio": ratio}
+            metrics["perplexity_ratio_by_length"] = ratio
+        attempt.log(length, metrics)
+        lengths.append(of_length)
         if length == largest and stage.position_buckets is not None:
-            by_position = result.by_position(stage.position_buckets)
+            by_position = results["corpus"].by_position(stage.position_buckets)
     for bucket in by_position:
         attempt.log(bucket.last_context, {"perplexity_by_position": bucket.perplexity})
     return {
@@ -307,6 +315,19 @@ def run(stage: Perplexity, attempt: Attempt, parents: Mapping[str, Path]) -> dic
         "stride": stage.stride,
         "average": stage.average,
         "packing": PACKING,
-        "lengths": results,
+        "lengths": lengths,
         "by_position": [{**asdict(one), "perplexity": one.perplexity} for one in by_position],
+    }
+
+
+def _found(result: PerplexityResult, stage: Perplexity) -> dict[str, Any]:
+    """What the result.json says of one text at one length."""
+    loss = AVERAGES[stage.average](result)
+    return {
+        "perplexity": math.exp(loss),
+        "loss": loss,
+        "loss_sum": result.loss_sum,
+        "tokens": result.count,
+        "windows": result.windows,
+        "mean_context": result.mean_context,
     }

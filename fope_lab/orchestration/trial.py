@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.lease import LeaseHeldError
+from fope_lab.orchestration.ran import ran_on
 from fope_lab.store import Attempt, StageDoneError, Store, StoreError
 from fope_lab.sweep.resolve import Stage
 from fope_lab.sweep.stages import TrainingConfig
@@ -104,7 +105,7 @@ def _attempt(config: Mapping[str, Any], trial: TrialStage, store: Store) -> str:
             else:
                 _reset_process()
                 result = _work(stage.spec.work)(stage.spec, attempt, parents)
-            attempt.finish(result)
+            attempt.finish(result, ran_on(stage))
     except WorkersLostError:
         return LOST
     except Exception:

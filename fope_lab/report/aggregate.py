@@ -92,12 +92,17 @@ class Cell:
     embedding: str | None
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of its stages, those with a value first."""
+        return (*(value.key for value in self.values), *(gap.key for gap in self.missing))
+
+    @property
     def single(self) -> Measured | None:
         """The only value, where there is one seed."""
         return self.values[0].measured if len(self.values) == 1 else None
 
-    def as_json(self) -> dict[str, Any]:
-        """The cell as `report --json` gives it.
+    def as_json(self, paper: float | None = None) -> dict[str, Any]:
+        """The cell as `report --json` gives it; `paper` is the published number, in our unit.
 
         `ci95` is [low, high], null for fewer than two values. A value that is not finite is the
         word NaN, Infinity or -Infinity, and then `mean` is null.
@@ -111,7 +116,7 @@ class Cell:
             "mean": self.estimate.mean,
             "ci95": None if self.estimate.ci95 is None else list(self.estimate.ci95),
             "values": [value.as_json() for value in self.values],
-            "paper": None,
+            "paper": paper,
         }
 
 

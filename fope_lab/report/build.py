@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from fope_lab.durable import write_atomic
 from fope_lab.report.aggregate import Cell, build_cells, json_value
+from fope_lab.report.beside import Beside, print_beside, put_beside
+from fope_lab.report.chosen import choose_blocks, choose_trainings
+from fope_lab.report.claims import Verdict, judge_claims
+from fope_lab.report.claims_shown import ShownClaim, group_verdicts, print_claims
+from fope_lab.report.comparable import History
 from fope_lab.report.heatmaps import MapBlock, build_heatmaps
 from fope_lab.report.joined_tables import build_tables
 from fope_lab.report.layout import Block, build_blocks, stages_without_cells
+from fope_lab.report.published import Published, load_published
 from fope_lab.report.settings import SettingsGroup, collect_settings
 from fope_lab.report.states import StageReading, read_stages
 from fope_lab.report.summary import Summary, summarise
 from fope_lab.report.tables import Table, print_table
+from fope_lab.report.unequal import find_unequal, read_histories
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,15 +33,18 @@ if TYPE_CHECKING:
     from fope_lab.report.figure import Figure
     from fope_lab.store import Store
     from fope_lab.sweep.plan import Plan
+    from fope_lab.sweep.spec import Sweep
 
 PRINTED_MISSING = 20
-REPORT_HTML, REPORT_JSON = "report.html", "report.json"
+REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN = "report.html", "report.json", "report.md"
+REPORT_FILES = (REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN)
 
 
 @dataclass(frozen=True)
 class Report:
     """A sweep's results at one moment, read once; every output is made from the same reading."""
 
+    sweep: Sweep
     name: str
     description: str
     path: str
@@ -44,11 +54,29 @@ class Report:
     cells: tuple[Cell, ...]
     run_ids: Mapping[str, str]  # stage's key → MLflow run
     links: Mapping[str, str]  # stage's key → the run's page
+    published: Published | None = None  # what the sweep's paper prints
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """The cells as they stand together."""
         return build_blocks(self.cells, self.readings)
+
+    @cached_property
+    def histories(self) -> Mapping[str, History]:
+        """What became of each stage's model, by the stage's key."""
+        return read_histories(self.readings)
+
+    @cached_property
+    def unequal(self) -> Mapping[str, tuple[str, ...]]:
+        """In what models differ from those they stand beside in tables, by their stages' keys."""
+        found: dict[str, tuple[str, ...]] = {}
+        for block in self.blocks:
+            lines = find_unequal(block, self.histories).lines
+            for line in block.lines:
+                if id(line) in lines:
+                    keys = (key for cell in line.cells.values() for key in cell.keys)
+                    found |= dict.fromkeys(keys, lines[id(line)])
+        return found
 
     @cached_property
     def summary(self) -> Summary:
@@ -57,8 +85,28 @@ class Report:
 
     @cached_property
     def tables(self) -> tuple[Table, ...]:
-        """A table for each curve, and one for all single numbers of a kind, of each stage."""
-        return build_tables(self.blocks)
+        """A table for each curve, and one for all single numbers of a kind, of each stage; or
+        those that the sweep file asks for."""
+        asked = self.sweep.report.tables
+        blocks = choose_blocks(self.blocks, asked, self.sweep.by_name)
+        return build_tables(blocks, self.histories)
+
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """What became of the claims."""
+        return judge_claims(self.sweep.report, self.sweep.by_name, self.readings)
+
+    @property
+    def claims(self) -> tuple[ShownClaim, ...]:
+        """The same by claim."""
+        return group_verdicts(self.verdicts)
+
+    @cached_property
+    def beside(self) -> Beside | None:
+        """The paper's numbers with ours beside them, if the sweep names a paper."""
+        if self.published is None:
+            return None
+        return put_beside(self.published, self.cells, self.readings)
 
     @cached_property
     def heatmaps(self) -> tuple[MapBlock, ...]:
@@ -72,12 +120,18 @@ class Report:
 
     @property
     def figures(self) -> list[Figure]:
-        """Curves over context length and along training, heat maps, analyses; matplotlib."""
+        """Curves over context length and along training, or those that the sweep file asks for;
+        heat maps, analyses; matplotlib."""
         from fope_lab.report.analyses import draw_analyses
         from fope_lab.report.figures import draw_all
         from fope_lab.report.heatmaps import draw_heatmaps
 
-        curves = draw_all(self.blocks, self.readings)
+        asked, by_name = self.sweep.report.figures, self.sweep.by_name
+        curves = draw_all(
+            choose_blocks(self.blocks, asked, by_name),
+            choose_trainings(self.readings, asked, by_name),
+            self.histories,
+        )
         return [*curves, *draw_heatmaps(self.heatmaps), *draw_analyses(self.readings)]
 
     @property
@@ -87,14 +141,16 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """What `report --json` prints; holds no NaN and no infinity."""
+        published = {} if self.beside is None else self.beside.by_cell
         return {
             "sweep": {"name": self.name, "description": self.description, "path": self.path},
             "generated": self.generated.isoformat(timespec="seconds"),
             "provenance": dict(self.provenance),
             "counts": {"total": self.summary.total, **self.summary.counts},
-            "cells": [cell.as_json() for cell in self.cells],
+            "cells": [cell.as_json(published.get(id(cell))) for cell in self.cells],
+            "beside": None if self.beside is None else self.beside.as_json(),
             "heatmaps": [one for block in self.heatmaps for one in block.as_json()],
-            "claims": [],
+            "claims": [verdict.as_json() for verdict in self.verdicts],
             "stages": [self._stage_json(reading) for reading in self.readings],
         }
 
@@ -102,11 +158,18 @@ class Report:
         """The same as text."""
         return json.dumps(self.as_json(), indent=1, ensure_ascii=False, allow_nan=False)
 
+    def markdown(self) -> str:
+        """What `report --markdown` prints."""
+        from fope_lab.report.markdown import render_markdown
+
+        return render_markdown(self)
+
     def write(self, directory: Path) -> Path:
-        """Write report.json and report.html into `directory`; returns the page's path."""
+        """Write the report's files (REPORT_FILES) into `directory`; returns the page's path."""
         from fope_lab.report.html import render_html
 
         write_atomic(directory / REPORT_JSON, self.json() + "\n")
+        write_atomic(directory / REPORT_MARKDOWN, self.markdown())
         write_atomic(directory / REPORT_HTML, render_html(self))
         return directory / REPORT_HTML
 
@@ -119,9 +182,13 @@ class Report:
         for table in self.tables:
             print_table(table, console)
             line()
+        if self.beside is not None:
+            print_beside(self.beside, console)
+            line()
         line(f"{self.name}: {self.summary.headline} {self.summary.seeds_line}")
         for finding in self.summary.findings:
             line(f"  {finding}")
+        print_claims(self.verdicts, line)
         if self.summary.missing:
             line("Missing:")
             for text in self.summary.missing[:PRINTED_MISSING]:
@@ -143,6 +210,7 @@ class Report:
             "seed": reading.stage.seed,
             "train_length": reading.train_length,
             "seconds": reading.seconds,
+            "unequal": list(self.unequal.get(stage.key, ())),
             "run_id": self.run_ids.get(stage.key),
             "link": self.links.get(stage.key),
         }
@@ -163,6 +231,7 @@ def build_report(
     """
     readings = read_stages(plan, store)
     return Report(
+        sweep=plan.sweep,
         name=plan.sweep.name,
         description=plan.sweep.description or "",
         path=str(plan.sweep.path),
@@ -172,4 +241,5 @@ def build_report(
         cells=build_cells(readings, run_ids, links),
         run_ids=run_ids,
         links=links,
+        published=None if plan.sweep.paper is None else load_published(plan.sweep.paper),
     )

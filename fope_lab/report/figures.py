@@ -6,6 +6,7 @@ narrow one. Every curve is labelled at its right end; nothing lies over the curv
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +16,14 @@ from fope_lab.drawing.plot import Curve, Panel, draw_panel
 from fope_lab.drawing.svg import inline_svg
 from fope_lab.report.aggregate import Cell
 from fope_lab.report.axes import shorten_labels
+from fope_lab.report.comparable import History as ModelHistory
 from fope_lab.report.figure import Figure
 from fope_lab.report.layout import Block, Line
 from fope_lab.report.metrics import Metric
 from fope_lab.report.states import StageReading
 from fope_lab.report.tables import seed_notes
 from fope_lab.report.training import History, TrainingBlock, build_training
+from fope_lab.report.unequal import find_unequal
 
 LOG_RATIO = 8  # an axis whose values span more than this is logarithmic
 FRACTION_RANGE = (-0.03, 1.03)
@@ -52,16 +55,34 @@ class Style:
         return [f"{'; '.join(cut)}."] if cut else []
 
 
-def draw_all(blocks: Sequence[Block], readings: Sequence[StageReading]) -> list[Figure]:
-    """Every curve of a report: over context length or position, then losses along training."""
+def draw_all(
+    blocks: Sequence[Block],
+    readings: Sequence[StageReading],
+    histories: Mapping[str, ModelHistory],
+) -> list[Figure]:
+    """Every curve of a report: over context length or position, then losses along training. By the
+    histories of the models, what may not be compared is named."""
     curves = [block for block in blocks if block.metric.x is not None]
     trainings = build_training(readings)
     labels = [line.label for block in curves for line in block.lines]
     labels += [history.label for block in trainings for history in block.histories]
     style = Style.of(labels)
-    drawn = [draw_by_x(block, style, f"curves-{i}") for i, block in enumerate(curves)]
+    drawn = [
+        _with_unequal(draw_by_x(block, style, f"curves-{i}"), block, histories)
+        for i, block in enumerate(curves)
+    ]
     drawn += [draw_training(block, style, f"training-{i}") for i, block in enumerate(trainings)]
     return [figure for figure in drawn if figure is not None]
+
+
+def _with_unequal(
+    figure: Figure | None, block: Block, histories: Mapping[str, ModelHistory]
+) -> Figure | None:
+    """The figure with a note of the curves whose models may not be compared."""
+    note = find_unequal(block, histories).note
+    if figure is None or note is None:
+        return figure
+    return dataclasses.replace(figure, notes=(*figure.notes, note))
 
 
 def draw_by_x(block: Block, style: Style, name: str) -> Figure | None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from fope_lab.drawing.svg import style_variables
+from fope_lab.report.claims_shown import count_verdicts, describe_tests
 
 if TYPE_CHECKING:
     from fope_lab.report.build import Report
@@ -25,6 +26,7 @@ def render_html(report: Report) -> str:
     )
     environment.filters |= {
         "count": format_count,
+        "count_verdicts": count_verdicts,
         "seconds": format_seconds,
         "moment": format_moment,
         "yaml": format_yaml,
@@ -37,6 +39,7 @@ def render_html(report: Report) -> str:
         report=report,
         style=Markup(style),
         figures=figures,
+        claim_tests=describe_tests(),
         links={key: url for key, url in report.links.items() if is_web_address(url)},
         started=min((r.started for r in report.readings if r.started), default=None),
         finished=max((r.finished for r in report.readings if r.finished), default=None),

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from fope_lab.report.comparable import History
 from fope_lab.report.layout import Block
 from fope_lab.report.tables import GUESSING, Column, Table, TableRow, build_table
 
 
-def build_tables(blocks: Sequence[Block]) -> tuple[Table, ...]:
+def build_tables(blocks: Sequence[Block], histories: Mapping[str, History]) -> tuple[Table, ...]:
     """A table for each curve's block, and one for all single numbers of a stage that say the same
-    of the same rows: all accuracies, all losses."""
+    of the same rows: all accuracies, all losses. The histories are those of the models."""
     groups: dict[object, list[tuple[Block, Table]]] = {}
     for index, block in enumerate(blocks):
-        table = build_table(block)
+        table = build_table(block, histories)
         rows = tuple((row.labels, row.seeds) for row in table.rows)
         single = (block.stage, _last(block), rows)
         groups.setdefault(single if block.metric.x is None else index, []).append((block, table))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fope_lab.report.aggregate import Cell
+from fope_lab.report.comparable import History
 from fope_lab.report.layout import Block
 from fope_lab.report.measurements import Measured
+from fope_lab.report.unequal import MARK, find_unequal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +36,12 @@ class Entry:
     text: str
     best: bool
     cell: Cell | None
+    unequal: tuple[str, ...] = ()  # in what its models differ from those it stands beside
+
+    @property
+    def marked(self) -> str:
+        """The text, and the mark of models that may not be compared."""
+        return f"{self.text}{MARK}" if self.unequal else self.text
 
     @property
     def title(self) -> str:
@@ -52,7 +60,8 @@ class Entry:
             for v in self.cell.values
         ]
         missing = [f"seed {m.seed}: {m.state}: {m.reason} ({m.key})" for m in self.cell.missing]
-        return "\n".join(values + missing)
+        unequal = [f"{MARK} {words}" for words in self.unequal]
+        return "\n".join(values + missing + unequal)
 
 
 @dataclass(frozen=True)
@@ -80,13 +89,20 @@ class Table:
         """Whether an entry stands out."""
         return any(entry.best for row in self.rows for entry in row.entries)
 
+    @property
+    def has_unequal(self) -> bool:
+        """Whether an entry may not be compared."""
+        return any(entry.unequal for row in self.rows for entry in row.entries)
 
-def build_table(block: Block) -> Table:
-    """The table of a block: a row for each line, a column for each x."""
+
+def build_table(block: Block, histories: Mapping[str, History]) -> Table:
+    """The table of a block: a row for each line, a column for each x. By the histories of the
+    models, rows that may not be compared with the others are marked."""
     xs = shown_xs(block)
     trained = set(block.train_lengths) if block.metric.x == "length" else set()
     per_row = len(trained) > 1
     best = _best(block)
+    unequal = find_unequal(block, histories)
     rows = []
     previous = None
     for lines in block.panels.values():
@@ -94,7 +110,8 @@ def build_table(block: Block) -> Table:
             labels = line.axis_values or (line.label,)
             if per_row:
                 labels = (*labels, str(line.train_length or NOTHING))
-            entries = tuple(_entry(block, line.cells.get(x), best) for x in xs)
+            words = unequal.lines.get(id(line), ())
+            entries = tuple(_entry(block, line.cells.get(x), best, words) for x in xs)
             seeds = f"{line.done}" if line.done == line.asked else f"{line.done} of {line.asked}"
             new = previous is not None and line.panel != previous
             rows.append(TableRow(labels, seeds, entries, new))
@@ -104,7 +121,7 @@ def build_table(block: Block) -> Table:
         labels=(block.axes or ("model",)) + (("trained at",) if per_row else ()),
         columns=tuple(Column("value" if x is None else f"{x}", x in trained) for x in xs),
         rows=tuple(rows),
-        notes=tuple(_notes(block, bool(best))),
+        notes=(*_notes(block, bool(best)), *filter(None, [unequal.note])),
     )
 
 
@@ -134,7 +151,7 @@ def print_table(table: Table, console: Console) -> None:
     shown.add_column(Text("seeds"), justify="right")
     for column in table.columns:
         style = "underline" if column.trained else ""
-        shown.add_column(Text(_header(column), style=style), justify="right")
+        shown.add_column(Text(header_of(column), style=style), justify="right")
     for i, row in enumerate(table.rows):
         entries = [
             Text(_marked(table, entry), style="bold green" if entry.best else "")
@@ -143,12 +160,12 @@ def print_table(table: Table, console: Console) -> None:
         ends_panel = i + 1 < len(table.rows) and table.rows[i + 1].starts_panel
         shown.add_row(*map(Text, row.labels), Text(row.seeds), *entries, end_section=ends_panel)
     console.print(shown)
-    console.print(Text(_legend(table), style="dim"))
+    console.print(Text(legend_of(table), style="dim"))
 
 
 def plain_text(table: Table) -> str:
     """The table as lines of text; * marks the best of a column, † the trained length."""
-    header = [*table.labels, "seeds", *map(_header, table.columns)]
+    header = [*table.labels, "seeds", *map(header_of, table.columns)]
     body = [
         [*row.labels, row.seeds, *(_marked(table, entry) for entry in row.entries)]
         for row in table.rows
@@ -163,31 +180,34 @@ def plain_text(table: Table) -> str:
         for line in [header, *body]
     ]
     rule = "-" * max(map(len, lines))
-    return "\n".join([table.title, rule, lines[0], rule, *lines[1:], rule, _legend(table)])
+    return "\n".join([table.title, rule, lines[0], rule, *lines[1:], rule, legend_of(table)])
 
 
-def _header(column: Column) -> str:
+def header_of(column: Column) -> str:
+    """A column's label, with the mark of the length trained at."""
     return f"{column.label}†" if column.trained else column.label
 
 
 def _marked(table: Table, entry: Entry) -> str:
-    """An entry and, for the best, its star; the others keep the star's room, to stay aligned."""
+    """An entry with its marks; those without keep the marks' room, to stay aligned."""
+    text = entry.marked if entry.unequal or not table.has_unequal else f"{entry.text} "
     if not table.has_best:
-        return entry.text
-    return f"{entry.text} *" if entry.best else f"{entry.text}  "
+        return text
+    return f"{text} *" if entry.best else f"{text}  "
 
 
-def _legend(table: Table) -> str:
+def legend_of(table: Table) -> str:
+    """What the marks of a table mean, and its notes."""
     marks = ["* best mean of its column."] if table.has_best else []
     if any(column.trained for column in table.columns):
         marks.append("† the length trained at.")
     return " ".join([*marks, *table.notes])
 
 
-def _entry(block: Block, cell: Cell | None, best: set[int]) -> Entry:
+def _entry(block: Block, cell: Cell | None, best: set[int], unequal: tuple[str, ...]) -> Entry:
     if cell is None:
         return Entry(NOTHING, False, None)
-    return Entry(cell_text(block, cell), id(cell) in best, cell)
+    return Entry(cell_text(block, cell), id(cell) in best, cell, unequal)
 
 
 def cell_text(block: Block, cell: Cell) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from fope_lab.model.config import ModelConfig, Parameters, flops_per_token, parameters
-from fope_lab.model.memory import reading_memory, training_memory
+from fope_lab.model.memory import Memory, reading_memory, training_memory
 from fope_lab.sweep.stages import EvaluationConfig, StageConfig, TrainingConfig
 from fope_lab.sweep.stages.evaluation import Reading
 
@@ -35,9 +35,10 @@ def estimate(spec: StageConfig, model: ModelConfig, learned: int) -> Cost:
     if isinstance(spec, TrainingConfig):
         tokens = spec.train.steps * spec.train.batch_tokens
         flops = tokens * flops_per_token(model, spec.data.length)
-        return Cost(size, tokens, flops, _training_memory(spec, model, learned))
+        return Cost(size, tokens, flops, training_peak(spec, model, learned).peak)
     if isinstance(spec, EvaluationConfig):
-        memory = _reading_memory(spec, model, learned)
+        held = reading_peak(spec, model, learned)
+        memory = None if held is None else held.peak
         readings = spec.readings()
         if readings is None:
             return Cost(size, memory=memory)
@@ -45,7 +46,8 @@ def estimate(spec: StageConfig, model: ModelConfig, learned: int) -> Cost:
     return Cost(size)
 
 
-def _training_memory(spec: TrainingConfig, model: ModelConfig, learned: int) -> int:
+def training_peak(spec: TrainingConfig, model: ModelConfig, learned: int) -> Memory:
+    """The memory of a worker, on a model whose position embedding learns `learned` parameters."""
     train, resources = spec.train, spec.resources
     share = train.batch_tokens // resources.size
     at_once = min(train.micro_batch_tokens or share, share)
@@ -58,23 +60,27 @@ def _training_memory(spec: TrainingConfig, model: ModelConfig, learned: int) -> 
         micro_batches=-(-share // at_once),
         learned=learned,
         shards=resources.size if resources.strategy == "fsdp" else 1,
-    ).peak
+    )
 
 
-def _reading_memory(spec: EvaluationConfig, model: ModelConfig, learned: int) -> int | None:
-    """At the length that needs most: shorter sequences are read more at a time."""
+def reading_peak(spec: EvaluationConfig, model: ModelConfig, learned: int) -> Memory | None:
+    """The memory at the length that needs most: shorter sequences are read more at a time.
+
+    None where only running can tell how long sequences are.
+    """
     longest = spec.longest()
     if longest is None:
         return None
     readings = spec.readings() or ()
     lengths = {longest[1], *(one.length for one in readings if one.sequences)}
-    return max(
+    read = (
         reading_memory(
             model, batch=max(1, spec.batch_tokens // length), length=length, learned=learned
-        ).peak
+        )
         for length in lengths
         if length
     )
+    return max(read, key=lambda memory: memory.peak)
 
 
 def _forward(size: Parameters, model: ModelConfig, readings: Iterable[Reading]) -> Cost:

@@ -103,7 +103,7 @@ def _opened(value: Any, path: FieldPath) -> dict[str, Any] | list[Any]:
         return {}
     if isinstance(value, str) and path == ("model",):
         return {"scale": value}
-    if isinstance(value, str) and {"embedding", "corpus", "analysis"} & set(path):
+    if isinstance(value, str) and {"embedding", "corpus", "over", "analysis"} & set(path):
         return {"type": value}
     raise LookupError(f"{format_path(path)} is {shown(value)}, which has no fields")
 

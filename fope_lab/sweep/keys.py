@@ -25,8 +25,9 @@ def stage_key(
     config = {**plain(spec, key=True), **(data or {})}
     if "tokenizer" in parents:
         config.pop("tokenizer", None)
-    if "data.0" in parents:
-        config.pop("corpus", None)
+    for i, field in enumerate(spec.corpora()):
+        if f"data.{i}" in parents:
+            config.pop(field, None)
     for i, source in enumerate(config.get("data", {}).get("mix", ())):
         if f"data.{i}" in parents:
             source.pop("corpus")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fope_lab.store import StageFolder, Store
 from fope_lab.sweep.graph import Stage
@@ -32,45 +31,6 @@ class Plan:
     sweep: Sweep
     stages: tuple[Stage, ...]
     states: dict[str, State]
-
-    def as_json(self) -> dict[str, Any]:
-        """The plan as `plan --json` prints it; the totals are those of what is left to do.
-
-        `parents` holds keys, or the folder of a checkpoint, by role. `tokens`, `flops`,
-        `memory` (bytes that a worker needs at once; its total is the largest) and `gpu_hours` are
-        null where they are not known yet.
-        """
-        rows = [self._row(stage) for stage in self.stages]
-        counts = Counter(row["state"] for row in rows)
-        todo = [row for row in rows if row["state"] in ("run", "resume")]
-        hours = [row["gpu_hours"] for row in todo]
-        totals = {
-            "stages": len(rows),
-            **{state: counts[state] for state in STATES},
-            "tokens": sum(row["tokens"] or 0 for row in todo),
-            "flops": sum(row["flops"] or 0.0 for row in todo),
-            "memory": max((row["memory"] or 0 for row in todo), default=0),
-            "gpu_hours": None if None in hours else sum(hours),
-        }
-        return {"stages": rows, "totals": totals}
-
-    def _row(self, stage: Stage) -> dict[str, Any]:
-        state, cost = self.states[stage.key], stage.cost
-        return {
-            "key": stage.key,
-            "name": stage.name,
-            "kind": stage.kind,
-            "state": state.state,
-            "reason": state.reason,
-            "parents": {**stage.parents, **stage.checkpoints},
-            "axes": stage.axes,
-            "seed": stage.seed,
-            "params": cost.parameters.total if cost.parameters else None,
-            "tokens": cost.tokens,
-            "flops": cost.flops,
-            "memory": cost.memory,
-            "gpu_hours": 0.0 if stage.spec.resources.gpus == 0 else None,
-        }
 
 
 def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> Plan:

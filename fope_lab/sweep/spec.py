@@ -22,7 +22,9 @@ from fope_lab.sweep.findings import Findings
 from fope_lab.sweep.foreign import Foreign, Library
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.messages import messages_of
+from fope_lab.sweep.papers import NameOfPaper
 from fope_lab.sweep.problems import FieldPath, Problem, SweepError, format_path, shown
+from fope_lab.sweep.report_check import report_problems
 from fope_lab.sweep.report_section import ReportSection
 from fope_lab.sweep.resolve import Resolver
 from fope_lab.sweep.stages import FILE_KINDS, KINDS, Section, each_once
@@ -104,7 +106,7 @@ class SweepFile(Section):
     ] = Prepare()
     report: ReportSection = ReportSection()
     paper: Annotated[
-        str | None,
+        Annotated[str, NameOfPaper()] | None,
         Field(description="whose published numbers stand beside these, as in fope/table2"),
     ] = None
 
@@ -169,9 +171,11 @@ def _read(path: Path, library: Library, text: str | None = None) -> Sweep:
     for cell in cells:
         resolver.resolve(cell)
     problems.extend(findings.problems())
+    by_name = {name: tuple(stages) for name, stages in resolver.by_name.items()}
+    for at, message in report_problems(file.report, None if problems else by_name):
+        problem(at, message)
     if problems:
         raise SweepError(problems)
-    by_name = {name: tuple(stages) for name, stages in resolver.by_name.items()}
     stages = tuple(resolver.stages.values())
     return Sweep(
         path=path,
@@ -208,10 +212,18 @@ def _shape(document: Document, problem: Callable[[FieldPath, str], None]) -> Swe
     for name in value.keys() & SweepFile.model_fields.keys() - right.keys():
         inside = {loc[1] for loc in wrong if loc[0] == name and len(loc) > 1}
         if not any(loc[0] == name for loc in wrong):
-            right[name] = value[name]
+            right[name] = _field(name, value[name])
         elif inside and name in ("grid", "zip"):
             right[name] = {axis: v for axis, v in value[name].items() if axis not in inside}
     return SweepFile.model_construct(**right)
+
+
+def _field(name: str, value: Any) -> Any:
+    """The value of a right field, a section as what it is."""
+    of = SweepFile.model_fields[name].annotation
+    if isinstance(of, type) and issubclass(of, Section):
+        return of.model_validate(value)
+    return value
 
 
 def _selectors(

@@ -17,7 +17,7 @@ import hashlib
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from fope_lab.sweep.plan import Plan
 
 LOCK_SECONDS = 10.0
+BEFORE_NAMES = ("report.html", "report.json")
+"""The files of a report that was kept before their names were."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,7 @@ class Report:
     content: str
     time: int
     metrics: Mapping[str, float]
-    html: Path
-    json: Path
+    files: Sequence[Path]
 
 
 class Ledger:
@@ -124,11 +125,9 @@ class Ledger:
         files = sorted((self._root / "sweeps").glob("*/plan.json"))
         return [Outline.parse(path.read_text(encoding="utf-8")) for path in files]
 
-    def keep_report(
-        self, sweep: str, html: Path, json_file: Path, metrics: Mapping[str, float]
-    ) -> None:
+    def keep_report(self, sweep: str, files: Sequence[Path], metrics: Mapping[str, float]) -> None:
         """Copy a report into the store. The same report again is not a new one."""
-        contents = {"report.html": html.read_bytes(), "report.json": json_file.read_bytes()}
+        contents = {file.name: file.read_bytes() for file in files}
         digest = hashlib.sha256(json.dumps(dict(metrics), sort_keys=True).encode())
         for name, content in contents.items():
             digest.update(content)
@@ -141,6 +140,7 @@ class Ledger:
                     "content": digest.hexdigest(),
                     "time": time.time_ns() // 1_000_000,
                     "metrics": dict(metrics),
+                    "files": list(contents),
                 },
             )
 
@@ -150,7 +150,8 @@ class Ledger:
         raw = read_json(folder / "report.meta.json")
         if raw is None:
             return None
-        return Report(**raw, html=folder / "report.html", json=folder / "report.json")
+        names = raw.pop("files", BEFORE_NAMES)
+        return Report(**raw, files=[folder / name for name in names])
 
     def _sweep_folder(self, sweep: str) -> Path:
         return self._root / "sweeps" / quote(sweep, safe="")

@@ -85,16 +85,14 @@ class Tracker:
             raise TrackingError("\n".join(dict.fromkeys(problems)))
         return [outline.name for outline in outlines]
 
-    def log_summary(
-        self, plan: Plan, report_html: Path, report_json: Path, metrics: Mapping[str, float]
-    ) -> None:
-        """Make this the report that the experiment's run `summary` carries.
+    def log_summary(self, plan: Plan, files: Sequence[Path], metrics: Mapping[str, float]) -> None:
+        """Make these files the report that the experiment's run `summary` carries.
 
         Its metrics get the number of the report's revision as their step. The report goes into the
         store first, so that `sync` can send it. Raises TrackingError if MLflow didn't take it.
         """
         outline = self._outline(plan)
-        self._ledger.keep_report(outline.name, report_html, report_json, metrics)
+        self._ledger.keep_report(outline.name, files, metrics)
         self._project(outline)
 
     def run_ids(self, plan: Plan) -> dict[str, str]:
@@ -184,8 +182,8 @@ class Tracker:
         revision = int(run.tags.get("revision", "0")) + 1
         run.log((), {"revision": str(revision)}, {})
         run.log(points(Row(revision, report.time, dict(report.metrics))), {}, {})
-        run.add_file(report.html)
-        run.add_file(report.json)
+        for file in report.files:
+            run.add_file(file)
         run.log((), {"content": report.content}, {})
         run.set_status("FINISHED", report.time)
 

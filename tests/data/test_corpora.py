@@ -253,6 +253,22 @@ def test_pairs_come_from_two_columns(folder: Path) -> None:
     assert texts(corpus.documents("validation")) == [(f"q{i}", f"a{i}") for i in (9, 19, 29, 39)]
 
 
+def test_two_columns_are_one_text(folder: Path) -> None:
+    rows = [{"question": f"q{i}", "answer": f"a{i}" if i % 2 else ""} for i in range(9)]
+    empty = {"question": "", "answer": ""}
+    (folder / "train.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in [*rows, empty]))
+    corpus = parse({"type": "dataset-joined", "dataset": str(folder), "column": "question"})
+    assert parse(corpus.canonical()) == corpus
+    assert corpus.kind == "text"
+    assert texts(corpus.documents("train")) == [
+        f"q{i}\na{i}" if i % 2 else f"q{i}\n" for i in range(9)
+    ]
+    assert texts(corpus.documents("validation")) == [], "of the ten rows the last is empty"
+    spaced = parse({**corpus.canonical(), "separator": " "})
+    assert texts(spaced.documents("train"))[1] == "q1 a1"
+    assert spaced.identity() != corpus.identity()
+
+
 def test_a_local_dataset_is_its_content(folder: Path, tmp_path: Path) -> None:
     before = parse({"dataset": str(folder)}).identity()
     assert "dataset" not in before

@@ -106,13 +106,17 @@ def test_axes_that_are_objects_are_given_whole(tmp_path: Path, store: Store) -> 
     assert "nope" in axes
 
 
-def test_writing_leaves_two_whole_files(tmp_path: Path, store: Store) -> None:
+def test_writing_leaves_whole_files(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path)
     finish(plan, store)
     report = make_report(plan, store)
     page = report.write(tmp_path / "deep" / "folder")
     assert page == tmp_path / "deep" / "folder" / "report.html"
-    assert {path.name for path in page.parent.iterdir()} == {"report.html", "report.json"}
+    assert {path.name for path in page.parent.iterdir()} == {
+        "report.html",
+        "report.json",
+        "report.md",
+    }
     assert json.loads(page.with_suffix(".json").read_text()) == report.as_json()
     again = report.write(tmp_path / "deep" / "folder")
     assert again.read_text(encoding="utf-8").endswith("</html>")

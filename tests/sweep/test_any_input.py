@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sweep_files import BASE, PRETRAIN, changed, write
 
 from fope_lab.sweep import Sweep, SweepError, load_sweep, plan
+from fope_lab.sweep.budget import budget
 
 WORDS = """
     rope nope fope yarn c4 tiny pretrain passkey extend hf:x a#b . ./x ~ byte
@@ -109,7 +110,7 @@ def check(path: Path) -> None:
         problems = error.problems
     else:
         assert isinstance(sweep, Sweep)
-        plan(sweep).as_json()
+        budget([plan(sweep)]).as_json()
         return
     assert problems
     for problem in problems:

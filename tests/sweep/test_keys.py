@@ -116,6 +116,7 @@ CHANGES: dict[str, tuple[Any, ...]] = {
     "finetune.train.batch_tokens": (1024,),
     "perplexity.from": ("extend",),
     "perplexity.corpus": ("pg19",),
+    "perplexity.over": ("pg19", "gutenberg"),
     "perplexity.lengths": ([32], [64, 32], [32, 64, 128]),
     "perplexity.stride": (16,),
     "perplexity.tokens": (10_000,),

@@ -15,12 +15,13 @@ from sweep_files import BASE, load, of
 
 from fope_lab.store import Attempt, Store, StoreError
 from fope_lab.sweep import Plan, plan
+from fope_lab.sweep.budget import budget
 from fope_lab.sweep.plan import STATES
 from fope_lab.sweep.plan_table import print_plan
 from fope_lab.sweep.resolve import Stage
 
 ROW = ["key", "name", "kind", "state", "reason", "parents", "axes", "seed"]
-ROW += ["params", "tokens", "flops", "memory", "gpu_hours"]
+ROW += ["params", "tokens", "flops", "memory", "seconds", "gpu_hours", "cost", "estimate"]
 Work = Callable[[Attempt], None]
 
 
@@ -176,7 +177,8 @@ def test_json_has_what_was_agreed(tmp_path: Path, store: Store) -> None:
     one = of(sweep, "pretrain")[0]
     attempt(store, one, finish)
     attempt(store, of(sweep, "pretrain")[1], save(1))
-    content = json.loads(json.dumps(plan(sweep, store).as_json(), allow_nan=False))
+    found = budget([plan(sweep, store)], store).as_json()
+    content = json.loads(json.dumps(found, allow_nan=False))
     assert list(content) == ["stages", "totals"]
     assert all(list(row) == ROW for row in content["stages"])
     assert [row["key"] for row in content["stages"]] == [s.key for s in sweep.stages]
@@ -194,12 +196,20 @@ def test_json_has_what_was_agreed(tmp_path: Path, store: Store) -> None:
         "tokens": one.cost.tokens,
         "flops": one.cost.flops,
         "memory": one.cost.memory,
+        "seconds": pytest.approx(one.cost.flops / 2e10),
         "gpu_hours": 0.0,
+        "cost": None,
+        "estimate": "assumed: 20 GFLOP/s a core",
     }
     rows = content["stages"]
     todo = [row for row in rows if row["state"] in ("run", "resume")]
-    assert content["totals"] == {
+    known = [row["seconds"] for row in todo if row["seconds"] is not None]
+    totals = content["totals"]
+    assert totals.pop("wall_seconds")["bound"] > 0
+    assert totals.pop("saved")["stages"] == 0
+    assert totals == {
         "stages": len(rows),
+        "asked": len(rows),
         "cached": 1,
         "resume": 1,
         "run": len(rows) - 2,
@@ -207,7 +217,10 @@ def test_json_has_what_was_agreed(tmp_path: Path, store: Store) -> None:
         "tokens": sum(row["tokens"] or 0 for row in todo),
         "flops": pytest.approx(sum(row["flops"] or 0 for row in todo)),
         "memory": max(row["memory"] or 0 for row in todo),
+        "seconds": pytest.approx(sum(known)),
         "gpu_hours": 0.0,
+        "cost": None,
+        "unknown": len(todo) - len(known),
     }
     assert content["totals"]["tokens"] > 0
     assert {row["state"] for row in rows} <= set(STATES)
@@ -215,7 +228,7 @@ def test_json_has_what_was_agreed(tmp_path: Path, store: Store) -> None:
 
 def test_hours_on_a_gpu_are_not_known_yet(tmp_path: Path) -> None:
     content = {**BASE, "grid": {"pretrain.resources.gpus": [1]}}
-    found = plan(load(tmp_path, content)).as_json()
+    found = budget([plan(load(tmp_path, content))]).as_json()
     by_kind = {row["kind"]: row["gpu_hours"] for row in found["stages"]}
     assert by_kind["pretrain"] is None
     assert by_kind["passkey"] == 0.0
@@ -226,14 +239,22 @@ def test_the_table_names_every_stage_and_the_totals(two: Plan, store: Store) -> 
     attempt(store, stage(two, TRAIN), finish)
     console = Console(width=250, file=io.StringIO())
     planned = plan(two.sweep, store)
-    print_plan(planned, console)
+    print_plan(budget([planned], store), console)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     for one in planned.stages:
         [line] = [line for line in lines if line.startswith(one.name)]
         assert planned.states[one.key].state in line
         assert one.key[:8] in line
-    totals: dict[str, Any] = planned.as_json()["totals"]
-    assert lines[-1] == (
+    totals: dict[str, Any] = budget([planned], store).as_json()["totals"]
+    assert (
         f"two: 6 stages: 1 cached, 5 run; to do: {totals['tokens']:,} tokens, "
         f"{totals['flops']:.2e} FLOPs, {totals['memory'] / 2**30:.1f} GiB at most in a worker"
-    )
+    ) in lines
+    [time] = [line for line in lines if line.startswith("time: ")]
+    assert "without 3 whose time is not known" in time
+    notes = ["assumed: 20 GFLOP/s a core", "not known: only running tells how much work it is"]
+    assert lines[-2:] == [f"[{number}] {note}" for number, note in enumerate(notes, 1)]
+    by_name = {line.split()[0]: line for line in lines if "[" in line}
+    assert " s [1] " in by_name[ROPE]
+    assert " ? [2] " in by_name[VALIDATION]
+    assert "[1]" not in by_name[TRAIN].removeprefix(TRAIN), "it is done"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import shutil
 import subprocess
@@ -353,7 +354,7 @@ def test_the_summary_is_updated_not_repeated(scene: Scene) -> None:
     def report(text: str, value: float) -> None:
         html.write_text(f"<p>{text}</p>")
         data.write_text("{}")
-        scene.tracker.log_summary(plan, html, data, {"holds": value})
+        scene.tracker.log_summary(plan, [html, data], {"holds": value})
 
     report("one", 1.0)
     report("one", 1.0)
@@ -366,6 +367,34 @@ def test_the_summary_is_updated_not_repeated(scene: Scene) -> None:
     artifacts = scene.store.root / "mlartifacts" / "first" / run.info.run_id / "artifacts"
     assert run.info.artifact_uri == artifacts.as_uri()
     assert (artifacts / "report.html").read_text() == "<p>two</p>"
+
+
+def test_the_summary_has_all_files_of_the_report_that_were_kept(scene: Scene) -> None:
+    files = [scene.root / name for name in ("report.html", "report.json", "report.md")]
+    for file in files:
+        file.write_text(file.name)
+    scene.tracker.log_summary(scene.plan(), files, {})
+    (run,) = scene.runs()
+    folder = scene.store.root / "mlartifacts" / "first" / run.info.run_id / "artifacts"
+    assert {file.name: file.read_text() for file in folder.iterdir()} == {
+        file.name: file.name for file in files
+    }
+
+
+def test_a_report_that_was_kept_before_its_files_were_named_is_sent(scene: Scene) -> None:
+    files = [scene.root / name for name in ("report.html", "report.json")]
+    for file in files:
+        file.write_text(file.name)
+    scene.tracker.log_summary(scene.plan(), files, {})
+    meta = scene.store.root / "tracking" / "sweeps" / "first" / "report.meta.json"
+    old = json.loads(meta.read_text())
+    assert old.pop("files") == ["report.html", "report.json"]
+    meta.write_text(json.dumps({**old, "content": "another"}))
+    (run,) = scene.runs()
+    folder = scene.store.root / "mlartifacts" / "first" / run.info.run_id / "artifacts"
+    shutil.rmtree(folder)
+    assert scene.restart().sync() == ["first"]
+    assert {file.name for file in folder.iterdir()} == {"report.html", "report.json"}
 
 
 @pytest.mark.parametrize("uri", ["mlruns", "file:///tmp/x", "ftp://me:secret@host"])

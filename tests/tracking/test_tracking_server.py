@@ -57,7 +57,7 @@ def test_a_server_shows_the_report(remote: Scene) -> None:
     html, data = remote.root / "report.html", remote.root / "report.json"
     html.write_text("<p>report</p>")
     data.write_text("{}")
-    remote.tracker.log_summary(plan, html, data, {"holds": 3.0})
+    remote.tracker.log_summary(plan, [html, data], {"holds": 3.0})
     (run,) = remote.runs("with-report")
     page = f"{remote.uri}/get-artifact?path=report.html&run_uuid={run.info.run_id}"
     assert get(page) == b"<p>report</p>"
@@ -74,7 +74,7 @@ def test_the_pages_of_a_store_show_what_was_written_without_a_server(
     html, data = tmp_path / "report.html", tmp_path / "report.json"
     html.write_text("<p>direct</p>")
     data.write_text("{}")
-    local.tracker.log_summary(plan, html, data, {})
+    local.tracker.log_summary(plan, [html, data], {})
     run_id = local.tracker.run_ids(plan)[stage.key]
     run = json.loads(get(f"{server.uri}/api/2.0/mlflow/runs/get?run_id={run_id}"))["run"]
     assert run["info"]["experiment_id"] == local.tracker.experiment_id(plan)

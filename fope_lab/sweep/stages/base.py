@@ -12,6 +12,7 @@ from fope_lab.data.base import Corpus
 from fope_lab.data.tokenizer_recipe import TokenizerRecipe
 from fope_lab.sweep.messages import SectionError
 from fope_lab.sweep.problems import FieldPath
+from fope_lab.sweep.stages.measure import Measure
 from fope_lab.sweep.stages.section import PositiveInt, Section
 
 
@@ -90,6 +91,10 @@ class StageConfig(Section):
         """For a stage that trains nothing: the corpora whose held-out part the stage reads, by
         field; the first is `data.0`."""
         return {}
+
+    def measures(self) -> Iterable[Measure]:
+        """The metrics that claims, tables and figures may name."""
+        return ()
 
     def misfits(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
         """What can't be done with a tokenizer, by the field that asks for it."""

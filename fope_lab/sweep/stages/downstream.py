@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,6 +13,7 @@ from fope_lab.data.downstream import PAPER_TASKS, TASKS
 from fope_lab.sweep.messages import SectionError
 from fope_lab.sweep.problems import FieldPath, did_you_mean, name_list, shown
 from fope_lab.sweep.stages.evaluation import EvaluationConfig
+from fope_lab.sweep.stages.measure import Measure
 from fope_lab.sweep.stages.section import PositiveInt
 
 
@@ -61,6 +62,19 @@ class Downstream(EvaluationConfig):
     def longest(self) -> tuple[FieldPath, int] | None:
         """What contexts are cut to, where they are."""
         return None if self.max_length is None else (("max_length",), self.max_length)
+
+    def measures(self) -> Iterable[Measure]:
+        """By a task's name its accuracy, or its loss where there is nothing to choose; the losses
+        of all; of several tasks with choices the mean accuracy."""
+        choosing = [task for task in self.tasks if TASKS[task].decides is not None]
+        for task in self.tasks:
+            if task in choosing:
+                yield Measure(task, f"{task}_accuracy")
+                yield Measure(f"{task}_loss", f"{task}_loss")
+            else:
+                yield Measure(task, f"{task}_loss")
+        if len(choosing) > 1:
+            yield Measure("downstream", "downstream_accuracy")
 
     def identities(self) -> Mapping[str, Any]:
         """Which wheel the questions come from."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, Strict
@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, Strict
 from fope_lab.data import leval
 from fope_lab.data.task_files import TaskFiles
 from fope_lab.sweep.stages.benchmark import BenchmarkConfig, DatasetName, known_once
+from fope_lab.sweep.stages.measure import Measure
 
 Task = Annotated[str, Field(json_schema_extra={"enum": list(leval.TASKS)})]
 
@@ -32,6 +33,13 @@ class LEval(BenchmarkConfig):
     def task_names(cls) -> Sequence[str]:
         """L-Eval's."""
         return tuple(leval.TASKS)
+
+    def measures(self) -> Iterable[Measure]:
+        """The score of each task, and of several their average."""
+        for task in self.tasks:
+            yield Measure(task, f"leval_{task}")
+        if len(self.tasks) > 1:
+            yield Measure("leval", "leval_average")
 
     @property
     def files(self) -> TaskFiles:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, Strict
@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, Strict
 from fope_lab.data import longbench
 from fope_lab.data.task_files import TaskFiles
 from fope_lab.sweep.stages.benchmark import BenchmarkConfig, DatasetName, known_once
+from fope_lab.sweep.stages.measure import Measure
 
 Task = Annotated[str, Field(json_schema_extra={"enum": list(longbench.TASKS)})]
 
@@ -36,6 +37,13 @@ class LongBench(BenchmarkConfig):
     def task_names(cls) -> Sequence[str]:
         """LongBench-E's."""
         return tuple(longbench.TASKS)
+
+    def measures(self) -> Iterable[Measure]:
+        """The score of each task and their average, in each bucket of lengths in words."""
+        steps = tuple(bucket.step for bucket in longbench.BUCKETS)
+        for task in self.tasks:
+            yield Measure(task, f"longbench_{task}_by_words", steps)
+        yield Measure("longbench", "longbench_average_by_words", steps)
 
     @property
     def files(self) -> TaskFiles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal, Self
 
@@ -14,6 +15,7 @@ from fope_lab.sweep.messages import SectionError
 from fope_lab.sweep.problems import FieldPath
 from fope_lab.sweep.sections import CorpusSection
 from fope_lab.sweep.stages.evaluation import EvaluationConfig, Reading, task_misfit
+from fope_lab.sweep.stages.measure import Measure, accuracy_by_length
 from fope_lab.sweep.stages.section import Lengths, PositiveInt
 
 
@@ -44,6 +46,11 @@ class Needle(EvaluationConfig):
     def readings(self) -> Iterable[Reading] | None:
         """A prompt for each trial of each cell."""
         return [Reading(length, self.depths * self.trials) for length in self.lengths]
+
+    def measures(self) -> Iterable[Measure]:
+        """The accuracy at each length, over all depths."""
+        found = accuracy_by_length("needle", "needle_accuracy_by_length", self.lengths)
+        return [dataclasses.replace(found, corpus=self.corpus)]
 
     def misfits(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
         """The shortest prompt, if it is too short."""

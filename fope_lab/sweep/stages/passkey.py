@@ -9,6 +9,7 @@ from fope_lab.data.passkey_task import PasskeyTask
 from fope_lab.data.tokenizer_recipe import TokenizerRecipe
 from fope_lab.sweep.problems import FieldPath
 from fope_lab.sweep.stages.evaluation import EvaluationConfig, Reading, task_misfit
+from fope_lab.sweep.stages.measure import Measure, accuracy_by_length
 from fope_lab.sweep.stages.section import Lengths, PositiveInt
 
 
@@ -30,6 +31,10 @@ class Passkey(EvaluationConfig):
     def readings(self) -> Iterable[Reading] | None:
         """A prompt for each trial."""
         return [Reading(length, self.trials) for length in self.lengths]
+
+    def measures(self) -> Iterable[Measure]:
+        """The accuracy at each length."""
+        return [accuracy_by_length("passkey", "passkey_accuracy_by_length", self.lengths)]
 
     def misfits(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
         """The shortest prompt, if it is too short."""

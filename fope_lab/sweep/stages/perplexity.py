@@ -12,6 +12,7 @@ from fope_lab.sweep.messages import SectionError
 from fope_lab.sweep.problems import FieldPath
 from fope_lab.sweep.sections import CorpusSection
 from fope_lab.sweep.stages.evaluation import EvaluationConfig, Reading
+from fope_lab.sweep.stages.measure import Measure
 from fope_lab.sweep.stages.section import Lengths, PositiveInt
 
 
@@ -23,10 +24,16 @@ class Perplexity(EvaluationConfig):
 
     kind: Literal["perplexity"]
     corpus: CorpusSection
+    over: Annotated[
+        CorpusSection | None,
+        Field(description="another corpus: also the ratio of the perplexities, corpus over this"),
+    ] = None
     lengths: Lengths
     method: Literal["chunked", "sliding"] = "chunked"
     stride: PositiveInt | None = None
-    tokens: Annotated[PositiveInt | None, Field(description="at most; default all")] = None
+    tokens: Annotated[
+        PositiveInt | None, Field(description="of each text, at most; default all")
+    ] = None
     average: Annotated[
         Literal["tokens", "windows"],
         Field(description="what has equal weight: every token, or every window's mean"),
@@ -37,16 +44,17 @@ class Perplexity(EvaluationConfig):
     ] = None
 
     def corpora(self) -> Mapping[str, Corpus]:
-        """The text."""
-        return {"corpus": self.corpus}
+        """The text, and the one that it is compared with."""
+        texts = {"corpus": self.corpus}
+        return texts if self.over is None else {**texts, "over": self.over}
 
     def longest(self) -> tuple[FieldPath, int] | None:
         """The largest window."""
         return ("lengths",), max(self.lengths)
 
     def readings(self) -> Iterable[Reading] | None:
-        """The windows at each length, of a text that is taken to have `tokens` tokens; its last
-        one is predicted and not read."""
+        """The windows at each length, of texts that are taken to have `tokens` tokens each, whose
+        last one is predicted and not read."""
         if self.tokens is None:
             return None
         read = self.tokens - 1
@@ -56,7 +64,27 @@ class Perplexity(EvaluationConfig):
                 found.append(Reading(length, 1 + max(0, -(-(read - length) // self.stride))))
             else:
                 found += [Reading(length, read // length), Reading(read % length, 1)]
-        return found
+        return found * len(self.corpora())
+
+    def measures(self) -> Iterable[Measure]:
+        """Perplexity and loss on `corpus`, its perplexity over that on `over`, and by position."""
+        lengths = tuple(sorted(self.lengths))
+        yield Measure("perplexity", "perplexity_by_length", lengths, self.corpus)
+        yield Measure("loss_by_length", "loss_by_length", lengths, self.corpus)
+        if self.over is not None:
+            ratio = "perplexity_ratio"
+            yield Measure(ratio, f"{ratio}_by_length", lengths, self.corpus)
+        if self.position_buckets is not None:
+            ends = range(1, self.position_buckets + 1)
+            positions = tuple(lengths[-1] * end // self.position_buckets for end in ends)
+            by_position = "perplexity_by_position"
+            yield Measure(by_position, by_position, positions, self.corpus)
+
+    @model_validator(mode="after")
+    def _over_another_text(self) -> Self:
+        if self.over is not None and self.over.canonical() == self.corpus.canonical():
+            raise SectionError([(("over",), "is the corpus itself: every ratio would be 1")])
+        return self
 
     @model_validator(mode="after")
     def _text_longer_than_a_window(self) -> Self:

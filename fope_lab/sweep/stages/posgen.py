@@ -17,6 +17,7 @@ from fope_lab.sweep.messages import SectionError
 from fope_lab.sweep.problems import FieldPath
 from fope_lab.sweep.stages.base import StageConfig
 from fope_lab.sweep.stages.evaluation import EvaluationConfig, Reading
+from fope_lab.sweep.stages.measure import Measure
 from fope_lab.sweep.stages.section import PositiveInt
 from fope_lab.sweep.stages.training import TrainingConfig
 
@@ -63,6 +64,16 @@ class PosGen(EvaluationConfig):
     def readings(self) -> Iterable[Reading] | None:
         """All sequences."""
         return [Reading(self.length, self.count)]
+
+    def measures(self) -> Iterable[Measure]:
+        """The accuracy beyond the trained length, within it, and at each position."""
+        within = "posgen_accuracy"
+        positions = tuple(range(self.sequence_set.given, self.length))
+        return [
+            Measure("posgen", "posgen_ood_accuracy", learnt=within),
+            Measure(within, within),
+            Measure("posgen_by_position", "posgen_accuracy_by_position", positions, learnt=within),
+        ]
 
     def misfits(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
         """Tokens that the model has not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Literal, Self
 
@@ -15,6 +16,7 @@ from fope_lab.sweep.messages import SectionError
 from fope_lab.sweep.problems import FieldPath
 from fope_lab.sweep.sections import CorpusSection
 from fope_lab.sweep.stages.evaluation import EvaluationConfig, Reading, task_misfit
+from fope_lab.sweep.stages.measure import Measure, accuracy_by_length
 from fope_lab.sweep.stages.section import Lengths, PositiveInt, each_once
 
 TaskName = Literal["key-value", "variable-tracking"]
@@ -76,6 +78,13 @@ class Ruler(EvaluationConfig):
     def readings(self) -> Iterable[Reading] | None:
         """A prompt for each trial of each task."""
         return [Reading(length, self.trials * len(self.tasks)) for length in self.lengths]
+
+    def measures(self) -> Iterable[Measure]:
+        """The accuracy of each task at each length."""
+        for task in self.tasks:
+            metric = f"ruler_{task.replace('-', '_')}_accuracy_by_length"
+            found = accuracy_by_length(task, metric, self.lengths)
+            yield dataclasses.replace(found, corpus=self.corpus)
 
     def misfits(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
         """The shortest prompt of each task that is too short."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
@@ -11,6 +12,7 @@ from fope_lab.sweep.messages import SectionError
 from fope_lab.sweep.problems import FieldPath
 from fope_lab.sweep.sections import DataSection, EmbeddingSection, ModelSection, TokenizerSection
 from fope_lab.sweep.stages.base import ChildConfig, StageConfig
+from fope_lab.sweep.stages.measure import Measure
 from fope_lab.sweep.stages.section import PositiveInt, Section
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
@@ -118,6 +120,12 @@ class TrainingConfig(StageConfig):
     def longest(self) -> tuple[FieldPath, int] | None:
         """A row of training."""
         return ("data", "length"), self.data.length
+
+    def measures(self) -> Iterable[Measure]:
+        """The last losses."""
+        yield Measure("loss", "loss")
+        if self.train.validate_every is not None:
+            yield Measure("validation_loss", "validation_loss")
 
     @model_validator(mode="after")
     def _whole_batches(self) -> Self:

@@ -1,0 +1,160 @@
+"""Verdicts on claims as people read them: grouped by claim, in a terminal and as Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fope_lab.report.axes import short_names
+from fope_lab.report.claims import VERDICTS, Verdict, Word, format_p
+from fope_lab.report.paired import ALPHA
+from fope_lab.sweep.labels import label
+
+MARKS: Mapping[Word, str] = {"holds": "✓", "fails": "✗", "undecided": "?", "not trained": "–"}
+_SEVERAL: Mapping[Word, str] = {"holds": "hold", "fails": "fail"}
+PRINTED = 40
+"""Verdicts in a terminal."""
+OPEN = 12
+"""A claim with more verdicts is folded in the page."""
+
+
+@dataclass(frozen=True)
+class ShownVerdict:
+    """A verdict beside the values of the axes that its claim leaves open."""
+
+    where: tuple[str, ...]
+    verdict: Verdict
+
+    @property
+    def mark(self) -> str:
+        """A sign for the word."""
+        return MARKS[self.verdict.verdict]
+
+    @property
+    def numbers(self) -> str:
+        """The p-value and the number of seeds."""
+        p = "" if self.verdict.p is None else f"{format_p(self.verdict.p)}, "
+        return f"{p}n = {self.verdict.n}"
+
+    @property
+    def why(self) -> str:
+        """The reason, and what else the models differ in."""
+        unequal = self.verdict.unequal
+        also = f"; ‡ the models differ in {', '.join(unequal)}" if unequal else ""
+        return f"{self.verdict.reason}{also}"
+
+
+@dataclass(frozen=True)
+class ShownClaim:
+    """A claim with its verdicts, and the names of the axes that tell them apart."""
+
+    text: str
+    axes: tuple[str, ...]
+    rows: tuple[ShownVerdict, ...]
+
+    @property
+    def counts(self) -> str:
+        """How many verdicts of each word."""
+        return count_verdicts(row.verdict for row in self.rows)
+
+    @property
+    def folded(self) -> bool:
+        """Whether there are too many verdicts to show at once."""
+        return len(self.rows) > OPEN
+
+
+def count_verdicts(verdicts: Iterable[Verdict]) -> str:
+    """2 hold, 1 fails, 3 undecided."""
+    found = Counter(verdict.verdict for verdict in verdicts)
+    return ", ".join(
+        f"{found[word]} {word if found[word] == 1 else _SEVERAL.get(word, word)}"
+        for word in VERDICTS
+        if found[word]
+    )
+
+
+def group_verdicts(verdicts: Iterable[Verdict]) -> tuple[ShownClaim, ...]:
+    """The verdicts by claim, in their order."""
+    groups: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        groups.setdefault(verdict.text, []).append(verdict)
+    shown = []
+    for text, group in groups.items():
+        paths = list(dict.fromkeys(path for verdict in group for path in verdict.axes))
+        names = short_names(paths)
+        rows = [
+            ShownVerdict(tuple(label(v.axes[p]) if p in v.axes else "–" for p in paths), v)
+            for v in group
+        ]
+        shown.append(ShownClaim(text, tuple(names[path] for path in paths), tuple(rows)))
+    return tuple(shown)
+
+
+def print_claims(verdicts: Sequence[Verdict], line: Callable[[str], None]) -> None:
+    """A line for each verdict under its claim; `line` prints one."""
+    if not verdicts:
+        return
+    line(f"Claims: {count_verdicts(verdicts)}.")
+    left = PRINTED
+    for claim in group_verdicts(verdicts):
+        if left == 0:
+            break
+        several = len(claim.rows) > 1
+        line(f"  {claim.text}{f': {claim.counts}' if several else ''}")
+        for row in claim.rows[:left]:
+            where = _where(claim, row)
+            word = f"{row.mark} {row.verdict.verdict}"
+            line(f"    {word:<13}  {f'{where}: ' if where else ''}{row.numbers}; {row.why}")
+        left -= min(left, len(claim.rows))
+    rest = len(verdicts) - PRINTED
+    if rest > 0:
+        line(f"  and {rest} more; the report lists them all")
+
+
+def claims_markdown(verdicts: Sequence[Verdict]) -> str:
+    """A section with a table of all verdicts; empty if there are none."""
+    if not verdicts:
+        return ""
+    lines = [
+        "## Claims",
+        "",
+        f"{count_verdicts(verdicts)}. {describe_tests()}",
+        "",
+        "| claim | where | verdict | p | n | why |",
+        "|---|---|---|---|---|---|",
+    ]
+    for claim in group_verdicts(verdicts):
+        for row in claim.rows:
+            verdict = row.verdict
+            p = "" if verdict.p is None else format_p(verdict.p).removeprefix("p = ")
+            cells = (
+                f"`{_one_line(verdict.text, '|')}`",
+                _one_line(_where(claim, row)),
+                f"{row.mark} {verdict.verdict}",
+                _one_line(p.removeprefix("p ")),
+                str(verdict.n),
+                _one_line(row.why),
+            )
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def describe_tests() -> str:
+    """What decides, in words."""
+    return (
+        f"Decided by Student's paired t over seeds, two-sided, α = {ALPHA:g}: of a chain, every"
+        " pair must be significant for it to hold (intersection–union), or one against it at α"
+        " over the number of pairs (Bonferroni). One seed decides nothing, and no accuracy is"
+        " compared of models that did not learn the task inside the trained length."
+    )
+
+
+def _where(claim: ShownClaim, row: ShownVerdict) -> str:
+    return ", ".join(f"{a} {value}" for a, value in zip(claim.axes, row.where, strict=True))
+
+
+def _one_line(text: str, marks: str = "\\`|<*[") -> str:
+    """Text that a table of Markdown shows as it is, on one line."""
+    found = " ".join(text.split())
+    return "".join(f"\\{mark}" if mark in marks else mark for mark in found)

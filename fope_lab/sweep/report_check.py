@@ -1,0 +1,35 @@
+"""The report section of a sweep file against the sweep's stages: claims, tables, figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from fope_lab.sweep.claims import ClaimError, parse_claim, parse_quantity
+from fope_lab.sweep.comparison import compare
+from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.problems import FieldPath
+from fope_lab.sweep.report_section import ReportSection
+from fope_lab.sweep.selection import Catalogue
+
+
+def report_problems(
+    section: ReportSection, by_name: Mapping[str, Sequence[Stage]] | None
+) -> Iterator[tuple[FieldPath, str]]:
+    """What is wrong with the section, by the place in the file. Without the stages, because they
+    are wrong themselves, only what can't be read."""
+    catalogue = None if by_name is None else Catalogue(by_name)
+    for i, text in enumerate(section.claims):
+        try:
+            claim = parse_claim(text)
+            if catalogue is not None:
+                compare(claim, catalogue)
+        except ClaimError as error:
+            yield ("report", "claims", i), str(error)
+    for part, texts in (("tables", section.tables), ("figures", section.figures)):
+        for i, text in enumerate(texts or ()):
+            try:
+                quantity = parse_quantity(text)
+                if catalogue is not None:
+                    catalogue.find(quantity)
+            except ClaimError as error:
+                yield ("report", part, i), str(error)

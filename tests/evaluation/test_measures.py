@@ -1,0 +1,121 @@
+"""What stages say that they measure is what they log."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fope_lab.data.longbench import BUCKETS
+from fope_lab.store import Store
+from fope_lab.sweep.stages import KINDS, Pretrain, StageConfig
+
+LENGTHS = {"lengths": [16, 32]}
+SECTIONS: list[dict[str, Any]] = [
+    {"kind": "perplexity", "corpus": "python-docs", "tokens": 300, **LENGTHS},
+    {
+        "kind": "perplexity",
+        "corpus": "python-docs",
+        "over": "c4",
+        "tokens": 300,
+        "position_buckets": 5,
+        **LENGTHS,
+    },
+    {"kind": "passkey", "form": "symbolic", "trials": 2, "lengths": [64, 32]},
+    {"kind": "needle", "form": "symbolic", "trials": 1, "depths": 2, "lengths": [64, 32]},
+    {"kind": "ruler", "form": "symbolic", "trials": 1, "lengths": [128, 96]},
+    {
+        "kind": "ruler",
+        "form": "symbolic",
+        "trials": 1,
+        "tasks": ["variable-tracking"],
+        "lengths": [96],
+    },
+    {"kind": "posgen", "subtask": "cot", "length": 40, "count": 3},
+]
+
+
+def section(options: dict[str, Any]) -> StageConfig:
+    return KINDS[options["kind"]].model_validate({"from": "m", **options}, strict=False)
+
+
+def places(stage: StageConfig) -> set[tuple[str, int | None]]:
+    """(metric, x) of all that a stage says it measures."""
+    return {
+        (measure.metric, x)
+        for measure in stage.measures()
+        for x in (measure.xs if measure.xs is not None else [None])
+    }
+
+
+@pytest.mark.parametrize("options", SECTIONS, ids=lambda options: str(options["kind"]))
+def test_a_stage_logs_what_it_says(
+    parents: dict[str, Path], tmp_path: Path, options: dict[str, Any]
+) -> None:
+    stage = section(options)
+    module, _, function = stage.work.partition(":")
+    run = getattr(importlib.import_module(module), function)
+    folder = Store(tmp_path).folder(stage.kind, "key")
+    with folder.begin("test", {}) as attempt:
+        attempt.finish(run(stage, attempt, {**parents, "data.1": parents["data.0"]}))
+    logged = {
+        (name, row.step if "_by_" in name else None)
+        for row in folder.rows()
+        for name in row.values
+        if not name.endswith("_stderr")
+    }
+    assert logged == places(stage)
+
+
+def test_what_tells_that_a_task_is_learned_is_measured_too() -> None:
+    for options in SECTIONS:
+        measures = list(section(options).measures())
+        for measure in measures:
+            assert measure.learnt in {None, *(one.metric for one in measures)}
+        accuracies = {one.metric for one in measures if "accuracy" in one.metric}
+        assert {one.metric for one in measures if one.learnt} == accuracies - {"posgen_accuracy"}
+
+
+def test_tasks_are_called_by_their_names() -> None:
+    stage = section({"kind": "downstream", "tasks": ["arc_easy", "trivia_qa_wiki", "sciq"]})
+    assert {one.name: one.metric for one in stage.measures()} == {
+        "arc_easy": "arc_easy_accuracy",
+        "arc_easy_loss": "arc_easy_loss",
+        "trivia_qa_wiki": "trivia_qa_wiki_loss",  # nothing to choose from
+        "sciq": "sciq_accuracy",
+        "sciq_loss": "sciq_loss",
+        "downstream": "downstream_accuracy",
+    }
+    leval = section({"kind": "leval", "tasks": ["gsm100", "sci_fi"], "revision": "a" * 40})
+    assert [(one.name, one.metric) for one in leval.measures()] == [
+        ("gsm100", "leval_gsm100"),
+        ("sci_fi", "leval_sci_fi"),
+        ("leval", "leval_average"),
+    ]
+    longbench = section({"kind": "longbench", "tasks": ["trec"]})
+    steps = tuple(bucket.step for bucket in BUCKETS)
+    assert [(one.name, one.metric, one.xs) for one in longbench.measures()] == [
+        ("trec", "longbench_trec_by_words", steps),
+        ("longbench", "longbench_average_by_words", steps),
+    ]
+
+
+def test_a_training_measures_its_losses() -> None:
+    train = {"tokens": 640, "batch_tokens": 64, "learning_rate": 1e-3}
+
+    def names(**options: Any) -> list[str]:
+        stage = Pretrain.model_validate(
+            {
+                "kind": "pretrain",
+                "model": {"scale": "tiny"},
+                "embedding": "rope",
+                "data": {"corpus": "python-docs", "length": 64},
+                "train": {**train, **options},
+            }
+        )
+        return [measure.metric for measure in stage.measures()]
+
+    assert names() == ["loss"]
+    assert names(validate_every=5) == ["loss", "validation_loss"]

@@ -1,0 +1,94 @@
+"""A perplexity over another text's, against each text read alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fope_lab.data.corpora import parse_corpus
+from fope_lab.data.packing import PackedCorpus, write_packed
+from fope_lab.data.problems import DataError
+from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.evaluation.perplexity import perplexity, run
+from fope_lab.model import load_model
+from fope_lab.store import Store
+from fope_lab.sweep.stages import Perplexity
+
+
+@pytest.fixture(scope="module")
+def two_texts(
+    parents: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    """The documentation's prose, and a text of digits that is shorter."""
+    folder = tmp_path_factory.mktemp("digits")
+    (folder / "packed").mkdir()
+    lines = (f"{number} 31415 {number * 7} 926535\n\n" for number in range(1500))
+    (folder / "digits.txt").write_text("".join(lines))
+    corpus = parse_corpus({"files": "*.txt"}, folder)
+    write_packed(folder / "packed", corpus, ByteTokenizer(), "validation")
+    return {**parents, "data.1": folder / "packed"}
+
+
+def stage(**options: Any) -> Perplexity:
+    section = {"kind": "perplexity", "from": "m", "corpus": "python-docs", "lengths": [8, 32]}
+    return Perplexity.model_validate({**section, "over": "c4", **options}, strict=False)
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "sliding", "stride": 8, "average": "windows"}])
+def test_both_perplexities_and_their_ratio(
+    two_texts: dict[str, Path], tmp_path: Path, options: dict[str, Any]
+) -> None:
+    folder = Store(tmp_path).folder("perplexity", "key")
+    with folder.begin("test", {}) as attempt:
+        result = run(stage(tokens=900, **options), attempt, two_texts)
+        attempt.finish(result)
+    alone = []
+    for role in ("data.0", "data.1"):
+        folder_alone = Store(tmp_path).folder("perplexity", role)
+        one = stage(tokens=900, **options, over=None)
+        with folder_alone.begin("test", {}) as attempt:
+            alone.append(run(one, attempt, {**two_texts, "data.0": two_texts[role]})["lengths"])
+    rows = list(folder.rows())
+    assert [row.step for row in rows] == [8, 32]
+    for row, entry, first, second in zip(rows, result["lengths"], *alone, strict=True):
+        assert row.values["perplexity_by_length"] == pytest.approx(first["perplexity"], rel=1e-9)
+        ratio = first["perplexity"] / second["perplexity"]
+        assert row.values["perplexity_ratio_by_length"] == pytest.approx(ratio, rel=1e-9)
+        assert abs(ratio - 1) > 1e-3  # the texts differ, or else nothing would be shown
+        assert entry == {
+            **first,
+            "over": {name: value for name, value in second.items() if name != "length"},
+            "perplexity_ratio": row.values["perplexity_ratio_by_length"],
+        }
+    tokens = [len(PackedCorpus(two_texts[f"data.{i}"], {}).tokens[:900]) for i in (0, 1)]
+    progress = folder.progress()
+    assert progress is not None
+    assert progress["step"] == progress["total"] == 2 * (sum(tokens) - 2)
+
+
+def test_without_another_text_there_is_no_ratio(parents: dict[str, Path], tmp_path: Path) -> None:
+    folder = Store(tmp_path).folder("perplexity", "key")
+    with folder.begin("test", {}) as attempt:
+        result = run(stage(over=None, tokens=500), attempt, parents)
+        attempt.finish(result)
+    assert {name for row in folder.rows() for name in row.values} == {
+        "perplexity_by_length",
+        "loss_by_length",
+    }
+    assert all("over" not in entry for entry in result["lengths"])
+
+
+def test_the_other_text_has_to_reach_too(two_texts: dict[str, Path], tmp_path: Path) -> None:
+    short = len(PackedCorpus(two_texts["data.1"], {}).tokens)
+    assert perplexity(
+        load_model(two_texts["from"]), PackedCorpus(two_texts["data.0"], {}).tokens[:9000], short
+    ).count
+    folder = Store(tmp_path).folder("perplexity", "key")
+    with (
+        pytest.raises(DataError, match=f"needs {short + 1:,} tokens, .* has {short:,}"),
+        folder.begin("test", {}) as attempt,
+    ):
+        run(stage(lengths=[short]), attempt, two_texts)
+    assert not list((folder.path / "metrics").glob("*"))

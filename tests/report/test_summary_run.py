@@ -1,0 +1,86 @@
+"""What a finished sweep leaves in MLflow's run `summary`; and the report on standard output."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from mlflow import MlflowClient
+from report_samples import BASE, finish, write_plan
+from rich.console import Console
+
+from fope_lab.cli import main
+from fope_lab.run_command import run_sweeps
+from fope_lab.store import Store
+from fope_lab.sweep import load_sweep
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    """A sweep file, all of which is done in `store` beside it."""
+    perplexity = {**BASE["stages"]["perplexity"], "lengths": [64, 512]}
+    sweep = {
+        "seeds": [0],
+        "stages": {"pretrain": BASE["stages"]["pretrain"], "perplexity": perplexity},
+        "grid": {"pretrain.embedding": ["rope", "nope"]},
+        "paper": "fope/table2",
+        "report": {"claims": ["perplexity@512: nope < rope"]},
+    }
+    finish(write_plan(tmp_path, sweep), Store(tmp_path / "store"))
+    return tmp_path / "sample.yaml"
+
+
+def test_the_summary_carries_the_report_and_its_numbers(finished: Path) -> None:
+    root = finished.parent / "store"
+    console = Console(file=io.StringIO(), width=200)
+    sweeps = [load_sweep(finished)]
+    assert (
+        run_sweeps(sweeps, store=str(root), tracking_uri=None, address="local", console=console)
+        == 0
+    )
+    client = MlflowClient(f"sqlite:///{root}/mlflow.db")
+    experiment = client.get_experiment_by_name("sample")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id])
+    [summary] = [run for run in runs if run.data.tags["kind"] == "summary"]
+    metrics = summary.data.metrics
+    files = root / "mlartifacts" / "sample" / summary.info.run_id / "artifacts"
+    assert {file.name for file in files.iterdir()} == {"report.html", "report.json", "report.md"}
+    report = json.loads((files / "report.json").read_text())
+    differences = {
+        f"difference/{one['row']}/{one['column']}": one["difference"]
+        for one in report["beside"]["comparisons"]
+    }
+    assert differences.keys() == {"difference/RoPE/512", "difference/NoPE/512"}
+    assert {name: metrics[name] for name in differences} == pytest.approx(differences)
+    words = [claim["verdict"].replace(" ", "_") for claim in report["claims"]]
+    assert [metrics[f"claims_{word}"] for word in words] == [1.0]
+    assert metrics["stages_done"] == 6
+    assert (files / "report.md").read_text() == (
+        root / "reports" / "sample" / "report.md"
+    ).read_text()
+
+
+def test_markdown_goes_to_standard_output(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["report", str(finished), "--store", str(finished.parent / "store")]
+    assert main([*arguments, "--markdown"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("# sample\n")
+    assert "## Ours beside theirs" in text
+    assert not (finished.parent / "store" / "reports").exists()
+    with pytest.raises(SystemExit):
+        main([*arguments, "--markdown", "--json"])
+
+
+def test_an_unknown_paper_is_wrong_input(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    value = yaml.safe_load(finished.read_text())
+    finished.write_text(yaml.safe_dump({**value, "paper": "fope/tabel2"}))
+    assert main(["validate", str(finished)]) == 2
+    assert "paper: found 'fope/tabel2'; did you mean 'fope/table2'?" in capsys.readouterr().err

@@ -1,0 +1,143 @@
+"""A stage of a sweep, small enough to run in a test: the same method, schedule and kind of data.
+
+The model has two layers of two heads, the vocabulary is the byte tokenizer's, texts are Python's
+documentation, lengths are a fraction of the stage's own, and a training is one step. The base of a
+rotary embedding is such that as large a share of its pairs turns round within the small length as
+within the stage's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fope_lab.data.base import Corpus
+from fope_lab.data.corpora import parse_corpus
+from fope_lab.data.recipe import Data
+from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.embeddings.spec import parse_embedding
+from fope_lab.model.config import ModelConfig
+from fope_lab.sweep.lineage import Lineage
+from fope_lab.sweep.stages import (
+    AnalysisStage,
+    Finetune,
+    FurtherTraining,
+    LEval,
+    LongBench,
+    Passkey,
+    Perplexity,
+    PosGen,
+    Pretrain,
+    Resources,
+    StageConfig,
+    TrainingConfig,
+)
+
+LENGTH = 64
+"""What a longer training length becomes."""
+LONGEST = 256
+ENGLISH_PASSKEY = 400
+"""In tokens of the byte tokenizer: the least of the prompt, and some filler."""
+LOCAL = {"text": "python-docs", "pairs": "python-docstrings", "chats": "python-docstrings"}
+"""What is read in place of a corpus, by what it holds. The byte tokenizer writes no chats."""
+
+
+def local(corpus: Corpus) -> Corpus:
+    """A corpus that is always there."""
+    return parse_corpus(LOCAL[corpus.kind], Path())
+
+
+def small_model(config: ModelConfig) -> ModelConfig:
+    """Two layers of two heads, and all that a model is beside its sizes."""
+    return dataclasses.replace(
+        config,
+        num_layers=2,
+        num_heads=2,
+        num_kv_heads=2 if config.num_kv_heads == config.num_heads else 1,
+        head_dim=16,
+        hidden_size=32,
+        intermediate_size=64,
+        vocab_size=ByteTokenizer().vocabulary_size,
+    )
+
+
+def small_length(length: int, train_length: int) -> int:
+    """A length in the small stage, of which `train_length` is at most LENGTH."""
+    return length if train_length <= LENGTH else max(8, length * LENGTH // train_length)
+
+
+def small_embedding(embedding: Mapping[str, Any], train_length: int) -> dict[str, Any]:
+    """The embedding at the small length: log base is to log(length / 2π) as before."""
+    small = dict(embedding)
+    short = small_length(train_length, train_length)
+    base = getattr(parse_embedding(embedding), "base", None)
+    if base is not None and short != train_length:
+        turns = math.log(short / (2 * math.pi)) / math.log(train_length / (2 * math.pi))
+        small["base"] = base**turns
+    if "transforms" in small:
+        small["transforms"] = [_small_transform(one, train_length) for one in small["transforms"]]
+    return small
+
+
+def _small_transform(transform: Mapping[str, Any], train_length: int) -> dict[str, Any]:
+    small = dict(transform)
+    if small.get("original_length") is not None:
+        small["original_length"] = small_length(small["original_length"], train_length)
+    return small
+
+
+def small_stage(spec: StageConfig, lineage: Lineage) -> StageConfig:
+    """The stage itself, small."""
+    first = lineage.train_length
+    changes: dict[str, Any] = {"resources": Resources()}
+    if isinstance(spec, TrainingConfig):
+        changes |= _small_training(spec, first)
+    if isinstance(spec, Pretrain):
+        changes |= {"model": small_model(lineage.model), "tokenizer": "byte"}
+    if isinstance(spec, Pretrain | FurtherTraining) and spec.embedding is not None:
+        changes["embedding"] = small_embedding(spec.embedding, first)
+    if isinstance(spec, Finetune):
+        changes["tokenizer"] = None
+    if isinstance(spec, Perplexity):
+        changes |= {"lengths": _lengths(spec.lengths, first), "corpus": local(spec.corpus)}
+        changes["tokens"] = 2 * max(changes["lengths"]) + 1
+        changes["over"] = spec.over and parse_corpus("python-docs", Path())
+        if spec.stride is not None:
+            changes["stride"] = min(spec.stride, *changes["lengths"])
+    if isinstance(spec, Passkey):
+        english = {"lengths": (ENGLISH_PASSKEY,)}
+        symbolic = {"lengths": _lengths(spec.lengths, first)}
+        changes |= {"trials": 2, **{"english": english, "symbolic": symbolic}[spec.form]}
+    if isinstance(spec, PosGen):
+        changes["count"] = 2
+    if isinstance(spec, LongBench | LEval):
+        changes |= {"context_length": 2048, "format": "plain"}
+    if isinstance(spec, AnalysisStage):
+        changes["analysis"] = dataclasses.replace(spec.analysis, length=LENGTH)
+        changes["corpus"] = spec.corpus and local(spec.corpus)
+    return spec.model_copy(update=changes)
+
+
+def _small_training(spec: TrainingConfig, first: int) -> dict[str, Any]:
+    length = small_length(spec.data.length, first)
+    mix = tuple(
+        dataclasses.replace(one, corpus=one.corpus and local(one.corpus)) for one in spec.data.mix
+    )
+    train = spec.train.model_copy(
+        update={
+            "tokens": 2 * length,
+            "batch_tokens": 2 * length,
+            "micro_batch_tokens": spec.train.micro_batch_tokens and length,
+            "validation_tokens": spec.train.validation_tokens and length,
+        }
+    )
+    rows = {"documents": spec.data.documents, "pack": spec.data.pack}
+    return {"data": Data(length=length, mix=mix, **rows), "train": train}
+
+
+def _lengths(lengths: tuple[int, ...], first: int) -> tuple[int, ...]:
+    """What is read, up to LONGEST: the same code reads more."""
+    return tuple(sorted({min(LONGEST, small_length(length, first)) for length in lengths}))

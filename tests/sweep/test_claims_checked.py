@@ -1,0 +1,266 @@
+"""Claims, tables and figures against their sweep: every error with its line, and what is meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sweep_files import PRETRAIN_LINE, load, told, write
+
+from fope_lab.sweep import load_sweep
+from fope_lab.sweep.claims import parse_claim
+from fope_lab.sweep.comparison import Comparison, compare
+from fope_lab.sweep.labels import label
+from fope_lab.sweep.selection import Catalogue
+
+SWEEP = f"""name: checked
+seeds: [3, 4]
+stages:
+  pretrain: {PRETRAIN_LINE}
+  perplexity: {{kind: perplexity, from: pretrain, corpus: c4, over: python-docs, lengths: [32, 64]}}
+  books: {{kind: perplexity, from: pretrain, corpus: python-docs, lengths: [32, 128]}}
+  passkey: {{kind: passkey, from: pretrain, lengths: [32, 64, 128], form: symbolic}}
+  needle: {{kind: needle, from: pretrain, lengths: [32, 64], form: symbolic}}
+grid:
+  pretrain.embedding: [nope, rope, {{type: fope, base: 129}}, {{type: fope, base: 99, sigma: 0.2}}]
+  pretrain.train.learning_rate: [1e-3, 2e-3]
+  passkey.trials: [10, 20]
+"""
+REPORT = 13
+"""The line of the report section, which stands behind the rest."""
+
+
+def messages(folder: Path, *claims: str, part: str = "claims") -> list[str]:
+    """What is said of each, the first of them in line REPORT + 2."""
+    listed = "".join(f"    - '{claim}'\n" for claim in claims)
+    found = told(folder, f"{SWEEP}report:\n  {part}:\n{listed}")
+    for i, text in enumerate(found):
+        assert text.startswith(f"{REPORT + 2 + i} report.{part}[{i}]: ")
+    return [text.partition(": ")[2] for text in found]
+
+
+def found(folder: Path, claim: str, content: str = SWEEP) -> Comparison:
+    return compare(parse_claim(claim), Catalogue(load(folder, content).by_name))
+
+
+def members(comparison: Comparison, axis: str) -> list[tuple[dict[str, str], list[str]]]:
+    """For each combination its axes and, for each term, its value on an axis."""
+    result = []
+    for one in comparison.combinations:
+        labels = []
+        for seeds in one.members:
+            (value,) = {label(stage.axes[axis]) for stage in seeds.values()}
+            labels.append(value)
+        result.append(({path: label(value) for path, value in one.axes.items()}, labels))
+    return result
+
+
+ERRORS: dict[str, str] = {
+    "": "is empty; needs [stage.]metric[(corpus)]@x [where axis=value, …]: a > b [> c]",
+    "paskey.passkey@64: rope > nope": "no stage 'paskey'; did you mean 'passkey'? (allowed:"
+    " pretrain, perplexity, books, passkey, needle)",
+    "perplexiti@64: rope > nope": "no stage measures 'perplexiti'; did you mean 'perplexity'?"
+    " (allowed: loss, perplexity, loss_by_length, perplexity_ratio, passkey, needle)",
+    "passkey.needle@64: rope > nope": "stage passkey does not measure 'needle' (allowed: passkey)",
+    "perplexity@32: rope > nope": "perplexity and books measure perplexity; name one, as in"
+    " perplexity.perplexity",
+    "perplexity(python)@32: rope > nope": "no stage measures perplexity on 'python'; did you mean"
+    " 'python-docs'? (allowed: c4, python-docs)",
+    "passkey(c4)@32: rope > nope": "passkey is of no corpus; leave out (c4)",
+    "passkey@65: rope > nope": "passkey does not measure passkey_accuracy_by_length at 65"
+    " (at: 32, 64, 128)",
+    "passkey: rope > nope": "passkey_accuracy_by_length is a curve; needs @x, one of 32, 64, 128",
+    "loss@64: rope > nope": "loss is a single number, and has no @64",
+    "passkey@64 where learning_rat=1e-3: rope > nope": "no axis 'learning_rat'; did you mean"
+    " 'learning_rate'? (allowed: pretrain.embedding, pretrain.train.learning_rate, passkey.trials)",
+    "passkey@64 where learning_rate=3e-3: rope > nope": "learning_rate has no value '3e-3'"
+    " (has: 0.001, 0.002)",
+    "passkey@64 where trials=10, trials=20: rope > nope": "where has trials twice",
+    "passkey@64 where embedding=rope: rope > nope": "where has embedding, which is what is"
+    " compared",
+    "passkey@64 where embedding=fope: trials=10 > 20": "fope is ambiguous: fope(base=129),"
+    " fope(base=99,sigma=0.2)",
+    "passkey@64: ropee > nope": "ropee is no value of pretrain.embedding; did you mean 'rope'?"
+    " (has: nope, rope, fope(base=129), fope(base=99,sigma=0.2))",
+    "passkey@64: a > b": "a and b are no values of pretrain.embedding (has: nope, rope,"
+    " fope(base=129), fope(base=99,sigma=0.2))",
+    "passkey@64: fope > rope": "fope is ambiguous: fope(base=129), fope(base=99,sigma=0.2)",
+    "passkey@64: rope > rope": "names rope twice",
+    "passkey@64: fope(base=129) > fope( base=129 )": "names fope(base=129) twice",
+    "passkey@64: fope(sigma=0.2) > fope(base=99)": "names fope(base=99,sigma=0.2) twice: as"
+    " fope(sigma=0.2) and as fope(base=99)",
+    "passkey@64: rope > 20": "compares values of different axes: rope is of pretrain.embedding;"
+    " 20 is of passkey.trials",
+    "passkey@64: embedding=rope > trials=20": "compares values of different axes: embedding,"
+    " trials",
+    "passkey@64: rope > nope < fope": "has both > and <; a chain has one of them",
+    "passkey@64 where trials=10 rope > nope": "found 'rope > nope' after"
+    " 'passkey@64 where trials=10', needs ':' and what is compared",
+}
+
+
+def test_each_error_has_its_line_and_says_what_is_allowed(tmp_path: Path) -> None:
+    assert messages(tmp_path, *ERRORS) == list(ERRORS.values())
+
+
+@pytest.mark.parametrize("part", ["tables", "figures"])
+def test_so_have_tables_and_figures(tmp_path: Path, part: str) -> None:
+    assert messages(tmp_path, "perplexity", "pass key", "needl", "books.loss", part=part) == [
+        "perplexity and books measure perplexity; name one, as in perplexity.perplexity",
+        "found 'key' after 'pass', needs the end",
+        "no stage measures 'needl'; did you mean 'needle'? (allowed: loss, perplexity,"
+        " loss_by_length, perplexity_ratio, passkey, needle)",
+        "stage books does not measure 'loss' (allowed: perplexity, loss_by_length)",
+    ]
+
+
+def test_a_file_that_is_wrong_elsewhere_still_says_what_is_no_claim(tmp_path: Path) -> None:
+    """And nothing of claims about stages that are not known."""
+    wrong = SWEEP.replace("form: symbolic", "form: symbollic", 1)
+    text = f"{wrong}report:\n  claims:\n    - 'passkey@64: rope > nope'\n    - 'passkey@64'\n"
+    lines = told(tmp_path, text)
+    assert len(lines) == 2
+    assert lines[0].startswith("7 stages.passkey.form: ")
+    assert lines[1].startswith("16 report.claims[1]: ends after 'passkey@64'")
+    head = text.replace("name: checked", "name: '?'").replace("symbollic", "symbolic")
+    assert [line.partition(":")[0] for line in told(tmp_path, head)] == [
+        "1 name",
+        "16 report.claims[1]",
+    ]
+
+
+def test_a_right_file_loads(tmp_path: Path) -> None:
+    text = f"{SWEEP}report:\n  tables: [passkey, perplexity(c4)]\n  figures: [pretrain.loss]\n"
+    sweep = load_sweep(write(tmp_path / "s.yaml", f"{text}  claims: ['needle@64: nope < rope']\n"))
+    assert sweep.report.claims == ["needle@64: nope < rope"]
+
+
+def test_axes_that_are_not_pinned_make_combinations(tmp_path: Path) -> None:
+    compared = found(tmp_path, "passkey@128: fope(base=129) > rope > nope")
+    lr, trials = "pretrain.train.learning_rate", "passkey.trials"
+    labels = ["fope(base=129)", "rope", "nope"]
+    assert members(compared, "pretrain.embedding") == [
+        ({lr: "0.001", trials: "10"}, labels),
+        ({lr: "0.001", trials: "20"}, labels),
+        ({lr: "0.002", trials: "10"}, labels),
+        ({lr: "0.002", trials: "20"}, labels),
+    ]
+    for combination in compared.combinations:
+        for seeds in combination.members:
+            assert list(seeds) == [3, 4]
+            assert {seed: stage.seed for seed, stage in seeds.items()} == {3: 3, 4: 4}
+
+
+@pytest.mark.parametrize("value", ["1e-3", "0.001", "0.0010"])
+def test_a_pinned_axis_makes_none(tmp_path: Path, value: str) -> None:
+    claim = f"passkey@128 where train.learning_rate={value}, trials=20: rope > nope"
+    compared = found(tmp_path, claim)
+    assert members(compared, "pretrain.embedding") == [({}, ["rope", "nope"])]
+    stage = compared.combinations[0].members[0][3]
+    assert stage.axes["pretrain.train.learning_rate"] == 1e-3
+    assert stage.config["trials"] == 20
+
+
+@pytest.mark.parametrize("term", ["fope(sigma=0.2)", "fope(base=99)", "fope(base=99,sigma=0.2)"])
+def test_a_value_needs_only_the_options_that_tell_it(tmp_path: Path, term: str) -> None:
+    compared = found(tmp_path, f"needle@64 where learning_rate=1e-3: {term} > rope")
+    assert members(compared, "pretrain.embedding") == [({}, ["fope(base=99,sigma=0.2)", "rope"])]
+
+
+def test_other_axes_are_compared_too(tmp_path: Path) -> None:
+    compared = found(tmp_path, "needle@64 where embedding=rope: 1e-3 > 2e-3")
+    assert members(compared, "pretrain.train.learning_rate") == [({}, ["0.001", "0.002"])]
+
+
+@pytest.mark.parametrize(
+    ("claim", "stage", "metric"),
+    [
+        ("perplexity(c4)@64: rope < nope", "perplexity", "perplexity_by_length"),
+        ("perplexity(python-docs)@32: rope < nope", "books", "perplexity_by_length"),
+        ("books.perplexity@32: rope < nope", "books", "perplexity_by_length"),
+        ("perplexity_ratio@32: rope < nope", "perplexity", "perplexity_ratio_by_length"),
+        ("passkey_accuracy_by_length@32: rope < nope", "passkey", "passkey_accuracy_by_length"),
+        ("loss: rope < nope", "pretrain", "loss"),
+    ],
+)
+def test_the_stage_that_is_meant(tmp_path: Path, claim: str, stage: str, metric: str) -> None:
+    selected = found(tmp_path, claim).selected
+    assert (selected.stage, selected.metric) == (stage, metric)
+
+
+def test_an_axis_that_goes_along_is_compared_with_it(tmp_path: Path) -> None:
+    content = f"""name: zipped
+stages:
+  pretrain: {PRETRAIN_LINE}
+  extend:
+    kind: extend
+    from: pretrain
+    data: {{corpus: c4, length: 128}}
+    train: {{tokens: 1e4, batch_tokens: 1024, learning_rate: 1e-3}}
+  passkey: {{kind: passkey, from: extend, lengths: [64], form: symbolic}}
+zip:
+  pretrain.embedding: [nope, rope, fope]
+  extend.embedding: [nope, {{type: yarn, factor: 2}}, fope]
+"""
+    compared = found(tmp_path, "passkey@64: fope > rope", content)
+    assert members(compared, "extend.embedding") == [({}, ["fope", "yarn(factor=2)"])]
+    other = found(tmp_path, "passkey@64: fope > yarn", content)
+    assert members(other, "pretrain.embedding") == [({}, ["fope", "rope"])]
+    same = found(tmp_path, "passkey@64: fope > nope", content)  # of both axes, the same stages
+    assert members(same, "extend.embedding") == [({}, ["fope", "nope"])]
+
+
+SMALL = f"""name: small
+stages:
+  pretrain: {PRETRAIN_LINE}
+  passkey: {{kind: passkey, from: pretrain, lengths: [32], form: symbolic}}
+"""
+
+
+def test_axes_with_the_same_values_everywhere_are_one(tmp_path: Path) -> None:
+    content = SMALL + (
+        "zip:\n  pretrain.train.checkpoint_every: [100, 200]\n  passkey.trials: [100, 200]\n"
+        "grid:\n  pretrain.embedding: [nope, rope]\n"
+    )
+    compared = found(tmp_path, "passkey@32: rope > nope", content)
+    path = "pretrain.train.checkpoint_every"
+    labels = ["rope", "nope"]
+    expected = [({path: "100"}, labels), ({path: "200"}, labels)]
+    assert members(compared, "pretrain.embedding") == expected
+    for pin in ("trials=100", "checkpoint_every=100"):
+        pinned = found(tmp_path, f"passkey@32 where {pin}: rope > nope", content)
+        assert members(pinned, "pretrain.embedding") == [({}, labels)]
+
+
+def test_an_ambiguous_axis_is_an_error(tmp_path: Path) -> None:
+    content = SMALL + (
+        "  needle: {kind: needle, from: pretrain, lengths: [32], form: symbolic}\n"
+        "grid:\n  pretrain.model.num_heads: [1, 2]\n  pretrain.model.num_layers: [1, 2]\n"
+        "report:\n  claims: ['needle@32: 1 > 2', 'needle@32: num_heads=1 > 2']\n"
+    )
+    (said,) = told(tmp_path, content)
+    assert said == (
+        "10 report.claims[0]: 1 and 2 may be of pretrain.model.num_heads or"
+        " pretrain.model.num_layers; write axis=value in full"
+    )
+
+
+def test_cells_without_a_partner_are_an_error_if_there_are_no_others(tmp_path: Path) -> None:
+    content = SMALL + (
+        "grid:\n  pretrain.embedding: [nope, rope, alibi]\n"
+        "  pretrain.train.learning_rate: [1e-3, 2e-3]\n"
+        "exclude:\n  - {pretrain.embedding: nope, pretrain.train.learning_rate: 1e-3}\n"
+        "  - {pretrain.embedding: rope, pretrain.train.learning_rate: 2e-3}\n"
+        "report:\n  claims:\n    - 'passkey@32: rope > nope'\n    - 'passkey@32: rope > alibi'\n"
+    )
+    (said,) = told(tmp_path, content)
+    assert said == (
+        "13 report.claims[0]: no cell of the grid has rope and nope with the same"
+        " pretrain.train.learning_rate"
+    )
+
+
+def test_no_axis_is_nothing_to_compare(tmp_path: Path) -> None:
+    content = f"{SMALL}report: {{claims: ['passkey@32: rope > nope']}}\n"
+    (said,) = told(tmp_path, content)
+    assert said.endswith("compares values of an axis, and the sweep has no axis for these stages")

@@ -1,0 +1,136 @@
+"""Every sweep that is shipped: it is right, its cost is known, what it shares is shared, the
+paper's numbers find their models, and these can be made at full size."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from shipped import FILES, ROOT, by_key, method, named, sweep_of
+
+from fope_lab.model import Decoder
+from fope_lab.report.placing import fit, reads
+from fope_lab.report.published import load_published
+from fope_lab.report.states import StageReading
+from fope_lab.sweep import plan
+from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.lineage import learned_of
+from fope_lab.sweep.memo import Memo
+from fope_lab.sweep.papers import paper_names
+from fope_lab.sweep.stages import EvaluationConfig, TrainingConfig
+
+
+@pytest.mark.parametrize("file", FILES, ids=named)
+def test_it_is_planned_and_its_cost_is_known(file: Path) -> None:
+    sweep = sweep_of(file)
+    planned = plan(sweep)
+    assert planned.stages
+    assert len({one.key for one in planned.stages}) == len(planned.stages)
+    for name, stages in sweep.by_name.items():
+        assert stages, name
+    for stage in sweep.stages:
+        if isinstance(stage.spec, TrainingConfig):
+            assert stage.cost.parameters
+            assert stage.cost.tokens == stage.spec.train.steps * stage.spec.train.batch_tokens
+            assert stage.cost.flops
+            assert stage.cost.memory
+        elif isinstance(stage.spec, EvaluationConfig):
+            assert stage.cost.parameters
+            if stage.spec.readings() is not None:
+                assert stage.cost.tokens
+                assert stage.cost.flops
+                assert stage.cost.memory
+
+
+def test_of_each_paper_table_there_is_a_sweep() -> None:
+    assert {sweep_of(file).paper for file in FILES} - {None} >= set(paper_names())
+
+
+PUBLISHED = [one for one in FILES if one.parent.name != "mini" and "\npaper:" in one.read_text()]
+
+
+@pytest.mark.parametrize("file", PUBLISHED, ids=named)
+def test_each_published_number_has_its_model(file: Path) -> None:
+    """Of the rows and columns of the paper's table, in the sweep that stands beside it."""
+    sweep = sweep_of(file)
+    assert sweep.paper is not None
+    published = load_published(sweep.paper)
+    readings = {stage.key: unread(stage) for stage in sweep.stages}
+    for row in published.rows:
+        for column in published.columns:
+            for labels in itertools.product(*{**row.where, **column.where}.values()):
+                wanted = dict(zip({**row.where, **column.where}, labels, strict=True))
+                assert any(
+                    fit(stage, readings, wanted) is not None
+                    and reads(stage, column.corpus)
+                    and any(
+                        measure.metric == column.metric
+                        and (column.x is None or column.x in (measure.xs or ()))
+                        for measure in stage.spec.measures()
+                    )
+                    for stage in sweep.stages
+                ), (row.label, column.label, wanted)
+
+
+def unread(stage: Stage) -> StageReading:
+    """What a report knows of a stage that never ran."""
+    return StageReading(stage, Path(), "not run", "", (), {}, None, None, None, None)
+
+
+SHARED = {
+    "fope/table4.yaml": "fope/figure1.yaml",
+    "fope/table5.yaml": "fope/figure1.yaml",
+    "fope/table6.yaml": "fope/figure1.yaml",
+    "resonance/figure3.yaml": "resonance/table1.yaml",
+    "resonance/figure4.yaml": "resonance/table2.yaml",
+}
+"""Files that train nothing of their own, and whose models theirs are."""
+
+
+@pytest.mark.parametrize("file", SHARED)
+def test_what_another_file_trains_is_not_trained_again(file: str) -> None:
+    trained, others = (
+        {stage.key for stage in sweep_of(ROOT / name).stages if stage.spec.trains}
+        for name in (file, SHARED[file])
+    )
+    assert trained
+    assert trained <= others
+
+
+def test_the_ablations_share_their_common_models() -> None:
+    def trained(name: str) -> set[str]:
+        stages = sweep_of(ROOT / "fope" / f"{name}.yaml").stages
+        return {stage.key for stage in stages if stage.spec.trains}
+
+    books = trained("figure5")
+    seeds = 3
+    assert len(trained("figure6a") & books) == 3 * seeds  # RoPE, FoPE, official FoPE
+    assert len(trained("figure6b") & books) == 2 * seeds  # RoPE, official FoPE with its own D
+    assert len(trained("figure6c") & books) == 2 * seeds  # RoPE, FoPE with D = 64
+    assert len(trained("figure4") & trained("figure1")) == 6 * seeds
+
+
+def test_every_model_can_be_made_at_its_full_size() -> None:
+    seen = set()
+    for stage in by_key().values():
+        if not isinstance(stage.spec, TrainingConfig):
+            continue
+        lineage = stage.lineage
+        assert lineage is not None
+        shape = (lineage.model, json.dumps(method(lineage.embedding)))
+        if shape in seen:
+            continue
+        seen.add(shape)
+        with torch.device("meta"):
+            model = Decoder(
+                lineage.model, lineage.embedding, train_length=lineage.train_length, seed=0
+            )
+        learned = sum(p.numel() for p in model.position_embeddings.parameters())
+        assert learned == learned_of(lineage, Memo())
+        assert stage.cost.parameters is not None
+        assert sum(p.numel() for p in model.parameters()) == stage.cost.parameters.total
+    assert len({model for model, _ in seen}) > 10
+    assert len({one for _, one in seen}) > 10

@@ -1,0 +1,194 @@
+"""A small copy of each stage of each shipped sweep really runs: a training one step, an evaluation
+a little text, by the code that runs the stage itself, without Ray. Nothing is downloaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from shipped import FILES, ROOT, by_key, method, named, sweep_of
+from shrunken import small_embedding, small_length, small_model, small_stage
+
+from fope_lab.data.base import Corpus
+from fope_lab.data.corpora import PythonDocstrings
+from fope_lab.data.downstream.base import DownstreamTask, Question
+from fope_lab.data.leval import Example as LEvalQuestion
+from fope_lab.data.longbench import BUCKETS
+from fope_lab.data.longbench import Example as LongBenchQuestion
+from fope_lab.data.packing import write_packed
+from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.embeddings import build_embedding, resolve_embedding
+from fope_lab.evaluation import leval, longbench
+from fope_lab.model import Decoder, load_model, save_model
+from fope_lab.store import Store
+from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.keys import digest
+from fope_lab.sweep.lineage import Lineage
+from fope_lab.sweep.stages import StageConfig, TrainingConfig, plain
+
+
+@pytest.mark.parametrize("name", ["rope", "fope"])
+@pytest.mark.parametrize("train_length", [512, 2048, 8192])
+def test_a_small_copy_keeps_the_geometry(name: str, train_length: int) -> None:
+    """As many pairs of it turn round within the small length, of as many pairs."""
+    embedding = resolve_embedding(name, path="")
+    small = small_embedding(embedding, train_length)
+    shares = []
+    for one, length in (
+        (embedding, train_length),
+        (small, small_length(train_length, train_length)),
+    ):
+        frequencies = build_embedding(one, head_dim=128, num_heads=1, train_length=length).inv_freq
+        assert frequencies is not None
+        shares.append(int((frequencies >= 2 * math.pi / length * (1 - 1e-6)).sum()))
+    assert abs(shares[0] - shares[1]) <= 1
+
+
+class Workshop:
+    """Runs small copies of stages, each different one once, with the parents that they need.
+
+    Trainings differ in the model, in the embedding's method and in any other setting; evaluations
+    in their own options and the method that they measure, but in no number.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._store = folder, Store(folder / "store")
+        self._packed: dict[tuple[str, str], Path] = {}
+        self._done: dict[str, Path] = {}
+
+    def run(self, stage: Stage) -> Path:
+        """The checkpoint of the small copy of a stage, or its folder if it leaves none."""
+        assert stage.lineage is not None
+        spec = small_stage(stage.spec, stage.lineage)
+        parents = {}
+        if "from" in stage.parents:
+            parents["from"] = self.run(by_key()[stage.parents["from"]])
+        elif stage.checkpoints:
+            parents["from"] = self.published(stage.lineage)
+        asked = {name: item for name, item in plain(spec).items() if name != "from"}
+        if isinstance(spec, TrainingConfig):
+            asked |= {"embedding": method(asked["embedding"]), "parent": str(parents.get("from"))}
+        else:
+            asked = method(asked)
+        key = digest([asked, method(stage.lineage.embedding)])
+        if key not in self._done:
+            self._done[key] = self._really(spec, key, parents)
+        return self._done[key]
+
+    def _really(self, spec: StageConfig, key: str, parents: dict[str, Path]) -> Path:
+        roles = dict(parents)
+        if isinstance(spec, TrainingConfig):
+            for i, source in enumerate(spec.data.mix):
+                if source.corpus is not None:
+                    roles[f"data.{i}"] = self._pack(source.corpus, "train")
+                    roles[f"validation.{i}"] = self._pack(source.corpus, "validation")
+        else:
+            for i, corpus in enumerate(spec.corpora().values()):
+                roles[f"data.{i}"] = self._pack(corpus, "validation")
+        folder = self._store.folder(spec.kind, key)
+        module, _, function = type(spec).work.partition(":")
+        work = getattr(importlib.import_module(module), function)
+        with folder.begin("test", {"config": plain(spec)}) as attempt:
+            attempt.finish(work(spec, attempt, roles))
+        logged: dict[str, set[int]] = {}
+        for row in folder.rows():
+            for name, value in row.values.items():
+                assert math.isfinite(value), name
+                logged.setdefault(name, set()).add(row.step)
+        for measure in spec.measures():
+            assert measure.metric in logged
+            assert logged[measure.metric] >= set(measure.xs or ()), measure
+        checkpoint = folder.checkpoint()
+        return folder.path if checkpoint is None else checkpoint.path
+
+    def _pack(self, corpus: Corpus, split: Any) -> Path:
+        place = (corpus.name, split)
+        if place not in self._packed:
+            folder = self._folder / "-".join(place)
+            folder.mkdir()
+            write_packed(folder, corpus, ByteTokenizer(), split)
+            self._packed[place] = folder
+        return self._packed[place]
+
+    def published(self, lineage: Lineage) -> Path:
+        """A model of the hub, small and untrained, with RoPE."""
+        config = small_model(lineage.model)
+        folder = self._folder / digest(plain(config))
+        if not folder.is_dir():
+            folder.mkdir()
+            first = lineage.train_length
+            length = small_length(first, first)
+            rope = small_embedding(resolve_embedding("rope", path=""), first)
+            save_model(
+                folder,
+                Decoder(config, rope, train_length=length, seed=0),
+                embedding=rope,
+                train_length=length,
+                context_length=length,
+                tokenizer="byte",
+            )
+        return folder
+
+
+ABOUT_IT = "Is it so? Answer this question based on the world described in the document."
+QUESTION = Question(((" It is one.", " Two"), (" It is one.", " Three")), 1, 0)
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)  # nothing here outlives the test
+        sources = [Path(module.__file__).read_bytes() for module in (dataclasses, functools)]
+        patch.setattr(PythonDocstrings, "_sources", lambda corpus: sources)
+        # The questions of benchmarks are not here, and answers of a model that knows nothing are
+        # as long as they may be.
+        patch.setattr(DownstreamTask, "questions", lambda task, store: [QUESTION])
+        buckets = [
+            LongBenchQuestion("Which?", "A context.", ("A",), bucket.start, ("A", "B"))
+            for bucket in BUCKETS
+        ]
+        short = {
+            name: dataclasses.replace(task, max_new_tokens=4)
+            for name, task in longbench.TASKS.items()
+        }
+        patch.setattr(longbench, "read_examples", lambda files, task: buckets)
+        patch.setattr(longbench, "TASKS", short)
+        asked = LEvalQuestion("A document.", ABOUT_IT, "A")
+        patch.setattr(leval, "read_examples", lambda files, task: [asked])
+        patch.setattr(leval, "MAX_NEW_TOKENS", 4)
+        yield Workshop(tmp_path_factory.mktemp("workshop"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=named)
+def test_a_small_copy_of_every_stage_runs(file: Path, workshop: Workshop) -> None:
+    """And logs all that claims, tables and figures may be about."""
+    stages = [stage for stage in sweep_of(file).stages if stage.lineage is not None]
+    first = min((stage.seed for stage in stages if stage.seed is not None), default=None)
+    for stage in stages:
+        if stage.seed in (None, first):  # a seed changes no code
+            workshop.run(stage)
+
+
+def test_what_the_paper_did_not_fine_tune_keeps_its_weights(workshop: Workshop) -> None:
+    """Resonance RoPE, Table 2: a step at a rate of 1e-30."""
+    stages = sweep_of(ROOT / "resonance" / "table2.yaml").stages
+    stage = next(one for one in stages if one.axes.get("extend.train.learning_rate") == 1e-30)
+    assert isinstance(stage.spec, TrainingConfig)
+    assert stage.lineage is not None
+    before = load_model(workshop.published(stage.lineage)).state_dict()
+    for rate, changes in ((1e-30, False), (2e-5, True)):
+        # A schedule that ends at nothing would hide the rate in a training of one step.
+        how = {"schedule": "constant", "decay": None, "learning_rate": rate}
+        train = stage.spec.train.model_copy(update=how)
+        one = dataclasses.replace(stage, spec=stage.spec.model_copy(update={"train": train}))
+        after = load_model(workshop.run(one)).state_dict()
+        same = all(torch.equal(after[name], before[name]) for name in before)
+        assert same is not changes, rate
