@@ -17,8 +17,8 @@ import torch
 from shipped import FILES, ROOT, by_key, method, named, sweep_of
 from shrunken import small_embedding, small_length, small_model, small_stage
 
+from fope_lab.data import local_corpora
 from fope_lab.data.base import Corpus
-from fope_lab.data.corpora import PythonDocstrings
 from fope_lab.data.downstream.base import DownstreamTask, Question
 from fope_lab.data.leval import Example as LEvalQuestion
 from fope_lab.data.longbench import BUCKETS
@@ -147,7 +147,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)  # nothing here outlives the test
         sources = [Path(module.__file__).read_bytes() for module in (dataclasses, functools)]
-        patch.setattr(PythonDocstrings, "_sources", lambda corpus: sources)
+        patch.setattr(local_corpora, "standard_library", lambda corpus: sources)
         # The questions of benchmarks are not here, and answers of a model that knows nothing are
         # as long as they may be.
         patch.setattr(DownstreamTask, "questions", lambda task, store: [QUESTION])

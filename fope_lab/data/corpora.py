@@ -20,7 +20,7 @@ from fope_lab.data.dataset_corpora import (
     DatasetJoined,
     DatasetPairs,
 )
-from fope_lab.data.local_corpora import Files, PythonDocs, PythonDocstrings
+from fope_lab.data.local_corpora import Files, PythonDocs, PythonDocstrings, PythonSource
 from fope_lab.data.options import build, schema
 from fope_lab.data.problems import CorpusError, DataError, DataProblem, unknown
 
@@ -35,6 +35,7 @@ __all__ = [
     "Files",
     "PythonDocs",
     "PythonDocstrings",
+    "PythonSource",
     "Split",
     "corpus_json_schema",
     "corpus_names",

@@ -42,6 +42,21 @@ class PythonDocs(Corpus):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PythonSource(Corpus):
+    """Code: the source of Python's standard library, without its packages (4.7 MB)."""
+
+    name = "python-source"
+
+    def identity(self) -> dict[str, Any]:
+        return {"type": self.name, "sha256": sha256_of(standard_library(self.name))}
+
+    def documents(self, split: Split) -> Iterator[str]:
+        part = ("train", "validation").index(split)
+        texts = (source.decode() for source in standard_library(self.name))
+        return filter(None, (split_text(text)[part] for text in texts))
+
+
+@dataclass(frozen=True, kw_only=True)
 class PythonDocstrings(Corpus):
     """Pairs: the signature of a function of Python's standard library, and what it does.
 
@@ -53,14 +68,14 @@ class PythonDocstrings(Corpus):
     kind = "pairs"
 
     def identity(self) -> dict[str, Any]:
-        return {"type": self.name, "sha256": sha256_of(self._sources())}
+        return {"type": self.name, "sha256": sha256_of(standard_library(self.name))}
 
     def documents(self, split: Split) -> Iterator[Pair]:
         return split_items(self._pairs(), split)
 
     def _pairs(self) -> Iterator[Pair]:
         seen = set()
-        for source in self._sources():
+        for source in standard_library(self.name):
             for node in ast.walk(ast.parse(source)):
                 if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     continue
@@ -69,13 +84,6 @@ class PythonDocstrings(Corpus):
                 if summary and prompt not in seen:
                     seen.add(prompt)
                     yield prompt, summary
-
-    def _sources(self) -> list[bytes]:
-        folder = Path(sysconfig.get_paths()["stdlib"])
-        sources = [path.read_bytes() for path in sorted(folder.glob("*.py"))]
-        if not sources:
-            raise CorpusError(f"no source of the standard library in {folder}", self.name)
-        return sources
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +127,15 @@ class Files(Corpus):
                 raise CorpusError(f"{path} can't be read: {error.strerror}", self.name) from error
             if document := split_text(text)[part]:
                 yield document
+
+
+def standard_library(corpus: str) -> list[bytes]:
+    """The modules of Python's standard library, by name. Raises CorpusError if there are none."""
+    folder = Path(sysconfig.get_paths()["stdlib"])
+    sources = [path.read_bytes() for path in sorted(folder.glob("*.py"))]
+    if not sources:
+        raise CorpusError(f"no source of the standard library in {folder}", corpus)
+    return sources
 
 
 def file_sha256(path: Path) -> str:

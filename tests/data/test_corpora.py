@@ -212,6 +212,16 @@ def test_python_docs_are_english() -> None:
     assert 0.05 < sum(map(len, validation)) / sum(map(len, train + validation)) < 0.12
 
 
+def test_python_source_is_every_module_of_the_standard_library_in_two_parts() -> None:
+    corpus = parse("python-source")
+    train, validation = (list(corpus.documents(split)) for split in ("train", "validation"))
+    whole = inspect.getsource(textwrap)
+    place = next(i for i, text in enumerate(train) if whole.startswith(text))
+    assert len(train[place]) > 0.8 * len(whole)
+    assert any(len(text) > 200 and whole.endswith(text) for text in validation)
+    assert 0.05 < sum(map(len, validation)) / sum(map(len, train + validation)) < 0.12
+
+
 def test_python_docstrings_are_signatures_and_summaries() -> None:
     corpus = parse("python-docstrings")
     train, validation = (list(corpus.documents(split)) for split in ("train", "validation"))
