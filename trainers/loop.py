@@ -53,6 +53,11 @@ class NonFiniteError(RuntimeError):
     """The loss or the gradient is no longer a number, so training stopped."""
 
 
+def _device_name(device: torch.device) -> str:
+    """What a plan knows it by."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
 def choose_device(resources: Resources) -> torch.device:
     """The GPU that the stage reserved, or the CPU.
 
@@ -169,6 +174,7 @@ class _Run:
             "tokens": tokens,
             "seconds": progress.seconds,
             "tokens_per_second": tokens / progress.seconds,
+            "device": _device_name(self.device),
             **self._selected(),
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.sweep.devices import CPU, processor
@@ -11,10 +12,10 @@ if TYPE_CHECKING:
     from fope_lab.sweep.graph import Stage
 
 
-def ran_on(stage: Stage) -> dict[str, Any]:
-    """The device of this process with torch's threads, and the stage's work.
+def ran_on(stage: Stage, result: Mapping[str, Any]) -> dict[str, Any]:
+    """The device with torch's threads, and the stage's work.
 
-    `device` is None for several workers on GPUs, which this process does not see.
+    This process sees no GPU of several workers: a training's `result` names theirs.
     """
     import torch
 
@@ -22,7 +23,7 @@ def ran_on(stage: Stage) -> dict[str, Any]:
     device: str | None = CPU
     if resources.gpus:
         alone = resources.size == 1 and torch.cuda.is_available()
-        device = torch.cuda.get_device_name() if alone else None
+        device = torch.cuda.get_device_name() if alone else result.get("device")
     return {
         "device": device,
         "processor": processor(),

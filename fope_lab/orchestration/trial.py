@@ -105,7 +105,7 @@ def _attempt(config: Mapping[str, Any], trial: TrialStage, store: Store) -> str:
             else:
                 _reset_process()
                 result = _work(stage.spec.work)(stage.spec, attempt, parents)
-            attempt.finish(result, ran_on(stage))
+            attempt.finish(result, ran_on(stage, result))
     except WorkersLostError:
         return LOST
     except Exception:

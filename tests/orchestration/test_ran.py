@@ -58,17 +58,19 @@ def test_a_finished_stage_calibrates(tmp_path: Path, stage: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "workers", "expected"), [(1, 1, "NVIDIA L4"), (0.5, 1, "NVIDIA L4"), (4, 4, None)]
+    ("gpus", "workers", "expected"),
+    [(1, 1, "NVIDIA L4"), (0.5, 1, "NVIDIA L4"), (4, 4, "NVIDIA A40")],
 )
-def test_a_gpu_says_its_name_unless_it_is_others(
-    monkeypatch: pytest.MonkeyPatch, stage: Any, gpus: float, workers: int, expected: str | None
+def test_a_gpu_says_its_name_or_its_worker_does(
+    monkeypatch: pytest.MonkeyPatch, stage: Any, gpus: float, workers: int, expected: str
 ) -> None:
     """The trial of several workers sees none of their GPUs."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA L4")
     resources = SimpleNamespace(gpus=gpus, size=workers)
     spec = stage.spec.model_copy(update={"resources": resources})
-    ran = ran_on(SimpleNamespace(**(vars(stage) | {"spec": spec})))  # type: ignore[arg-type]
+    of_workers = SimpleNamespace(**(vars(stage) | {"spec": spec}))
+    ran = ran_on(of_workers, {"device": "NVIDIA A40"})  # type: ignore[arg-type]
     assert (ran["device"], ran["workers"]) == (expected, workers)
     assert ran["work"]["share"] == min(1, gpus)
     assert ran["work"]["tokens"] == 2048 // workers
