@@ -45,7 +45,7 @@ def unfit(stage: Stage, gpu: Device | None, cpu: Device | None) -> str | None:
         return None
     spec, model = stage.spec, stage.lineage.model
     learned = 0 if stage.cost.parameters is None else _learned(stage, model)
-    room = MARGIN * device.memory / together
+    room = device.memory / MARGIN / together  # what is advised fits for certain
     memory, helps = _explained(spec, model, learned, room)
     workers = f" for its {together} workers" if together > 1 else ""
     where = "this machine" if device.name == CPU else device.name
