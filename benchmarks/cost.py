@@ -6,7 +6,7 @@ A sweep of small models is run, and what its stages took calibrates the plan of 
 models, lengths, batches and numbers of tokens are all different. That one is planned, then run, and
 each stage is compared with its prediction: by the clock, which other programs on the machine
 lengthen, and by the seconds that its processor worked. Aim: a median error of at most 25 %. About
-four minutes on two idle cores.
+six minutes on two idle cores.
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ def planned(path: Path, store: Store) -> Budget:
 
 
 def run(path: Path, store: Store) -> None:
-    """`fope-lab run` in a process of its own."""
+    """`fope-lab run` in a process of its own; how far it is goes to stderr."""
     command = [sys.executable, "-m", "fope_lab.cli", "run", str(path), "--store", str(store.root)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdout=sys.stderr)
 
 
 def taken(store: Store, kind: str, key: str) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fope_lab import cli
+from fope_lab import cli, commands
 from fope_lab.embeddings import PRESETS, embedding_names
 from fope_lab.embeddings.base import embedding_types, transform_types
 from fope_lab.embeddings.catalogue import describe
@@ -90,7 +90,7 @@ def test_it_fits_a_terminal(
 ) -> None:
     """No line is wider, and no name, option or number is broken."""
     wide = set(re.findall(r"[\w.-]+", ask(capsys, *arguments)))
-    monkeypatch.setattr(cli, "_console", lambda: Console(width=width))
+    monkeypatch.setattr(commands, "_console", lambda: Console(width=width))
     text = ask(capsys, *arguments)
     assert max(map(len, text.splitlines())) <= width
     assert set(re.findall(r"[\w.-]+", text)) == wide

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from fope_lab.report.axes import short_names
 from fope_lab.report.claims import VERDICTS, Verdict, Word, format_p
+from fope_lab.report.markdown_text import escaped, grid
 from fope_lab.report.paired import ALPHA
 from fope_lab.sweep.labels import label
 
@@ -116,28 +117,23 @@ def claims_markdown(verdicts: Sequence[Verdict]) -> str:
     """A section with a table of all verdicts; empty if there are none."""
     if not verdicts:
         return ""
-    lines = [
-        "## Claims",
-        "",
-        f"{count_verdicts(verdicts)}. {describe_tests()}",
-        "",
-        "| claim | where | verdict | p | n | why |",
-        "|---|---|---|---|---|---|",
+    rows = [
+        (
+            f"`{escaped(row.verdict.text, '|')}`",
+            escaped(_where(claim, row)),
+            f"{row.mark} {row.verdict.verdict}",
+            ""
+            if row.verdict.p is None
+            else escaped(format_p(row.verdict.p).removeprefix("p = ").removeprefix("p ")),
+            str(row.verdict.n),
+            escaped(row.why),
+        )
+        for claim in group_verdicts(verdicts)
+        for row in claim.rows
     ]
-    for claim in group_verdicts(verdicts):
-        for row in claim.rows:
-            verdict = row.verdict
-            p = "" if verdict.p is None else format_p(verdict.p).removeprefix("p = ")
-            cells = (
-                f"`{_one_line(verdict.text, '|')}`",
-                _one_line(_where(claim, row)),
-                f"{row.mark} {verdict.verdict}",
-                _one_line(p.removeprefix("p ")),
-                str(verdict.n),
-                _one_line(row.why),
-            )
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    header = ("claim", "where", "verdict", "p", "n", "why")
+    table = grid(header, rows, left=len(header))
+    return f"## Claims\n\n{count_verdicts(verdicts)}. {describe_tests()}\n\n{table}\n"
 
 
 def describe_tests() -> str:
@@ -152,9 +148,3 @@ def describe_tests() -> str:
 
 def _where(claim: ShownClaim, row: ShownVerdict) -> str:
     return ", ".join(f"{a} {value}" for a, value in zip(claim.axes, row.where, strict=True))
-
-
-def _one_line(text: str, marks: str = "\\`|<*[") -> str:
-    """Text that a table of Markdown shows as it is, on one line."""
-    found = " ".join(text.split())
-    return "".join(f"\\{mark}" if mark in marks else mark for mark in found)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from fope_lab.report.claims_shown import claims_markdown
+from fope_lab.report.markdown_text import escaped, grid
 from fope_lab.report.tables import Table, header_of, legend_of
 
 if TYPE_CHECKING:
@@ -30,21 +31,7 @@ def table_markdown(table: Table) -> str:
             for text, entry in zip(entries, row.entries, strict=True)
         ]
         body.append([*map(escaped, (*row.labels, row.seeds)), *bold])
-    return _grid([*map(escaped, header)], body, left=len(table.labels))
-
-
-def escaped(text: str) -> str:
-    """Text that Markdown shows as it is, on one line."""
-    found = " ".join(text.split())
-    for mark in "\\`|<*[":
-        found = found.replace(mark, f"\\{mark}")
-    return found
-
-
-def _grid(header: Sequence[str], body: Iterable[Sequence[str]], left: int) -> str:
-    """Rows of escaped text, of which the first `left` columns are words, the others numbers."""
-    rule = ["---" if i < left else "---:" for i in range(len(header))]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *body))
+    return grid([*map(escaped, header)], body, left=len(table.labels))
 
 
 def _parts(report: Report) -> Iterator[str]:
@@ -90,7 +77,7 @@ def _beside(beside: Beside) -> Iterator[str]:
 
 
 def _stages(report: Report) -> str:
-    return _grid(
+    return grid(
         ("stage", "state", "key", "MLflow run"),
         [
             (escaped(r.stage.name), r.state, r.stage.key, report.run_ids.get(r.stage.key, "–"))

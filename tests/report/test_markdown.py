@@ -12,7 +12,8 @@ from report_samples import BASE, finish, make_report, write_plan
 from rich.console import Console
 
 from fope_lab.report import Report, report_numbers
-from fope_lab.report.markdown import escaped, table_markdown
+from fope_lab.report.markdown import table_markdown
+from fope_lab.report.markdown_text import escaped
 from fope_lab.report.tables import Table
 from fope_lab.store import Store
 
