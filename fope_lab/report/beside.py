@@ -135,6 +135,13 @@ class Beside:
     def notes(self) -> tuple[str, ...]:
         """What has to be known to read the table."""
         notes = [self.models, *self.published.notes] if self.models else [*self.published.notes]
+        if trained := self.published.trained_length:
+            lengths = {one.cell.train_length for one in self.comparisons} - {trained, None}
+            if lengths:
+                notes.append(
+                    f"The published models were trained at {trained:,} tokens: ours stand beside"
+                    " them at the same multiple of the length trained at."
+                )
         if self.comparisons and self.published.factor != 1:
             notes.append(f"Here the printed numbers are multiplied by {self.published.factor:g}.")
         if any(one.spread for one in self.comparisons):

@@ -4,7 +4,8 @@ A condition names an axis by the end of its path (`embedding`, `qk_norm`, `data.
 without such an axis has one value of it: that of the stage's own settings, of the trainings that it
 comes from, or of its model's sizes. A label with options wants these, and leaves others open:
 `yarn(factor=4)` is also `yarn(base=330,factor=4)`, and `rope` also `rope(base=330)`; where several
-cells fit, those with exactly the label go before.
+cells fit, those with exactly the label go before. A context length counts as a multiple of the
+length trained at, where the table says what that was.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from itertools import product
 from typing import Any
 
 from fope_lab.report.aggregate import Cell
+from fope_lab.report.metrics import describe_metric
 from fope_lab.report.published import Column, Published, Row
 from fope_lab.report.states import StageReading
 from fope_lab.sweep.graph import Stage
@@ -37,7 +39,7 @@ class Placing:
         self._published, self._cells, self._readings = published, cells, readings
         self._columns = {
             stage: sum(
-                any(c.stage == stage and (c.metric, c.x) == (one.metric, one.x) for c in cells)
+                any(c.stage == stage and self._is_at(c, one) for c in cells)
                 for one in published.all_columns
             )
             for stage in dict.fromkeys(cell.stage for cell in cells)
@@ -64,7 +66,7 @@ class Placing:
         of the table's columns."""
         found: list[tuple[tuple[int, int], Cell]] = []
         for cell in self._cells:
-            if (cell.metric, cell.x) != (column.metric, column.x):
+            if not self._is_at(cell, column):
                 continue
             stage = stage_of(cell, self._readings)
             exact = fit(stage, self._readings, {**conditions, **self._setting(cell.axes)})
@@ -72,6 +74,15 @@ class Placing:
                 found.append(((self._columns[cell.stage], exact), cell))
         best = max((rank for rank, _ in found), default=None)
         return [cell for rank, cell in found if rank == best]
+
+    def _is_at(self, cell: Cell, column: Column) -> bool:
+        """Whether a cell is of a column's metric, at its point."""
+        if cell.metric != column.metric or cell.x is None or column.x is None:
+            return (cell.metric, cell.x) == (column.metric, column.x)
+        theirs, ours = self._published.trained_length, cell.train_length
+        if not (theirs and ours and describe_metric(cell.metric).x == "length"):
+            return cell.x == column.x
+        return cell.x * theirs == column.x * ours
 
     def _setting(self, axes: Mapping[str, Any]) -> dict[str, str]:
         setting = self._published.setting

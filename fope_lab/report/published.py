@@ -5,7 +5,9 @@ A file has the rows and the columns of the printed table. A column says what it 
 metric, the point of its curve, the corpus. `where` of a column or a row says which of our models it
 is about, by the axes' short names and the labels of their values; several labels stand for several
 models of ours beside one number. `setting` holds for the whole table, and counts only where a sweep
-has such an axis. Figures without printed numbers have statements only: none is read off a picture.
+has such an axis. With `trained_length`, in tokens, a number at a context length stands beside ours
+at the same multiple of the length that ours were trained at. Figures without printed numbers have
+statements only: none is read off a picture.
 """
 
 from __future__ import annotations
@@ -93,6 +95,7 @@ class Published(Section):
     place: Text
     title: Text
     setting: Where = {}  # noqa: RUF012
+    trained_length: Annotated[int, Field(gt=0)] | None = None
     factor: Annotated[float, Field(gt=0)] = 1.0
     says: Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
     notes: Annotated[tuple[Text, ...], Field(strict=False)] = ()

@@ -316,6 +316,31 @@ def test_options_are_told_apart_and_the_letter_goes_first(tmp_path: Path) -> Non
     assert "p=0.5" in reason
 
 
+def test_a_length_counts_as_a_multiple_of_the_trained_length(tmp_path: Path) -> None:
+    metric = {"metric": "perplexity_by_length"}
+    changes = {
+        "trained_length": 512,
+        "columns": [{"label": str(x), "x": x, **metric} for x in (64, 256, 512, 1024)],
+        "rows": [{**GOOD["rows"][0], "values": [1.0, 2.0, 3.0, 4.0]}],
+    }
+    lengths = {"perplexity.lengths": [[32, 64, 96]]}
+    grid = {"pretrain.embedding": ["rope"], **lengths}
+    beside = beside_of(tmp_path, published_of(tmp_path, changes), {"grid": grid})
+    pairs = [(one.column, one.cell.x) for one in beside.comparisons]
+    assert pairs == [("256", 32), ("512", 64)]
+    assert beside.absent == (
+        "RoPE, 64: not part of this sweep",
+        "RoPE, 1024: not part of this sweep",
+    )
+    assert any("at 512 tokens" in note for note in beside.notes)
+
+
+def test_the_same_trained_length_needs_no_note(tmp_path: Path) -> None:
+    beside = beside_of(tmp_path, published_of(tmp_path, {"trained_length": 64}))
+    assert [one.cell.x for one in beside.comparisons] == [64]
+    assert not any("multiple" in note for note in beside.notes)
+
+
 def test_several_of_ours_beside_one_of_theirs(tmp_path: Path) -> None:
     grid = {"pretrain.embedding": [{"type": "fope", "base": 129}, "fope-official"]}
     rows = [{"label": "F", "where": {"embedding": ["fope", "fope-official"]}, "values": [1.0]}]
