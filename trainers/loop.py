@@ -188,7 +188,12 @@ class _Run:
         assert step is not None  # the last step is always validated
         loss = progress.validation_losses[progress.validation_steps.index(step)]
         # The least of several measured losses is less than what other data would give.
-        return {"selected_step": step, "validation_loss": loss, "optimistic": best}
+        return {
+            "selected_step": step,
+            "validation_loss": loss,
+            "least_validation_loss": min(progress.validation_losses),
+            "optimistic": best,
+        }
 
     def _read(self) -> float:
         """Move the unread losses into the progress; the gradient norm of the latest step."""

@@ -101,13 +101,19 @@ def _held_out(
     stage: TrainingConfig, parents: Mapping[str, Path], tokenizer: Tokenizer, workers: Workers
 ) -> HeldOut | None:
     """The held-out data of a stage that validates, as much at a time as in training."""
-    train, length = stage.train, stage.data.length
+    train, length = stage.train, stage.train.validation_length or stage.data.length
     if train.validation_tokens is None:
         return None
     share = train.batch_tokens // workers.size
-    rows = min(train.micro_batch_tokens or share, share) // length
+    rows = max(1, min(train.micro_batch_tokens or share, share) // length)
     return HeldOut(
-        stage.data, parents, tokenizer, tokens=train.validation_tokens, rows=rows, workers=workers
+        stage.data,
+        parents,
+        tokenizer,
+        tokens=train.validation_tokens,
+        length=length,
+        rows=rows,
+        workers=workers,
     )
 
 

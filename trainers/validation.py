@@ -1,8 +1,8 @@
 """The held-out data of a training: the split `validation` of its own corpora, in the same packing.
 
 Rows come from the corpora in the proportions of the training's mixture, in an order that depends on
-nothing but the data, so that all embeddings and seeds are measured on the same rows. Tasks have no
-held-out data and are left out; no row is read twice.
+nothing but the data, so that all embeddings and seeds are measured on the same rows. Tasks beside
+text are left out; without text, those are read that have held-out rows. No row is read twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ORDER_SEED = 0
 
 
 class HeldOut:
-    """At most `tokens` tokens of the data's corpora; `batches` are this worker's share of them.
+    """At most `tokens` tokens in rows of `length`; `batches` are this worker's share of them.
 
     `directories` holds the prepared data of source i under "validation.i". `rows` are a worker's at
     a time. Raises DataError if a corpus has no held-out row of the length.
@@ -36,13 +36,17 @@ class HeldOut:
         tokenizer: Tokenizer,
         *,
         tokens: int,
+        length: int,
         rows: int,
         workers: Workers,
     ) -> None:
-        places = [i for i, source in enumerate(data.mix) if source.corpus is not None]
+        texts = [i for i, source in enumerate(data.mix) if source.corpus is not None]
+        places = texts or [
+            i for i, source in enumerate(data.mix) if source.task and source.task.has_held_out
+        ]
         self._data = TrainingData(
-            replace(data, mix=tuple(data.mix[i] for i in places)),
-            {f"data.{j}": directories[f"validation.{i}"] for j, i in enumerate(places)},
+            replace(data, length=length, mix=tuple(data.mix[i] for i in places)),
+            {f"data.{j}": directories[f"validation.{i}"] for j, i in enumerate(texts)},
             tokenizer,
             batch_size=rows * workers.size,
             seed=ORDER_SEED,

@@ -18,6 +18,7 @@ from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data, Source, data_json_schema, parse_data
 from fope_lab.data.rows import IGNORED, ExampleRows, Ids, RowSource, TextRows
+from fope_lab.data.task import Task
 from fope_lab.data.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ class TrainingData:
     `directories` holds the prepared data of source i under "data.i" (tasks have none); a source
     that is used up starts again in another order. `batch_size` counts the rows of the global batch,
     of which this worker gets the `rank`-th of `world_size` slices; `split` is what the data must
-    have been prepared from. Raises DataError if a source has
-    no row of the length, or was prepared with another tokenizer.
+    have been prepared from, and which rows of a task are read. Raises DataError if a source has no
+    row of the length, or was prepared with another tokenizer.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class TrainingData:
         self.sources: list[RowSource] = []
         for index, source in enumerate(data.mix):
             if source.task is not None:
-                self.sources.append(source.task.rows(tokenizer, data.length, seed))
+                self.sources.append(TASK_ROWS[split](source.task, tokenizer, data.length, seed))
                 continue
             expected = {"tokenizer": tokenizer.identity(), "split": split}
             packed = PackedCorpus(directories[f"data.{index}"], expected)
@@ -134,6 +135,12 @@ def _example_rows(
 ) -> ExampleRows:
     return ExampleRows(packed, data.length, name, pad_id=pad_id, pack=data.pack)
 
+
+TASK_ROWS: Mapping[Split, Callable[[Task, Tokenizer, int, int], RowSource]] = {
+    "train": lambda task, tokenizer, length, seed: task.rows(tokenizer, length, seed),
+    "validation": lambda task, tokenizer, length, seed: task.held_out_rows(tokenizer, length),
+}
+"""Of a task, by the split."""
 
 ROW_SOURCES: Mapping[str, Callable[[PackedCorpus, Data, int, tuple[int, ...]], RowSource]] = {
     "text": _text_rows,

@@ -59,13 +59,18 @@ class SequenceSet:
 
     def lacking(self, split: Split, count: int) -> str | None:
         """Why a split has no `count` sequences; None if it has."""
-        most = None if self.official_leaky else _size(split, self.modulus**self.given)
-        if most is None or count <= most:
+        most = self.at_most(split, count)
+        if count <= most:
             return None
         return (
             f"found {count}, needs at most {most}: of the {self.modulus**self.given} beginnings of "
             f"j + k = {self.given} tokens below {self.modulus}, no more are for {split}"
         )
+
+    def at_most(self, split: Split, count: int) -> int:
+        """How many sequences a split has, `count` at most."""
+        everything = self.modulus**self.given
+        return count if self.official_leaky else min(count, _size(split, everything))
 
     def beginnings(self, split: Split, count: int) -> Ids:
         """The first j + k tokens of sequences 0 … count − 1 of a split: (count, j + k).

@@ -8,12 +8,15 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Ge
 
-from fope_lab.data.posgen import FAR, MODULUS, NEAR, Subtask
+from fope_lab.data.posgen import FAR, MODULUS, NEAR, Ids, Subtask
 from fope_lab.data.posgen_splits import SequenceSet
 from fope_lab.data.problems import DataError, DataProblem
 from fope_lab.data.rows import IGNORED, EpochOrder, Rows
 from fope_lab.data.task import Task
 from fope_lab.data.tokenizer import Tokenizer
+
+HELD_OUT = 1000
+"""Sequences to validate on (Resonance RoPE, C.1)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +30,7 @@ class PosGenTask(Task):
     """
 
     task: ClassVar[str] = "posgen"
+    has_held_out: ClassVar[bool] = True
 
     subtask: Subtask
     examples: Annotated[int, Ge(1)] = 10_000
@@ -68,7 +72,15 @@ class PosGenTask(Task):
     def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> PosGenRows:
         """See Task."""
         self.check(tokenizer, length + 1)
-        return PosGenRows(self, length, seed)
+        begun = self.sequence_set.beginnings("train", self.examples)
+        return PosGenRows(self.sequence_set, begun, length, ("posgen", seed))
+
+    def held_out_rows(self, tokenizer: Tokenizer, length: int) -> PosGenRows:
+        """See Task: as many of the split `validation` as the paper reads, or as there are."""
+        self.check(tokenizer, length + 1)
+        count = self.sequence_set.at_most("validation", HELD_OUT)
+        begun = self.sequence_set.beginnings("validation", count)
+        return PosGenRows(self.sequence_set, begun, length, ("posgen held out",))
 
 
 class PosGenRows:
@@ -76,11 +88,12 @@ class PosGenRows:
 
     numbered = False
 
-    def __init__(self, task: PosGenTask, length: int, seed: int) -> None:
-        self._set, self._length = task.sequence_set, length
-        self._begun = task.sequence_set.beginnings("train", task.examples)
-        self._order = EpochOrder(task.examples, ("posgen", seed))
-        self.epoch: int | None = task.examples
+    def __init__(
+        self, of: SequenceSet, begun: Ids, length: int, order: tuple[str | int, ...]
+    ) -> None:
+        self._set, self._begun, self._length = of, begun, length
+        self._order = EpochOrder(len(begun), order)
+        self.epoch: int | None = len(begun)
 
     def rows(self, first: int, count: int) -> Rows:
         """See RowSource."""

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from fope_lab.data.options import set_options
+from fope_lab.data.problems import DataError
 from fope_lab.data.rows import RowSource
 from fope_lab.data.tokenizer import Tokenizer
 
@@ -15,6 +16,8 @@ class Task(ABC):
 
     task: ClassVar[str]
     """What a sweep file calls it."""
+    has_held_out: ClassVar[bool] = False
+    """Whether some of its rows are kept from training."""
 
     def canonical(self) -> dict[str, Any]:
         """The shortest description; parsing it gives the task back."""
@@ -28,3 +31,10 @@ class Task(ABC):
     @abstractmethod
     def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> RowSource:
         """Rows of `length` + 1 tokens to train on. Raises DataError as `check` does."""
+
+    def held_out_rows(self, tokenizer: Tokenizer, length: int) -> RowSource:
+        """Rows of `length` + 1 tokens that are never trained on, the same for every seed.
+
+        Raises DataError as `check` does, and if the task has none.
+        """
+        raise DataError(f"the task {self.task} has no held-out rows")

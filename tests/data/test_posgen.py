@@ -280,6 +280,19 @@ def test_training_reads_every_example_once_an_epoch_in_another_order_for_each_se
     assert all(a != b for a, b in combinations(orders, 2))
 
 
+@pytest.mark.parametrize(("modulus", "count"), [(5, 62), (17, 1000)])
+def test_held_out_rows_are_the_validation_set(modulus: int, count: int) -> None:
+    task = PosGenTask(subtask="recursive", modulus=modulus, examples=50)
+    rows = task.held_out_rows(BYTE, 30)
+    assert rows.epoch == count
+    ids, labels, _ = rows.rows(0, count)
+    of = SequenceSet(subtask="recursive", modulus=modulus)
+    assert sorted(ids.tolist()) == sorted(of.sequences("validation", count, 31).tolist())
+    assert (labels[:, 4:30] == ids[:, 4:30]).all()
+    assert (labels[:, [*range(4), 30]] == IGNORED).all()
+    assert (task.held_out_rows(BYTE, 30).rows(0, count).ids == ids).all()
+
+
 def test_a_batch_predicts_what_follows_from_the_tokens_read() -> None:
     data = parse_data({"task": "posgen", "subtask": "cot", "length": 12}, None)  # type: ignore[arg-type]
     batch = TrainingData(data, {}, BYTE, batch_size=6, seed=0).batch(3)

@@ -38,6 +38,14 @@ PASSKEYS = {"length": 128, "task": "passkey", "form": "symbolic"}
             "validation_tokens: found 63, needs at least data.length 64",
         ),
         (
+            {"validation_length": 128},
+            "validation_length: found 128, which has no effect without validate_every",
+        ),
+        (
+            {"validation_length": 128, "validation_tokens": 127, "validate_every": 5},
+            "validation_tokens: found 127, needs at least validation_length 128",
+        ),
+        (
             {"micro_batch_tokens": 100},
             "micro_batch_tokens: found 100, needs a multiple of data.length 64; the nearest are 64"
             " and 128",
@@ -66,12 +74,25 @@ def test_workers_share_whole_sequences(tmp_path: Path) -> None:
     assert of(load(tmp_path, content), "pretrain")
 
 
-def test_tasks_alone_have_nothing_held_out(tmp_path: Path) -> None:
+def test_most_tasks_alone_have_nothing_held_out(tmp_path: Path) -> None:
     content = changed(BASE, {"stages.pretrain.data": PASSKEYS, f"{TRAIN}.validate_every": 5})
     [found] = told(tmp_path, content)
     assert found.endswith(
-        "train.validate_every: has no effect: tasks have no held-out data, and data has no corpus"
+        "train.validate_every: has no effect: data has no corpus, and no task with held-out rows"
+        " (posgen)"
     )
+    posgen = {"length": 64, "task": "posgen", "subtask": "cot", "modulus": 5, "examples": 50}
+    content = changed(content, {"stages.pretrain.data": posgen})
+    [stage] = of(load(tmp_path, content), "pretrain")
+    assert stage.parents == {}
+
+
+def test_held_out_rows_are_no_longer_than_the_embedding_reaches(tmp_path: Path) -> None:
+    limited = {"type": "random-rope", "max_length": 256}
+    long = {f"{TRAIN}.validate_every": 5, f"{TRAIN}.validation_length": 257}
+    content = changed(BASE, {"stages.pretrain.embedding": limited} | long)
+    found = told(tmp_path, content)
+    assert any("train.validation_length: found 257, but" in one for one in found), found
 
 
 def test_a_training_that_validates_reads_the_other_split_too(tmp_path: Path) -> None:

@@ -8,16 +8,20 @@ from typing import Any
 
 import pytest
 import torch
-from real_training import BYTES, LENGTH, RealStage, prepare, pretraining
+from real_training import BYTES, LENGTH, SIZES, RealStage, prepare, pretraining
 from tiny_training import Bigrams, TinyStage, batch, train_settings
 from torch import Tensor
 
 from fope_lab.data.corpora import parse_corpus
 from fope_lab.data.mixture import IGNORED, Batch, TrainingData
 from fope_lab.data.packing import PackedCorpus, write_packed
+from fope_lab.data.posgen_splits import SequenceSet
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data, parse_data
 from fope_lab.model import load_model
+from fope_lab.store import Store
+from fope_lab.sweep.stages import Pretrain
+from trainers import pretrain
 from trainers.loop import NonFiniteError
 from trainers.parallel import Workers
 from trainers.validation import HeldOut
@@ -61,7 +65,13 @@ def held_out(
     corpora: dict[str, Path], tokens: int, rows: int = 3, workers: Workers | None = None
 ) -> HeldOut:
     return HeldOut(
-        mixture(), corpora, BYTES, tokens=tokens, rows=rows, workers=workers or Workers()
+        mixture(),
+        corpora,
+        BYTES,
+        tokens=tokens,
+        length=LENGTH,
+        rows=rows,
+        workers=workers or Workers(),
     )
 
 
@@ -118,6 +128,65 @@ def test_the_training_split_is_refused(corpora: dict[str, Path], tmp_path: Path)
         held_out(corpora | {"validation.0": data["data.0"]}, 1000)
 
 
+def posgen(length: int = 16) -> Data:
+    fields = {"task": "posgen", "subtask": "recursive", "modulus": 5, "examples": 50}
+    return parse_data({"length": length, **fields}, Path())
+
+
+@pytest.mark.parametrize(("rows", "size"), [(1, 1), (40, 1), (4, 3)])
+def test_a_task_alone_has_its_own_held_out_rows(rows: int, size: int) -> None:
+    shares = [
+        HeldOut(posgen(), {}, BYTES, tokens=10**6, length=24, rows=rows, workers=Member(rank, size))
+        for rank in range(size)
+    ]
+    assert [share.total for share in shares] == [62] * size  # a tenth of 5⁴ beginnings
+    found = [row for share in shares for row in counted_rows(list(share.batches()))]
+    expected = SequenceSet(subtask="recursive", modulus=5).sequences("validation", 62, 24)
+    assert sorted(found) == sorted(bytes(row.tolist()) for row in expected)
+    few = HeldOut(posgen(), {}, BYTES, tokens=100, length=24, rows=rows, workers=Workers())
+    assert few.total == 4
+
+
+def test_the_loss_on_longer_rows_is_the_models(tmp_path: Path) -> None:
+    stage = Pretrain.model_validate(
+        {
+            "kind": "pretrain",
+            "model": "tiny",
+            "embedding": "fope",
+            "data": {
+                "length": 16,
+                "task": "posgen",
+                "subtask": "cot",
+                "modulus": 5,
+                "examples": 50,
+            },
+            "train": {
+                "tokens": 20 * 64,
+                "batch_tokens": 64,
+                "learning_rate": 1e-2,
+                "validate_every": 10,
+                "validation_tokens": 62 * 40,
+                "validation_length": 40,
+            },
+        }
+    ).model_copy(update={"model": SIZES})
+    folder = Store(tmp_path).folder("pretrain", "tasks")
+    with folder.begin("test", {}) as attempt:
+        attempt.finish(pretrain.run(stage, attempt, {}))
+    result, checkpoint = folder.result(), folder.checkpoint()
+    assert result is not None
+    assert checkpoint is not None
+    assert result["validation_rows"] == 62
+    ids = torch.from_numpy(SequenceSet(subtask="cot", modulus=5).sequences("validation", 62, 40))
+    with torch.no_grad():
+        scores = load_model(checkpoint.path)(ids).logits[:, 3:-1].double()
+    chosen = scores.gather(-1, ids[:, 4:, None])[..., 0]
+    expected = float((scores.logsumexp(-1) - chosen).mean())
+    assert result["validation_loss"] == pytest.approx(expected, rel=1e-5)
+    logged = [row.values.get("validation_loss") for row in folder.rows()]
+    assert [loss for loss in logged if loss is not None][-1] == result["validation_loss"]
+
+
 HELD_OUT = tuple(batch(step) for step in range(50, 53))
 
 
@@ -151,6 +220,7 @@ def test_the_validation_loss_is_the_mean_over_all_labels(tmp_path: Path) -> None
     assert rows[10] == pytest.approx(mean_loss(stage.final_weights()), rel=1e-6)
     assert (result["selected_step"], result["optimistic"]) == (10, False)
     assert result["validation_loss"] == rows[10]
+    assert result["least_validation_loss"] == min(rows.values())
 
 
 def test_the_last_step_is_validated_whatever_is_due(tmp_path: Path) -> None:

@@ -51,6 +51,9 @@ class TrainSettings(Section):
     validation_tokens: Annotated[
         PositiveInt | None, Field(description="at most, for each of these; default 65,536")
     ] = None
+    validation_length: Annotated[
+        PositiveInt | None, Field(description="tokens of a held-out row; default data.length")
+    ] = None
     select: Annotated[
         Literal["last", "best"],
         Field(description="the model that the stage ends with: best is by validation loss"),
@@ -96,9 +99,10 @@ class TrainSettings(Section):
                 f" needs at most {1 - self.warmup:g}"
             )
             found.append((("decay",), message))
-        if self.validate_every is None and self.validation_tokens is not None:
-            message = f"found {self.validation_tokens}, which has no effect without validate_every"
-            found.append((("validation_tokens",), message))
+        for name in ("validation_tokens", "validation_length"):
+            if self.validate_every is None and (given := getattr(self, name)) is not None:
+                message = f"found {given}, which has no effect without validate_every"
+                found.append(((name,), message))
         if self.validate_every is None and self.select == "best":
             message = "is missing: select best is by the losses on held-out data"
             found.append((("validate_every",), message))
@@ -118,7 +122,10 @@ class TrainingConfig(StageConfig):
     seed: int = 0
 
     def longest(self) -> tuple[FieldPath, int] | None:
-        """A row of training."""
+        """A row of training or of validation."""
+        held_out = self.train.validation_length or 0
+        if held_out > self.data.length:
+            return ("train", "validation_length"), held_out
         return ("data", "length"), self.data.length
 
     def measures(self) -> Iterable[Measure]:
@@ -126,6 +133,7 @@ class TrainingConfig(StageConfig):
         yield Measure("loss", "loss")
         if self.train.validate_every is not None:
             yield Measure("validation_loss", "validation_loss")
+            yield Measure("least_validation_loss", "least_validation_loss")
 
     @model_validator(mode="after")
     def _whole_batches(self) -> Self:
@@ -143,11 +151,16 @@ class TrainingConfig(StageConfig):
                 f" {workers} workers can't share; {_nearest(train.batch_tokens, length * workers)}"
             )
             found.append((("train", "batch_tokens"), message))
-        if train.validation_tokens is not None and train.validation_tokens < length:
-            message = f"found {train.validation_tokens}, needs at least data.length {length}"
+        name, row = "data.length", length
+        if train.validation_length is not None:
+            name, row = "validation_length", train.validation_length
+        if train.validation_tokens is not None and train.validation_tokens < row:
+            message = f"found {train.validation_tokens}, needs at least {name} {row}"
             found.append((("train", "validation_tokens"), message))
-        if train.validate_every is not None and not any(one.corpus for one in self.data.mix):
-            message = "has no effect: tasks have no held-out data, and data has no corpus"
+        if train.validate_every is not None and not any(
+            one.corpus or (one.task and one.task.has_held_out) for one in self.data.mix
+        ):
+            message = "has no effect: data has no corpus, and no task with held-out rows (posgen)"
             found.append((("train", "validate_every"), message))
         if found:
             raise SectionError(found)
