@@ -126,12 +126,15 @@ def _small_training(spec: TrainingConfig, first: int) -> dict[str, Any]:
     mix = tuple(
         dataclasses.replace(one, corpus=one.corpus and local(one.corpus)) for one in spec.data.mix
     )
+    held_out = spec.train.validation_length
+    held_out = held_out and min(LONGEST, small_length(held_out, first))
     train = spec.train.model_copy(
         update={
             "tokens": 2 * length,
             "batch_tokens": 2 * length,
             "micro_batch_tokens": spec.train.micro_batch_tokens and length,
-            "validation_tokens": spec.train.validation_tokens and length,
+            "validation_tokens": spec.train.validation_tokens and (held_out or length),
+            "validation_length": held_out,
         }
     )
     rows = {"documents": spec.data.documents, "pack": spec.data.pack}

@@ -243,7 +243,10 @@ class _Run:
             )
         self.progress.validation_steps.append(step)
         self.progress.validation_losses.append(loss)
-        self.attempt.log(step, {"validation_loss": loss})
+        values = {"validation_loss": loss}
+        if step == self.settings.steps:
+            values["least_validation_loss"] = min(self.progress.validation_losses)
+        self.attempt.log(step, values)
         self.row_time += time.monotonic() - started  # tokens a second are those of training
 
     def _save(self, final: bool) -> None:

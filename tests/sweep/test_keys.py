@@ -98,6 +98,7 @@ CHANGES: dict[str, tuple[Any, ...]] = {
     "pretrain.train.precision": ("bfloat16",),
     "pretrain.train.validate_every": (10,),
     "pretrain.train.validation_tokens": (4096,),
+    "pretrain.train.validation_length": (48,),
     "pretrain.train.select": ("best",),
     "pretrain.train.decay": (0.2,),
     "extend.from": ("pretrain2",),
@@ -196,6 +197,7 @@ NO_CHANGES: dict[str, Any] = {
 TOGETHER: dict[str, dict[str, Any]] = {
     "pretrain.tokenizer": {"pretrain.model.vocab_size": 999},
     "pretrain.train.validation_tokens": {"pretrain.train.validate_every": 10},
+    "pretrain.train.validation_length": {"pretrain.train.validate_every": 10},
     "pretrain.train.select": {"pretrain.train.validate_every": 10},
     "pretrain.train.decay": {"pretrain.train.schedule": "wsd"},
     "finetune.tokenizer": {"pretrain.tokenizer": "word-level", "pretrain.model.vocab_size": 999},

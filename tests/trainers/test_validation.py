@@ -221,6 +221,8 @@ def test_the_validation_loss_is_the_mean_over_all_labels(tmp_path: Path) -> None
     assert (result["selected_step"], result["optimistic"]) == (10, False)
     assert result["validation_loss"] == rows[10]
     assert result["least_validation_loss"] == min(rows.values())
+    least = [row.values.get("least_validation_loss") for row in stage.folder.rows()]
+    assert [loss for loss in least if loss is not None] == [min(rows.values())]
 
 
 def test_the_last_step_is_validated_whatever_is_due(tmp_path: Path) -> None:
