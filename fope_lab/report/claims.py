@@ -243,28 +243,30 @@ def _unlearned(terms: Sequence[_Term], selected: Selected, learnt: float, result
     """Why the models that gave values did not learn the task; empty if all did."""
     reasons = []
     for term in terms:
-        stages = [term.stages[seed] for seed in term.values]
-        if not stages:
+        if not term.values:
             continue
-        inside, where = _inside(stages, selected, results)
+        inside, where = _inside({s: term.stages[s] for s in term.values}, selected, results)
         if not inside:
             reasons.append(f"{term.name}: {where}")
-        elif not (mean := statistics.fmean(inside)) >= learnt:
-            reasons.append(f"{term.name} has {mean:.3f} {where}, which is under {learnt:g}")
+        elif poor := {seed: value for seed, value in inside.items() if not value >= learnt}:
+            # A mean over seeds of which some never got to know the task says little of the others.
+            seed = min(poor, key=lambda one: poor[one])
+            found = f"{poor[seed]:.3f}" + (f" under seed {seed}" if len(inside) > 1 else "")
+            reasons.append(f"{term.name} has {found} {where}, which is under {learnt:g}")
     return "; ".join(reasons)
 
 
 def _inside(
-    stages: Sequence[Stage], selected: Selected, results: _Results
-) -> tuple[list[float], str]:
-    """Each stage's accuracy inside the trained length, and where that is; nothing, and why."""
-    inside = []
-    for stage in stages:
+    stages: Mapping[int | None, Stage], selected: Selected, results: _Results
+) -> tuple[dict[int | None, float], str]:
+    """Each seed's accuracy inside the trained length, and where that is; nothing, and why."""
+    inside = {}
+    for seed, stage in stages.items():
         measured = results.measured(stage)
         place, where = _place_inside(measured, selected, results.readings[stage.key].train_length)
         if place is None or place not in measured:
-            return [], where
-        inside.append(measured[place].value)
+            return {}, where
+        inside[seed] = measured[place].value
     return inside, where
 
 

@@ -26,8 +26,8 @@ class ReportSection(Section):
         Field(
             ge=0,
             le=1,
-            description="the least accuracy inside the trained length; with less, a claim about an"
-            " accuracy is not judged",
+            description="the least accuracy inside the trained length; with a seed that has less, a"
+            " claim about an accuracy is not judged",
         ),
     ] = LEARNT
     tables: Annotated[

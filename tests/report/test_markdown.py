@@ -88,7 +88,7 @@ def test_published_and_ours_stand_beside_each_other(tmp_path: Path) -> None:
     assert [line[:4] for line in grid[2:]] == [
         [one.row, one.column, "3", f"{one.published:.3f}"] for one in report.beside.comparisons
     ]
-    assert len(grid) == 2 + 3 * 2
+    assert len(grid) == 2 + 3 * 3  # at 1, 8 and 16 times the trained length
     assert "- RoPE + QK_Norm: not part of this sweep" in text
 
 
@@ -102,7 +102,7 @@ def test_the_terminal_shows_the_same_numbers(tmp_path: Path) -> None:
     out = io.StringIO()
     report.print(Console(file=out, width=200))
     text = out.getvalue()
-    assert "arXiv 2412.17739, Table 2: 3 of 30 published numbers have a cell" in text
+    assert "arXiv 2412.17739, Table 2: 6 of 30 published numbers have a cell" in text
     assert report.beside is not None
     for one in report.beside.comparisons:
         [line] = [

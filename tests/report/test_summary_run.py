@@ -54,7 +54,8 @@ def test_the_summary_carries_the_report_and_its_numbers(finished: Path) -> None:
         f"difference/{one['row']}/{one['column']}": one["difference"]
         for one in report["beside"]["comparisons"]
     }
-    assert differences.keys() == {"difference/RoPE/512", "difference/NoPE/512"}
+    rows, columns = ("RoPE", "NoPE"), (512, 4096)  # at the trained length, and at 8 times that
+    assert differences.keys() == {f"difference/{a}/{b}" for a in rows for b in columns}
     assert {name: metrics[name] for name in differences} == pytest.approx(differences)
     words = [claim["verdict"].replace(" ", "_") for claim in report["claims"]]
     assert [metrics[f"claims_{word}"] for word in words] == [1.0]
