@@ -74,7 +74,8 @@ def read_axes(members: Iterable[HasAxes]) -> Axes:
     members = list(members)
     distinct: dict[str, set[str]] = {}
     for path in dict.fromkeys(path for member in members for path in member.axes):
-        distinct[path] = {_value(member, path) for member in members}
+        if not any(_repeats(path, other, members) for other in distinct):
+            distinct[path] = {_value(member, path) for member in members}
     paths = sorted(distinct, key=lambda path: not is_embedding(path))
     names = short_names(paths)
     varying = tuple(path for path in paths if len(distinct[path]) > 1)
@@ -89,6 +90,12 @@ def read_axes(members: Iterable[HasAxes]) -> Axes:
         shared=tuple(f"{names[p]} {next(iter(distinct[p]))}" for p in paths if p not in varying),
         folders=short_folders(values),
     )
+
+
+def _repeats(path: str, other: str, members: Iterable[HasAxes]) -> bool:
+    """Whether an axis is another one again: the same setting of another stage, zipped with it."""
+    same_setting = path.rpartition(".")[2] == other.rpartition(".")[2]
+    return same_setting and all(_value(one, path) == _value(one, other) for one in members)
 
 
 def is_model(path: str) -> bool:

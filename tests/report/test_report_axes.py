@@ -46,6 +46,17 @@ def test_other_axes_part_embeddings_into_panels() -> None:
     assert [axes.panel(m) for m in members] == ["scale 60m"] * 2 + ["scale 180m"] * 2
 
 
+def test_a_setting_that_two_stages_share_is_one_axis() -> None:
+    zipped = [Member({"p.data.subtask": task, "e.subtask": task}) for task in ("cot", "rec")]
+    axes = read_axes(zipped)
+    assert axes.varying == ("p.data.subtask",)
+    assert [axes.label(member, "s") for member in zipped] == ["subtask cot", "subtask rec"]
+    crossed = [*zipped, Member({"p.data.subtask": "cot", "e.subtask": "rec"})]
+    assert read_axes(crossed).varying == ("p.data.subtask", "e.subtask")
+    other = [Member({"p.length": n, "e.lengths": n}) for n in (1, 2)]
+    assert read_axes(other).varying == ("p.length", "e.lengths")
+
+
 def test_without_embeddings_to_compare_the_axes_themselves_are_lines() -> None:
     members = [Member({"p.embedding.sigma": sigma}, "fope") for sigma in (0.1, 0.2)]
     axes = read_axes(members)
