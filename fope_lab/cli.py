@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -209,9 +210,12 @@ def _add_budget(plan: argparse.ArgumentParser) -> None:
 
 
 def _dollars(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"found {text}, needs a number of dollars, 0 or more")
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"found {text!r}, needs a number of dollars, 0 or more")
     return value
 
 

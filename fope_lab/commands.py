@@ -28,15 +28,18 @@ def _load(paths: Sequence[str]) -> list[Sweep]:
     from fope_lab.sweep import Problem, SweepError, load_sweep
 
     sweeps, problems = [], []
+    found: dict[Path, Path] = {}  # a file that is named twice is one sweep
     for path in map(Path, paths):
         files = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
         if not files:
             problems.append(Problem(path, None, "", "this folder holds no sweep file (*.yaml)"))
         for file in files:
-            try:
-                sweeps.append(load_sweep(file))
-            except SweepError as error:
-                problems += error.problems
+            found.setdefault(file.resolve(), file)
+    for file in found.values():
+        try:
+            sweeps.append(load_sweep(file))
+        except SweepError as error:
+            problems += error.problems
     by_name: dict[str, Path] = {}
     for sweep in sweeps:
         other = by_name.setdefault(sweep.name, sweep.path)
@@ -46,6 +49,18 @@ def _load(paths: Sequence[str]) -> list[Sweep]:
     if problems:
         raise SweepError(problems)
     return sweeps
+
+
+def _load_one(path: str) -> Sweep:
+    """The sweep of a file. Raises SweepError, also for a folder of several."""
+    from fope_lab.sweep import Problem, SweepError
+
+    sweeps = _load([path])
+    if len(sweeps) > 1:
+        files = ", ".join(sweep.path.name for sweep in sweeps)
+        message = f"needs one sweep file, and this folder holds {len(sweeps)}: {files}"
+        raise SweepError([Problem(Path(path), None, "", message)])
+    return sweeps[0]
 
 
 def validate(options: argparse.Namespace) -> int:
@@ -149,7 +164,7 @@ def status(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.phases import Phase
     from fope_lab.store import Store
 
-    [sweep] = _load([options.file])
+    sweep = _load_one(options.file)
     store = Store(options.store)
     status = observed_status(sweep.stages, store)
     _console().print(status_table(sweep.stages, status, store))
@@ -158,9 +173,11 @@ def status(options: argparse.Namespace) -> int:
 
 def report(options: argparse.Namespace) -> int:
     from fope_lab.report_command import write_report
-    from fope_lab.store import Store
+    from fope_lab.store import Store, StoreError
 
-    [sweep] = _load([options.file])
+    sweep = _load_one(options.file)
+    if _existing_store(options.store) is None:
+        raise StoreError(f"there is no store {options.store}: nothing has run there")
     report = _current_report(sweep, options)
     if options.json:
         print(report.json())
@@ -205,7 +222,7 @@ def ui(options: argparse.Namespace) -> int:
 def submit(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.submit import submit as submit_sweep
 
-    [sweep] = _load([options.file])
+    sweep = _load_one(options.file)
     return submit_sweep(
         sweep,
         options.address,

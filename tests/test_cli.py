@@ -102,6 +102,29 @@ def test_a_folder_without_sweeps(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "holds no sweep file" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["report", "status"])
+def test_what_is_of_one_sweep_takes_no_folder_of_several(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.yaml").write_text(GOOD.replace("small", name))
+    store = str(tmp_path / "store")
+    assert main([command, str(tmp_path), "--store", store]) == 2
+    assert (
+        "needs one sweep file, and this folder holds 2: a.yaml, b.yaml" in capsys.readouterr().err
+    )
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_report_of_no_store_makes_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, store = write(tmp_path), tmp_path / "store"
+    assert main(["report", str(path), "--store", str(store)]) == 2
+    assert f"there is no store {store}" in capsys.readouterr().err
+    assert not store.exists()
+
+
 def test_two_sweeps_of_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / name).write_text(GOOD)

@@ -29,6 +29,7 @@ class Axes:
 
     varying: tuple[str, ...]  # paths, those of embeddings first
     series: tuple[str, ...]  # the paths that tell lines of one panel apart
+    along: tuple[str, ...]  # the paths that follow from those: each embedding has one value
     by_embedding: bool  # whether the model's embedding alone tells as much as `series`
     names: Mapping[str, str]  # path → short name
     shared: tuple[str, ...]  # "axis value" of the axes that don't vary
@@ -37,7 +38,8 @@ class Axes:
     @property
     def panels(self) -> tuple[str, ...]:
         """The paths that part lines into panels."""
-        return tuple(path for path in self.varying if path not in self.series)
+        told = {*self.series, *self.along}
+        return tuple(path for path in self.varying if path not in told)
 
     def values(self, member: HasAxes) -> tuple[str, ...]:
         """The values of the varying axes; – where a combination lacks one."""
@@ -81,10 +83,17 @@ def read_axes(members: Iterable[HasAxes]) -> Axes:
     varying = tuple(path for path in paths if len(distinct[path]) > 1)
     embeddings = tuple(path for path in varying if is_embedding(path))
     values = {value for path in paths if is_model(path) for value in distinct[path]}
-    choices = {tuple(_value(member, path) for path in embeddings) for member in members}
+    chosen = [tuple(_value(member, path) for path in embeddings) for member in members]
+    choices = set(chosen)
+
+    def follows(path: str) -> bool:
+        pairs = {(one, _value(m, path)) for one, m in zip(chosen, members, strict=True)}
+        return len(pairs) == len(choices)
+
     return Axes(
         varying=varying,
         series=embeddings or varying,
+        along=tuple(p for p in varying if embeddings and p not in embeddings and follows(p)),
         by_embedding=bool(embeddings) and len({m.embedding for m in members}) == len(choices),
         names=names,
         shared=tuple(f"{names[p]} {next(iter(distinct[p]))}" for p in paths if p not in varying),

@@ -81,15 +81,17 @@ class Report:
     @cached_property
     def summary(self) -> Summary:
         """Counts, findings and gaps."""
-        return summarise(self.readings, self.blocks)
+        return summarise(self.readings, self._in_tables)
 
     @cached_property
     def tables(self) -> tuple[Table, ...]:
         """A table for each curve, and one for all single numbers of a kind, of each stage; or
         those that the sweep file asks for."""
-        asked = self.sweep.report.tables
-        blocks = choose_blocks(self.blocks, asked, self.sweep.by_name)
-        return build_tables(blocks, self.histories)
+        return build_tables(self._in_tables, self.histories)
+
+    @cached_property
+    def _in_tables(self) -> tuple[Block, ...]:
+        return choose_blocks(self.blocks, self.sweep.report.tables, self.sweep.by_name)
 
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:

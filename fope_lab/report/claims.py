@@ -198,7 +198,8 @@ def _difference(test: PairedTest) -> str:
     if ci95 is None:
         return f"{words}, without an interval"
     if ci95[0] == ci95[1]:
-        return f"{words} under each seed"
+        few = test.p is None
+        return f"{words} under each seed" + ": two equal differences decide nothing" * few
     return f"{words}, 95 % interval {_signed(ci95[0])} to {_signed(ci95[1])}"
 
 

@@ -141,7 +141,8 @@ def describe_tests() -> str:
     return (
         f"Decided by Student's paired t over seeds, two-sided, α = {ALPHA:g}: of a chain, every"
         " pair must be significant for it to hold (intersection–union), or one against it at α"
-        " over the number of pairs (Bonferroni). One seed decides nothing, and no accuracy is"
+        " over the number of pairs (Bonferroni). Each claim is tested by itself: of twenty about"
+        " equal models, one is decided by chance. One seed decides nothing, and no accuracy is"
         " compared of models of which one did not learn the task inside the trained length."
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fope_lab.drawing.palette import Look, assign_looks
@@ -112,7 +112,10 @@ def draw_by_x(block: Block, style: Style, name: str) -> Figure | None:
         )
         points = [_points(curve, block.metric) for curve in curves]
         drawings.append(_drawing(panel, f"{name}-{len(drawings)}", title, points))
-    return Figure(title, tuple(drawings), tuple(_notes(block, style)))
+    drawn = [curve for group in groups.values() for curve in group]
+    return Figure(
+        title, tuple(drawings), (*_notes(block, style), *_cut(block.metric, drawn, scale[1]))
+    )
 
 
 def draw_training(block: TrainingBlock, style: Style, name: str) -> Figure | None:
@@ -195,6 +198,21 @@ def _scale(metric: Metric, curves: Iterable[Curve]) -> tuple[bool, tuple[float, 
         return True, (low / room, high * room)
     room = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
     return False, (low - room, high + room)
+
+
+def _cut(metric: Metric, curves: Iterable[Curve], edges: tuple[float, float]) -> Iterator[str]:
+    """A note of the bands that are cut at the edges of the drawing, if any are."""
+    if metric.is_fraction:  # no fraction is beyond its edges, whatever the interval of its mean
+        return
+    low, high = edges
+    beyond: dict[str, float] = {}
+    for curve in curves:
+        wide = [end for end in (*curve.low, *curve.high) if end < low or end > high]
+        if wide:
+            beyond[curve.label] = max(wide, key=abs)
+    if beyond:
+        words = "; ".join(f"{name} reaches {metric.format(end)}" for name, end in beyond.items())
+        yield f"Bands are cut at the edge: {words}."
 
 
 def _points(curve: Curve, metric: Metric) -> str:

@@ -30,14 +30,16 @@ class PairedTest:
 def paired_t(differences: Sequence[float]) -> PairedTest:
     """Test whether the mean is 0. Without any spread it is certain: p is 0, or 1 where all are 0.
 
-    One difference, or one that is not finite, tells nothing.
+    One difference, or one that is not finite, tells nothing; nor do two equal ones: accuracies
+    that are counted out of a few trials are equal by chance about once in ten times.
     """
     estimate = estimate_mean(differences)
     if estimate.mean is None or estimate.ci95 is None:
         return PairedTest(estimate, None)
     mean, n = estimate.mean, estimate.n
     if len(set(differences)) == 1:
-        return PairedTest(estimate, 1.0 if mean == 0 else 0.0)
+        certain = 1.0 if mean == 0 else 0.0
+        return PairedTest(estimate, None if n == 2 and mean else certain)
     spread = math.hypot(*(one - mean for one in differences))  # √(n − 1) · s
     # scipy.special loads in a tenth of the time of scipy.stats
     from scipy.special import stdtr

@@ -20,7 +20,7 @@ from fope_lab.report.metrics import describe_metric
 from fope_lab.report.published import Column, Published, Row
 from fope_lab.report.states import StageReading
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.labels import corpus_label, label, stage_name
+from fope_lab.sweep.labels import corpus_label, label, label_parts, stage_name
 from fope_lab.sweep.stages import EvaluationConfig
 
 ELSEWHERE = "not part of this sweep"
@@ -137,8 +137,8 @@ def values_of(stage: Stage, readings: Mapping[str, StageReading], name: str) -> 
 
 def is_like(wanted: str, found: str) -> bool:
     """Whether a label is the wanted one, or has its options and others beside them."""
-    name, options = _parts(wanted)
-    other, others = _parts(found)
+    name, options = label_parts(wanted)
+    other, others = label_parts(found)
     return name == other and options <= others
 
 
@@ -161,20 +161,6 @@ def _told_by(cell: Cell) -> str:
 
 def _ends(path: str, name: str) -> bool:
     return f".{path}".replace(" ", "_").endswith(f".{name.replace(' ', '_')}")
-
-
-def _parts(text: str) -> tuple[str, frozenset[str]]:
-    name, _, inside = text.partition("(")
-    options = (option.partition("=") for option in inside.removesuffix(")").split(",") if option)
-    return _number(name), frozenset(f"{key}={_number(value)}" for key, _, value in options)
-
-
-def _number(text: str) -> str:
-    """A number in one spelling."""
-    try:
-        return repr(float(text))
-    except ValueError:
-        return text
 
 
 def _settings(stage: Stage, readings: Mapping[str, StageReading]) -> Iterator[Mapping[str, Any]]:

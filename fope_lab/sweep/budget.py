@@ -96,6 +96,17 @@ class Budget:
         }
         return totals | self.sharing(self.plans)
 
+    def waiting(self) -> tuple[Stage, ...]:
+        """The stages to do that can't begin, since one that they come from is blocked."""
+        held: set[str] = {key for key, state in self.states.items() if state.state == "blocked"}
+        found = []
+        for stage in self.stages:  # parents before children
+            if stage.key not in held and held & set(stage.parents.values()):
+                held.add(stage.key)
+                found.append(stage)
+        todo = {stage.key for stage in self.todo()}
+        return tuple(stage for stage in found if stage.key in todo)
+
     def require_fit(self) -> None:
         """Raises SweepError if a stage can't run on the device, with reasons and what would
         help."""
@@ -212,15 +223,15 @@ def budget(
     asks for.
     """
     calibration = calibrated(store)
-    name = device or calibration.most_measured()
-    gpu, cpu = (device_named(name) if name else None), this_machine()
+    name = calibration.most_measured() if device is None else device
+    gpu, cpu = (None if name is None else device_named(name)), this_machine()
     stages = tuple({stage.key: stage for plan in plans for stage in plan.stages}.values())
     machines = _machines(stages, gpus, cpus, named=device is not None)
     states = {key: state for plan in plans for key, state in plan.states.items()}
     reasons = {
         stage.key: reason
         for stage in stages
-        if device and states[stage.key].state != "cached"
+        if device is not None and states[stage.key].state != "cached"
         if (reason := unfit(stage, gpu, cpu if gpu == cpu else None)) is not None
     }
     states |= {key: State("blocked", reason) for key, reason in reasons.items()}

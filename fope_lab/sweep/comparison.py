@@ -6,14 +6,13 @@ its own: the claim compares the models as the sweep pairs them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.sweep.claims import Claim, ClaimError, Pin
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.labels import label
+from fope_lab.sweep.labels import label, label_parts
 from fope_lab.sweep.problems import did_you_mean, name_list, shown
 from fope_lab.sweep.selection import Catalogue, Selected
 
@@ -160,7 +159,7 @@ def _no_axis(claim: Claim, paths: Sequence[str], stages: Sequence[Stage]) -> Cla
 
 def _near(text: str, labels: Sequence[str]) -> str:
     """The nearest value, or the nearest name of a value with options."""
-    return did_you_mean(text, [*labels, *(_parts(value)[0] for value in labels)])
+    return did_you_mean(text, [*labels, *(value.partition("(")[0] for value in labels)])
 
 
 def _only(what: str, found: Mapping[str, Sequence[Stage]]) -> str:
@@ -219,38 +218,17 @@ def _is_embedding(path: str) -> bool:
 
 
 def _values_named(text: str, path: str, stages: Sequence[Stage]) -> list[str]:
-    """The labels of the axis's values that a text names: the same, the same number, or those with
-    this name that have all its options: `fope` is `fope(base=129)` where there is no other."""
+    """The labels of the axis's values that a text names: the same, with numbers in any spelling, or
+    those with this name that have all its options: `fope` is `fope(base=129)` where there is no
+    other."""
     values = {label(s.axes[path]): s.axes[path] for s in stages if path in s.axes}
     if text in values:
         return [text]
-    numbers = [shown for shown, value in values.items() if _is_number(text, value)]
-    name, options = _parts(text)
-    return numbers or [
+    name, options = label_parts(text)
+    parts = {shown: label_parts(shown) for shown in values}
+    same = [shown for shown in values if parts[shown] == (name, options)]
+    return same or [
         shown
         for shown, value in values.items()
-        if isinstance(value, Mapping) and _parts(shown)[0] == name and options <= _parts(shown)[1]
+        if isinstance(value, Mapping) and parts[shown][0] == name and options <= parts[shown][1]
     ]
-
-
-def _is_number(text: str, value: Any) -> bool:
-    """Whether a text is another spelling of a number: 10e9 of 10000000000."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        number = float(text)
-    except ValueError:
-        return False
-    return math.isfinite(number) and number == value
-
-
-def _parts(text: str) -> tuple[str, set[str]]:
-    """fope(base=129,sigma=0.1) → fope, {base=129, sigma=0.1}; brackets inside keep their commas."""
-    name, _, inner = text.removesuffix(")").partition("(")
-    options, depth, start = set(), 0, 0
-    for i, mark in enumerate(f"{inner},"):
-        depth += (mark == "(") - (mark == ")")
-        if mark == "," and depth == 0:
-            options.add(inner[start:i])
-            start = i + 1
-    return name, options - {""}

@@ -69,7 +69,8 @@ def known_devices() -> Mapping[str, Device]:
             memory=int(entry["memory"]) * GIB,
             peak={p: float(entry[p]) * 1e12 for p in ("float32", "bfloat16")},
             share=share,
-            assumption=f"assumed: {share:.0%} of the peak of {name}",
+            assumption=f"assumed: {share:.0%} of the peak of {name}, and neither start-up nor"
+            " communication",
             source=entry["source"],
         )
         for name, entry in raw["devices"].items()
@@ -86,7 +87,7 @@ def this_machine() -> Device:
         memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         peak={"float32": core, "bfloat16": core},
         share=1.0,
-        assumption=f"assumed: {core / 1e9:.0f} GFLOP/s a core",
+        assumption=f"assumed: {core / 1e9:.0f} GFLOP/s a core, and no start-up",
         source="this machine",
     )
 

@@ -107,16 +107,14 @@ def _changed(spec: StageConfig) -> list[Changes]:
 
 def _changed_training(spec: TrainingConfig) -> list[Changes]:
     """Changes that take less memory, the gentlest of each sort first."""
-    least = {"micro_batch_tokens": spec.data.length}
     if spec.train.gradient_checkpointing:
-        return [_smaller_batches(spec, {}), _sharded(spec, {}), _sharded(spec, least)]
+        return [_smaller_batches(spec, {}), _sharded(spec)]
     twice = {"gradient_checkpointing": True}
     return [
         _smaller_batches(spec, {}),
         iter([("train.gradient_checkpointing", _trained(spec, twice))]),
         _smaller_batches(spec, twice),
-        _sharded(spec, {}),
-        _sharded(spec, twice | least),
+        _sharded(spec),
     ]
 
 
@@ -130,31 +128,28 @@ def _smaller_batches(spec: TrainingConfig, also: dict[str, Any]) -> Changes:
         yield f"train.micro_batch_tokens {rows * spec.data.length}{words}", _trained(spec, changes)
 
 
-def _sharded(spec: TrainingConfig, also: dict[str, Any]) -> Changes:
-    """FSDP on ever more GPUs that can share the rows of a batch."""
-    gpus = max(1, int(spec.resources.gpus))
-    if not spec.resources.gpus:
-        return
-    words = _words(also)
-    while gpus < MOST_SHARDS:
-        gpus *= 2
+def _sharded(spec: TrainingConfig) -> Changes:
+    """FSDP on as many GPUs as asked for, or on ever more that can share the rows of a batch; with
+    smaller micro-batches before more GPUs."""
+    gpus = int(spec.resources.gpus)
+    if spec.resources.strategy == "fsdp" or gpus < 2:
+        gpus = max(1, gpus) * 2
+    while spec.resources.gpus and gpus <= MOST_SHARDS:
         if spec.train.batch_tokens // spec.data.length % gpus:
             return
         update = {"gpus": float(gpus), "workers": None, "strategy": "fsdp"}
-        changed = _trained(spec, also)
-        resources = spec.resources.model_copy(update=update)
-        yield (
-            f"resources {{gpus: {gpus}, strategy: fsdp}}{words}",
-            changed.model_copy(update={"resources": resources}),
-        )
+        shards = spec.model_copy(update={"resources": spec.resources.model_copy(update=update)})
+        words = f"resources {{gpus: {gpus}, strategy: fsdp}}"
+        yield words, shards
+        twice = {} if spec.train.gradient_checkpointing else {"gradient_checkpointing": True}
+        for also in [{}, twice] if twice else [{}]:
+            for smaller, changed in _smaller_batches(shards, also):
+                yield f"{words} with {smaller}", changed
+        gpus *= 2
 
 
 def _words(also: Mapping[str, Any]) -> str:
-    said = {
-        "gradient_checkpointing": "train.gradient_checkpointing",
-        "micro_batch_tokens": f"train.micro_batch_tokens {also.get('micro_batch_tokens')}",
-    }
-    return "".join(f" with {said[name]}" for name in also)
+    return "".join(f" and train.{name}" for name in also)
 
 
 def _trained(spec: TrainingConfig, changes: dict[str, Any]) -> TrainingConfig:

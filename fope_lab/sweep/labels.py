@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,32 @@ def label(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "none", True: "true", False: "false"}[value]
     return str(value)
+
+
+def label_parts(text: str) -> tuple[str, frozenset[str]]:
+    """fope(base=129,sigma=0.10) → fope, {base=129.0, sigma=0.1}: a label's name and its options.
+
+    Numbers are in one spelling, so that labels can be compared; brackets inside keep their commas.
+    """
+    name, _, inner = text.removesuffix(")").partition("(")
+    options, depth, start = [], 0, 0
+    for i, mark in enumerate(f"{inner},"):
+        depth += (mark == "(") - (mark == ")")
+        if mark == "," and depth == 0:
+            options.append(inner[start:i].partition("="))
+            start = i + 1
+    return _number(name), frozenset(
+        f"{key}{sign}{_number(value)}" for key, sign, value in options if key
+    )
+
+
+def _number(text: str) -> str:
+    """A number in one spelling; other texts as they are."""
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return repr(number) if math.isfinite(number) else text
 
 
 def corpus_label(corpus: Corpus) -> str:

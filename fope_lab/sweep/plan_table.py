@@ -175,6 +175,8 @@ def _totals(budget: Budget) -> Iterable[str]:
         f"{totals['tokens']:,} tokens, {totals['flops']:.2e} FLOPs, "
         f"{totals['memory'] / GIB:.1f} GiB at most in a worker"
     )
+    if waiting := budget.waiting():
+        yield f"{len(waiting):,} of the stages to do wait for a blocked one; their cost is counted"
     saved = totals["saved"]
     if saved["stages"]:
         gpu = saved["gpu_hours"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fope_lab.sweep.claims import ClaimError, parse_claim, parse_quantity
+from fope_lab.sweep.claims import Claim, ClaimError, parse_claim, parse_quantity
 from fope_lab.sweep.comparison import compare
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.problems import FieldPath
@@ -18,9 +18,12 @@ def report_problems(
     """What is wrong with the section, by the place in the file. Without the stages, because they
     are wrong themselves, only what can't be read."""
     catalogue = None if by_name is None else Catalogue(by_name)
+    lines: dict[Claim, int] = {}
     for i, text in enumerate(section.claims):
         try:
             claim = parse_claim(text)
+            if (first := lines.setdefault(claim, i)) != i:
+                raise ClaimError(f"says the same as claims[{first}]")
             if catalogue is not None:
                 compare(claim, catalogue)
         except ClaimError as error:

@@ -41,17 +41,37 @@ def test_p_and_interval_are_scipys(pairs: list[tuple[float, float]]) -> None:
 def test_significant_is_what_the_interval_leaves_out(differences: list[float]) -> None:
     test = paired_t(differences)
     assert test.differences.ci95 is not None
-    assert test.p is not None
+    if test.p is None:
+        assert len(differences) == 2
+        assert differences[0] == differences[1] != 0
+        return
     low, high = test.differences.ci95
     assume(abs(test.p - 0.05) > 1e-9)
     assert (test.p < 0.05) == (low > 0 or high < 0)
 
 
-@pytest.mark.parametrize("n", [2, 3, 7])
+@pytest.mark.parametrize("n", [3, 4, 7])
 def test_without_spread_it_is_certain(n: int) -> None:
     assert paired_t([0.25] * n).p == 0
     assert paired_t([-1e-300] * n).p == 0
     assert paired_t([0.0] * n).p == 1
+
+
+@pytest.mark.parametrize("difference", [0.25, -1e-300])
+def test_two_equal_differences_decide_nothing(difference: float) -> None:
+    """Nor the same numbers, which are not different."""
+    assert decide([paired_t([difference] * 2)]) == ("undecided", None)
+    assert paired_t([0.0, 0.0]).p == 1
+
+
+@pytest.mark.parametrize("trials", [10, 62, 300])
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_accuracies_of_few_trials_are_not_decided_more_often(n: int, trials: int) -> None:
+    """Of equal models, whose counts are now and then the same by chance."""
+    rng = np.random.default_rng(trials + n)
+    found = decisions(rng.binomial(trials, 0.97, (SETS, 2, n)) / trials)
+    wrong = found["holds"] + found["fails"]
+    assert wrong <= scipy.stats.binom.ppf(1 - 1e-5, SETS, 0.06)  # the counts are not normal
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,16 @@ def test_other_axes_part_embeddings_into_panels() -> None:
     assert [axes.panel(m) for m in members] == ["scale 60m"] * 2 + ["scale 180m"] * 2
 
 
+def test_what_follows_from_the_embedding_makes_no_panels() -> None:
+    tokens = {"nope": 4, "rope": 2, "fope": 2}
+    members = [Member({"p.embedding": e, "p.tokens": n}, e) for e, n in tokens.items()]
+    axes = read_axes(members)
+    assert (axes.varying, axes.panels) == (("p.embedding", "p.tokens"), ())
+    assert [axes.label(member, "s") for member in members] == list(tokens)
+    again = [*members, Member({"p.embedding": "rope", "p.tokens": 4}, "rope")]
+    assert read_axes(again).panels == ("p.tokens",)
+
+
 def test_a_setting_that_two_stages_share_is_one_axis() -> None:
     zipped = [Member({"p.data.subtask": task, "e.subtask": task}) for task in ("cot", "rec")]
     axes = read_axes(zipped)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import statistics
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import matplotlib as mpl
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import finish, make_report, typical_numbers, write_plan
@@ -173,6 +175,30 @@ def test_points_that_are_not_finite_are_named(tmp_path: Path, store: Store) -> N
 def test_the_pages_font_is_used_in_either_spelling_of_matplotlib(style: str) -> None:
     kept = {part.strip() for part in without_family(style).split(";") if part.strip()}
     assert kept == {"font-weight: 700", "font-size: 11px", "fill: red"}
+
+
+def test_bands_that_are_cut_are_named(tmp_path: Path, store: Store) -> None:
+    def numbers(stage: Stage, length: int | None) -> float:
+        seed = stage.seed or 0
+        if stage.embedding == "rope" and stage.kind == "perplexity":
+            return 10.0 + 8 * (seed == 1)
+        return 0.5 + 0.2 * seed if stage.kind == "passkey" else 9.0
+
+    figures = figures_of(tmp_path, store, numbers=numbers)
+    low, high = paired_interval([10.0, 18.0, 10.0])
+    notes = figures["Perplexity by context length"].notes
+    assert [note for note in notes if "cut" in note] == [
+        f"Bands are cut at the edge: rope reaches {high:.2f}."
+    ]
+    assert low < 9
+    assert not any("cut" in note for note in figures["Passkey accuracy by context length"].notes)
+
+
+def paired_interval(values: list[float]) -> tuple[float, float]:
+    """Student's interval of a mean."""
+    mean, half = statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
+    half *= scipy.stats.t.ppf(0.975, len(values) - 1)
+    return mean - half, mean + half
 
 
 def test_nothing_is_drawn_where_nothing_is_finite(tmp_path: Path, store: Store) -> None:

@@ -145,7 +145,7 @@ def test_each_way_to_fall_back_says_so() -> None:
     other = reading("passkey")
     assert told(other, *taken, *perplexity) == ("measured on cpu: 2 evaluations of other kinds")
     assert told(other, *taken) == "measured on cpu: the rate of 8 trainings"
-    assert told(other) == "assumed: 20 GFLOP/s a core"
+    assert told(other) == "assumed: 20 GFLOP/s a core, and no start-up"
     assert told(work(kind="extend"), *taken) == "measured on cpu: 8 trainings"
 
 
@@ -168,7 +168,9 @@ def test_what_is_assumed_of_a_gpu(precision: str, peak: float) -> None:
     whole = work(flops=1e18, precision=precision, share=1.0)
     found = Calibration({}).estimate(whole, device_named("a6000"))
     assert found.seconds == pytest.approx(1e18 / (0.35 * peak))
-    assert found.source == "assumed: 35% of the peak of a6000"
+    assert found.source == (
+        "assumed: 35% of the peak of a6000, and neither start-up nor communication"
+    )
     half = Calibration({}).estimate(dataclasses.replace(whole, share=0.5), device_named("a6000"))
     assert half.seconds == pytest.approx(2 * (found.seconds or 0))
 

@@ -103,6 +103,11 @@ def test_each_error_has_its_line_and_says_what_is_allowed(tmp_path: Path) -> Non
     assert messages(tmp_path, *ERRORS) == list(ERRORS.values())
 
 
+def test_a_claim_stands_once(tmp_path: Path) -> None:
+    found = told(tmp_path, f"{SWEEP}report:\n  claims:\n" + "    - 'passkey@64: rope > nope'\n" * 2)
+    assert found == [f"{REPORT + 3} report.claims[1]: says the same as claims[0]"]
+
+
 @pytest.mark.parametrize("part", ["tables", "figures"])
 def test_so_have_tables_and_figures(tmp_path: Path, part: str) -> None:
     assert messages(tmp_path, "perplexity", "pass key", "needl", "books.loss", part=part) == [
@@ -161,7 +166,10 @@ def test_a_pinned_axis_makes_none(tmp_path: Path, value: str) -> None:
     assert stage.config["trials"] == 20
 
 
-@pytest.mark.parametrize("term", ["fope(sigma=0.2)", "fope(base=99)", "fope(base=99,sigma=0.2)"])
+@pytest.mark.parametrize(
+    "term",
+    ["fope(sigma=0.2)", "fope(base=99)", "fope(base=99,sigma=0.2)", "fope(base=99.0,sigma=2e-1)"],
+)
 def test_a_value_needs_only_the_options_that_tell_it(tmp_path: Path, term: str) -> None:
     compared = found(tmp_path, f"needle@64 where learning_rate=1e-3: {term} > rope")
     assert members(compared, "pretrain.embedding") == [({}, ["fope(base=99,sigma=0.2)", "rope"])]

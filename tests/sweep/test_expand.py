@@ -262,7 +262,7 @@ def grid_of(text: str, stages: str = f"p: {PRETRAIN_LINE}") -> str:
                 "5 grid.p.train.learning_rte[0]: unknown key 'learning_rte'; did you mean "
                 "'learning_rate'? (allowed: tokens, batch_tokens, learning_rate, schedule, warmup, "
                 "decay, final_learning_rate, betas, weight_decay, gradient_clip, precision, "
-                "validate_every, validation_tokens, select, micro_batch_tokens, "
+                "validate_every, validation_tokens, validation_length, select, micro_batch_tokens, "
                 "gradient_checkpointing, compile, checkpoint_every, log_every)"
             ],
         ),

@@ -199,7 +199,7 @@ def test_json_has_what_was_agreed(tmp_path: Path, store: Store) -> None:
         "seconds": pytest.approx(one.cost.flops / 2e10),
         "gpu_hours": 0.0,
         "cost": None,
-        "estimate": "assumed: 20 GFLOP/s a core",
+        "estimate": "assumed: 20 GFLOP/s a core, and no start-up",
     }
     rows = content["stages"]
     todo = [row for row in rows if row["state"] in ("run", "resume")]
@@ -252,7 +252,10 @@ def test_the_table_names_every_stage_and_the_totals(two: Plan, store: Store) -> 
     ) in lines
     [time] = [line for line in lines if line.startswith("time: ")]
     assert "without 3 whose time is not known" in time
-    notes = ["assumed: 20 GFLOP/s a core", "not known: only running tells how much work it is"]
+    notes = [
+        "assumed: 20 GFLOP/s a core, and no start-up",
+        "not known: only running tells how much work it is",
+    ]
     assert lines[-2:] == [f"[{number}] {note}" for number, note in enumerate(notes, 1)]
     by_name = {line.split()[0]: line for line in lines if "[" in line}
     assert " s [1] " in by_name[ROPE]

@@ -167,3 +167,25 @@ def test_a_run_starts_nothing_that_does_not_fit(
     assert main([*arguments, "local"]) == 2
     assert "this machine has 8.0 GiB" in capsys.readouterr().err
     assert not (store / "pretrain").exists()
+
+
+def test_what_waits_for_a_blocked_stage_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = {"stages.perplexity.batch_tokens": 512}
+    path = write(tmp_path / "large.yaml", changed(LARGE, few))
+    found = budget([plan(load_sweep(path))], device="rtx-4090")
+    blocked = {key for key, state in found.states.items() if state.state == "blocked"}
+    waiting = found.waiting()
+    assert waiting
+    for stage in waiting:
+        held = blocked | {one.key for one in waiting}
+        assert stage.key not in blocked
+        assert held & set(stage.parents.values())
+    rest = {one.key for one in found.todo()} - {one.key for one in waiting}
+    for stage in found.stages:
+        if stage.key in rest:
+            assert not (blocked | {one.key for one in waiting}) & set(stage.parents.values())
+    assert main(["plan", str(path), "--store", str(tmp_path / "s"), "--device", "rtx-4090"]) == 2
+    assert f"{len(waiting)} of the stages to do wait for a blocked one" in capsys.readouterr().out
+    assert budget([plan(load_sweep(path))], device="h200").waiting() == ()

@@ -110,7 +110,9 @@ def test_money_and_hours_follow_from_seconds(pair: list[Sweep]) -> None:
         if gpus:
             assert row["seconds"] == pytest.approx(row["flops"] / (rate * gpus))
             assert row["gpu_hours"] == pytest.approx(row["seconds"] * gpus / 3600)
-            assert row["estimate"] == "assumed: 35% of the peak of a6000"
+            assert row["estimate"] == (
+                "assumed: 35% of the peak of a6000, and neither start-up nor communication"
+            )
         else:
             assert row["gpu_hours"] == 0.0
         assert row["cost"] == pytest.approx(1.5 * row["gpu_hours"])
@@ -173,6 +175,8 @@ def test_the_command_takes_files_and_folders(
     assert json.loads(capsys.readouterr().out) == of_folder
     assert main(["plan", *paths, *store]) == 0
     assert "26 stages asked, 17 to have; saved: 9 stages" in capsys.readouterr().out
+    assert main(["plan", *paths, str(folder), *paths, *store]) == 0  # each once
+    assert "26 stages asked, 17 to have; saved: 9 stages" in capsys.readouterr().out
     assert not (folder / "none").exists()
 
 
@@ -181,7 +185,8 @@ def test_a_price_is_a_number_of_dollars(price: str, capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit) as caught:
         main(["plan", "sweep.yaml", "--price", price])
     assert caught.value.code == 2
-    assert "--price" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"--price: found '{price}', needs a number of dollars, 0 or more" in said
 
 
 def test_which_machines_the_time_by_the_clock_is_for(tmp_path: Path, pair: list[Sweep]) -> None:

@@ -222,8 +222,8 @@ CORPORA = f"(allowed: {', '.join(sorted(corpus_names()))})"
             "train.learning_rte: unknown key 'learning_rte'; did you mean 'learning_rate'? "
             "(allowed: tokens, batch_tokens, learning_rate, schedule, warmup, decay, "
             "final_learning_rate, betas, weight_decay, gradient_clip, precision, validate_every, "
-            "validation_tokens, select, micro_batch_tokens, gradient_checkpointing, compile, "
-            "checkpoint_every, log_every)",
+            "validation_tokens, validation_length, select, micro_batch_tokens, "
+            "gradient_checkpointing, compile, checkpoint_every, log_every)",
         ),
         (
             "2048",
