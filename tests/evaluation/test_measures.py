@@ -118,4 +118,4 @@ def test_a_training_measures_its_losses() -> None:
         return [measure.metric for measure in stage.measures()]
 
     assert names() == ["loss"]
-    assert names(validate_every=5) == ["loss", "validation_loss"]
+    assert names(validate_every=5) == ["loss", "validation_loss", "least_validation_loss"]
