@@ -1,7 +1,8 @@
-"""For all tests: no deadline for an example, and a byte-level BPE tokenizer of transformers."""
+"""For all tests: no deadline for an example, Ctrl-C, and a byte-level BPE tokenizer."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,13 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 TEXT = "The pass key is 12345. Remember it. The grass is green. The sky is blue. 123 450 99 10"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """What is started in the background ignores Ctrl-C, and so would all that tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
