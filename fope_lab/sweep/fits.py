@@ -134,6 +134,9 @@ def _sharded(spec: TrainingConfig) -> Changes:
     gpus = int(spec.resources.gpus)
     if spec.resources.strategy == "fsdp" or gpus < 2:
         gpus = max(1, gpus) * 2
+    also: list[dict[str, Any]] = [{}]
+    if not spec.train.gradient_checkpointing:
+        also.append({"gradient_checkpointing": True})
     while spec.resources.gpus and gpus <= MOST_SHARDS:
         if spec.train.batch_tokens // spec.data.length % gpus:
             return
@@ -141,9 +144,8 @@ def _sharded(spec: TrainingConfig) -> Changes:
         shards = spec.model_copy(update={"resources": spec.resources.model_copy(update=update)})
         words = f"resources {{gpus: {gpus}, strategy: fsdp}}"
         yield words, shards
-        twice = {} if spec.train.gradient_checkpointing else {"gradient_checkpointing": True}
-        for also in [{}, twice] if twice else [{}]:
-            for smaller, changed in _smaller_batches(shards, also):
+        for changes in also:
+            for smaller, changed in _smaller_batches(shards, changes):
                 yield f"{words} with {smaller}", changed
         gpus *= 2
 
