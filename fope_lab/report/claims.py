@@ -130,8 +130,8 @@ def _judge(
 ) -> Verdict:
     claim, selected = comparison.claim, comparison.selected
     terms = [
-        _Term(term.value, seeds, results.values(seeds, (selected.metric, claim.x)))
-        for term, seeds in zip(claim.terms, combination.members, strict=True)
+        _Term(name, seeds, results.values(seeds, (selected.metric, claim.x)))
+        for name, seeds in zip(comparison.names, combination.members, strict=True)
     ]
     pairs = [_Pair(one, other) for one, other in pairwise(terms)]
     n = min(len(pair.seeds) for pair in pairs)

@@ -30,10 +30,12 @@ class Combination:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A claim that its sweep can answer."""
+    """A claim that its sweep can answer; `names` are what to call its terms: a number by its axis,
+    `batch_tokens=128`, anything else as the claim does."""
 
     claim: Claim
     selected: Selected
+    names: tuple[str, ...]
     combinations: tuple[Combination, ...]
 
 
@@ -68,7 +70,14 @@ def compare(claim: Claim, catalogue: Catalogue) -> Comparison:
         terms = " and ".join(str(term) for term in claim.terms)
         raise ClaimError(f"no cell of the grid has {terms} with the same {name_list(open_axes)}")
     combinations = tuple(Combination(axes[place], tuple(groups[place])) for place in whole)
-    return Comparison(claim, selected, combinations)
+    values = {label(stage.axes[axis]): stage.axes[axis] for stage in stages if axis in stage.axes}
+    names = tuple(
+        term.value
+        if isinstance(values[one], str | Mapping)
+        else str(Pin(term.value, axis.rpartition(".")[2]))
+        for term, one in zip(claim.terms, chosen, strict=True)
+    )
+    return Comparison(claim, selected, names, combinations)
 
 
 def _pinned(pin: Pin, stages: Sequence[Stage]) -> list[Stage]:
@@ -87,10 +96,12 @@ def _pinned(pin: Pin, stages: Sequence[Stage]) -> list[Stage]:
 
 def _compared(claim: Claim, stages: Sequence[Stage]) -> tuple[str, list[str]]:
     """The axis that all terms are values of, and the labels of these values. Raises ClaimError."""
+    paths = _paths(stages)
     named = {term.axis for term in claim.terms if term.axis is not None}
-    if len(named) > 1:
+    for name in sorted(named):
+        paths = [path for path in _axes_named(name, stages) if path in paths]
+    if named and not paths:
         raise ClaimError(f"compares values of different axes: {name_list(sorted(named))}")
-    paths = _axes_named(named.pop(), stages) if named else _paths(stages)
     found = _values_of(claim, paths, stages)
     if not found:
         raise _no_axis(claim, paths, stages)

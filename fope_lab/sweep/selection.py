@@ -15,9 +15,10 @@ from fope_lab.sweep.stages.measure import Measure
 @dataclass(frozen=True)
 class Selected:
     """One metric of one stage of the sweep file, with the stages that measure it, over axes and
-    seeds, each with what it measures."""
+    seeds, each with what it measures; `name` is what sweep files call the metric."""
 
     stage: str
+    name: str
     metric: str
     learnt: str | None
     measuring: tuple[tuple[Stage, Measure], ...]
@@ -38,10 +39,10 @@ class Selected:
             return found
         measured = _few(self.xs)
         if not self.xs:
-            raise ClaimError(f"{self.metric} is a single number, and has no @{x}")
+            raise ClaimError(f"{self.name} is a single number, and has no @{x}")
         if x is None:
-            raise ClaimError(f"{self.metric} is a curve; needs @x, one of {measured}")
-        raise ClaimError(f"{self.stage} does not measure {self.metric} at {x} (at: {measured})")
+            raise ClaimError(f"{self.name} is a curve; needs @x, one of {measured}")
+        raise ClaimError(f"{self.stage} does not measure {self.name} at {x} (at: {measured})")
 
 
 class Catalogue:
@@ -72,7 +73,7 @@ class Catalogue:
             )
         name, measuring = next(iter(having.items()))
         first = measuring[0][1]
-        return Selected(name, first.metric, first.learnt, tuple(measuring))
+        return Selected(name, first.name, first.metric, first.learnt, tuple(measuring))
 
     def _measuring(self, name: str, quantity: Quantity) -> list[tuple[Stage, Measure]]:
         return [

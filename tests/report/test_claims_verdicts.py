@@ -330,6 +330,6 @@ def test_models_that_differ_in_more_are_told(tmp_path: Path) -> None:
         changes={"grid": {**grid, "pretrain.train.tokens": [64_000, 128_000, 192_000]}},
     )
     assert chain.unequal == (
-        "64000 and 128000: tokens (64,000 and 128,000)",
-        "128000 and 192000: tokens (128,000 and 192,000)",
+        "tokens=64000 and tokens=128000: tokens (64,000 and 128,000)",
+        "tokens=128000 and tokens=192000: tokens (128,000 and 192,000)",
     )

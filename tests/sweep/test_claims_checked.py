@@ -67,9 +67,8 @@ ERRORS: dict[str, str] = {
     "perplexity(python)@32: rope > nope": "no stage measures perplexity on 'python'; did you mean"
     " 'python-docs'? (allowed: c4, python-docs)",
     "passkey(c4)@32: rope > nope": "passkey is of no corpus; leave out (c4)",
-    "passkey@65: rope > nope": "passkey does not measure passkey_accuracy_by_length at 65"
-    " (at: 32, 64, 128)",
-    "passkey: rope > nope": "passkey_accuracy_by_length is a curve; needs @x, one of 32, 64, 128",
+    "passkey@65: rope > nope": "passkey does not measure passkey at 65 (at: 32, 64, 128)",
+    "passkey: rope > nope": "passkey is a curve; needs @x, one of 32, 64, 128",
     "loss@64: rope > nope": "loss is a single number, and has no @64",
     "passkey@64 where learning_rat=1e-3: rope > nope": "no axis 'learning_rat'; did you mean"
     " 'learning_rate'? (allowed: pretrain.embedding, pretrain.train.learning_rate, passkey.trials)",
@@ -101,6 +100,17 @@ ERRORS: dict[str, str] = {
 
 def test_each_error_has_its_line_and_says_what_is_allowed(tmp_path: Path) -> None:
     assert messages(tmp_path, *ERRORS) == list(ERRORS.values())
+
+
+def test_numbers_are_called_by_their_axis(tmp_path: Path) -> None:
+    called = {
+        "passkey@64: fope(base=129) > rope": ("fope(base=129)", "rope"),
+        "passkey@64: embedding=rope > pretrain.embedding=nope": ("rope", "nope"),
+        "passkey@64: 10 > 20": ("trials=10", "trials=20"),
+        "loss: train.learning_rate=1e-3 > 2e-3": ("learning_rate=1e-3", "learning_rate=2e-3"),
+    }
+    for claim, names in called.items():
+        assert found(tmp_path, claim).names == names
 
 
 def test_a_claim_stands_once(tmp_path: Path) -> None:
