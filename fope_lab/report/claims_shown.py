@@ -60,6 +60,16 @@ class ShownClaim:
         return count_verdicts(row.verdict for row in self.rows)
 
     @property
+    def several(self) -> bool:
+        """Whether it has a table of its own."""
+        return len(self.rows) > 1
+
+    def where(self, row: ShownVerdict) -> str:
+        """The combination of a verdict; empty where the claim leaves no axis open."""
+        named = zip(self.axes, row.where, strict=True)
+        return ", ".join(f"{axis} {value}" for axis, value in named)
+
+    @property
     def folded(self) -> bool:
         """Whether there are too many verdicts to show at once."""
         return len(self.rows) > OPEN
@@ -101,10 +111,9 @@ def print_claims(verdicts: Sequence[Verdict], line: Callable[[str], None]) -> No
     for claim in group_verdicts(verdicts):
         if left == 0:
             break
-        several = len(claim.rows) > 1
-        line(f"  {claim.text}{f': {claim.counts}' if several else ''}")
+        line(f"  {claim.text}{f': {claim.counts}' if claim.several else ''}")
         for row in claim.rows[:left]:
-            where = _where(claim, row)
+            where = claim.where(row)
             word = f"{row.mark} {row.verdict.verdict}"
             line(f"    {word:<13}  {f'{where}: ' if where else ''}{row.numbers}; {row.why}")
         left -= min(left, len(claim.rows))
@@ -120,7 +129,7 @@ def claims_markdown(verdicts: Sequence[Verdict]) -> str:
     rows = [
         (
             f"`{escaped(row.verdict.text, '|')}`",
-            escaped(_where(claim, row)),
+            escaped(claim.where(row)),
             f"{row.mark} {row.verdict.verdict}",
             ""
             if row.verdict.p is None
@@ -145,7 +154,3 @@ def describe_tests() -> str:
         " equal models, one is decided by chance. One seed decides nothing, and no accuracy is"
         " compared of models of which one did not learn the task inside the trained length."
     )
-
-
-def _where(claim: ShownClaim, row: ShownVerdict) -> str:
-    return ", ".join(f"{a} {value}" for a, value in zip(claim.axes, row.where, strict=True))
