@@ -7,6 +7,9 @@ global is left behind, and matplotlib is imported only when something is drawn.
 from __future__ import annotations
 
 import math
+import re
+import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 400.0, 250.0  # of the plotting area
 LEFT, BOTTOM, TOP = 58.0, 46.0, 14.0
 TITLE_ROOM = MARK_ROOM = 18.0
-LABEL_GAP, CHARACTER = 14.0, 6.9
+LABEL_GAP, CHARACTER, BOLD_CHARACTER = 14.0, 6.9, 7.4
 KEY_OFFSET, LABEL_OFFSET = 20.0, 28.0  # of a label's marker and text from the plotting area
 LONGEST_LABEL = 36
 
@@ -57,6 +60,12 @@ class Panel:
     markers: bool = True  # at each point
     marks: tuple[int, ...] = ()  # trained lengths
     level: float | None = None  # chance
+    room: int = 0  # characters right of the curves, if their labels have no more
+
+    @property
+    def label_length(self) -> int:
+        """Characters of the longest label at a curve."""
+        return max(map(len, _ends(self)), default=0)
 
 
 def draw_panel(panel: Panel) -> Figure:
@@ -65,15 +74,16 @@ def draw_panel(panel: Panel) -> Figure:
     from matplotlib.figure import Figure
 
     ends = _ends(panel)
-    right = LABEL_OFFSET + CHARACTER * max(map(len, ends), default=0)
-    top = TOP + TITLE_ROOM * bool(panel.title) + MARK_ROOM * len(panel.marks)
+    right = LABEL_OFFSET + CHARACTER * max(panel.room, panel.label_length)
+    title = _wrap(panel.title, WIDTH + right)
+    top = TOP + TITLE_ROOM * len(title) + MARK_ROOM * len(panel.marks)
     width, height = LEFT + WIDTH + right, BOTTOM + HEIGHT + top
     with rc_context(STYLE):
         figure = Figure(figsize=(width / 72, height / 72), dpi=72)
         box = (LEFT / width, BOTTOM / height, WIDTH / width, HEIGHT / height)
         axes = figure.add_axes(box)
         _scales(axes, panel)
-        _frame(axes, panel)
+        _frame(axes, panel, title)
         _marks(axes, panel)
         for curve in panel.curves:
             _draw(axes, curve, points=panel.markers)
@@ -128,10 +138,13 @@ def _ends(panel: Panel) -> dict[str, _End]:
         if finite:
             points.setdefault(curve.label, []).append(finite[-1])
             looks[curve.label] = curve.look
+    short = {label: _shorten(label) for label in points}
+    alike = Counter(short.values())
     ends = {}
     for label, last in points.items():
         y = math.fsum(y for _, y in last) / len(last)
-        ends[_shorten(label)] = _End(max(x for x, _ in last), y, looks[label])
+        name = short[label] if alike[short[label]] == 1 else label
+        ends[name] = _End(max(x for x, _ in last), y, looks[label])
     if panel.level is not None:
         ends["chance"] = _End(math.inf, panel.level, None)
     return ends
@@ -162,16 +175,16 @@ def _scales(axes: Axes, panel: Panel) -> None:
     axes.set_ylim(*panel.y_range)
 
 
-def _frame(axes: Axes, panel: Panel) -> None:
+def _frame(axes: Axes, panel: Panel, title: Sequence[str]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", linewidth=0.7)
     axes.set_axisbelow(True)
     axes.tick_params(length=3)
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
-    if panel.title:
-        rise = HEIGHT + 8 + MARK_ROOM * len(panel.marks)
-        axes.text(0, rise / HEIGHT, panel.title, transform=axes.transAxes, fontweight="bold")
+    for i, line in enumerate(title, 1):
+        rise = HEIGHT + 8 + MARK_ROOM * len(panel.marks) + TITLE_ROOM * (len(title) - i)
+        axes.text(0, rise / HEIGHT, line, transform=axes.transAxes, fontweight="bold")
 
 
 def _marks(axes: Axes, panel: Panel) -> None:
@@ -255,3 +268,8 @@ def _fraction(axes: Axes, y: float) -> float:
 
 def _shorten(label: str) -> str:
     return label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"
+
+
+def _wrap(title: str, width: float) -> list[str]:
+    """The lines of a title, broken at its spaces and commas."""
+    return textwrap.wrap(re.sub(r",(?=\S)", ", ", title), int(width / BOLD_CHARACTER))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from fope_lab.sweep.resolve import label
+from fope_lab.sweep.labels import label, split_label
 
 
 class HasAxes(Protocol):
@@ -124,16 +124,26 @@ def short_folders(folders: Iterable[str]) -> dict[str, str]:
 
 
 def shorten_labels(labels: Iterable[str]) -> dict[str, str]:
-    """Each label without its options, where no other label has the same name before them.
+    """Each label without the options that all labels of its name have.
 
-    `fope(base=129)` is `fope` in a report that has no other fope.
+    `fope(base=129)` is `fope` in a report that has no other fope, and with it
+    `fope(base=129,sigma=0.1)` is `fope(sigma=0.1)`.
     """
-    labels = list(dict.fromkeys(labels))
-    names = [label.partition("(")[0] for label in labels]
-    return {
-        label: name if names.count(name) == 1 else label
-        for label, name in zip(labels, names, strict=True)
-    }
+    split = {label: split_label(label) for label in labels}
+    named: dict[str, list[set[str]]] = {}
+    for name, options in split.values():
+        named.setdefault(name, []).append(set(options))
+    short = {}
+    for text, (name, options) in split.items():
+        left = [option for option in options if any(option not in one for one in named[name])]
+        # What is no single value with options, as two joined by a comma, stays whole.
+        whole = text != _joined(name, options) and len(named[name]) > 1
+        short[text] = text if whole else _joined(name, left)
+    return short
+
+
+def _joined(name: str, options: Sequence[str]) -> str:
+    return f"{name}({','.join(options)})" if options else name
 
 
 def is_embedding(path: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fope_lab.drawing.palette import Look, assign_looks
@@ -24,6 +24,7 @@ from fope_lab.report.states import StageReading
 from fope_lab.report.tables import seed_notes
 from fope_lab.report.training import History, TrainingBlock, build_training
 from fope_lab.report.unequal import find_unequal
+from fope_lab.sweep.labels import split_label
 
 LOG_RATIO = 8  # an axis whose values span more than this is logarithmic
 FRACTION_RANGE = (-0.03, 1.03)
@@ -51,8 +52,18 @@ class Style:
 
     def explain(self, labels: Iterable[str]) -> list[str]:
         """A note that gives the options that names leave out."""
-        cut = [f"{self.names[la]} is {la}" for la in dict.fromkeys(labels) if self.names[la] != la]
-        return [f"{'; '.join(cut)}."] if cut else []
+        having: dict[str, dict[str, None]] = {}
+        for label in labels:
+            name = self.names[label]
+            if left_out := ",".join(
+                o for o in split_label(label)[1] if o not in split_label(name)[1]
+            ):
+                having.setdefault(left_out, {})[name] = None
+        told = [
+            f"{', '.join(names)} {'have' if len(names) > 1 else 'has'} {options}"
+            for options, names in having.items()
+        ]
+        return [f"{'; '.join(told)}."] if told else []
 
 
 def draw_all(
@@ -94,27 +105,29 @@ def draw_by_x(block: Block, style: Style, name: str) -> Figure | None:
     by_length = block.metric.x == "length"
     title = f"{block.title} by context length" if by_length else block.title
     xs = [x for x in block.xs if x is not None]
-    drawings: list[str] = []
+    panels: list[Panel] = []
     for panel_name, curves in groups.items():
         lengths = {line.train_length for line in block.panels[panel_name] if line.train_length}
         seen = [n for n in sorted(lengths) if block.metric.in_tokens and _within(n, xs)]
-        panel = Panel(
-            title=panel_name,
-            x_label=block.metric.x_label,
-            y_label=_y_label(block.metric, scale[0]),
-            curves=tuple(curves),
-            ticks=tuple(xs) if by_length else None,
-            markers=len(xs) <= MOST_MARKERS,
-            log_y=scale[0],
-            y_range=scale[1],
-            marks=tuple(seen),
-            level=block.chance,
+        panels.append(
+            Panel(
+                title=panel_name,
+                x_label=block.metric.x_label,
+                y_label=_y_label(block.metric, scale[0]),
+                curves=tuple(curves),
+                ticks=tuple(xs) if by_length else None,
+                markers=len(xs) <= MOST_MARKERS,
+                log_y=scale[0],
+                y_range=scale[1],
+                marks=tuple(seen),
+                level=block.chance,
+            )
         )
-        points = [_points(curve, block.metric) for curve in curves]
-        drawings.append(_drawing(panel, f"{name}-{len(drawings)}", title, points))
     drawn = [curve for group in groups.values() for curve in group]
     return Figure(
-        title, tuple(drawings), (*_notes(block, style), *_cut(block.metric, drawn, scale[1]))
+        title,
+        _drawings(panels, name, title, lambda curve: _points(curve, block.metric)),
+        (*_notes(block, style), *_cut(block.metric, drawn, scale[1])),
     )
 
 
@@ -127,9 +140,8 @@ def draw_training(block: TrainingBlock, style: Style, name: str) -> Figure | Non
     if scale is None:
         return None
     title = f"{block.title} along training"
-    drawings: list[str] = []
-    for panel_name, curves in groups.items():
-        panel = Panel(
+    panels = [
+        Panel(
             title=panel_name,
             x_label="training step",
             y_label=_y_label(block.metric, scale[0]),
@@ -139,18 +151,31 @@ def draw_training(block: TrainingBlock, style: Style, name: str) -> Figure | Non
             log_y=scale[0],
             y_range=scale[1],
         )
-        points = [
-            f"{c.label} ends at {block.metric.format(c.finite[-1])}" for c in curves if c.finite
-        ]
-        drawings.append(_drawing(panel, f"{name}-{len(drawings)}", title, points))
+        for panel_name, curves in groups.items()
+    ]
     explained = style.explain(history.label for history in block.histories)
-    return Figure(title, tuple(drawings), (*block.notes, *explained))
+    return Figure(
+        title,
+        _drawings(panels, name, title, lambda curve: _end(curve, block.metric)),
+        (*block.notes, *explained),
+    )
 
 
-def _drawing(panel: Panel, name: str, title: str, points: Sequence[str]) -> str:
-    if panel.title:
-        title = f"{title}: {panel.title}"
-    return inline_svg(draw_panel(panel), name, title, "; ".join(points))
+def _drawings(
+    panels: Sequence[Panel], name: str, title: str, words: Callable[[Curve], str]
+) -> tuple[str, ...]:
+    """The panels of a figure, all as wide as the widest, so that a page draws them in one size;
+    `words` tells a curve to those who can't see it."""
+    room = max(panel.label_length for panel in panels)
+    return tuple(
+        inline_svg(
+            draw_panel(dataclasses.replace(panel, room=room)),
+            f"{name}-{i}",
+            f"{title}: {panel.title}" if panel.title else title,
+            "; ".join(filter(None, map(words, panel.curves))),
+        )
+        for i, panel in enumerate(panels)
+    )
 
 
 def _curve(line: Line, style: Style) -> Curve:
@@ -216,10 +241,15 @@ def _cut(metric: Metric, curves: Iterable[Curve], edges: tuple[float, float]) ->
 
 
 def _points(curve: Curve, metric: Metric) -> str:
-    """A curve in words, for those who can't see it."""
+    """A curve in words."""
     pairs = zip(curve.x, curve.y, strict=True)
     points = [f"{metric.format(y)} at {x}" for x, y in pairs if math.isfinite(y)]
     return f"{curve.label}: {', '.join(points) or 'no value'}"
+
+
+def _end(curve: Curve, metric: Metric) -> str:
+    """Where a training ends; empty if nothing of it is finite."""
+    return f"{curve.label} ends at {metric.format(curve.finite[-1])}" if curve.finite else ""
 
 
 def _y_label(metric: Metric, log: bool) -> str:

@@ -26,18 +26,25 @@ def label(value: Any) -> str:
 def label_parts(text: str) -> tuple[str, frozenset[str]]:
     """fope(base=129,sigma=0.10) → fope, {base=129.0, sigma=0.1}: a label's name and its options.
 
-    Numbers are in one spelling, so that labels can be compared; brackets inside keep their commas.
+    Numbers are in one spelling, so that labels can be compared.
     """
+    name, options = split_label(text)
+    pairs = (option.partition("=") for option in options)
+    return _number(name), frozenset(
+        f"{key}{sign}{_number(value)}" for key, sign, value in pairs if key
+    )
+
+
+def split_label(text: str) -> tuple[str, list[str]]:
+    """fope(base=129,sigma=0.10) → fope, [base=129, sigma=0.10]; brackets inside stay whole."""
     name, _, inner = text.removesuffix(")").partition("(")
     options, depth, start = [], 0, 0
     for i, mark in enumerate(f"{inner},"):
         depth += (mark == "(") - (mark == ")")
         if mark == "," and depth == 0:
-            options.append(inner[start:i].partition("="))
+            options.append(inner[start:i])
             start = i + 1
-    return _number(name), frozenset(
-        f"{key}{sign}{_number(value)}" for key, sign, value in options if key
-    )
+    return name, [option for option in options if option]
 
 
 def _number(text: str) -> str:

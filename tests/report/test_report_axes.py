@@ -134,9 +134,11 @@ def test_an_axis_that_a_combination_lacks_is_a_dash() -> None:
 def test_options_are_left_out_only_where_nothing_is_confused() -> None:
     names = shorten_labels(["nope", "rope(base=1)", "rope(base=2)", "fope(base=1)"])
     assert list(names.values()) == ["nope", "rope(base=1)", "rope(base=2)", "fope"]
+    names = shorten_labels(["a(x=1,y=2)", "a(x=1)", "a(x=1,y=3)", "b(x=1), c", "b(x=2), c"])
+    assert list(names.values()) == ["a(y=2)", "a", "a(y=3)", "b(x=1), c", "b(x=2), c"]
 
 
-@given(st.lists(st.from_regex(r"[ab]{1,2}(\(x=[12]\))?", fullmatch=True)))
+@given(st.lists(st.from_regex(r"[ab]{1,2}(\([xy]=[12](,z=[12])?\))?(, c)?", fullmatch=True)))
 def test_short_labels_stay_distinct(labels: list[str]) -> None:
     names = shorten_labels(labels)
     assert len(set(names.values())) == len(set(labels))

@@ -149,10 +149,35 @@ def test_other_axes_make_panels_on_one_scale(tmp_path: Path, store: Store) -> No
 
 
 def test_options_left_out_of_names_are_given_below(tmp_path: Path, store: Store) -> None:
-    grid = {"pretrain.embedding": ["nope", {"type": "rope", "base": 129}]}
+    bases = [{"type": name, "base": 129} for name in ("rope", "fope", "yarn")]
+    embeddings = ["nope", *bases, {"type": "fope", "base": 129, "sigma": 0.1}]
+    bases[-1] |= {"base": 99, "factor": 4}
+    grid = {"pretrain.embedding": embeddings}
     figure = figures_of(tmp_path, store, {"grid": grid})["Perplexity by context length"]
-    assert "rope" in words_of(figure.drawings[0])
-    assert "rope is rope(base=129)." in figure.notes
+    names = {"nope", "rope", "fope", "yarn", "fope(sigma=0.1)"}
+    assert names <= set(words_of(figure.drawings[0]))
+    expected = "rope, fope, fope(sigma=0.1) have base=129; yarn has base=99,factor=4."
+    assert expected in figure.notes
+
+
+def test_panels_are_of_one_size_and_show_all_of_their_titles() -> None:
+    title = "model (num_layers=2,num_heads=4,head_dim=16,intermediate_size=128), data.length 1024"
+    svg = inline_svg(draw_panel(panel(title=title)), "f", "t", "d")
+    lines = [word for word in words_of(svg) if any(part in word for part in title.split(","))]
+    assert "".join(lines).replace(" ", "") == title.replace(" ", "")
+    assert len(lines) == 2
+    widths = {
+        ET.fromstring(inline_svg(draw_panel(panel(room=room)), "f", "t", "d")).get("width")
+        for room in (0, len("rope"), 30)
+    }
+    assert len(widths) == 2
+
+
+def test_long_labels_are_cut_only_where_they_stay_distinct() -> None:
+    one, two, other = f"{'a' * 40}1", f"{'a' * 40}2", "b" * 40
+    curves = tuple(Curve(name, LOOK, (32,), (9.0,)) for name in (one, two, other))
+    words = words_of(inline_svg(draw_panel(panel(curves=curves)), "f", "t", "d"))
+    assert {one, two, "b" * 35 + "…"} <= set(words)
 
 
 def test_points_that_are_not_finite_are_named(tmp_path: Path, store: Store) -> None:
