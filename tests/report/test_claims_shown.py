@@ -127,6 +127,21 @@ def test_json_has_one_entry_for_each_verdict(report: Report) -> None:
     ]
 
 
+def test_one_verdict_stands_in_the_common_table_with_its_combination(tmp_path: Path) -> None:
+    pairs = {
+        "pretrain.embedding": ["rope", "fope", "fope"],
+        "pretrain.model.num_layers": [1, 1, 2],
+    }
+    plan = write_plan(tmp_path, {"report": {"claims": CLAIMS[:1]}, "grid": {}, "zip": pairs})
+    store = Store(tmp_path / "store")
+    finish(plan, store)
+    report = make_report(plan, store)
+    section = Section(render_html(report))
+    assert section.open == []
+    assert len(section.words) == 1
+    assert f"{CLAIMS[0]} num layers 1" in " ".join(section.text.split())
+
+
 def test_a_sweep_without_claims_has_none(tmp_path: Path) -> None:
     report = made(tmp_path, {"figures": []})
     assert report.as_json()["claims"] == []
