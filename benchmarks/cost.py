@@ -22,9 +22,9 @@ from typing import Any
 
 import yaml
 
+from fope_lab.planning.estimate import Budget, budget
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep, plan
-from fope_lab.sweep.budget import Budget, budget
 
 CALIBRATION = {
     "pretrain.model.num_layers": [1, 2, 4, 2, 6, 3],

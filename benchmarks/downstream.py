@@ -27,9 +27,9 @@ from typing import Any
 
 import torch
 
-from fope_lab.data.downstream import PAPER_TASKS, TASKS
+from fope_lab.data.benchmarks.downstream import PAPER_TASKS, TASKS
 from fope_lab.data.olmo_eval import gpt_neox_file
-from fope_lab.data.tokenizer import Tokenizer, load_tokenizer
+from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from fope_lab.evaluation.downstream import Asked, ask, downstream_score
 from fope_lab.model import Decoder, ModelConfig, load_model, save_model
 

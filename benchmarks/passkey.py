@@ -40,12 +40,12 @@ import transformers
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fope_lab.data.passkey import Trial, prompt_form
-from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.data.tasks.passkey import Trial, prompt_form
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.embeddings import EmbeddingError, resolve_embedding
 from fope_lab.evaluation.exact_match import exact_match
 from fope_lab.model import SCALES, Decoder, generate
-from fope_lab.model.huggingface import FopeLabConfig, FopeLabForCausalLM
+from fope_lab.model.export.modeling import FopeLabConfig, FopeLabForCausalLM
 
 TRAIN_LENGTH = 512
 GAIN = 2.0

@@ -22,12 +22,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fope_lab.data.base import Corpus, Split
-from fope_lab.data.corpora import parse_corpus
+from fope_lab.data.corpora.base import Corpus, Split
+from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.packing import write_packed
-from fope_lab.data.tokenizer import load_tokenizer
-from fope_lab.data.tokenizer_recipe import TrainedTokenizer, parse_tokenizer
-from fope_lab.data.train_bpe import train_bpe
+from fope_lab.data.tokenizers.recipe import TrainedTokenizer, parse_tokenizer
+from fope_lab.data.tokenizers.tokenizer import load_tokenizer
+from fope_lab.data.tokenizers.train_bpe import train_bpe
 
 RUNS = 3
 SHARD_LENGTH = 1 << 22

@@ -46,7 +46,7 @@ from transformers import (
 from fope_lab.data.mixture import Batch
 from fope_lab.model import SCALES, Decoder, ModelConfig
 from fope_lab.model.config import flops_per_token, parameters
-from fope_lab.sweep.stages import TrainSettings
+from fope_lab.stages import TrainSettings
 from trainers.loop import train
 from trainers.optimizer import decay_groups
 

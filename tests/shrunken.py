@@ -14,14 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fope_lab.data.base import Corpus
-from fope_lab.data.corpora import parse_corpus
+from fope_lab.data.corpora.base import Corpus
+from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.recipe import Data
-from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.embeddings.spec import parse_embedding
 from fope_lab.model.config import ModelConfig
-from fope_lab.sweep.lineage import Lineage
-from fope_lab.sweep.stages import (
+from fope_lab.stages import (
     AnalysisStage,
     Finetune,
     FurtherTraining,
@@ -35,6 +34,7 @@ from fope_lab.sweep.stages import (
     StageConfig,
     TrainingConfig,
 )
+from fope_lab.sweep.model_spec import Lineage
 
 LENGTH = 64
 """What a longer training length becomes."""

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file
 
-from fope_lab.sweep.labels import label
+from fope_lab.stages.labels import label
 
 ROOT = Path(__file__).parents[1]
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

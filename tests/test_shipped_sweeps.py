@@ -11,16 +11,16 @@ import pytest
 import torch
 from shipped import FILES, ROOT, by_key, method, named, sweep_of
 
+from fope_lab.config.cache import Memo
 from fope_lab.model import Decoder
-from fope_lab.report.placing import fit, reads
-from fope_lab.report.published import load_published
-from fope_lab.report.states import StageReading
+from fope_lab.papers.index import paper_names
+from fope_lab.report.compare.match_cells import fit, reads
+from fope_lab.report.compare.published import load_published
+from fope_lab.report.results.stage_results import StageReading
+from fope_lab.stages import EvaluationConfig, TrainingConfig
 from fope_lab.sweep import plan
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.lineage import learned_of
-from fope_lab.sweep.memo import Memo
-from fope_lab.sweep.papers import paper_names
-from fope_lab.sweep.stages import EvaluationConfig, TrainingConfig
+from fope_lab.sweep.model_spec import learned_of
 
 
 @pytest.mark.parametrize("file", FILES, ids=named)

@@ -17,22 +17,22 @@ import torch
 from shipped import FILES, ROOT, by_key, method, named, sweep_of
 from shrunken import small_embedding, small_length, small_model, small_stage
 
-from fope_lab.data import local_corpora
-from fope_lab.data.base import Corpus
-from fope_lab.data.downstream.base import DownstreamTask, Question
-from fope_lab.data.leval import Example as LEvalQuestion
-from fope_lab.data.longbench import BUCKETS
-from fope_lab.data.longbench import Example as LongBenchQuestion
+from fope_lab.data.benchmarks.downstream.base import DownstreamTask, Question
+from fope_lab.data.benchmarks.leval import Example as LEvalQuestion
+from fope_lab.data.benchmarks.longbench import BUCKETS
+from fope_lab.data.benchmarks.longbench import Example as LongBenchQuestion
+from fope_lab.data.corpora import local as local_corpora
+from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.packing import write_packed
-from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.embeddings import build_embedding, resolve_embedding
 from fope_lab.evaluation import leval, longbench
 from fope_lab.model import Decoder, load_model, save_model
+from fope_lab.stages import StageConfig, TrainingConfig, plain
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.keys import digest
-from fope_lab.sweep.lineage import Lineage
-from fope_lab.sweep.stages import StageConfig, TrainingConfig, plain
+from fope_lab.sweep.model_spec import Lineage
 
 
 @pytest.mark.parametrize("name", ["rope", "fope"])

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fope_lab.durable import write_atomic
+from fope_lab.atomic_files import write_atomic
+from fope_lab.stages import Resources, TrainingConfig
 from fope_lab.store import Attempt, Checkpoint
-from fope_lab.sweep.stages import Resources, TrainingConfig
-from trainers.lent_attempt import Loan
+from trainers.worker_attempt import Loan
 
 FEWER_AFTER_SECONDS = 60.0
 """How long an attempt that follows a lost one waits for all workers, before it takes fewer."""

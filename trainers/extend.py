@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fope_lab.data.tokenizer import load_tokenizer
+from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.model import load_model, read_config
 from fope_lab.model.decoder import Decoder
+from fope_lab.stages import Extend
 from fope_lab.store import Attempt
-from fope_lab.sweep.stages import Extend
-from trainers.parallel import Workers
 from trainers.stage import train_stage
+from trainers.worker_group import Workers
 
 
 def run(

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizer import load_for_stage, load_tokenizer
+from fope_lab.data.tokenizers.tokenizer import load_for_stage, load_tokenizer
 from fope_lab.model import load_model, read_config
 from fope_lab.model.decoder import Decoder
+from fope_lab.stages import Finetune
 from fope_lab.store import Attempt
-from fope_lab.sweep.stages import Finetune
-from trainers.parallel import Workers
 from trainers.stage import train_stage
+from trainers.worker_group import Workers
 
 
 def run(

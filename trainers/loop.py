@@ -21,9 +21,9 @@ from torch import Tensor
 
 from fope_lab.data.mixture import Batch
 from fope_lab.model.decoder import Decoder
+from fope_lab.stages import Resources, TrainSettings
 from fope_lab.store import Attempt, Checkpoint
-from fope_lab.sweep.stages import Resources, TrainSettings
-from trainers.checkpoint import (
+from trainers.checkpoints import (
     Progress,
     ResumeState,
     best_weights,
@@ -32,9 +32,9 @@ from trainers.checkpoint import (
     write_progress,
     write_state,
 )
+from trainers.gradient_accumulation import Passes
 from trainers.optimizer import build_optimizer, learning_rate, set_learning_rate
-from trainers.parallel import Workers
-from trainers.passes import Passes
+from trainers.worker_group import Workers
 
 Batches = Callable[[int], Batch]
 """This worker's share of the batch of update number `step`, from 0; always the same."""

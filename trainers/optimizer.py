@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from fope_lab.embeddings.module import PositionEmbedding
-from fope_lab.sweep.stages import TrainSettings
+from fope_lab.stages import TrainSettings
 
 Schedule = Callable[[int, int, TrainSettings], float]
 """(updates after the warm-up up to this one, all updates after the warm-up, settings) → fraction of

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from fope_lab.data.packing import PackedCorpus, data_identity, write_packed
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizer import load_for_stage
+from fope_lab.data.tokenizers.tokenizer import load_for_stage
 from fope_lab.sweep.keys import stage_key
 
 if TYPE_CHECKING:
+    from fope_lab.stages import PrepareData
     from fope_lab.store import Attempt
-    from fope_lab.sweep.stages import PrepareData
 
 
 def run(stage: PrepareData, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fope_lab.data.tokenizer import load_for_stage
+from fope_lab.data.tokenizers.tokenizer import load_for_stage
 from fope_lab.model import ModelConfig
 from fope_lab.model.decoder import Decoder
+from fope_lab.stages import Pretrain
 from fope_lab.store import Attempt
-from fope_lab.sweep.stages import Pretrain
-from trainers.parallel import Workers
 from trainers.stage import train_stage
+from trainers.worker_group import Workers
 
 
 def run(

@@ -22,7 +22,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from fope_lab.model.decoder import Decoder
-from trainers.parallel import Workers
+from trainers.worker_group import Workers
 
 
 class ProcessGroup(Workers):

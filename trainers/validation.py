@@ -16,8 +16,8 @@ import torch
 
 from fope_lab.data.mixture import IGNORED, Batch, Mixture, TrainingData
 from fope_lab.data.recipe import Data
-from fope_lab.data.tokenizer import Tokenizer
-from trainers.parallel import Workers
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
+from trainers.worker_group import Workers
 
 ORDER_SEED = 0
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fope_lab.data.problems import DataError, DataProblem, FieldPath
 from fope_lab.embeddings import EmbeddingError, Shape, parse_embedding
 from fope_lab.embeddings.base import check_definition
-from fope_lab.embeddings.catalogue import describe
+from fope_lab.embeddings.describe import describe
 
 if TYPE_CHECKING:
     from fope_lab.embeddings.module import PositionEmbedding

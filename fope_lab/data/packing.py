@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.data.base import Corpus, Split, sha256_of
+from fope_lab.data.corpora.base import Corpus, Split, sha256_of
 from fope_lab.data.problems import DataError
 from fope_lab.data.shards import SHARD_LENGTH, ShardWriter, map_shard, open_shards, verify_shards
 from fope_lab.data.tokenising import tokenised
-from fope_lab.data.tokenizer import Tokenizer
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
 FORMAT = 2
 INT64, UINT8 = np.dtype(np.int64), np.dtype(np.uint8)

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from fope_lab.data.corpora import Corpus, corpus_json_schema, parse_corpus
+from fope_lab.data.corpora.registry import Corpus, corpus_json_schema, parse_corpus
 from fope_lab.data.options import build, schema
-from fope_lab.data.passkey_task import PasskeyTask
-from fope_lab.data.posgen_task import PosGenTask
 from fope_lab.data.problems import DataError, DataProblem, FieldPath, unknown
-from fope_lab.data.ruler_tasks import KeyValueTask, VariableTrackingTask
-from fope_lab.data.task import Task
+from fope_lab.data.tasks.base import Task
+from fope_lab.data.tasks.passkey_task import PasskeyTask
+from fope_lab.data.tasks.posgen_task import PosGenTask
+from fope_lab.data.tasks.ruler_tasks import KeyValueTask, VariableTrackingTask
 
 Documents = Literal["across", "within"]
 TASKS: dict[str, type[Task]] = {

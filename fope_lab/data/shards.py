@@ -15,8 +15,8 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fope_lab.atomic_files import sha256_file
 from fope_lab.data.problems import DataError
-from fope_lab.durable import sha256_file
 
 SHARD_LENGTH = 1 << 28
 """Numbers of a file: half a gigabyte of 16-bit tokens, so C4's 10 billion are 38 files."""

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizer import Tokenizer
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
 BATCH_CHARACTERS = 1 << 20
 BATCH_DOCUMENTS = 1024

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fope_lab.embeddings.base import Embedding, FrequencyTransform, Shape
 from fope_lab.embeddings.errors import EmbeddingError, EmbeddingProblem
-from fope_lab.embeddings.naming import preset_of
+from fope_lab.embeddings.preset_lookup import preset_of
 from fope_lab.embeddings.presets import PRESETS, Preset
 from fope_lab.embeddings.schema import embedding_json_schema
 from fope_lab.embeddings.spec import (

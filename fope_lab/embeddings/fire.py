@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from fope_lab.embeddings.base import Embedding, Means, Shape, Tensors
-from fope_lab.embeddings.draws import generator
+from fope_lab.embeddings.rng import generator
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from fope_lab.embeddings.base import Bounds, Means, Shape, Tensors
-from fope_lab.embeddings.draws import generator
 from fope_lab.embeddings.frequencies import rope_ladder
+from fope_lab.embeddings.rng import generator
 from fope_lab.embeddings.rotary import STILL_SIN, Rotary, as_tensor, cos_sin, transformed
 
 if TYPE_CHECKING:

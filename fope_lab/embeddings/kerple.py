@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from fope_lab.embeddings.base import Means, Shape, Tensors
-from fope_lab.embeddings.draws import generator
 from fope_lab.embeddings.relative import RelativeBias
+from fope_lab.embeddings.rng import generator
 
 if TYPE_CHECKING:
     from torch import Tensor

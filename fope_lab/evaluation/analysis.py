@@ -15,8 +15,8 @@ from fope_lab.evaluation.checkpoint import load_parent
 from fope_lab.evaluation.held_out import held_out_text
 
 if TYPE_CHECKING:
+    from fope_lab.stages.analysis import AnalysisStage
     from fope_lab.store import Attempt
-    from fope_lab.sweep.stages.analysis import AnalysisStage
 
 
 def run(stage: AnalysisStage, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from fope_lab.data.tokenizer import Tokenizer, load_tokenizer
+from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from fope_lab.model import load_model, read_config
 
 if TYPE_CHECKING:
-    from fope_lab.sweep.stages import Resources
+    from fope_lab.stages import Resources
 
 
 def load_parent(parents: Mapping[str, Path], resources: Resources) -> tuple[nn.Module, Tokenizer]:

@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.data.downstream import TASKS, DownstreamTask, Question
+from fope_lab.data.benchmarks.downstream import TASKS, DownstreamTask, Question
 from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import permutation
-from fope_lab.data.tokenizer import Tokenizer
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.checkpoint import load_parent
-from fope_lab.evaluation.continuations import Score, score_continuations
+from fope_lab.evaluation.loglikelihood import Score, score_continuations
 
 if TYPE_CHECKING:
+    from fope_lab.stages import Downstream
     from fope_lab.store import Attempt
-    from fope_lab.sweep.stages import Downstream
 
 Ids = NDArray[np.int64]
 MEAN = "downstream_accuracy"

@@ -8,7 +8,7 @@ from pathlib import Path
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
 from fope_lab.data.shards import ShardedArray
-from fope_lab.data.tokenizer import Tokenizer
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
 
 def held_out_text(

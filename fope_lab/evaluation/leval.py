@@ -14,17 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.data.leval import MAX_NEW_TOKENS, TASKS, Example, LEvalTask, read_examples
-from fope_lab.data.tokenizer import Tokenizer
-from fope_lab.evaluation.answered import (
-    Answered,
-    ask,
-    average,
-    room_for_prompts,
-    rows_of,
-    summary,
-    write_answers,
-)
+from fope_lab.data.benchmarks.leval import MAX_NEW_TOKENS, TASKS, Example, LEvalTask, read_examples
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.checkpoint import load_parent
 from fope_lab.evaluation.leval_metrics import METRICS
 from fope_lab.evaluation.prompting import (
@@ -36,11 +27,20 @@ from fope_lab.evaluation.prompting import (
     fit_document,
     plain,
 )
+from fope_lab.evaluation.scored_answers import (
+    Answered,
+    ask,
+    average,
+    room_for_prompts,
+    rows_of,
+    summary,
+    write_answers,
+)
 from fope_lab.model import read_config
 
 if TYPE_CHECKING:
+    from fope_lab.stages import LEval
     from fope_lab.store import Attempt
-    from fope_lab.sweep.stages import LEval
 
 
 def leval(

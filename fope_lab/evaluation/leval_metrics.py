@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from fope_lab.evaluation.text_metrics import ARTICLES, PUNCTUATION
+from fope_lab.evaluation.longbench_metrics import ARTICLES, PUNCTUATION
 
 OPTIONS = "ABCD"
 INCOMPLETE = 0.25

@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.data.longbench import BUCKETS, TASKS, Example, LongBenchTask, read_examples
-from fope_lab.data.tokenizer import Tokenizer
-from fope_lab.evaluation.answered import (
+from fope_lab.data.benchmarks.longbench import BUCKETS, TASKS, Example, LongBenchTask, read_examples
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
+from fope_lab.evaluation.checkpoint import load_parent
+from fope_lab.evaluation.longbench_metrics import ROUGES, Metric, classification, qa_f1
+from fope_lab.evaluation.prompting import FORMATS, Asked, Prompt, cut_middle
+from fope_lab.evaluation.scored_answers import (
     Answered,
     ask,
     average,
@@ -22,14 +25,11 @@ from fope_lab.evaluation.answered import (
     summary,
     write_answers,
 )
-from fope_lab.evaluation.checkpoint import load_parent
-from fope_lab.evaluation.prompting import FORMATS, Asked, Prompt, cut_middle
-from fope_lab.evaluation.text_metrics import ROUGES, Metric, classification, qa_f1
 from fope_lab.model import read_config
 
 if TYPE_CHECKING:
+    from fope_lab.stages import LongBench
     from fope_lab.store import Attempt
-    from fope_lab.sweep.stages import LongBench
 
 
 def longbench(

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.data.needle import needle_depths, needle_form, needle_trials
-from fope_lab.data.tokenizer import Tokenizer
+from fope_lab.data.tasks.needle import needle_depths, needle_form, needle_trials
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.checkpoint import load_parent
 from fope_lab.evaluation.exact_match import exact_match
 from fope_lab.evaluation.held_out import held_out_text
 
 if TYPE_CHECKING:
+    from fope_lab.stages import Needle
     from fope_lab.store import Attempt
-    from fope_lab.sweep.stages import Needle
 
 METRIC = "needle_accuracy_by_length"
 

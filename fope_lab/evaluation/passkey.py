@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.data.passkey import prompt_form
-from fope_lab.data.tokenizer import Tokenizer
+from fope_lab.data.tasks.passkey import prompt_form
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.checkpoint import load_parent
 from fope_lab.evaluation.exact_match import exact_match
 
 if TYPE_CHECKING:
+    from fope_lab.stages import Passkey
     from fope_lab.store import Attempt
-    from fope_lab.sweep.stages import Passkey
 
 DEPTHS = 10
 

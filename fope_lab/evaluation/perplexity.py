@@ -35,11 +35,11 @@ from torch import Tensor, nn
 from fope_lab.data.shards import ShardedArray
 from fope_lab.evaluation.checkpoint import device_of, load_parent
 from fope_lab.evaluation.held_out import held_out_text
-from fope_lab.evaluation.states import final_states
+from fope_lab.evaluation.hidden_states import final_states
 
 if TYPE_CHECKING:
+    from fope_lab.stages import Perplexity
     from fope_lab.store import Attempt
-    from fope_lab.sweep.stages import Perplexity
 
 MOST_LOSS = 700.0  # nats: beyond it perplexity is no number
 LOSS_ROWS = 512  # predictions whose logits are held at once: 100 MB at 50,000 tokens of vocabulary

@@ -18,19 +18,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fope_lab.data.posgen import Ids, period
-from fope_lab.data.posgen_splits import SequenceSet
-from fope_lab.data.posgen_task import PosGenTask
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import parse_data
+from fope_lab.data.tasks.posgen import Ids, period
+from fope_lab.data.tasks.posgen_splits import SequenceSet
+from fope_lab.data.tasks.posgen_task import PosGenTask
 from fope_lab.evaluation.checkpoint import device_of, load_parent
-from fope_lab.evaluation.states import final_states
+from fope_lab.evaluation.hidden_states import final_states
 from fope_lab.model import read_config
 from fope_lab.store import StageFolder
 
 if TYPE_CHECKING:
+    from fope_lab.stages import PosGen
     from fope_lab.store import Attempt
-    from fope_lab.sweep.stages import PosGen
 
 LOGIT_ROWS = 512  # predictions whose logits are held at once, as in perplexity.py
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fope_lab.data.chat import ASSISTANT
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizer import Tokenizer
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
 
 class Prompt(NamedTuple):

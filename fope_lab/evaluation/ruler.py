@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.data.ruler_tasks import RulerTask
-from fope_lab.data.tokenizer import Tokenizer
+from fope_lab.data.tasks.ruler_tasks import RulerTask
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.checkpoint import load_parent
 from fope_lab.evaluation.exact_match import exact_match
 from fope_lab.evaluation.held_out import held_out_text
 from fope_lab.evaluation.passkey import wilson_interval
 
 if TYPE_CHECKING:
+    from fope_lab.stages import Ruler
     from fope_lab.store import Attempt
-    from fope_lab.sweep.stages import Ruler
 
 METRICS = {
     "key-value": "ruler_key_value_accuracy_by_length",

@@ -22,9 +22,9 @@ from fope_lab.model import flex
 from fope_lab.model.cache import LayerCache
 from fope_lab.model.chunked_attention import PairBias, TableBias, chunked_attention
 from fope_lab.model.config import ModelConfig
-from fope_lab.model.projection import Projection
+from fope_lab.model.no_compile import uncompiled
 from fope_lab.model.qk_norm import QK_NORMS
-from fope_lab.model.uncompiled import uncompiled
+from fope_lab.model.uninitialized_linear import Projection
 
 
 class Attention(nn.Module):

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from fope_lab.embeddings.spec import TRANSFORMS, Spec, resolve_embedding
 from fope_lab.model.checkpoint_config import CheckpointConfig, CheckpointError
-from fope_lab.model.formats import FORMAT, Place, format_of
-from fope_lab.model.huggingface_names import config_file, hub_name, model_folder
-from fope_lab.model.published import PUBLISHED
+from fope_lab.model.checkpoint_formats import FORMAT, Place, format_of
+from fope_lab.model.huggingface.names import config_file, hub_name, model_folder
+from fope_lab.model.huggingface.pinned_configs import PUBLISHED
 from fope_lab.model.weights import WEIGHTS, weight_files
 
 if TYPE_CHECKING:

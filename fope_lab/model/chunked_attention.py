@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from fope_lab.embeddings.module import PositionEmbedding
-from fope_lab.model.uncompiled import uncompiled
+from fope_lab.model.no_compile import uncompiled
 
 QUERIES = 32
 """Queries in a chunk. On a CPU, fewer make thin matrix products; more leave the caches, and

@@ -20,7 +20,7 @@ from fope_lab.model.cache import Cache
 from fope_lab.model.config import ModelConfig
 from fope_lab.model.feed_forward import FEED_FORWARDS
 from fope_lab.model.loss import linear_cross_entropy
-from fope_lab.model.projection import Projection
+from fope_lab.model.uninitialized_linear import Projection
 
 INITIAL_DEVIATION = 0.02
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from fope_lab.model.config import ModelConfig
-from fope_lab.model.projection import Projection
+from fope_lab.model.uninitialized_linear import Projection
 
 Activation = Callable[[Tensor], Tensor]
 

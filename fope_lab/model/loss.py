@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from fope_lab.model.config import CHUNK_LOGITS
-from fope_lab.model.uncompiled import uncompiled
+from fope_lab.model.no_compile import uncompiled
 
 IGNORED = -100
 """The label of a token without loss (torch's default)."""

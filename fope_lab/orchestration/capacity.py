@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from fope_lab.sweep.stages import Resources
+from fope_lab.stages import Resources
 
 Amounts = Mapping[str, float]
 """Of each of Ray's resources."""

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fope_lab.data.tokenizer import tokenizer_identity
-from fope_lab.durable import files_below, sha256_file
-from fope_lab.sweep.document import Document
+from fope_lab.atomic_files import files_below, sha256_file
+from fope_lab.config.yaml_document import Document
+from fope_lab.data.tokenizers.tokenizer import tokenizer_identity
 from fope_lab.sweep.keys import digest
 from fope_lab.sweep.spec import Sweep
 

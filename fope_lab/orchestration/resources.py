@@ -8,8 +8,8 @@ import ray
 from ray import tune
 
 from fope_lab.orchestration.capacity import Capacity, Demand, Lookahead, amounts
+from fope_lab.stages import Resources
 from fope_lab.sweep.resolve import Stage
-from fope_lab.sweep.stages import Resources
 
 CLUSTER_LOOKAHEAD = Lookahead(stages=64, groups=4)
 """On a cluster that may grow: its autoscaler sees what waits."""

@@ -14,11 +14,11 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
-from fope_lab.lease import LeaseObserver, LeaseState
 from fope_lab.orchestration.capacity import Capacity
 from fope_lab.orchestration.phases import ENDED, Phase, StageStatus
 from fope_lab.orchestration.trial import HELD, KEY, OUTCOME, OWNER, SUPERSEDE
 from fope_lab.store import Store
+from fope_lab.store.lease import LeaseObserver, LeaseState
 from fope_lab.sweep.resolve import Stage
 
 

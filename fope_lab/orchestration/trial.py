@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fope_lab.lease import LeaseHeldError
-from fope_lab.orchestration.ran import ran_on
+from fope_lab.orchestration.execution_record import ran_on
+from fope_lab.stages import TrainingConfig
 from fope_lab.store import Attempt, StageDoneError, Store, StoreError
+from fope_lab.store.lease import LeaseHeldError
 from fope_lab.sweep.resolve import Stage
-from fope_lab.sweep.stages import TrainingConfig
 from trainers.distributed import WorkersLostError, run_workers
 
 KEY, OWNER, SUPERSEDE, OUTCOME = "key", "owner", "supersede", "outcome"

@@ -10,27 +10,27 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.durable import write_atomic
-from fope_lab.report.aggregate import Cell, build_cells, json_value
-from fope_lab.report.beside import Beside, print_beside, put_beside
-from fope_lab.report.chosen import choose_blocks, choose_trainings
-from fope_lab.report.claims import Verdict, judge_claims
-from fope_lab.report.claims_shown import ShownClaim, group_verdicts, print_claims
-from fope_lab.report.comparable import History
-from fope_lab.report.heatmaps import MapBlock, build_heatmaps
-from fope_lab.report.joined_tables import build_tables
-from fope_lab.report.layout import Block, build_blocks, stages_without_cells
-from fope_lab.report.published import Published, load_published
-from fope_lab.report.settings import SettingsGroup, collect_settings
-from fope_lab.report.states import StageReading, read_stages
-from fope_lab.report.summary import Summary, summarise
-from fope_lab.report.tables import Table, print_table
-from fope_lab.report.unequal import find_unequal, read_histories
+from fope_lab.atomic_files import write_atomic
+from fope_lab.report.compare.claims import Verdict, judge_claims
+from fope_lab.report.compare.comparability_marks import find_unequal, read_histories
+from fope_lab.report.compare.paper_comparison import Beside, print_beside, put_beside
+from fope_lab.report.compare.published import Published, load_published
+from fope_lab.report.compare.training_history import History
+from fope_lab.report.render.claims_view import ShownClaim, group_verdicts, print_claims
+from fope_lab.report.render.heatmaps import MapBlock, build_heatmaps
+from fope_lab.report.render.joined_tables import build_tables
+from fope_lab.report.render.summary import Summary, summarise
+from fope_lab.report.render.tables import Table, print_table
+from fope_lab.report.results.aggregate import Cell, build_cells, json_value
+from fope_lab.report.results.layout import Block, build_blocks, stages_without_cells
+from fope_lab.report.results.requested_metrics import choose_blocks, choose_trainings
+from fope_lab.report.results.settings import SettingsGroup, collect_settings
+from fope_lab.report.results.stage_results import StageReading, read_stages
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fope_lab.report.figure import Figure
+    from fope_lab.report.render.figure import Figure
     from fope_lab.store import Store
     from fope_lab.sweep.plan import Plan
     from fope_lab.sweep.spec import Sweep
@@ -124,9 +124,9 @@ class Report:
     def figures(self) -> list[Figure]:
         """Curves over context length and along training, or those that the sweep file asks for;
         heat maps, analyses; matplotlib."""
-        from fope_lab.report.analyses import draw_analyses
-        from fope_lab.report.figures import draw_all
-        from fope_lab.report.heatmaps import draw_heatmaps
+        from fope_lab.report.render.analyses import draw_analyses
+        from fope_lab.report.render.figures import draw_all
+        from fope_lab.report.render.heatmaps import draw_heatmaps
 
         asked, by_name = self.sweep.report.figures, self.sweep.by_name
         curves = draw_all(
@@ -162,13 +162,13 @@ class Report:
 
     def markdown(self) -> str:
         """What `report --markdown` prints."""
-        from fope_lab.report.markdown import render_markdown
+        from fope_lab.report.render.markdown import render_markdown
 
         return render_markdown(self)
 
     def write(self, directory: Path) -> Path:
         """Write the report's files (REPORT_FILES) into `directory`; returns the page's path."""
-        from fope_lab.report.html import render_html
+        from fope_lab.report.render.html import render_html
 
         write_atomic(directory / REPORT_JSON, self.json() + "\n")
         write_atomic(directory / REPORT_MARKDOWN, self.markdown())

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from fope_lab.report.claims import VERDICTS
+from fope_lab.report.compare.claims import VERDICTS
 
 if TYPE_CHECKING:
     from fope_lab.report.build import Report

@@ -2,7 +2,7 @@
 
     <store>/<kind>/<key>/
       stage.yaml      what was asked: the resolved configuration and where it came from
-      attempts/       who worked on it (fope_lab/lease.py)
+      attempts/       who worked on it (fope_lab/store/lease.py)
       metrics/        <token>-<step>.jsonl: a segment per attempt and checkpoint interval
       checkpoint/     <token>-<step>/, each with a manifest.json that was written last
       progress.json   for the live table; never read as a result

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from fope_lab.durable import (
+from fope_lab.atomic_files import (
     create_exclusive,
     files_below,
     is_full_disk,
@@ -27,8 +27,8 @@ from fope_lab.durable import (
     write_atomic,
     write_json,
 )
-from fope_lab.lease import Heartbeat
 from fope_lab.store.checkpoint import Checkpoint, is_complete
+from fope_lab.store.lease import Heartbeat
 from fope_lab.store.problems import LeaseLostError, StoreError
 
 if TYPE_CHECKING:

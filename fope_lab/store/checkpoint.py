@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from fope_lab.durable import read_json, sha256_file
+from fope_lab.atomic_files import read_json, sha256_file
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
-from fope_lab.durable import read_json, write_atomic
-from fope_lab.lease import Attempts
+from fope_lab.atomic_files import read_json, write_atomic
 from fope_lab.store.attempt import Attempt
 from fope_lab.store.checkpoint import Checkpoint, is_complete, is_intact, parse_checkpoint
+from fope_lab.store.lease import Attempts
 from fope_lab.store.problems import StageDoneError
 from fope_lab.store.row import Row
 

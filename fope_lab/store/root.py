@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fope_lab.durable import create_exclusive, read_json
+from fope_lab.atomic_files import create_exclusive, read_json
 from fope_lab.store.folder import StageFolder
 from fope_lab.store.problems import StoreError
 

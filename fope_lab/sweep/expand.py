@@ -14,9 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.sweep.document import Document
-from fope_lab.sweep.labels import label
-from fope_lab.sweep.problems import (
+from fope_lab.config.problems import (
     FieldPath,
     Problem,
     did_you_mean,
@@ -24,6 +22,8 @@ from fope_lab.sweep.problems import (
     name_list,
     shown,
 )
+from fope_lab.config.yaml_document import Document
+from fope_lab.stages.labels import label
 
 if TYPE_CHECKING:
     from fope_lab.sweep.spec import SweepFile

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fope_lab.sweep.cost import Cost
-from fope_lab.sweep.lineage import Lineage
-from fope_lab.sweep.stages import StageConfig
+from fope_lab.stages import StageConfig
+from fope_lab.stages.cost import Cost
+from fope_lab.sweep.model_spec import Lineage
 
 
 @dataclass(frozen=True)

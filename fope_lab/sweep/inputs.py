@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fope_lab.data.base import Corpus, Kind, Split
+from fope_lab.config.problems import FieldPath
+from fope_lab.data.corpora.base import Corpus, Kind, Split
 from fope_lab.data.recipe import Source
-from fope_lab.data.tokenizer_recipe import TokenizerRecipe, may_write_chats
-from fope_lab.sweep.labels import corpus_label, tokenizer_label
-from fope_lab.sweep.lineage import Report
-from fope_lab.sweep.problems import FieldPath
-from fope_lab.sweep.stages import Finetune, StageConfig, TrainingConfig
-from fope_lab.sweep.stages.evaluation import task_misfit
+from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
+from fope_lab.stages import Finetune, StageConfig, TrainingConfig
+from fope_lab.stages.evaluation import task_misfit
+from fope_lab.stages.labels import corpus_label, tokenizer_label
+from fope_lab.sweep.model_spec import Report
 
 Inputs = dict[str, tuple[Corpus, FieldPath, Split]]
 """A corpus by its role, with its path inside the stage's section, and the split that is read:

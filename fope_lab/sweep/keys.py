@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fope_lab.sweep.stages import StageConfig, plain
+from fope_lab.stages import StageConfig, plain
 
 KEY_LENGTH = 20  # hexadecimal digits: 80 bits
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fope_lab.sweep.claims import Claim, ClaimError, parse_claim, parse_quantity
-from fope_lab.sweep.comparison import compare
+from fope_lab.config.problems import FieldPath
+from fope_lab.sweep.claims.comparison import compare
+from fope_lab.sweep.claims.grammar import Claim, ClaimError, parse_claim, parse_quantity
+from fope_lab.sweep.claims.selection import Catalogue
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.problems import FieldPath
 from fope_lab.sweep.report_section import ReportSection
-from fope_lab.sweep.selection import Catalogue
 
 
 def report_problems(

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from fope_lab.sweep.stages import Section
+from fope_lab.stages import Section
 
 LEARNT = 0.8
 

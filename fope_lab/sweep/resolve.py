@@ -13,35 +13,35 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from fope_lab.config.cache import Memo
+from fope_lab.config.problems import FieldPath, SweepError, did_you_mean, name_list, shown
+from fope_lab.config.pydantic_errors import messages_of
+from fope_lab.config.yaml_document import Document
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizer_recipe import TokenizerRecipe
+from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.model.checkpoint import CheckpointError
-from fope_lab.model.huggingface_names import PREFIX
-from fope_lab.sweep import cost
-from fope_lab.sweep.document import Document
-from fope_lab.sweep.expand import Cell
-from fope_lab.sweep.external import Checkpoint, read_checkpoint, read_hub_model
-from fope_lab.sweep.fill import Filled, fill
-from fope_lab.sweep.findings import Findings
-from fope_lab.sweep.foreign import Foreign, JoinError
-from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.inputs import inputs_of
-from fope_lab.sweep.keys import stage_key
-from fope_lab.sweep.labels import label, stage_name
-from fope_lab.sweep.lineage import Report, learned_of, lineage_of
-from fope_lab.sweep.memo import Memo
-from fope_lab.sweep.messages import messages_of
-from fope_lab.sweep.own_stages import OwnStages
-from fope_lab.sweep.problems import FieldPath, SweepError, did_you_mean, name_list, shown
-from fope_lab.sweep.stages import (
+from fope_lab.model.huggingface.names import PREFIX
+from fope_lab.stages import (
     FILE_KINDS,
     KINDS,
     Pretrain,
     Resources,
     StageConfig,
     TrainingConfig,
+    cost,
     plain,
 )
+from fope_lab.stages.labels import label, stage_name
+from fope_lab.sweep.apply_axes import Filled, fill
+from fope_lab.sweep.cross_file import Foreign, JoinError
+from fope_lab.sweep.expand import Cell
+from fope_lab.sweep.external_model import Checkpoint, read_checkpoint, read_hub_model
+from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.inputs import inputs_of
+from fope_lab.sweep.keys import stage_key
+from fope_lab.sweep.model_spec import Report, learned_of, lineage_of
+from fope_lab.sweep.preparation_stages import OwnStages
+from fope_lab.sweep.problem_collector import Findings
 
 if TYPE_CHECKING:
     from fope_lab.sweep.spec import SweepFile

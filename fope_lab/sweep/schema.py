@@ -12,13 +12,13 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from fope_lab.analysis import analysis_json_schema
-from fope_lab.data.corpora import corpus_json_schema
+from fope_lab.data.corpora.registry import corpus_json_schema
 from fope_lab.data.recipe import data_json_schema
-from fope_lab.data.tokenizer_recipe import tokenizer_json_schema
+from fope_lab.data.tokenizers.recipe import tokenizer_json_schema
 from fope_lab.embeddings import embedding_json_schema
 from fope_lab.model.config import SCALES, ModelConfig
+from fope_lab.stages import FILE_KINDS, KINDS, StageConfig
 from fope_lab.sweep.spec import SweepFile
-from fope_lab.sweep.stages import FILE_KINDS, KINDS, StageConfig
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

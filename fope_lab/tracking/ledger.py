@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from fope_lab.durable import create_exclusive, read_json, write_atomic, write_json
+from fope_lab.atomic_files import create_exclusive, read_json, write_atomic, write_json
 from fope_lab.store import Store
 from fope_lab.tracking.errors import TrackingError
 from fope_lab.tracking.view import Outline

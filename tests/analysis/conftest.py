@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fope_lab.analysis import Subject
-from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.model import Decoder, ModelConfig
 
 HEAD_DIM, WIDTH = 16, 32

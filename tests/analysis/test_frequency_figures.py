@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fope_lab.analysis import Subject, parse_analysis
-from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.drawing.svg import standalone_svg
 from fope_lab.model import Decoder, ModelConfig
 

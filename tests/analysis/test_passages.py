@@ -8,7 +8,7 @@ import pytest
 from fope_lab.analysis import Subject
 from fope_lab.analysis.passages import passages, words
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.model import Decoder, ModelConfig
 
 MODEL = Decoder(

@@ -13,7 +13,7 @@ from fope_lab.analysis.activations import record
 from fope_lab.analysis.qk_magnitude import magnitudes, spans, token_means
 from fope_lab.analysis.rotation import undertrained
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.model import Decoder, ModelConfig
 
 TEXT = np.random.default_rng(0).integers(0, 40, 60)

@@ -10,7 +10,7 @@ import pytest
 from fope_lab.analysis import Subject, parse_analysis
 from fope_lab.analysis.spectrum import angular, power_spectrum
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.model import Decoder, ModelConfig
 
 

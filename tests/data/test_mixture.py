@@ -15,12 +15,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.data.corpora import parse_corpus
+from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.mixture import IGNORED, Mixture, TrainingData, data_json_schema, parse_data
 from fope_lab.data.packing import PackedCorpus, write_packed
 from fope_lab.data.problems import DataError
 from fope_lab.data.rows import ExampleRows, TextRows
-from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 
 BYTE = ByteTokenizer()
 MIX = {

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fope_lab.data.base import Split
-from fope_lab.data.corpora import Corpus, PythonDocs, parse_corpus
+from fope_lab.data.corpora.base import Split
+from fope_lab.data.corpora.registry import Corpus, PythonDocs, parse_corpus
 from fope_lab.data.packing import PackedCorpus, write_packed
 from fope_lab.data.problems import DataError
 from fope_lab.data.rows import TextRows
-from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 
 BYTE = ByteTokenizer()
 EXPECTED = {"tokenizer": BYTE.identity(), "split": "train"}

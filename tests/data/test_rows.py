@@ -13,12 +13,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fope_lab.data.base import Corpus, Split
-from fope_lab.data.corpora import parse_corpus
+from fope_lab.data.corpora.base import Corpus, Split
+from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.mixture import IGNORED, TrainingData, parse_data
 from fope_lab.data.packing import PackedCorpus, write_packed
 from fope_lab.data.rows import ExampleRows, TextRows
-from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 
 BYTE = ByteTokenizer()
 

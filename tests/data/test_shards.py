@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fope_lab.atomic_files import sha256_file
 from fope_lab.data.problems import DataError
 from fope_lab.data.shards import ShardedArray, ShardWriter, open_shards
-from fope_lab.durable import sha256_file
 
 DTYPE = np.dtype(np.uint16)
 

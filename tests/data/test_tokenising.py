@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from fope_lab.atomic_files import files_below
 from fope_lab.data import tokenising
-from fope_lab.data.corpora import parse_corpus
+from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.packing import write_packed
 from fope_lab.data.tokenising import tokenised
-from fope_lab.data.tokenizer import ByteTokenizer, as_tokenizer
-from fope_lab.durable import files_below
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, as_tokenizer
 
 MakeBpe = Callable[..., Any]
 

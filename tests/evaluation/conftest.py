@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fope_lab.data.corpora import parse_corpus
+from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.packing import write_packed
-from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.model import Decoder, ModelConfig, save_model
 
 

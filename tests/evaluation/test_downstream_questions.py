@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from downstream_wheel import request, save_requests, save_rows
 
-from fope_lab.data.downstream import PAPER_TASKS, TASKS, Question
-from fope_lab.data.downstream.documents import DOCUMENT_TASKS, Rows
-from fope_lab.data.downstream.mmlu import SUBJECTS
+from fope_lab.data.benchmarks.downstream import PAPER_TASKS, TASKS, Question
+from fope_lab.data.benchmarks.downstream.documents import DOCUMENT_TASKS, Rows
+from fope_lab.data.benchmarks.downstream.mmlu import SUBJECTS
 from fope_lab.data.problems import DataError
 
 LETTERED = {

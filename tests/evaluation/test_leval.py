@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from answering import BYTE, Told
 
-from fope_lab.data.leval import TABLE_2, TASKS, Example
+from fope_lab.data.benchmarks.leval import TABLE_2, TASKS, Example
 from fope_lab.data.problems import DataError
 from fope_lab.evaluation.leval import leval, run
+from fope_lab.stages import LEval
 from fope_lab.store import Store
-from fope_lab.sweep.stages import LEval
 
 ANSWERS = {
     "coursera": ("AC", "AC"),

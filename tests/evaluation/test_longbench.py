@@ -13,12 +13,12 @@ from answering import BYTE, Told
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.data.longbench import BUCKETS, TASKS, Example
+from fope_lab.data.benchmarks.longbench import BUCKETS, TASKS, Example
 from fope_lab.data.problems import DataError
 from fope_lab.evaluation.longbench import by_bucket, chosen, longbench, run
-from fope_lab.evaluation.text_metrics import qa_f1, rouge_l, rouge_l_of_words
+from fope_lab.evaluation.longbench_metrics import qa_f1, rouge_l, rouge_l_of_words
+from fope_lab.stages import LongBench
 from fope_lab.store import Store
-from fope_lab.sweep.stages import LongBench
 
 CLASSES = ("Date", "Food", "City")
 ENDS = {"gov_report": "\n\nSummary:", "multi_news": "\n\nSummary:"}

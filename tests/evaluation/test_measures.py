@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fope_lab.data.longbench import BUCKETS
+from fope_lab.data.benchmarks.longbench import BUCKETS
+from fope_lab.stages import KINDS, Pretrain, StageConfig
 from fope_lab.store import Store
-from fope_lab.sweep.stages import KINDS, Pretrain, StageConfig
 
 LENGTHS = {"lengths": [16, 32]}
 SECTIONS: list[dict[str, Any]] = [

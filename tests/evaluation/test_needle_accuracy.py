@@ -11,13 +11,13 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from fope_lab.data.passkey import Trial, prompt_form
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.data.tasks.passkey import Trial, prompt_form
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.exact_match import exact_match
 from fope_lab.evaluation.needle import NeedleResult, depth_heatmap, needle_accuracy, run
+from fope_lab.stages import Needle
 from fope_lab.store import Store
-from fope_lab.sweep.stages import Needle
 
 BYTE = ByteTokenizer()
 

@@ -13,12 +13,12 @@ from scipy import stats
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from fope_lab.data.passkey import Trial, build_trial, prompt_form
-from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.data.tasks.passkey import Trial, build_trial, prompt_form
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.exact_match import exact_match
 from fope_lab.evaluation.passkey import PasskeyResult, passkey_accuracy, run, wilson_interval
+from fope_lab.stages import Passkey
 from fope_lab.store import Store
-from fope_lab.sweep.stages import Passkey
 
 BYTE = ByteTokenizer()
 NEEDLES = {"symbolic": b"#", "english": b"The pass key is"}

@@ -26,8 +26,8 @@ from fope_lab.evaluation.perplexity import (
     run,
 )
 from fope_lab.model import load_model
+from fope_lab.stages import Perplexity
 from fope_lab.store import Store
-from fope_lab.sweep.stages import Perplexity
 
 VOCABULARY = 23
 

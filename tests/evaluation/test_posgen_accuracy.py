@@ -11,13 +11,13 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from fope_lab.data.posgen import Subtask
-from fope_lab.data.posgen_splits import SequenceSet
 from fope_lab.data.problems import DataError
+from fope_lab.data.tasks.posgen import Subtask
+from fope_lab.data.tasks.posgen_splits import SequenceSet
 from fope_lab.evaluation.posgen import PosGenResult, posgen_correct, run
 from fope_lab.model import Decoder, ModelConfig, load_model, save_model
+from fope_lab.stages import PosGen
 from fope_lab.store import Store
-from fope_lab.sweep.stages import PosGen
 
 VOCABULARY = 31
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizer import ByteTokenizer, as_tokenizer
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, as_tokenizer
 from fope_lab.evaluation.prompting import FORMATS, KEEPS, Asked, cut_middle, fit_document
 
 BYTE = ByteTokenizer()

@@ -12,12 +12,12 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from fope_lab.data.ruler_tasks import KeyValueTask, RulerTask, VariableTrackingTask
-from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.data.tasks.ruler_tasks import KeyValueTask, RulerTask, VariableTrackingTask
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.passkey import wilson_interval
 from fope_lab.evaluation.ruler import ruler_accuracy, run
+from fope_lab.stages import Ruler
 from fope_lab.store import Store
-from fope_lab.sweep.stages import Ruler
 
 BYTE = ByteTokenizer()
 

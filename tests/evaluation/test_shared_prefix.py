@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from fope_lab.data.passkey import Trial, prompt_form
-from fope_lab.data.tokenizer import ByteTokenizer
-from fope_lab.embeddings.catalogue import EXAMPLES, describe
+from fope_lab.data.tasks.passkey import Trial, prompt_form
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
+from fope_lab.embeddings.describe import EXAMPLES, describe
 from fope_lab.embeddings.presets import PRESETS
 from fope_lab.evaluation import exact_match as of_exact_match
 from fope_lab.evaluation import shared_prefix

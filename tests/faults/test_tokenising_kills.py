@@ -14,7 +14,7 @@ import pytest
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenising import tokenised
-from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 
 pytestmark = pytest.mark.faults
 
@@ -22,7 +22,7 @@ TEXT = "text " * 10_000
 STAGE = """
 from itertools import repeat
 from fope_lab.data.tokenising import tokenised
-from fope_lab.data.tokenizer import ByteTokenizer
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 for _ in tokenised(repeat("text " * 10_000), "text", ByteTokenizer(), 2):
     print("alive", flush=True)
 """

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fope_lab.embeddings.catalogue import EXAMPLES, describe
+from fope_lab.embeddings.describe import EXAMPLES, describe
 from fope_lab.embeddings.presets import PRESETS
 from fope_lab.model import Decoder, ModelConfig
 from fope_lab.model.cache import Cache, LayerCache

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx
 
 from fope_lab.model import Decoder, ModelConfig
-from fope_lab.model.uncompiled import uncompiled
+from fope_lab.model.no_compile import uncompiled
 
 CONFIG = ModelConfig(num_layers=2, num_heads=4, head_dim=16, num_kv_heads=2, vocab_size=90)
 LENGTH = 70

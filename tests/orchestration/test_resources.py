@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fope_lab.orchestration.resources import ResourcesError, placement, require_fit
+from fope_lab.stages import Resources
 from fope_lab.sweep import SweepError, load_sweep
-from fope_lab.sweep.stages import Resources
 
 SWEEP = """
 name: workers

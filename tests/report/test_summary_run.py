@@ -13,7 +13,7 @@ from report_samples import BASE, finish, write_plan
 from rich.console import Console
 
 from fope_lab.cli import main
-from fope_lab.run_command import run_sweeps
+from fope_lab.cli.run import run_sweeps
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sweep_files import BASE, PRETRAIN, changed, write
 
+from fope_lab.planning.estimate import budget
 from fope_lab.sweep import Sweep, SweepError, load_sweep, plan
-from fope_lab.sweep.budget import budget
 
 WORDS = """
     rope nope fope yarn c4 tiny pretrain passkey extend hf:x a#b . ./x ~ byte

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.sweep.claims import Claim, ClaimError, Pin, Quantity, parse_claim, parse_quantity
+from fope_lab.sweep.claims.grammar import (
+    Claim,
+    ClaimError,
+    Pin,
+    Quantity,
+    parse_claim,
+    parse_quantity,
+)
 
 names = st.text(f"{string.ascii_letters}{string.digits}_-", min_size=1, max_size=8)
 axes = st.text(f"{string.ascii_letters}{string.digits}_.-", min_size=1, max_size=8)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from sweep_files import PRETRAIN_LINE, load, told, write
 
+from fope_lab.stages.labels import label
 from fope_lab.sweep import load_sweep
-from fope_lab.sweep.claims import parse_claim
-from fope_lab.sweep.comparison import Comparison, compare
-from fope_lab.sweep.labels import label
-from fope_lab.sweep.selection import Catalogue
+from fope_lab.sweep.claims.comparison import Comparison, compare
+from fope_lab.sweep.claims.grammar import parse_claim
+from fope_lab.sweep.claims.selection import Catalogue
 
 SWEEP = f"""name: checked
 seeds: [3, 4]

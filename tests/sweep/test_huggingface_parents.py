@@ -9,8 +9,8 @@ from typing import Any
 
 import huggingface_hub
 import pytest
+from heavy_imports import heavy_modules
 from sweep_files import BASE, load, of, told, write
-from test_light_imports import heavy_modules
 
 from fope_lab.sweep import plan
 from fope_lab.sweep.resolve import Stage

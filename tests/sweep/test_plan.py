@@ -13,11 +13,11 @@ import pytest
 from rich.console import Console
 from sweep_files import BASE, load, of
 
+from fope_lab.planning.estimate import budget
+from fope_lab.planning.plan_table import print_plan
 from fope_lab.store import Attempt, Store, StoreError
 from fope_lab.sweep import Plan, plan
-from fope_lab.sweep.budget import budget
 from fope_lab.sweep.plan import STATES
-from fope_lab.sweep.plan_table import print_plan
 from fope_lab.sweep.resolve import Stage
 
 ROW = ["key", "name", "kind", "state", "reason", "parents", "axes", "seed"]

@@ -13,13 +13,13 @@ from rich.console import Console
 from sweep_files import PRETRAIN, changed, write
 
 from fope_lab.cli import main
+from fope_lab.planning.devices import cores, device_named
+from fope_lab.planning.estimate import Budget, asked_by, budget
+from fope_lab.planning.plan_table import MANY, print_plan
+from fope_lab.planning.schedule import Machines
+from fope_lab.planning.workload import work_of
 from fope_lab.store import Store
 from fope_lab.sweep import Sweep, SweepError, load_sweep, plan
-from fope_lab.sweep.budget import Budget, asked_by, budget
-from fope_lab.sweep.devices import cores, device_named
-from fope_lab.sweep.plan_table import MANY, print_plan
-from fope_lab.sweep.schedule import Machines
-from fope_lab.sweep.work import work_of
 
 READING = {"kind": "passkey", "from": "pretrain", "lengths": [32, 64], "trials": 10}
 READING |= {"form": "symbolic"}

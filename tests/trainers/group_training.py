@@ -14,10 +14,10 @@ from torch import Tensor
 from fope_lab.data.mixture import IGNORED, Batch
 from fope_lab.model import ModelConfig
 from fope_lab.model.decoder import Decoder
-from fope_lab.sweep.stages import TrainSettings
+from fope_lab.stages import TrainSettings
 from trainers.optimizer import build_optimizer
-from trainers.parallel import OptimizerState, Workers
 from trainers.process_group import STRATEGIES
+from trainers.worker_group import OptimizerState, Workers
 
 VOCABULARY, ROWS, LENGTH, STEPS, HALF = 31, 4, 8, 10, 5
 SETTINGS = TrainSettings(tokens=1, batch_tokens=ROWS * LENGTH, learning_rate=0.01)

@@ -12,13 +12,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from fope_lab.data.corpora import parse_corpus
+from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.mixture import Batch, TrainingData
 from fope_lab.data.packing import write_packed
-from fope_lab.data.tokenizer import load_tokenizer
+from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.model import ModelConfig
+from fope_lab.stages import Pretrain
 from fope_lab.store import Attempt, StageFolder, Store
-from fope_lab.sweep.stages import Pretrain
 from trainers import pretrain
 
 BYTES = load_tokenizer("byte")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fope_lab.store import Attempt, LeaseLostError, StageFolder, Store
-from trainers.lent_attempt import Loan
+from trainers.worker_attempt import Loan
 
 
 def write(directory: Path) -> None:

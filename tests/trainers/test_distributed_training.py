@@ -10,8 +10,8 @@ import pytest
 import torch
 from group_training import HALF, STEPS, Case, Trained, group, train
 
-from trainers.parallel import Workers
 from trainers.process_group import STRATEGIES
+from trainers.worker_group import Workers
 
 T = TypeVar("T")
 CASES = {

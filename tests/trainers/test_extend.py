@@ -15,8 +15,8 @@ from torch import Tensor
 from fope_lab.embeddings import EmbeddingError, build_embedding
 from fope_lab.evaluation.perplexity import perplexity
 from fope_lab.model import load_model, read_config
+from fope_lab.stages import Extend
 from fope_lab.store import Store
-from fope_lab.sweep.stages import Extend
 from trainers import extend
 
 BASE = 129.0  # keeps half of the pairs above the floor, as in the paper, at a short length

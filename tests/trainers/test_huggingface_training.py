@@ -15,13 +15,13 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from benchmarks.parity import random_model
-from fope_lab.data.corpora import parse_corpus
+from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.packing import PackedCorpus, write_packed
-from fope_lab.data.tokenizer import load_tokenizer
+from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.evaluation import perplexity
 from fope_lab.model import load_model, read_config
+from fope_lab.stages import Extend, Perplexity, StageConfig
 from fope_lab.store import Store
-from fope_lab.sweep.stages import Extend, Perplexity, StageConfig
 from trainers import extend
 
 TEXT = "one two three four five six seven eight nine ten\n\n" * 80

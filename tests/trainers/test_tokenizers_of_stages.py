@@ -13,9 +13,9 @@ from transformers import PreTrainedTokenizerFast
 
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizer import load_tokenizer
-from fope_lab.data.tokenizer_recipe import TrainedTokenizer, parse_tokenizer
-from fope_lab.data.train_bpe import train_bpe
+from fope_lab.data.tokenizers.recipe import TrainedTokenizer, parse_tokenizer
+from fope_lab.data.tokenizers.tokenizer import load_tokenizer
+from fope_lab.data.tokenizers.train_bpe import train_bpe
 from fope_lab.model import read_config
 from fope_lab.orchestration.trial import OWNER, SUPERSEDE, run_attempt, trial_stages
 from fope_lab.store import Store

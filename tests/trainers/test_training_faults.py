@@ -19,7 +19,7 @@ from torch import nn
 from fope_lab.data.mixture import TrainingData
 from fope_lab.model.decoder import Decoder
 from fope_lab.store import StoreError
-from trainers.memory import TrainingMemoryError, memory_advice
+from trainers.oom_advice import TrainingMemoryError, memory_advice
 
 STEPS = 9
 SETTINGS: dict[str, Any] = {

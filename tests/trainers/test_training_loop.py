@@ -22,7 +22,7 @@ from tiny_training import (
 )
 
 from fope_lab.data.mixture import IGNORED, Batch
-from fope_lab.sweep.stages import Resources
+from fope_lab.stages import Resources
 from trainers.loop import NonFiniteError, choose_device
 
 STEPS = 10

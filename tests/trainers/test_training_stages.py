@@ -13,19 +13,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from fope_lab.data.base import Corpus
-from fope_lab.data.corpora import parse_corpus
+from fope_lab.data.corpora.base import Corpus
+from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.mixture import IGNORED, Batch, TrainingData
 from fope_lab.data.packing import write_packed
-from fope_lab.data.tokenizer import load_tokenizer
+from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.embeddings import EmbeddingError, build_embedding
 from fope_lab.model import ModelConfig, load_model, read_config
 from fope_lab.model.decoder import Decoder
+from fope_lab.stages import Extend, Finetune, Pretrain, TrainingConfig
 from fope_lab.store import Attempt, StageFolder, Store
-from fope_lab.sweep.stages import Extend, Finetune, Pretrain, TrainingConfig
 from trainers import extend, finetune, pretrain
-from trainers.parallel import Workers
-from trainers.passes import Passes
+from trainers.gradient_accumulation import Passes
+from trainers.worker_group import Workers
 
 BYTES = load_tokenizer("byte")
 SIZES = ModelConfig(

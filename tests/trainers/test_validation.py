@@ -12,19 +12,19 @@ from real_training import BYTES, LENGTH, SIZES, RealStage, prepare, pretraining
 from tiny_training import Bigrams, TinyStage, batch, train_settings
 from torch import Tensor
 
-from fope_lab.data.corpora import parse_corpus
+from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.mixture import IGNORED, Batch, TrainingData
 from fope_lab.data.packing import PackedCorpus, write_packed
-from fope_lab.data.posgen_splits import SequenceSet
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data, parse_data
+from fope_lab.data.tasks.posgen_splits import SequenceSet
 from fope_lab.model import load_model
+from fope_lab.stages import Pretrain
 from fope_lab.store import Store
-from fope_lab.sweep.stages import Pretrain
 from trainers import pretrain
 from trainers.loop import NonFiniteError
-from trainers.parallel import Workers
 from trainers.validation import HeldOut
+from trainers.worker_group import Workers
 
 STEPS = 10
 

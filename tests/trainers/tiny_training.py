@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from fope_lab.data.mixture import IGNORED, Batch
+from fope_lab.stages import TrainSettings
 from fope_lab.store import Attempt, StageFolder, Store
-from fope_lab.sweep.stages import TrainSettings
 from trainers.loop import train
 
 VOCABULARY, WIDTH, ROWS, LENGTH = 7, 5, 3, 4

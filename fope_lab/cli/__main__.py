@@ -1,0 +1,7 @@
+"""Runs the command line as `python -m fope_lab.cli`."""
+
+import sys
+
+from fope_lab.cli.app import main
+
+sys.exit(main())

@@ -1,0 +1,246 @@
+"""Tables of embeddings: all of them, one with its options, and the frequencies they come to."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.columns import Columns
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fope_lab.embeddings.base import Shape, transform_types
+from fope_lab.embeddings.describe import NONE, Description, Option
+from fope_lab.embeddings.inspect import Resolved, Row, Turn
+from fope_lab.embeddings.schema import summary
+from fope_lab.embeddings.spec import TRANSFORMS
+
+NOTHING = "–"
+CATALOGUE = ("embedding", "composition", "learns", "needs", "paper")
+TYPES = {"boolean": "true, false", "string": "text"}
+BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+
+
+def print_catalogue(
+    rows: Sequence[Row], shape: Shape, options: Mapping[str, Any], console: Console
+) -> None:
+    """Print all embeddings: composition, learned parameters, required options, paper."""
+    table = _table(*CATALOGUE)
+    for row in rows:
+        table.add_row(*map(Text, _catalogue_cells(row)))
+    console.print(table)
+    _print(console, f"\n{_caption(shape, options)}")
+    _print(console, "fope-lab embeddings NAME lists the options of one.")
+
+
+def markdown(rows: Sequence[Row], shape: Shape, options: Mapping[str, Any]) -> str:
+    """The same for README.md."""
+    lines = [CATALOGUE, ("---",) * len(CATALOGUE)]
+    for row in rows:
+        name, composition, *rest = _catalogue_cells(row)
+        lines.append((f"`{name}`", f"`{composition}`", *rest))
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{table}\n\n{_caption(shape, options)}"
+
+
+def _catalogue_cells(row: Row) -> tuple[str, ...]:
+    one = row.description
+    return (
+        one.name,
+        in_words(one.composition),
+        _learned(row.resolved),
+        ", ".join(one.open) or NOTHING,
+        one.source,
+    )
+
+
+def _learned(resolved: Resolved | None) -> str:
+    if resolved is None:
+        return "?"
+    if not resolved.learned:
+        return NOTHING
+    return f"{resolved.parameters:,} {'per layer' if resolved.per_layer else 'in all'}"
+
+
+def _caption(shape: Shape, options: Mapping[str, Any]) -> str:
+    return f"Learned parameters at {_at(shape, options)} where it is needed."
+
+
+def _at(shape: Shape, options: Mapping[str, Any]) -> str:
+    sizes = {
+        "head_dim": shape.head_dim,
+        "num_heads": shape.num_heads,
+        **({"num_kv_heads": shape.num_kv_heads} if shape.num_kv_heads != shape.num_heads else {}),
+        "train_length": shape.train_length,
+        **options,
+    }
+    return ", ".join(f"{name} {as_yaml(value)}" for name, value in sizes.items())
+
+
+def print_description(description: Description, console: Console) -> None:
+    """Print the composition of one embedding or transform, and every option of its parts."""
+    _heading(console, description.name, f"{description.kind}, {description.source}")
+    mechanism, *transforms = (
+        {**part.composition, **dict.fromkeys(part.open, "…")} for part in description.own_parts
+    )
+    whole = as_yaml({**mechanism, TRANSFORMS: transforms} if transforms else mechanism)
+    if whole != description.name:
+        _print(console, whole)
+    for part in description.own_parts:
+        if len(description.own_parts) > 1 or part.name != description.name:
+            _print(console, "")
+            _heading(console, part.name, part.kind.source)
+        _print(console, summary(part.kind))
+        options = list(part.options())
+        console.print(_options_table(options) if options else "no options")
+
+
+def _options_table(options: Sequence[Option]) -> Table:
+    chosen = any(option.value is not NONE for option in options)
+    table = _table("option", "allowed", "default", *(["value"] if chosen else []), "meaning")
+    for option in options:
+        default = "required" if option.default is NONE else as_yaml(option.default)
+        value = "" if option.value is NONE else as_yaml(option.value)
+        table.add_row(
+            Text(option.key, style="cyan"),
+            Text(_allowed(option)),
+            Text(default),
+            *([Text(value, style="bold")] if chosen else []),
+            Text(option.meaning),
+        )
+    return table
+
+
+def _allowed(option: Option) -> str:
+    if option.key == TRANSFORMS:
+        return f"list of {', '.join(sorted(transform_types()))}"
+    return _schema_in_words(option.schema)
+
+
+def _schema_in_words(schema: Mapping[str, Any]) -> str:
+    """What a JSON Schema allows: 'number > 1', 'official, geometric'."""
+    if "anyOf" in schema:
+        return " or ".join(map(_schema_in_words, schema["anyOf"]))
+    if "enum" in schema or "const" in schema:
+        return ", ".join(map(as_yaml, schema.get("enum", [schema.get("const")])))
+    bounds = [f"{sign} {_number(schema[name])}" for name, sign in BOUNDS.items() if name in schema]
+    kind = str(schema.get("type", "anything"))
+    return " ".join([TYPES.get(kind, kind), ", ".join(bounds)]).strip()
+
+
+def _number(value: float) -> str:
+    """A bound, as short as a sweep file may have it."""
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:g}".replace("e+0", "e").replace("e+", "e")
+
+
+def print_resolved(
+    rows: Sequence[Row], shape: Shape, options: Mapping[str, Any], console: Console
+) -> None:
+    """Print what embeddings come to at a shape, then the frequencies of those that rotate."""
+    _print(console, f"At {_at(shape, options)}:\n")
+    table = _table("embedding", "pairs", "attention factor", "learns", "numbers")
+    for column in table.columns[1:3]:
+        column.justify = "right"
+    for row in rows:
+        table.add_row(*map(Text, _resolved_cells(row)))
+    console.print(table)
+    blocks = [_frequency_block(title, turns) for turns, title in _same_frequencies(rows).items()]
+    if blocks:
+        _print(
+            console,
+            "\nEach pair's frequency (radians per token), wavelength (tokens) and cycles in the"
+            f" {shape.train_length:,} tokens of train_length. Where frequencies change with the"
+            " length of the sequence, the table says at which.\n",
+        )
+        console.print(Columns(blocks, padding=(0, 4, 0, 0)))
+
+
+def _resolved_cells(row: Row) -> tuple[str, ...]:
+    resolved = row.resolved
+    if resolved is None:
+        problems = "; ".join(problem.found for problem in row.problems)
+        return row.description.name, NOTHING, NOTHING, NOTHING, problems
+    pairs, factor = NOTHING, NOTHING
+    if resolved.rotating is not None:
+        pairs = f"{resolved.rotating} of {resolved.shape.head_dim // 2}"
+        factor = f"{resolved.attention_factor:.4f}"
+    numbers = ", ".join(f"{name} {value:.4g}" for name, value in resolved.facts.items())
+    return row.description.name, pairs, factor, _learned(resolved), numbers
+
+
+def _same_frequencies(rows: Sequence[Row]) -> dict[tuple[Turn, ...], str]:
+    """The names of embeddings by their frequencies, which several may share."""
+    names: dict[tuple[Turn, ...], list[str]] = {}
+    for row in rows:
+        if row.resolved is not None:
+            for length, turns in row.resolved.turns.items():
+                at = f" at {length:,} tokens" if row.resolved.follows_length else ""
+                names.setdefault(turns, []).append(f"{row.description.name}{at}")
+    return {turns: ", ".join(same) for turns, same in names.items()}
+
+
+def _frequency_block(title: str, turns: Sequence[Turn]) -> Text:
+    """A table of plain text: rich would take longer to lay out hundreds of rows than all else."""
+    rows = [("pair", "frequency", "wavelength", "cycles"), *map(_turn_cells, turns)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    header, *lines = (
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
+    bold = [*textwrap.wrap(title, len(header)), header]
+    return Text.assemble(("\n".join(bold), "bold"), "\n", "\n".join([*lines, " "]), no_wrap=True)
+
+
+def _turn_cells(turn: Turn) -> tuple[str, ...]:
+    if turn.wavelength is None:
+        return str(turn.pair), "0", NOTHING, "0"
+    return (
+        str(turn.pair), f"{turn.frequency:.7f}", f"{turn.wavelength:,.2f}", f"{turn.cycles:.3f}"
+    )  # fmt: skip
+
+
+def in_words(composition: Mapping[str, Any]) -> str:
+    """A composition in short: {type: fourier, transforms: [clip_floor]} → 'fourier: clip_floor'."""
+    transforms = ", ".join(map(_part_in_words, composition.get(TRANSFORMS, ())))
+    own = {option: value for option, value in composition.items() if option != TRANSFORMS}
+    mechanism = _part_in_words(own)
+    return f"{mechanism}: {transforms}" if transforms else mechanism
+
+
+def _part_in_words(part: Mapping[str, Any]) -> str:
+    options = {option: value for option, value in part.items() if option != "type"}
+    return f"{part['type']} {as_yaml(options)}" if options else str(part["type"])
+
+
+def as_yaml(value: Any) -> str:
+    """A value as a sweep file would have it; a part without options by its name."""
+    if isinstance(value, Mapping):
+        if value.keys() == {"type"}:
+            return str(value["type"])
+        return f"{{{', '.join(f'{key}: {as_yaml(item)}' for key, item in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(as_yaml, value))}]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return str(value)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(*columns, box=None, pad_edge=False)
+    for column in table.columns:
+        column.overflow = "fold"
+    return table
+
+
+def _print(console: Console, text: str | Text) -> None:
+    console.print(text, markup=False, highlight=False)
+
+
+def _heading(console: Console, name: str, text: str) -> None:
+    _print(console, Text.assemble((name, "bold"), f": {text}"))

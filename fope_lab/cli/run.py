@@ -1,0 +1,166 @@
+"""Running sweeps: what the store lacks, shown as it goes, with MLflow kept up to date."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fope_lab.cli.exit_codes import DONE, FAILED, INTERRUPTED
+from fope_lab.cli.report import build_report_of, write_report
+from fope_lab.planning.devices import device_named, this_machine
+from fope_lab.planning.memory_fit import refusal, unfit
+from fope_lab.report import REPORT_FILES, report_numbers
+from fope_lab.store import Store, StoreError
+from fope_lab.sweep import Plan, Sweep, plan
+from fope_lab.tracking import Tracker, TrackingError, TrackingThread
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fope_lab.orchestration.controller import Outcome
+    from fope_lab.orchestration.phases import StageStatus
+    from fope_lab.sweep.graph import Stage
+
+STATES = ("cached", "resume", "run", "blocked")
+TRACKING_SECONDS = 30.0  # at most, at a run's end, for what MLflow still lacks
+
+
+def run_sweeps(
+    sweeps: Sequence[Sweep],
+    *,
+    store: str,
+    tracking_uri: str | None,
+    address: str,
+    console: Console,
+    device: str | None = None,
+) -> int:
+    """Run every stage that the store lacks, and write the reports; returns the exit code.
+
+    `device` names the GPUs of the cluster, if they are to be checked. Raises SweepError for stages
+    that can't fit their device, StoreError, tracking.TrackingError, and what the orchestration
+    raises for a cluster or resources that are not there.
+    """
+    place = Store(store)
+    plans = [plan(sweep, place) for sweep in sweeps]
+    require_unblocked(plans)
+    _require_fit(plans, device, address)
+    tracker = Tracker(place.root, tracking_uri)
+    stages = list({stage.key: stage for one in plans for stage in one.stages}.values())
+    states = {key: state.state for one in plans for key, state in one.states.items()}
+    counts = [f"{n} {word}" for word in STATES if (n := list(states.values()).count(word))]
+    console.print(
+        f"{', '.join(sweep.name for sweep in sweeps)}: {len(stages)} stages: "
+        f"{', '.join(counts)}; store {place.root}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    failed: Mapping[str, StageStatus] = {}
+    if any(state != "cached" for state in states.values()):
+        outcome = _run_stages(stages, plans, place, tracker, address, console)
+        if outcome.interrupted:
+            console.print("Interrupted. The same command goes on from here.")
+            return INTERRUPTED
+        failed = outcome.not_done
+    for sweep in sweeps:
+        _finish(plan(sweep, place), place, tracker, console)
+    _print_failures(stages, failed, place, console)
+    return FAILED if failed else DONE
+
+
+def require_unblocked(plans: Sequence[Plan]) -> None:
+    """Raises StoreError if something that a stage needs must be fetched first."""
+    states = [state for one in plans for state in one.states.values()]
+    if reasons := dict.fromkeys(one.reason for one in states if one.state == "blocked"):
+        raise StoreError("\n".join(reasons))
+
+
+def _require_fit(plans: Sequence[Plan], device: str | None, address: str) -> None:
+    """Raises SweepError if a stage needs more memory than there is: on the GPUs called `device`,
+    and without GPUs on this machine, if the run is on it."""
+    from fope_lab.orchestration.environment import LOCAL
+
+    gpu = device_named(device) if device else None
+    cpu = this_machine() if address == LOCAL else None
+    reasons = {
+        stage.key: reason
+        for one in plans
+        for stage in one.stages
+        if one.states[stage.key].state != "cached"
+        and (reason := unfit(stage, gpu, cpu)) is not None
+    }
+    if reasons:
+        raise refusal(plans, reasons)
+
+
+def _run_stages(
+    stages: Sequence[Stage],
+    plans: Sequence[Plan],
+    store: Store,
+    tracker: Tracker,
+    address: str,
+    console: Console,
+) -> Outcome:
+    """Run what the store lacks, showing it and keeping MLflow up to date meanwhile."""
+    from fope_lab.orchestration.environment import prepare_environment
+
+    prepare_environment(address)
+    from fope_lab.orchestration.controller import run_stages
+    from fope_lab.orchestration.progress_view import live_view
+
+    @contextlib.contextmanager
+    def watch(status: Callable[[], Mapping[str, StageStatus]]) -> Iterator[None]:
+        tracking = TrackingThread(tracker, plans)
+        tracking.start()
+        try:
+            with live_view(stages, store, status, console):
+                yield
+        finally:
+            # What this does not bring up in time the next run does, or `sync`.
+            tracking.flush(timeout=TRACKING_SECONDS)
+
+    return run_stages(stages, store, address=address, watch=watch)
+
+
+def _finish(planned: Plan, store: Store, tracker: Tracker, console: Console) -> None:
+    """Write and print the report, and bring MLflow up to date or say why it is not."""
+
+    def line(text: str, **style: Any) -> None:
+        console.print(text, soft_wrap=True, highlight=False, markup=False, **style)
+
+    problem = ""
+    try:
+        tracker.project(planned)
+    except TrackingError as error:
+        problem = str(error)
+    report = build_report_of(planned, store, tracker)
+    path = write_report(report, store)
+    if not problem:
+        try:
+            files = [path.parent / name for name in REPORT_FILES]
+            tracker.log_summary(planned, files, report_numbers(report))
+        except TrackingError as error:
+            problem = str(error)
+    report.print(console)
+    line(f"report: {path}")
+    served = tracker.uri.startswith("http")
+    line(f"MLflow: {tracker.uri}" + (f" (fope-lab ui --store {store.root})" if not served else ""))
+    if problem:
+        line(f"MLflow is not up to date; `fope-lab sync` finishes it. {problem}", style="yellow")
+
+
+def _print_failures(
+    stages: Sequence[Stage], failed: Mapping[str, StageStatus], store: Store, console: Console
+) -> None:
+    for stage in stages:
+        if stage.key in failed:
+            status = failed[stage.key]
+            log = store.folder(stage.kind, stage.key).path / "log.txt"
+            place = f" (log: {log})" if log.exists() else ""
+            console.print(
+                f"{status.phase.value} {stage.name}: {status.reason}{place}",
+                style="red",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )

@@ -1,0 +1,1 @@
+"""Published benchmarks: their files, as their authors distribute them."""

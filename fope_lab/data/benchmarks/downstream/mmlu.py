@@ -1,0 +1,127 @@
+"""MMLU (Hendrycks et al., arXiv 2009.03300) in its four groups of subjects.
+
+The choices are the answers' texts, or, where a task is called `mc`, letters after a list of them.
+Questions stand alone, or after an instruction and five answered ones (`5shot`), or in seven
+variations (`var`): alone, after the instruction, and after one to five answered ones too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fope_lab.data.benchmarks.downstream.base import DownstreamTask, Question, choices, documents
+from fope_lab.data.benchmarks.downstream.documents import PER_CHARACTER
+
+FOLDER = "hails/mmlu_no_train"
+LETTERS = ("A", "B", "C", "D")
+SUBJECTS = {
+    "stem": (
+        "abstract_algebra astronomy college_biology college_chemistry college_computer_science "
+        "college_mathematics college_physics computer_security conceptual_physics "
+        "electrical_engineering elementary_mathematics high_school_biology high_school_chemistry "
+        "high_school_computer_science high_school_mathematics high_school_physics "
+        "high_school_statistics machine_learning"
+    ),
+    "humanities": (
+        "formal_logic high_school_european_history high_school_us_history "
+        "high_school_world_history international_law jurisprudence logical_fallacies "
+        "moral_disputes moral_scenarios philosophy prehistory professional_law world_religions"
+    ),
+    "social_sciences": (
+        "econometrics high_school_geography high_school_government_and_politics "
+        "high_school_macroeconomics high_school_microeconomics high_school_psychology "
+        "human_sexuality professional_psychology public_relations security_studies sociology "
+        "us_foreign_policy"
+    ),
+    "other": (
+        "anatomy business_ethics clinical_knowledge college_medicine global_facts human_aging "
+        "management marketing medical_genetics miscellaneous nutrition professional_accounting "
+        "professional_medicine virology"
+    ),
+}
+"""As MMLU's authors group them; "other" is business, health and the rest."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a question is asked: with the choices listed by letter, and after how many answered ones,
+    once for each entry; None is without the instruction too."""
+
+    lettered: bool
+    shots: tuple[int | None, ...]
+
+    def question(self, row: Mapping[str, Any]) -> str:
+        """A row, up to where its answer comes."""
+        asked = row["question"].strip()
+        if not self.lettered:
+            return f"Question: {asked}\nAnswer:"
+        listed = "".join(
+            f"{letter}. {choice}\n" for letter, choice in zip(LETTERS, row["choices"], strict=True)
+        )
+        return f"{asked}\n{listed}Answer:"
+
+    def answers(self, row: Mapping[str, Any]) -> tuple[str, ...]:
+        """What there is to choose from."""
+        return LETTERS if self.lettered else tuple(row["choices"])
+
+    def before(
+        self, row: Mapping[str, Any], examples: list[Mapping[str, Any]], shots: int | None
+    ) -> str:
+        """The instruction and answered questions."""
+        if shots is None:
+            return ""
+        subject = row["subject"].replace("_", " ")
+        solved = "".join(
+            f"{self.question(one)} {self.answers(one)[one['answer']]}\n\n"
+            for one in examples[:shots]
+        )
+        return (
+            f"The following are multiple choice questions (with answers) about {subject}:\n\n"
+            f"{solved}"
+        )
+
+
+@dataclass(frozen=True)
+class Group:
+    """Reads the questions of a group of subjects."""
+
+    subjects: tuple[str, ...]
+    split: str
+    form: Form
+
+    def __call__(self, data: Path) -> Iterator[Question]:
+        """Subject by subject; the variations of a question follow one another."""
+        number = 0
+        for subject in self.subjects:
+            folder = f"{FOLDER}/{subject}"
+            examples = documents(data, folder, "dev") if any(self.form.shots) else []
+            for row in documents(data, folder, self.split):
+                for shots in self.form.shots:
+                    context = self.form.before(row, examples, shots) + self.form.question(row)
+                    yield Question(choices(context, self.form.answers(row)), row["answer"], number)
+                number += 1
+
+
+ALONE, FIVE, ALL = Form(False, (None,)), Form(False, (5,)), Form(False, (None, 0, 1, 2, 3, 4, 5))
+LETTERED = Form(True, (5,))
+_TABLE: tuple[tuple[str, str, Form], ...] = (
+    ("", "validation", ALONE),
+    ("_test", "test", ALONE),
+    ("_var", "validation", ALL),
+    ("_test_rc_var", "test", ALL),
+    ("_val_rc_5shot", "validation", FIVE),
+    ("_test_rc_5shot", "test", FIVE),
+    ("_mc_5shot", "validation", LETTERED),
+    ("_mc_5shot_test", "test", LETTERED),
+)
+"""What follows mmlu_GROUP in a name, with the split and the form."""
+
+MMLU_TASKS = tuple(
+    DownstreamTask(name, name, PER_CHARACTER, Group(tuple(subjects.split()), split, form))
+    for group, subjects in SUBJECTS.items()
+    for ending, split, form in _TABLE
+    for name in (f"mmlu_{group}{ending}",)
+)

@@ -1,0 +1,148 @@
+"""L-Eval's closed-ended tasks, which Resonance RoPE's Table 2 reports, and their files.
+
+An et al., "L-Eval: Instituting Standardized Evaluation for Long Context Language Models", arXiv
+2307.11088. Prompts are data and stand here word for word as they were published, slips included:
+https://github.com/OpenLMLab/LEval, Baselines/LEval_config.py (instructions, budget) and
+Baselines/llama2-chat-test.py (questions). GSM's sixteen worked examples are part of its documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Literal
+
+from fope_lab.data.benchmarks.task_files import TaskFiles, text_of, texts_of
+from fope_lab.data.problems import DataError
+
+DATASET = "L4NLP/LEval"
+ON_HUB = "hf://datasets/{dataset}@{revision}/LEval/Exam/{name}"
+PLACES = ("", "LEval/Exam", "LEval-data/Closed-ended-tasks")
+"""Where the files are in a local folder: as such, or as on the hub, or as on GitHub."""
+MAX_NEW_TOKENS = 512
+"""For every task."""
+
+ONE_OPTION = (
+    "Now you are given a very long document. Please follow the instruction based on this document. "
+    "For multi-choice questions, there is only a sinlge correct option. Please only provide the "
+    "letter corresponding to the answer (like A or B) when answering. For other questions, please "
+    "directly give the concise and accurate answer. "
+)
+EXAM = (
+    "Document is as follows. {document} \nQuestion: {instruction}.  Please directly give answer "
+    "without any additonal output or explanation "
+)
+CONTINUED = "{document}\n\n{instruction}"
+ANSWER = "\nAnswer:"
+
+
+@dataclass(frozen=True)
+class LEvalTask:
+    """What L-Eval says of a task: `question` is filled with a document and an instruction.
+
+    `lead` begins the answer. A document that is too long keeps its `keep`. `closed` says whether
+    Llama 2's format closes the instruction before the answer. With `fact`, the question is asked
+    once more, without the document, about the real world.
+    """
+
+    metric: Literal["choice", "choices", "number", "output", "judgement", "contained"]
+    instructions: str
+    question: str = EXAM
+    lead: str = ANSWER
+    keep: Literal["head", "tail"] = "head"
+    closed: bool = True
+    fact: bool = False
+
+
+TASKS: dict[str, LEvalTask] = {
+    "coursera": LEvalTask(
+        metric="choices",
+        instructions="Now you are given a very long document. Please follow the instruction based "
+        "on this document. For multi-choice questions, there could be a sinlge correct option or "
+        "multiple correct options. Please only provide the letter corresponding to the answer "
+        "(like A or AB) when answering. ",
+    ),
+    "gsm100": LEvalTask(
+        metric="number",
+        instructions="Given several question answer pairs, you need to follow a similar format to "
+        "answer the last question. Make sure the response is end with The answer is _ . ",
+        question=CONTINUED,
+        lead="",
+        closed=False,
+    ),
+    "quality": LEvalTask(metric="choice", instructions=ONE_OPTION),
+    "tpo": LEvalTask(metric="choice", instructions=ONE_OPTION),
+    "codeU": LEvalTask(
+        metric="output",
+        instructions="Now you are given a code base consisting of a large amount of functions and "
+        "the corresponding comments. In the end, I will call some functions defined in the code "
+        "base. Please carefully read these codes and comments and answer the question.",
+        question=CONTINUED,
+        lead="",
+        keep="tail",
+        closed=False,
+    ),
+    "sci_fi": LEvalTask(
+        metric="judgement",
+        instructions="Now you are given a scientific fiction. I will ask you some questions and "
+        'the answer should be "True" or "False". Notice that you should answer the question based '
+        "on the evidence in the document instead of your background knowledge.",
+        fact=True,
+    ),
+    "topic_retrieval_longchat": LEvalTask(
+        metric="contained",
+        instructions="Below is a record of our previous conversation on many different topics. You "
+        "are the ASSISTANT, and I am the USER. At the beginning of each topic, the USER will say "
+        "'I would like to discuss the topic of <TOPIC>'. Memorize each <TOPIC>. At the end of the "
+        "record, I will ask you to retrieve the first/second/third topic names. Now the record "
+        "start. ",
+        question=CONTINUED,
+        lead="",
+    ),
+}
+TABLE_2 = ("coursera", "gsm100", "quality", "tpo", "codeU", "sci_fi")
+"""The tasks of Resonance RoPE's Table 2, there called Coursera, GSM, QuALITY, TOEFL, CodeU and
+SFiction."""
+OF_THE_STORY = "based on the world described in the document."
+OF_THE_WORLD = "based on the real-world knowledge and facts up until your last training"
+"""What the question about a fact has instead of the former."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A question of a document, and its answer."""
+
+    document: str
+    instruction: str
+    answer: str
+
+    @property
+    def fact(self) -> str:
+        """The same question about the real world, for a task with `fact`."""
+        return self.instruction.replace(OF_THE_STORY, OF_THE_WORLD) + ANSWER
+
+
+def file_of(task: str) -> str:
+    """The name of a task's file."""
+    return f"{task}.jsonl"
+
+
+def task_files(dataset: str, revision: str | None) -> TaskFiles:
+    """The files of L-Eval."""
+    return TaskFiles(dataset, revision, ON_HUB, PLACES)
+
+
+def read_examples(files: TaskFiles, task: str) -> Iterator[Example]:
+    """The questions of a task, document by document. Raises DataError."""
+    for line, row in zip(count(1), files.rows(file_of(task)), strict=False):
+        where = f"{files.dataset}, {file_of(task)}, line {line}"
+        document = text_of(row, "input", where)
+        instructions, answers = (texts_of(row, name, where) for name in ("instructions", "outputs"))
+        if len(instructions) != len(answers):
+            raise DataError(f"{where}: {len(instructions)} instructions, {len(answers)} outputs")
+        for instruction, answer in zip(instructions, answers, strict=True):
+            if not answer.strip() or (TASKS[task].fact and "[fact:" not in answer.lower()):
+                needs = "True or False and [fact: True or False]" if TASKS[task].fact else "text"
+                raise DataError(f"{where}: an output is {answer!r}, needs {needs}")
+            yield Example(document, instruction, answer)

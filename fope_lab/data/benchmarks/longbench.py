@@ -1,0 +1,144 @@
+"""LongBench-E's tasks that the FoPE paper reports (Table 1), and their files.
+
+Bai et al., "LongBench: A Bilingual, Multitask Benchmark for Long Context Understanding", arXiv
+2308.14508. Prompts and budgets are data and stand here word for word as they were published:
+https://github.com/THUDM/LongBench, config/dataset2prompt.json and config/dataset2maxlen.json.
+LongBench-E is the subset with about as many questions in each bucket of lengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Literal, NamedTuple
+
+from fope_lab.data.benchmarks.task_files import TaskFiles, text_of, texts_of, whole_number_of
+from fope_lab.data.problems import DataError
+
+DATASET = "THUDM/LongBench"
+REVISION = "5e628be450b7e67fb7ae6e201bd6d8f7056f7672"
+"""The commit of December 2024, whose data.zip others have recorded as
+cb45b11a4133c6bc1d6a44b0f8e701335ff1e543195db1103472e575857f7f64 (SHA-256)."""
+ON_HUB = "zip://data/{name}::hf://datasets/{dataset}@{revision}/data.zip"
+PLACES = ("", "data")
+"""Where the files are in a local folder: of data.zip, or where it was unpacked."""
+
+
+@dataclass(frozen=True)
+class LongBenchTask:
+    """What LongBench says of a task: `prompt` is filled with a question's context and input.
+
+    Few-shot tasks are asked without a chat's template, and of an answer only the first line counts.
+    `ends_with_line`: a newline ends an answer, which has at least one token.
+    """
+
+    prompt: str
+    max_new_tokens: int
+    metric: Literal["rouge_l", "qa_f1", "classification"]
+    few_shot: bool = False
+    ends_with_line: bool = False
+
+
+TASKS: dict[str, LongBenchTask] = {
+    "gov_report": LongBenchTask(
+        prompt="You are given a report by a government agency. Write a one-page summary of the "
+        "report.\n\nReport:\n{context}\n\nNow, write a one-page summary of the "
+        "report.\n\nSummary:",
+        max_new_tokens=512,
+        metric="rouge_l",
+    ),
+    "multi_news": LongBenchTask(
+        prompt="You are given several news passages. Write a one-page summary of all news. "
+        "\n\nNews:\n{context}\n\nNow, write a one-page summary of all the news.\n\nSummary:",
+        max_new_tokens=512,
+        metric="rouge_l",
+    ),
+    "trec": LongBenchTask(
+        prompt="Please determine the type of the question below. Here are some examples of "
+        "questions.\n\n{context}\n{input}",
+        max_new_tokens=64,
+        metric="classification",
+        few_shot=True,
+    ),
+    "triviaqa": LongBenchTask(
+        prompt="Answer the question based on the given passage. Only give me the answer and do not "
+        "output any other words. The following are some examples.\n\n{context}\n\n{input}",
+        max_new_tokens=32,
+        metric="qa_f1",
+        few_shot=True,
+    ),
+    "samsum": LongBenchTask(
+        prompt="Summarize the dialogue into a few short sentences. The following are some "
+        "examples.\n\n{context}\n\n{input}",
+        max_new_tokens=128,
+        metric="rouge_l",
+        few_shot=True,
+        ends_with_line=True,
+    ),
+}
+
+
+class Bucket(NamedTuple):
+    """Questions whose length in words is at least `start` and below `end`; `step` is what stands
+    for the bucket on an axis."""
+
+    name: str
+    start: int
+    end: float
+    step: int
+
+
+BUCKETS = (
+    Bucket("0-4k", 0, 4000, 4000),
+    Bucket("4-8k", 4000, 8000, 8000),
+    Bucket("8k+", 8000, float("inf"), 16_000),
+)
+"""LongBench-E's (eval.py). The step is the upper bound, and twice the lower one for the last."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A question: `words` is the length of context, input and answers as LongBench counted it."""
+
+    input: str
+    context: str
+    answers: tuple[str, ...]
+    words: int
+    classes: tuple[str, ...]
+    """All that a question may be classified as, where the task is that."""
+
+    @property
+    def bucket(self) -> Bucket:
+        """The bucket that the question counts for."""
+        return next(one for one in BUCKETS if one.start <= self.words < one.end)
+
+
+def file_of(task: str) -> str:
+    """The name of a task's file."""
+    return f"{task}_e.jsonl"
+
+
+def task_files(dataset: str, revision: str | None) -> TaskFiles:
+    """The files of LongBench, at the revision given here if it is the hub's and none is named."""
+    pinned = REVISION if dataset == DATASET and revision is None else revision
+    return TaskFiles(dataset, pinned, ON_HUB, PLACES)
+
+
+def read_examples(files: TaskFiles, task: str) -> Iterator[Example]:
+    """The questions of a task, in the file's order. Raises DataError."""
+    for line, row in zip(count(1), files.rows(file_of(task)), strict=False):
+        where = f"{files.dataset}, {file_of(task)}, line {line}"
+        classes: tuple[str, ...] = ()
+        if TASKS[task].metric == "classification":
+            classes = texts_of(row, "all_classes", where)
+        words = whole_number_of(row, "length", where)
+        if words < 0:
+            raise DataError(f"{where}: length is {words}, needs a number of words")
+        yield Example(
+            input=text_of(row, "input", where),
+            context=text_of(row, "context", where),
+            answers=texts_of(row, "answers", where),
+            words=words,
+            classes=classes,
+        )

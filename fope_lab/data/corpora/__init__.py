@@ -1,0 +1,1 @@
+"""Corpora: text to train and evaluate on, from this machine or from the hub."""

@@ -1,0 +1,252 @@
+"""Corpora of Hugging Face `datasets`: from the hub at a pinned revision, or from a local folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+from annotated_types import Ge
+
+from fope_lab.data.chat import ASSISTANT, Chat
+from fope_lab.data.corpora.base import Corpus, Pair, Split, at_most, sha256_of, split_items
+from fope_lab.data.corpora.local import file_sha256
+from fope_lab.data.options import set_options
+from fope_lab.data.problems import CorpusError, DataError, DataProblem
+
+Count = Annotated[int, Ge(1)]
+LOCAL = ("/", "./", "../", "~")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset(Corpus):
+    """Text from a dataset of the Hugging Face hub, or of a local folder in the same format.
+
+    `dataset` is a name on the hub, which needs a `revision` (the commit's hash), or a folder whose
+    path starts with / ./ ../ or ~. `limit` counts rows of `split`. Without a `validation_split`
+    every tenth of these rows is held out. Rows are streamed; empty ones are skipped.
+    """
+
+    name = "dataset"
+    shorthand: ClassVar[str | None] = "dataset"
+
+    dataset: str
+    config: str | None = None
+    split: str = "train"
+    validation_split: str | None = None
+    revision: str | None = None
+    limit: Count | None = None
+    validation_limit: Count | None = None
+    column: str = "text"
+
+    def resolved(self, base: Path) -> Self:
+        if not self.is_local:
+            if self.revision is None:
+                raise DataError(
+                    [
+                        DataProblem(
+                            ("revision",),
+                            f"is missing: pin {self.dataset} to a commit, shown at "
+                            f"https://huggingface.co/datasets/{self.dataset}/commits/main",
+                        )
+                    ]
+                )
+            return self
+        if self.revision is not None:
+            message = f"{self.dataset} is a local folder, which has no revision"
+            raise DataError([DataProblem(("revision",), message)])
+        tried = [
+            os.path.abspath(place / os.path.expanduser(self.dataset))
+            for place in (base, Path.cwd())
+        ]
+        for folder in tried:
+            if os.path.isdir(folder):
+                return replace(self, dataset=folder)
+        message = f"no folder {' nor '.join(dict.fromkeys(tried))}"
+        raise DataError([DataProblem(("dataset",), message)])
+
+    @property
+    def is_local(self) -> bool:
+        """Whether `dataset` is a folder and no name on the hub."""
+        return self.dataset.startswith(LOCAL)
+
+    def identity(self) -> dict[str, Any]:
+        options = set_options(self)
+        if self.is_local:
+            folder = Path(options.pop("dataset"))
+            files = [
+                path.relative_to(folder)
+                for path in sorted(folder.rglob("*"))
+                if path.is_file() and not any(p[0] == "." for p in path.relative_to(folder).parts)
+            ]
+            options["sha256"] = sha256_of(
+                part
+                for path in files
+                for part in (str(path).encode(), file_sha256(folder / path).encode())
+            )
+        return {"type": self.name, **options}
+
+    def documents(self, split: Split) -> Iterator[Any]:
+        documents = filter(self._is_filled, map(self._document, self._rows(split)))
+        return at_most(documents, self.validation_limit if split == "validation" else None)
+
+    def _document(self, row: Mapping[str, Any]) -> Any:
+        return self._text(row, self.column)
+
+    def _is_filled(self, document: Any) -> bool:
+        return bool(document)
+
+    def _value(self, row: Mapping[str, Any], column: str) -> Any:
+        if column not in row:
+            raise CorpusError(
+                f"{self.dataset} has no column {column!r} (it has: {', '.join(sorted(row))})",
+                self.name,
+            )
+        return row[column]
+
+    def _text(self, row: Mapping[str, Any], column: str) -> str:
+        text = self._value(row, column)
+        if not isinstance(text, str):
+            raise CorpusError(
+                f"{self.dataset}: a row of column {column!r} holds {text!r}, no text", self.name
+            )
+        return text
+
+    def _rows(self, split: Split) -> Iterator[Mapping[str, Any]]:
+        if split == "validation" and self.validation_split is not None:
+            return self._stream(self.validation_split)
+        rows = at_most(self._stream(self.split), self.limit)
+        return rows if self.validation_split is not None else split_items(rows, split)
+
+    def _stream(self, split: str) -> Iterator[Mapping[str, Any]]:
+        import datasets
+
+        if not self.is_local and os.path.exists(self.dataset):
+            raise CorpusError(
+                f"{self.dataset} is meant as a name on the hub, but `datasets` would read the "
+                f"folder {os.path.abspath(self.dataset)}; write ./{self.dataset} or move it",
+                self.name,
+            )
+        try:
+            stream = datasets.load_dataset(
+                self.dataset, self.config, split=split, revision=self.revision, streaming=True
+            )
+        except (OSError, ValueError, RuntimeError) as error:
+            raise CorpusError(
+                f"{self.dataset} (config {self.config}, split {split}, revision {self.revision}) "
+                f"can't be loaded: {error}. Without the hub, give a local folder in its format.",
+                self.name,
+            ) from error
+        yield from stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetPairs(Dataset):
+    """Supervised pairs from two columns of a dataset of the hub or a local folder."""
+
+    name = "dataset-pairs"
+    kind = "pairs"
+    shorthand = None
+
+    column: str = "prompt"
+    answer_column: str = "answer"
+
+    def _document(self, row: Mapping[str, Any]) -> Pair:
+        return self._text(row, self.column), self._text(row, self.answer_column)
+
+    def _is_filled(self, document: Pair) -> bool:
+        return all(document)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetJoined(Dataset):
+    """Text that a dataset of the hub or a local folder has in two columns, as FLAN's inputs and
+    targets.
+
+    The second one follows the first after a `separator`, and a model learns both.
+    """
+
+    name = "dataset-joined"
+    shorthand = None
+
+    column: str = "prompt"
+    answer_column: str = "answer"
+    separator: str = "\n"
+
+    def _document(self, row: Mapping[str, Any]) -> str:
+        columns = (self.column, self.answer_column)
+        return self.separator.join(self._text(row, column) for column in columns)
+
+    def _is_filled(self, document: str) -> bool:
+        return document != self.separator
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetChat(Dataset):
+    """Chats from a dataset of the hub or a local folder: lists of messages with role and content.
+
+    A chat in which the assistant says nothing is skipped, as an empty text is.
+    """
+
+    name = "dataset-chat"
+    kind = "chats"
+    shorthand = None
+
+    column: str = "messages"
+
+    def _document(self, row: Mapping[str, Any]) -> Chat:
+        messages = self._value(row, self.column)
+        if not isinstance(messages, list) or not all(map(_is_message, messages)):
+            raise CorpusError(
+                f"{self.dataset}: a row of column {self.column!r} holds {str(messages)[:200]}, "
+                "no list of messages that have a role and a content, both text",
+                self.name,
+            )
+        return [{"role": one["role"], "content": one["content"]} for one in messages]
+
+    def _is_filled(self, document: Chat) -> bool:
+        return any(one["role"] == ASSISTANT and one["content"] for one in document)
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(value.get(name), str) for name in ("role", "content")
+    )
+
+
+PRESETS: dict[str, Dataset] = {
+    # 25 million documents are some 11 billion tokens: more than the longest published run reads.
+    "c4": Dataset(
+        dataset="allenai/c4",
+        config="en",
+        validation_split="validation",
+        revision="1588ec454efa1a09f29cd18ddd04fe05fc8653a2",
+        limit=25_000_000,
+        validation_limit=20_000,
+    ),
+    "gutenberg": Dataset(
+        dataset="sedthh/gutenberg_english",
+        revision="28973b04f28fd7be4a6186a042bc26159d4366ca",
+        column="TEXT",
+    ),
+    "pg19": Dataset(
+        dataset="emozilla/pg19",
+        validation_split="validation",
+        revision="c021754c8e01c5b1cc83a1f549c1f97fbbb756b8",
+    ),
+    "govreport": Dataset(
+        dataset="ccdv/govreport-summarization",
+        config="document",
+        validation_split="validation",
+        revision="4e21184e01ae8017e2c036e180fe5e541fef60a0",
+        column="report",
+    ),
+    "wikipedia": Dataset(
+        dataset="wikimedia/wikipedia",
+        config="20231101.en",
+        revision="b04c8d1ceb2f5cd4588862100d08de323dccfbaa",
+    ),
+}
+"""Corpora of the papers, each at a revision that is known to exist."""

@@ -1,0 +1,162 @@
+"""Corpora that are always there or lie in local files: no network, no download."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import glob
+import hashlib
+import os
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from fope_lab.data.corpora.base import Corpus, Pair, Split, sha256_of, split_items, split_text
+from fope_lab.data.problems import CorpusError, DataError, DataProblem
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonDocs(Corpus):
+    """English: the documentation that Python itself carries (pydoc's topics, 0.5 MB)."""
+
+    name = "python-docs"
+
+    def identity(self) -> dict[str, Any]:
+        return {"type": self.name, "sha256": sha256_of(text.encode() for text in self._topics())}
+
+    def documents(self, split: Split) -> Iterator[str]:
+        part = ("train", "validation").index(split)
+        return filter(None, (split_text(text)[part] for text in self._topics()))
+
+    def _topics(self) -> list[str]:
+        try:
+            from pydoc_data.topics import topics
+        except ImportError as error:
+            raise CorpusError(
+                "this Python was installed without its documentation (module pydoc_data)",
+                self.name,
+            ) from error
+        return [topics[name] for name in sorted(topics)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonSource(Corpus):
+    """Code: the source of Python's standard library, without its packages (4.7 MB)."""
+
+    name = "python-source"
+
+    def identity(self) -> dict[str, Any]:
+        return {"type": self.name, "sha256": sha256_of(standard_library(self.name))}
+
+    def documents(self, split: Split) -> Iterator[str]:
+        part = ("train", "validation").index(split)
+        texts = (source.decode() for source in standard_library(self.name))
+        return filter(None, (split_text(text)[part] for text in texts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonDocstrings(Corpus):
+    """Pairs: the signature of a function of Python's standard library, and what it does.
+
+    The answer is the first line of the docstring. A signature that occurs several times counts
+    once, so that no validation prompt was trained on.
+    """
+
+    name = "python-docstrings"
+    kind = "pairs"
+
+    def identity(self) -> dict[str, Any]:
+        return {"type": self.name, "sha256": sha256_of(standard_library(self.name))}
+
+    def documents(self, split: Split) -> Iterator[Pair]:
+        return split_items(self._pairs(), split)
+
+    def _pairs(self) -> Iterator[Pair]:
+        seen = set()
+        for source in standard_library(self.name):
+            for node in ast.walk(ast.parse(source)):
+                if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    continue
+                summary = (ast.get_docstring(node) or "").partition("\n")[0].strip()
+                prompt = f'def {node.name}({ast.unparse(node.args)}):\n    """'
+                if summary and prompt not in seen:
+                    seen.add(prompt)
+                    yield prompt, summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files(Corpus):
+    """Local text files (UTF-8), each a document: a glob, a path, or a list of them."""
+
+    name = "files"
+    shorthand = "files"
+
+    files: str | list[str] | tuple[str, ...]
+    """A tuple of absolute paths once resolved."""
+
+    def resolved(self, base: Path) -> Self:
+        patterns = [self.files] if isinstance(self.files, str) else self.files
+        problems = [] if patterns else [DataProblem(("files",), "found an empty list")]
+        found: dict[str, None] = {}
+        for index, pattern in enumerate(patterns):
+            matches = _matches(pattern, base) or _matches(pattern, Path.cwd())
+            found.update(dict.fromkeys(matches))
+            if not matches:
+                at = ("files",) if isinstance(self.files, str) else ("files", index)
+                places = dict.fromkeys([str(base.absolute()), str(Path.cwd())])
+                where = "" if os.path.isabs(pattern) else f" in {' nor in '.join(places)}"
+                problems.append(DataProblem(at, f"no file matches {pattern!r}{where}"))
+        if problems:
+            raise DataError(problems)
+        return replace(self, files=tuple(sorted(found)))
+
+    def identity(self) -> dict[str, Any]:
+        digests = [bytes.fromhex(file_sha256(Path(path))) for path in self.files]
+        return {"type": self.name, "documents": len(digests), "sha256": sha256_of(digests)}
+
+    def documents(self, split: Split) -> Iterator[str]:
+        part = ("train", "validation").index(split)
+        for path in self.files:
+            try:
+                text = Path(path).read_text(encoding="utf-8-sig")
+            except UnicodeDecodeError as error:
+                raise CorpusError(f"{path} is not UTF-8 text: {error}", self.name) from error
+            except OSError as error:
+                raise CorpusError(f"{path} can't be read: {error.strerror}", self.name) from error
+            if document := split_text(text)[part]:
+                yield document
+
+
+def standard_library(corpus: str) -> list[bytes]:
+    """The modules of Python's standard library, by name. Raises CorpusError if there are none."""
+    folder = Path(sysconfig.get_paths()["stdlib"])
+    sources = [path.read_bytes() for path in sorted(folder.glob("*.py"))]
+    if not sources:
+        raise CorpusError(f"no source of the standard library in {folder}", corpus)
+    return sources
+
+
+def file_sha256(path: Path) -> str:
+    """Hex SHA-256 of a file's content. Raises CorpusError if it can't be read."""
+    try:
+        status = path.stat()
+        return _file_sha256(path, status.st_size, status.st_mtime_ns)
+    except OSError as error:
+        raise CorpusError(f"{path} can't be read: {error.strerror}") from error
+
+
+@functools.lru_cache(maxsize=4096)
+def _file_sha256(path: Path, size: int, modified: int) -> str:
+    """Cached for as long as size and time stay, as planning asks for a corpus's identity often."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _matches(pattern: str, base: Path) -> list[str]:
+    """The absolute paths of the files that a glob matches, starting from `base`."""
+    absolute = os.path.abspath(base / os.path.expanduser(pattern))
+    # A path that is there is meant as it is, even if it holds a character that globs use.
+    paths = [absolute] if os.path.isfile(absolute) else glob.glob(absolute, recursive=True)
+    return [path for path in paths if os.path.isfile(path)]

@@ -1,0 +1,1 @@
+"""Synthetic tasks: prompts whose right answer is known."""

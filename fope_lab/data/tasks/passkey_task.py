@@ -1,0 +1,62 @@
+"""The passkey task to train on: rows of keys in filler and questions for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from fope_lab.data.problems import DataError
+from fope_lab.data.rows import IGNORED, Rows
+from fope_lab.data.tasks.base import Task
+from fope_lab.data.tasks.passkey import prompt_form
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class PasskeyTask(Task):
+    """Passkey sequences to train on: a key in filler, then questions for it.
+
+    `digits` is the key's length. A symbolic row asks for the key between 1 and `queries` times
+    (default: as often as fits), uniformly drawn, the last time at its end: the more often, the
+    denser the signal. Everything else is as in a trial. Only the answers have a loss.
+    """
+
+    task: ClassVar[str] = "passkey"
+
+    form: Literal["symbolic", "english"] = "symbolic"
+    digits: Annotated[int, Ge(1), Le(9)] = 5
+    queries: Annotated[int, Ge(1)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.form == "english" and self.queries is not None:
+            raise DataError("queries is for the symbolic form; English prompts ask once")
+
+    def check(self, tokenizer: Tokenizer, length: int) -> None:
+        """See Task."""
+        prompt_form(self.form, tokenizer, self.digits).trial(length, 0)
+
+    def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> PasskeyRows:
+        """See Task."""
+        return PasskeyRows(self, tokenizer, length, seed)
+
+
+class PasskeyRows:
+    """Rows of the passkey task, each a document; the loss is on the answers."""
+
+    epoch: int | None = None
+    numbered = False
+
+    def __init__(self, task: PasskeyTask, tokenizer: Tokenizer, length: int, seed: int) -> None:
+        self._task, self._length, self._seed = task, length, seed
+        self._form = prompt_form(task.form, tokenizer, task.digits)
+        self.rows(0, 1)  # a length that is too short is an error now, not at some later step
+
+    def rows(self, first: int, count: int) -> Rows:
+        """See RowSource."""
+        ids, answers = self._form.training_rows(
+            self._length + 1, self._seed, first, count, self._task.queries
+        )
+        return Rows(ids, np.where(answers, ids, IGNORED), None)

@@ -1,0 +1,188 @@
+"""RULER's key-value retrieval: several keys with a value each, some of which are asked for.
+
+RULER's "multi-keys NIAH" with one query, its "multi-queries NIAH" with several. `english` is its
+prompt, word for word, with an adjective and a noun as the key; several values are due in the order
+of the question. `symbolic` hides keys of one letter in a cyclic filler, and asks with the same
+marker; several keys are asked for at once, and their values follow each other:
+
+    …defg#Q47hab#K10cdefghabcd#K10    …defg#Q47hab#K10cdefghabcd#KQ1047
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from fope_lab.data.tasks.haystack import Block, Cycle, Filler, Haystack
+from fope_lab.data.tasks.passkey import EnglishForm
+from fope_lab.data.tasks.ruler import (
+    CYCLE,
+    LETTERS,
+    MARKER,
+    Content,
+    RulerPrompts,
+    Words,
+    answered,
+    distinct,
+    symbols,
+)
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
+
+ADJECTIVES = (
+    "able aged brave brief bright calm cheap clean clever cold cool crisp dark deep eager early "
+    "empty equal faint fair famous fast fierce firm flat fresh gentle glad grand great happy heavy "
+    "honest huge idle keen kind large late light lively lonely loud lucky mild modest narrow neat "
+    "noble odd pale plain proud quick quiet rapid rare rich rough round shy silent simple"
+)
+NOUNS = (
+    "anchor apple arrow badge barrel basket beach bell boat bottle branch bridge bucket button "
+    "cabin camel candle canyon carpet castle cherry circle cloud coat corner cradle desert door "
+    "dragon drum eagle engine falcon feather fence forest fountain garden glove hammer harbour "
+    "helmet island jacket kettle ladder lantern lemon marble meadow mirror needle orchard paddle "
+    "pencil pillow planet ribbon river rocket saddle shovel"
+)
+
+
+class KeyValuePrompts(RulerPrompts):
+    """What both forms share; see the module."""
+
+    task = "key-value"
+    form: ClassVar[str]
+    names: ClassVar[int]
+    """How many different keys the form has."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, haystack: Haystack, keys: int, queries: int, digits: int
+    ) -> None:
+        super().__init__(tokenizer, haystack)
+        self.keys, self.queries, self.digits = keys, queries, digits
+        self._lowest = 10 ** (digits - 1)
+
+    @property
+    def statements(self) -> int:
+        """One for each key."""
+        return self.keys
+
+    @property
+    def chance(self) -> float:
+        """Of naming values of the prompt in a random order: one in `keys` for one query."""
+        return 1 / math.perm(self.keys, self.queries)
+
+    def words(self, questions: int) -> int:
+        """See RulerPrompts."""
+        return 4 * self.keys + 2 * self.queries * questions
+
+    def content(self, words: Words, questions: int) -> Content:
+        """Different keys, different values of `digits` digits without a leading 0."""
+        keys = distinct(words[: 2 * self.keys], self.names)
+        values = distinct(words[2 * self.keys : 4 * self.keys], 9 * self._lowest)
+        pairs = [(key, str(self._lowest + value)) for key, value in zip(keys, values, strict=True)]
+        rest = words[4 * self.keys :][: 2 * self.queries * questions]
+        asked = [distinct(part, self.keys) for part in np.split(rest, questions)]
+        return Content(
+            [Block(self.statement(key, value)) for key, value in pairs],
+            [self.question([pairs[i] for i in chosen]) for chosen in asked],
+            asked[-1][0],
+        )
+
+    @abstractmethod
+    def statement(self, key: int, value: str) -> Sequence[int]:
+        """The tokens that give a key its value."""
+
+    @abstractmethod
+    def question(self, pairs: Sequence[tuple[int, str]]) -> Block:
+        """The tokens that ask for some keys, and those of the answer."""
+
+
+class EnglishKeyValue(KeyValuePrompts):
+    """RULER's prompt (scripts/data/synthetic/constants.py and niah.py of NVIDIA/RULER)."""
+
+    form = "english"
+    adjectives, nouns = ADJECTIVES.split(), NOUNS.split()
+    names = len(adjectives) * len(nouns)
+    tasks = (
+        "A special magic number is hidden within the following text. Make sure to memorize it. "
+        "I will quiz you about the number afterwards.\n",
+        "Some special magic numbers are hidden within the following text. Make sure to memorize "
+        "it. I will quiz you about the numbers afterwards.\n",
+    )
+    needle = "\nOne of the special magic numbers for {key} is: {value}.\n"
+    questions = (
+        "\nWhat is the special magic number for {query} mentioned in the provided text? "
+        "The special magic number for {query} mentioned in the provided text is",
+        "\nWhat are all the special magic numbers for {query} mentioned in the provided text? "
+        "The special magic numbers for {query} mentioned in the provided text are",
+    )
+    """For one query and for several."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, haystack: Haystack | None, keys: int, queries: int, digits: int
+    ) -> None:
+        super().__init__(
+            tokenizer, haystack or Filler(tokenizer, EnglishForm.sentences), keys, queries, digits
+        )
+        self._several = queries > 1
+        self.head = [*tokenizer.prefix_ids, *tokenizer.encode(self.tasks[self._several])]
+
+    def statement(self, key: int, value: str) -> Sequence[int]:
+        return self.tokenizer.encode(self.needle.format(key=self._name(key), value=value))
+
+    def question(self, pairs: Sequence[tuple[int, str]]) -> Block:
+        query = listed([self._name(key) for key, _ in pairs])
+        question = self.questions[self._several].format(query=query)
+        return answered(self.tokenizer, question, f" {listed([value for _, value in pairs])}")
+
+    def longest(self) -> Content:
+        """Of the names with the most tokens."""
+        value = "1" * self.digits
+        statements = [self.statement(key, value) for key in range(self.names)]
+        sizes = np.array([len(statement) for statement in statements])
+        keys = np.argsort(-sizes, kind="stable")[: self.keys].tolist()
+        return Content(
+            [Block(statements[key]) for key in keys],
+            [self.question([(key, value) for key in keys[: self.queries]])],
+            0,
+        )
+
+    def _name(self, key: int) -> str:
+        adjective, noun = divmod(key, len(self.nouns))
+        return f"{self.adjectives[adjective]}-{self.nouns[noun]}"
+
+
+class SymbolicKeyValue(KeyValuePrompts):
+    """Keys of one letter; see the module."""
+
+    form = "symbolic"
+    names = len(LETTERS)
+
+    def __init__(
+        self, tokenizer: Tokenizer, haystack: Haystack | None, keys: int, queries: int, digits: int
+    ) -> None:
+        self._ids = symbols(tokenizer)
+        cycle = Cycle(np.array([self._ids[letter] for letter in CYCLE]))
+        super().__init__(tokenizer, haystack or cycle, keys, queries, digits)
+
+    def statement(self, key: int, value: str) -> Sequence[int]:
+        return self._spelt(MARKER + LETTERS[key] + value)
+
+    def question(self, pairs: Sequence[tuple[int, str]]) -> Block:
+        asked = "".join(LETTERS[key] for key, _ in pairs)
+        answer = "".join(value for _, value in pairs)
+        return Block(self._spelt(MARKER + asked + answer), len(answer))
+
+    def _spelt(self, text: str) -> list[int]:
+        return [self._ids[character] for character in text]
+
+
+def listed(items: Sequence[str]) -> str:
+    """a · a, and b · a, b, and c: as RULER lists the keys of a question."""
+    return ", and ".join(filter(None, [", ".join(items[:-1]), items[-1]]))
+
+
+KEY_VALUE_FORMS: dict[str, type[EnglishKeyValue] | type[SymbolicKeyValue]] = {
+    form.form: form for form in (EnglishKeyValue, SymbolicKeyValue)
+}

@@ -1,0 +1,122 @@
+"""RULER's tasks as a sweep file describes them: to train on, and to measure."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from fope_lab.data.problems import DataError, DataProblem
+from fope_lab.data.rows import IGNORED, Rows
+from fope_lab.data.tasks.base import Task
+from fope_lab.data.tasks.haystack import HeldOutText
+from fope_lab.data.tasks.ruler import RulerPrompts
+from fope_lab.data.tasks.ruler_key_value import KEY_VALUE_FORMS
+from fope_lab.data.tasks.ruler_tracking import TRACKING_FORMS
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class RulerTask(Task):
+    """What both tasks share. A symbolic row to train on asks between 1 and `questions` times
+    (default: as often as fits), the last time at its end; only the answers have a loss."""
+
+    form: Literal["symbolic", "english"] = "symbolic"
+    questions: Annotated[int, Ge(1)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.form == "english" and self.questions is not None:
+            raise DataError("questions is for the symbolic form; English prompts ask once")
+
+    @abstractmethod
+    def prompts(self, tokenizer: Tokenizer, text: Any | None = None) -> RulerPrompts:
+        """What builds the prompts; `text` (n,) are token ids to hide the statements in, which only
+        the English form takes. Raises DataError."""
+
+    def check(self, tokenizer: Tokenizer, length: int) -> None:
+        """See Task."""
+        self.prompts(tokenizer).check(length)
+
+    def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> RulerRows:
+        """See Task."""
+        return RulerRows(self, tokenizer, length, seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyValueTask(RulerTask):
+    """`keys` keys with a value of `digits` digits each, of which `queries` are asked for."""
+
+    task: ClassVar[str] = "key-value"
+
+    keys: Annotated[int, Ge(1)] = 4
+    queries: Annotated[int, Ge(1)] = 1
+    digits: Annotated[int, Ge(1), Le(9)] = 7
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = KEY_VALUE_FORMS[self.form].names
+        if self.keys > names:
+            raise _wrong("keys", self.keys, f"at most {names} in the {self.form} form")
+        if self.keys > 9 * 10 ** (self.digits - 1):
+            raise _wrong("keys", self.keys, f"no more than values of {self.digits} digits")
+        if self.queries > self.keys:
+            raise _wrong("queries", self.queries, f"at most {self.keys}, the number of keys")
+
+    def prompts(self, tokenizer: Tokenizer, text: Any | None = None) -> RulerPrompts:
+        """See RulerTask."""
+        haystack = None if text is None else HeldOutText(text)
+        options = (self.keys, self.queries, self.digits)
+        return KEY_VALUE_FORMS[self.form](tokenizer, haystack, *options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariableTrackingTask(RulerTask):
+    """`chains` chains of variables, each `hops` assignments after the first, of which one is asked
+    for."""
+
+    task: ClassVar[str] = "variable-tracking"
+
+    chains: Annotated[int, Ge(1)] = 1
+    hops: Annotated[int, Ge(1)] = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        form = TRACKING_FORMS[self.form]
+        if self.chains > form.values:
+            raise _wrong("chains", self.chains, f"at most {form.values} in the {self.form} form")
+        if self.chains * (self.hops + 1) > form.names:
+            limit = form.names // self.chains - 1
+            message = f"at most {limit}: the {self.form} form has {form.names} variables"
+            raise _wrong("hops", self.hops, message)
+
+    def prompts(self, tokenizer: Tokenizer, text: Any | None = None) -> RulerPrompts:
+        """See RulerTask."""
+        haystack = None if text is None else HeldOutText(text)
+        return TRACKING_FORMS[self.form](tokenizer, haystack, self.chains, self.hops)
+
+
+def _wrong(field: str, found: int, needs: str) -> DataError:
+    return DataError([DataProblem((field,), f"found {found}, needs {needs}")])
+
+
+class RulerRows:
+    """Rows of a task, each a document; the loss is on the answers."""
+
+    epoch: int | None = None
+    numbered = False
+
+    def __init__(self, task: RulerTask, tokenizer: Tokenizer, length: int, seed: int) -> None:
+        self._questions = 1 if task.form == "english" else task.questions
+        self._length, self._seed = length, seed
+        self._prompts = task.prompts(tokenizer)
+        self._prompts.check(length + 1)  # too short is an error now, not at some later step
+
+    def rows(self, first: int, count: int) -> Rows:
+        """See RowSource."""
+        ids, answers = self._prompts.training_rows(
+            self._length + 1, self._seed, first, count, self._questions
+        )
+        return Rows(ids, np.where(answers, ids, IGNORED), None)

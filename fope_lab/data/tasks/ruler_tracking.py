@@ -1,0 +1,200 @@
+"""RULER's variable tracking: chains of assignments, and a question for one value's variables.
+
+Each chain gives a value to a variable, and that on to the next, `hops` times; its statements stand
+in the order of the chain, mixed with those of the others. All variables of one chain are asked for
+by its value, and are due in the order of the chain. With one chain, as RULER has it, these are all
+variables of the text in the order in which they are first named: tracking takes several chains.
+
+`english` is RULER's prompt, word for word (the released script's "assgined" included), with a
+solved example of a chain before it. `symbolic`, in a cyclic filler: #7Q gives Q the value 7, #QB
+gives B the value of Q; #7 asks.
+
+    …fgha#7Qbcd#3Kefghab#QBcde#KAfgh#7QB
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from fope_lab.data.seeding import below
+from fope_lab.data.tasks.haystack import Block, Cycle, Filler, Haystack
+from fope_lab.data.tasks.passkey import EnglishForm
+from fope_lab.data.tasks.ruler import (
+    CYCLE,
+    DIGITS,
+    LETTERS,
+    MARKER,
+    Content,
+    RulerPrompts,
+    Words,
+    answered,
+    distinct,
+    symbols,
+)
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
+
+EXAMPLE_HOPS = 10
+
+
+class TrackingPrompts(RulerPrompts):
+    """What both forms share; see the module."""
+
+    task = "variable-tracking"
+    form: ClassVar[str]
+    names: ClassVar[int]
+    """How many different variables the form has."""
+    values: ClassVar[int]
+    """How many different values."""
+
+    def __init__(self, tokenizer: Tokenizer, haystack: Haystack, chains: int, hops: int) -> None:
+        super().__init__(tokenizer, haystack)
+        self.chains, self.hops = chains, hops
+
+    @property
+    def statements(self) -> int:
+        """One for each variable."""
+        return self.chains * (self.hops + 1)
+
+    @property
+    def chance(self) -> float:
+        """Of naming as many of the prompt's variables, in the order of the text, as answers are."""
+        return 1 / math.comb(self.statements, self.hops + 1)
+
+    def words(self, questions: int) -> int:
+        """See RulerPrompts."""
+        return 3 * self.statements + 2 * self.chains + questions
+
+    def content(self, words: Words, questions: int) -> Content:
+        """Different variables and values; every mixture of the chains is as likely."""
+        size = self.hops + 1
+        ends = np.cumsum([2 * self.statements, self.statements, 2 * self.chains])
+        for_names, for_order, for_values, rest = np.split(words, ends)
+        names = np.array(distinct(for_names, self.names)).reshape(self.chains, size)
+        values = distinct(for_values, self.values)
+        order = np.argsort(for_order, kind="stable") % self.chains  # the chain of each statement
+        reached = np.zeros(self.chains, np.int64)
+        statements, places = [], np.zeros(self.chains, np.int64)
+        for place, chain in enumerate(order):
+            step = int(reached[chain])
+            if step:
+                given = self.hop(int(names[chain, step - 1]), int(names[chain, step]))
+            else:
+                given = self.start(values[chain], int(names[chain, 0]))
+                places[chain] = place
+            statements.append(Block(given))
+            reached[chain] += 1
+        asked = below(rest[:questions], self.chains)
+        blocks = [self.question(values[chain], names[chain].tolist()) for chain in asked]
+        return Content(statements, blocks, int(places[asked[-1]]))
+
+    @abstractmethod
+    def start(self, value: int, variable: int) -> Sequence[int]:
+        """The tokens that give a variable a value."""
+
+    @abstractmethod
+    def hop(self, source: int, variable: int) -> Sequence[int]:
+        """The tokens that give a variable another's value."""
+
+    @abstractmethod
+    def question(self, value: int, variables: Sequence[int]) -> Block:
+        """The tokens that ask for a value, and those of the answer."""
+
+
+class EnglishTracking(TrackingPrompts):
+    """RULER's prompt (scripts/data/synthetic/constants.py and variable_tracking.py of
+    NVIDIA/RULER); the example has one chain of variables of three letters, with the same hops, at
+    most ten."""
+
+    form = "english"
+    names = len(LETTERS) ** 5
+    values = 90_000
+    task_line = (
+        "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n"
+    )
+    asking = (
+        "\nQuestion: Find all variables that are assigned the value {query} in the text above. "
+        "Answer: According to the chain(s) of variable assignment in the text above, {num_v} "
+        "variables are assgined the value {query}, they are:"
+    )
+
+    def __init__(
+        self, tokenizer: Tokenizer, haystack: Haystack | None, chains: int, hops: int
+    ) -> None:
+        filler = Filler(tokenizer, EnglishForm.sentences)
+        super().__init__(tokenizer, haystack or filler, chains, hops)
+        text = self._example() + self.task_line
+        self.head = [*tokenizer.prefix_ids, *tokenizer.encode(text)]
+
+    def start(self, value: int, variable: int) -> Sequence[int]:
+        text = f"\nVAR {spell(variable, 5)} = {10_000 + value}\n"
+        return self.tokenizer.encode(text)
+
+    def hop(self, source: int, variable: int) -> Sequence[int]:
+        return self.tokenizer.encode(f"\nVAR {spell(variable, 5)} = VAR {spell(source, 5)}\n")
+
+    def question(self, value: int, variables: Sequence[int]) -> Block:
+        names = [spell(variable, 5) for variable in variables]
+        return answered(self.tokenizer, self._asking(10_000 + value, len(names)), _answer(names))
+
+    def _example(self) -> str:
+        """A solved prompt, the same for all trials."""
+        count = min(self.hops, EXAMPLE_HOPS) + 1
+        names = [spell(4321 * (i + 1) % len(LETTERS) ** 3, 3) for i in range(count)]
+        sources = ["12345", *(f"VAR {name}" for name in names)]
+        lines = [f"VAR {name} = {given}" for name, given in zip(names, sources, strict=False)]
+        context = "\n".join(f"{EnglishForm.sentences}\n{line}" for line in lines)
+        return f"{self.task_line}{context}{self._asking(12_345, count)}{_answer(names)}\n\n"
+
+    def _asking(self, value: int, count: int) -> str:
+        return self.asking.format(query=value, num_v=count)
+
+
+class SymbolicTracking(TrackingPrompts):
+    """Variables of one letter, values of one digit; see the module."""
+
+    form = "symbolic"
+    names = len(LETTERS)
+    values = len(DIGITS)
+
+    def __init__(
+        self, tokenizer: Tokenizer, haystack: Haystack | None, chains: int, hops: int
+    ) -> None:
+        self._ids = symbols(tokenizer)
+        cycle = Cycle(np.array([self._ids[letter] for letter in CYCLE]))
+        super().__init__(tokenizer, haystack or cycle, chains, hops)
+
+    def start(self, value: int, variable: int) -> Sequence[int]:
+        return self._spelt(MARKER + DIGITS[value] + LETTERS[variable])
+
+    def hop(self, source: int, variable: int) -> Sequence[int]:
+        return self._spelt(MARKER + LETTERS[source] + LETTERS[variable])
+
+    def question(self, value: int, variables: Sequence[int]) -> Block:
+        answer = "".join(LETTERS[variable] for variable in variables)
+        return Block(self._spelt(MARKER + DIGITS[value] + answer), len(answer))
+
+    def _spelt(self, text: str) -> list[int]:
+        return [self._ids[character] for character in text]
+
+
+def spell(number: int, letters: int) -> str:
+    """A variable's name: its number in base 26."""
+    found = ""
+    for _ in range(letters):
+        number, digit = divmod(number, len(LETTERS))
+        found = LETTERS[digit] + found
+    return found
+
+
+def _answer(names: Sequence[str]) -> str:
+    return f" {' '.join(names)}"
+
+
+TRACKING_FORMS: dict[str, type[EnglishTracking] | type[SymbolicTracking]] = {
+    form.form: form for form in (EnglishTracking, SymbolicTracking)
+}

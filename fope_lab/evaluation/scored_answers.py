@@ -1,0 +1,136 @@
+"""Questions that a model answered in its own words, and what they say together."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fope_lab.data.problems import DataError
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
+from fope_lab.evaluation.generating import Answer, answer
+from fope_lab.evaluation.prompting import Prompt
+
+ANSWERS = "answers.jsonl"
+"""The file of all that was asked: its question's number in the task, what was written, scores."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A question: `asked` are the tokens of each prompt and how many of its text's were left out,
+    `answers` what was written after each, `scores` in percent, one for each thing asked."""
+
+    asked: tuple[tuple[int, int], ...]
+    answers: tuple[Answer, ...]
+    scores: tuple[float, ...]
+
+    def as_json(self, **about: Any) -> str:
+        """A line of ANSWERS, which begins with what is said `about` the question."""
+        prompts = [
+            {"tokens": tokens, "left_out": left_out, "answer": one.text, "ended": one.ended}
+            for (tokens, left_out), one in zip(self.asked, self.answers, strict=True)
+        ]
+        content = {**about, "scores": self.scores, "prompts": prompts}
+        return json.dumps(content, ensure_ascii=False)
+
+
+def room_for_prompts(context_length: int, max_new_tokens: int) -> int:
+    """How many tokens a prompt may have. Raises DataError if there is room for none."""
+    if context_length <= max_new_tokens:
+        raise DataError(
+            f"context_length: found {context_length}, needs more than the {max_new_tokens} tokens "
+            "that an answer may have"
+        )
+    return context_length - max_new_tokens
+
+
+def ask(
+    model: Any,
+    tokenizer: Tokenizer,
+    prompts: Sequence[Prompt],
+    *,
+    context_length: int,
+    max_new_tokens: int,
+    stop: Collection[int] = (),
+    min_new_tokens: int = 0,
+    batch_tokens: int = 16_384,
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[Answer]:
+    """The answers to prompts, each with its answer within the context; see generating.answer."""
+    room = room_for_prompts(context_length, max_new_tokens)
+    for prompt in prompts:
+        assert 0 < len(prompt.ids) <= room, (len(prompt.ids), room)
+    answers = answer(
+        model,
+        tokenizer,
+        [prompt.ids for prompt in prompts],
+        max_new_tokens=max_new_tokens,
+        stop=stop,
+        min_new_tokens=min_new_tokens,
+        batch_tokens=batch_tokens,
+        progress=progress,
+    )
+    for one in answers:
+        assert one.tokens == max_new_tokens or (one.ended and one.tokens < max_new_tokens), one
+    return answers
+
+
+def summary(answered: Sequence[Answered]) -> dict[str, Any]:
+    """What several questions say together, at least one.
+
+    `score` is the mean of all scores and `stderr` its standard error, s/√n; None for one score.
+    `prompts_cut` had `tokens_left_out` tokens more than fit; `answers_at_budget` were not at their
+    end when the budget was.
+    """
+    scores = [score for one in answered for score in one.scores]
+    asked = [prompt for one in answered for prompt in one.asked]
+    answers = [text for one in answered for text in one.answers]
+    mean, error = mean_and_error(scores)
+    return {
+        "questions": len(answered),
+        "scores": len(scores),
+        "score": mean,
+        "stderr": error,
+        "longest_prompt": max(tokens for tokens, _ in asked),
+        "prompts_cut": sum(left_out > 0 for _, left_out in asked),
+        "tokens_left_out": sum(left_out for _, left_out in asked),
+        "answers_at_budget": sum(not one.ended for one in answers),
+        "answers_empty": sum(not one.text.strip() for one in answers),
+        "mean_answer_tokens": sum(one.tokens for one in answers) / len(answers),
+    }
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
+    """The mean and its standard error, s/√n with s² of n − 1; None for a single value."""
+    count = len(values)
+    mean = math.fsum(values) / count
+    if count == 1:
+        return mean, None
+    return mean, math.sqrt(math.fsum((one - mean) ** 2 for one in values) / (count - 1) / count)
+
+
+def average(summaries: Sequence[Mapping[str, Any]]) -> tuple[float, float | None]:
+    """The mean of several tasks' scores and its standard error, the tasks being independent."""
+    errors = [one["stderr"] for one in summaries]
+    mean = math.fsum(one["score"] for one in summaries) / len(summaries)
+    if None in errors:
+        return mean, None
+    return mean, math.sqrt(math.fsum(error**2 for error in errors)) / len(summaries)
+
+
+def rows_of(name: str, score: float, stderr: float | None) -> dict[str, float]:
+    """A metric with its standard error, as a stage logs them."""
+    return {name: score} if stderr is None else {name: score, f"{name}_stderr": stderr}
+
+
+def write_answers(lines: Iterable[str]) -> Callable[[Path], None]:
+    """What writes ANSWERS into a stage's checkpoint."""
+
+    def write(directory: Path) -> None:
+        with (directory / ANSWERS).open("w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+    return write

@@ -1,0 +1,109 @@
+"""The kinds of model folders: ours, what we export for transformers, and Hugging Face's own.
+
+The `config.json` tells them apart. Reading it needs no torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fope_lab.data.tokenizers.tokenizer import beside
+from fope_lab.embeddings.spec import resolve_embedding
+from fope_lab.model.checkpoint_config import CheckpointConfig, CheckpointError
+from fope_lab.model.config import ModelConfig
+from fope_lab.model.huggingface.config import FAMILIES, read_huggingface_config
+from fope_lab.model.huggingface.weights import read_huggingface_weights
+from fope_lab.model.weights import WEIGHTS, read_weights, weight_files
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FORMAT = 1
+EXPORTED = "fope-lab"
+"""The `model_type` of a model that was exported for transformers (`huggingface.py`)."""
+DECODER = "decoder."
+"""What its tensors' names begin with."""
+OWN_TOKENIZER = "."
+"""Its tokenizer, where that lies in its own folder."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a config.json lies: its name in errors, its folder, and the tokenizer beside it."""
+
+    config: str
+    folder: Path
+    tokenizer: str
+
+
+@dataclass(frozen=True)
+class Format:
+    """How the config.json of a folder says what the model is, and under which names its weights are
+    there."""
+
+    config: Callable[[dict[str, Any], Place], CheckpointConfig]
+    weights: Callable[[Path, dict[str, Any], CheckpointConfig], dict[str, Tensor]]
+
+
+def format_of(description: Mapping[str, Any]) -> Format:
+    """The kind of a folder, by its config.json."""
+    kind = description.get("model_type")
+    return _FORMATS.get(kind if kind is None else str(kind), _HUGGINGFACE)
+
+
+def _our_config(description: dict[str, Any], place: Place) -> CheckpointConfig:
+    if "format" not in description:
+        raise CheckpointError(
+            f"{place.config} has neither a format (allowed: {FORMAT}, in a checkpoint of fope-lab)"
+            f" nor a model_type (allowed: {', '.join([EXPORTED, *FAMILIES])})"
+        )
+    if description.pop("format") != FORMAT:
+        raise CheckpointError(f"{place.config} is not of checkpoint format {FORMAT}")
+    try:
+        model = ModelConfig(**description.pop("model"))
+        config = CheckpointConfig(model=model, **description)
+        return dataclasses.replace(
+            config,
+            embedding=resolve_embedding(config.embedding),
+            tokenizer=beside(place.folder, config.tokenizer),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{place.config} is damaged: {error}") from None
+
+
+def _our_weights(
+    directory: Path, description: dict[str, Any], config: CheckpointConfig
+) -> dict[str, Tensor]:
+    return read_weights(directory / WEIGHTS)
+
+
+def _exported_config(description: dict[str, Any], place: Place) -> CheckpointConfig:
+    """What `huggingface_export` wrote, or transformers after it."""
+    fields = [field.name for field in dataclasses.fields(CheckpointConfig)]
+    ours = {name: description[name] for name in fields if name in description}
+    config = _our_config({"format": FORMAT, "tokenizer": OWN_TOKENIZER, **ours}, place)
+    own = config.tokenizer == OWN_TOKENIZER
+    return dataclasses.replace(config, tokenizer=place.tokenizer) if own else config
+
+
+def _exported_weights(
+    directory: Path, description: dict[str, Any], config: CheckpointConfig
+) -> dict[str, Tensor]:
+    parts = map(read_weights, weight_files(directory))
+    return {name.removeprefix(DECODER): tensor for part in parts for name, tensor in part.items()}
+
+
+def _huggingface_config(description: dict[str, Any], place: Place) -> CheckpointConfig:
+    return read_huggingface_config(description, place.config, place.tokenizer)
+
+
+_HUGGINGFACE = Format(_huggingface_config, read_huggingface_weights)
+_FORMATS: Mapping[str | None, Format] = {
+    None: Format(_our_config, _our_weights),
+    EXPORTED: Format(_exported_config, _exported_weights),
+}
+"""By the `model_type` of the config.json, which ours has not; others are Hugging Face's."""

@@ -1,0 +1,1 @@
+"""Writes a checkpoint as a Hugging Face folder."""

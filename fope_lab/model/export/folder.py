@@ -1,0 +1,137 @@
+"""A checkpoint as a Hugging Face folder that any transformers can load, without fope-lab."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fope_lab.data.tokenizers.tokenizer import load_tokenizer
+from fope_lab.embeddings.spec import parse_embedding
+from fope_lab.model.checkpoint import (
+    CONFIG,
+    WEIGHTS,
+    CheckpointConfig,
+    CheckpointError,
+    find_checkpoint,
+    load_model,
+    read_config,
+)
+from fope_lab.model.checkpoint_formats import DECODER, EXPORTED, OWN_TOKENIZER
+from fope_lab.model.decoder import Decoder
+from fope_lab.model.export.llama import llama_description, llama_weights
+from fope_lab.model.export.sources import MODEL, file_name, model_sources
+from fope_lab.model.huggingface.names import hub_name
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def export(
+    path: str | os.PathLike[str], directory: str | os.PathLike[str], *, to: str = "fope-lab"
+) -> Path:
+    """Write the model of a checkpoint (see `load_model`) to `directory`, a new or empty folder.
+
+    `AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True)` then gives the same
+    logits bit for bit, with torch and transformers alone. With `to="llama"` it is transformers' own
+    LlamaForCausalLM, if that has all that the model has: no remote code, and logits that differ by
+    rounding. The tokenizer's files are there too, unless it is the byte tokenizer, which is none of
+    Hugging Face's. Raises CheckpointError, and DataError for a tokenizer that can't be loaded.
+    """
+    target = Path(directory).expanduser().absolute()
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise CheckpointError(f"{target} is there already, and is not an empty folder")
+    model = load_model(path)
+    config = read_config(path if hub_name(path) else find_checkpoint(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the target, and renamed when complete: nobody sees half a model.
+    partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        _write(partial, model, config, to)
+        partial.chmod(0o755)
+        partial.replace(target)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return target
+
+
+def _write(folder: Path, model: Decoder, config: CheckpointConfig, to: str) -> None:
+    from safetensors.torch import save_file
+
+    tokenizer = load_tokenizer(config.tokenizer)
+    description, weights = FORMATS[to](folder, model, config)
+    # Transformers reads no file that does not say which framework wrote it.
+    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+    _write_json(folder / CONFIG, description)
+    ends = {"eos_token_id": tokenizer.eos_id, "pad_token_id": tokenizer.pad_id}
+    _write_json(folder / "generation_config.json", {"use_cache": True, **ends})
+    _write_tokenizer(folder, config.tokenizer, ends)
+
+
+Written = tuple[dict[str, Any], dict[str, "Tensor"]]
+"""The config.json and the tensors of a format, other files of which are there already."""
+
+
+def _write_ours(folder: Path, model: Decoder, config: CheckpointConfig) -> Written:
+    for name, text in model_sources(parse_embedding(model.embedding)).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    weights = {f"{DECODER}{name}": tensor for name, tensor in model.untied_state().items()}
+    return _description(model, config), weights
+
+
+def _write_llama(folder: Path, model: Decoder, config: CheckpointConfig) -> Written:
+    return llama_description(model, config.context_length), llama_weights(model)
+
+
+FORMATS: Mapping[str, Callable[[Path, Decoder, CheckpointConfig], Written]] = {
+    "fope-lab": _write_ours,
+    "llama": _write_llama,
+}
+"""By what the folder is for."""
+
+
+def _description(model: Decoder, config: CheckpointConfig) -> dict[str, Any]:
+    """What `FopeLabConfig` reads."""
+    module = file_name(MODEL)
+    return {
+        "model_type": EXPORTED,
+        "architectures": ["FopeLabForCausalLM"],
+        "auto_map": {
+            "AutoConfig": f"{module}.FopeLabConfig",
+            "AutoModelForCausalLM": f"{module}.FopeLabForCausalLM",
+        },
+        "dtype": str(model.embed_tokens.weight.dtype).removeprefix("torch."),
+        "model": dataclasses.asdict(model.config),
+        "embedding": model.embedding,
+        "train_length": model.train_length,
+        "context_length": config.context_length,
+        "tokenizer": "byte" if config.tokenizer == "byte" else OWN_TOKENIZER,
+        "tie_word_embeddings": model.config.tie_embeddings,
+    }
+
+
+def _write_tokenizer(folder: Path, name: str, ends: Mapping[str, int]) -> None:
+    """The files of a tokenizer of Hugging Face's (see `load_tokenizer` for the name)."""
+    if name == "byte":
+        return
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    if Path(name).is_file():
+        tokenizer = PreTrainedTokenizerFast(tokenizer_file=name)
+        eos, pad = (tokenizer.convert_ids_to_tokens(number) for number in ends.values())
+        tokenizer.add_special_tokens({"eos_token": eos, "pad_token": pad})
+    else:
+        local = Path(name).is_dir()
+        repository, _, revision = (name, "", "") if local else name.partition("@")
+        tokenizer = AutoTokenizer.from_pretrained(repository, revision=revision or None)
+    tokenizer.save_pretrained(folder)
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

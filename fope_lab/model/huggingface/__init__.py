@@ -1,0 +1,1 @@
+"""Reads checkpoints of transformers: their configuration and their weights."""

@@ -1,0 +1,217 @@
+"""What a Hugging Face `config.json` of the Llama family says about the model. Torch-free.
+
+A field that is left out has the default of its class in transformers. What the decoder does not
+have is an error, so that a model is read as Hugging Face reads it or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from fope_lab.embeddings.errors import EmbeddingError
+from fope_lab.embeddings.spec import check_embedding, resolve_embedding
+from fope_lab.model.checkpoint_config import CheckpointConfig, CheckpointError
+from fope_lab.model.config import ModelConfig
+from fope_lab.model.huggingface.rope import SCALINGS, Json, rope_parameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """A model class of transformers: how it differs from Llama.
+
+    `defaults` are of fields that a config.json may leave out. `activations` are ours by theirs.
+    With `shifted_gains` the gain of a norm is its weight and 1.
+    """
+
+    architecture: str
+    defaults: Json
+    activations: Mapping[str, Literal["swiglu", "geglu"]] = field(
+        default_factory=lambda: {"silu": "swiglu", "gelu_pytorch_tanh": "geglu"}
+    )
+    scale_embeddings: bool = False
+    shifted_gains: bool = False
+
+
+LLAMA: Json = {
+    "hidden_act": "silu",
+    "max_position_embeddings": 2048,
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": False,
+}
+FAMILIES: Mapping[str, Family] = {
+    "llama": Family(architecture="LlamaForCausalLM", defaults=LLAMA),
+    "mistral": Family(
+        architecture="MistralForCausalLM",
+        defaults={
+            **LLAMA,
+            "num_key_value_heads": 8,
+            "max_position_embeddings": 131_072,
+            "sliding_window": 4096,
+        },
+    ),
+    "gemma": Family(
+        architecture="GemmaForCausalLM",
+        defaults={
+            **LLAMA,
+            "num_key_value_heads": 16,
+            "head_dim": 256,
+            "hidden_act": "gelu_pytorch_tanh",
+            "max_position_embeddings": 8192,
+            "tie_word_embeddings": True,
+        },
+        # Gemma's first releases say gelu and mean the approximation, which transformers knows.
+        activations={"gelu_pytorch_tanh": "geglu", "gelu": "geglu"},
+        scale_embeddings=True,
+        shifted_gains=True,
+    ),
+}
+"""By `model_type`; defaults as in transformers 5."""
+
+REFUSED: Mapping[str, tuple[Any, ...]] = {
+    "attention_bias": (False, None),
+    "mlp_bias": (False, None),
+    "sliding_window": (None,),
+    "partial_rotary_factor": (None, 1),
+    "use_bidirectional_attention": (False, None),
+    "quantization_config": (None,),
+}
+"""Fields that would need what the decoder lacks, with the values that need nothing."""
+
+SIZES = {
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "hidden_size": "hidden_size",
+    "intermediate_size": "intermediate_size",
+    "vocab_size": "vocab_size",
+}
+"""Sizes that every config.json gives: theirs by ours."""
+
+
+def family_of(description: Json, where: str) -> Family:
+    """The family of a config.json. Raises CheckpointError."""
+    family = FAMILIES.get(str(description.get("model_type")))
+    architectures = description.get("architectures") or []
+    if family is None or architectures not in ([], [family.architecture]):
+        named = architectures if isinstance(architectures, list) else [architectures]
+        found = ", ".join(map(str, named)) or f"model_type {description.get('model_type')}"
+        allowed = ", ".join(one.architecture for one in FAMILIES.values())
+        raise CheckpointError(f"{where}: architectures: found {found} (allowed: {allowed})")
+    return family
+
+
+def read_huggingface_config(description: Json, where: str, tokenizer: str) -> CheckpointConfig:
+    """The configuration that a config.json comes to; `where` names the file in errors.
+
+    The original length is what its rope scaling starts from, the context length what it reaches.
+    Raises CheckpointError with all fields that are wrong.
+    """
+    try:
+        return _read(description, where, tokenizer)
+    except CheckpointError:
+        raise
+    except KeyError as error:
+        raise CheckpointError(f"{where}: {error} is missing") from None
+    except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{where}: {error}") from None
+
+
+def _read(description: Json, where: str, tokenizer: str) -> CheckpointConfig:
+    family = family_of(description, where)
+    given = {name: value for name, value in description.items() if value is not None}
+    # None is what says that there is no sliding window; elsewhere it means the default.
+    explicit = {"sliding_window"} & description.keys()
+    fields = {**family.defaults, **given, **{name: description[name] for name in explicit}}
+    rope = rope_parameters(fields)
+    problems = [*_refused(fields, rope), *_wrong_values(fields)]
+    activation = fields["hidden_act"]
+    if activation not in family.activations:
+        problems.append(_problem("hidden_act", activation, *family.activations))
+    # Which of the two names wins differs between versions and classes of transformers.
+    other = fields.get("hidden_activation", activation)
+    if family.activations.get(other, other) != family.activations.get(activation, activation):
+        problems.append(_problem("hidden_activation", other, f"hidden_act's {activation}"))
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    scaling = SCALINGS.get(str(kind))
+    if scaling is None:
+        problems.append(_problem("rope_type", kind, *SCALINGS))
+    if problems or scaling is None:
+        raise CheckpointError(f"{where}: {'; '.join(problems)}")
+    sizes = {ours: fields[theirs] for ours, theirs in SIZES.items()}
+    longest = fields["max_position_embeddings"]
+    transform, original = scaling(rope, longest)
+    model = ModelConfig(
+        **sizes,
+        head_dim=fields.get("head_dim", sizes["hidden_size"] // sizes["num_heads"]),
+        num_kv_heads=fields.get("num_key_value_heads", sizes["num_heads"]),
+        tie_embeddings=fields["tie_word_embeddings"],
+        norm_eps=float(fields["rms_norm_eps"]),
+        feed_forward=family.activations[activation],
+        scale_embeddings=family.scale_embeddings,
+    )
+    embedding = _embedding(rope, transform, model, original)
+    return CheckpointConfig(
+        model=model,
+        embedding=embedding,
+        train_length=original,
+        context_length=longest,
+        tokenizer=tokenizer,
+    )
+
+
+def _embedding(
+    rope: Json, transform: Json | None, model: ModelConfig, train_length: int
+) -> dict[str, Any]:
+    spec = {
+        "type": "rotary",
+        "base": float(rope["rope_theta"]),
+        "transforms": [transform] if transform else [],
+    }
+    try:
+        check_embedding(
+            spec,
+            head_dim=model.head_dim,
+            num_heads=model.num_heads,
+            num_kv_heads=model.num_kv_heads,
+            train_length=train_length,
+        )
+    except EmbeddingError as error:
+        raise ValueError(f"rope parameters {dict(rope)}: {error}") from None
+    return resolve_embedding(spec)
+
+
+def _refused(fields: Json, rope: Json) -> Iterator[str]:
+    for name, allowed in REFUSED.items():
+        found = rope.get(name, fields.get(name))
+        if found not in allowed:
+            yield _problem(name, found, *allowed)
+    kinds = fields.get("layer_types", ())
+    if other := [kind for kind in kinds if kind != "full_attention"]:
+        yield _problem("layer_types", other[0], "full_attention")
+    if nested := [name for name, value in rope.items() if isinstance(value, Mapping)]:
+        yield f"rope_parameters: found one set for {nested[0]} (allowed: one for all layers)"
+
+
+def _wrong_values(fields: Json) -> Iterator[str]:
+    optional = ("num_key_value_heads", "head_dim")
+    for name in (*SIZES.values(), "max_position_embeddings", *optional):
+        value = fields.get(name)
+        if value is None and name in optional:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            found = "is missing" if value is None else f"found {value!r}"
+            yield f"{name}: {found} (allowed: a whole number from 1)"
+    if not isinstance(fields["tie_word_embeddings"], bool):
+        yield _problem("tie_word_embeddings", fields["tie_word_embeddings"], True, False)
+    if not 0 < float(fields["rms_norm_eps"]) < 1:
+        yield _problem("rms_norm_eps", fields["rms_norm_eps"], "a number between 0 and 1")
+
+
+def _problem(name: str, found: Any, *allowed: Any) -> str:
+    words = {None: "null", True: "true", False: "false"}
+
+    def word(value: Any) -> str:
+        return words[value] if value is None or isinstance(value, bool) else str(value)
+
+    return f"{name}: found {word(found)} (allowed: {', '.join(map(word, allowed))})"

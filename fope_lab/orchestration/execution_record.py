@@ -1,0 +1,33 @@
+"""What a stage ran on, as the store keeps it: plans learn from it what such stages take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fope_lab.planning.devices import CPU, processor
+from fope_lab.planning.workload import work_of
+
+if TYPE_CHECKING:
+    from fope_lab.sweep.graph import Stage
+
+
+def ran_on(stage: Stage, result: Mapping[str, Any]) -> dict[str, Any]:
+    """The device with torch's threads, and the stage's work.
+
+    This process sees no GPU of several workers: a training's `result` names theirs.
+    """
+    import torch
+
+    resources = stage.spec.resources
+    device: str | None = CPU
+    if resources.gpus:
+        alone = resources.size == 1 and torch.cuda.is_available()
+        device = torch.cuda.get_device_name() if alone else result.get("device")
+    return {
+        "device": device,
+        "processor": processor(),
+        "threads": torch.get_num_threads(),
+        "workers": resources.size,
+        "work": work_of(stage).as_json(),
+    }

@@ -1,0 +1,1 @@
+"""Published tables and figures, as numbers to put beside a sweep's own."""

@@ -1,0 +1,179 @@
+"""Which stages can't fit a device, by how much, and what would help."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fope_lab.config.problems import Problem, SweepError
+from fope_lab.model.config import parameters
+from fope_lab.model.memory import Memory
+from fope_lab.planning.devices import CPU, GIB, Device
+from fope_lab.stages import EvaluationConfig, StageConfig, TrainingConfig
+from fope_lab.stages.cost import reading_peak, training_peak
+
+if TYPE_CHECKING:
+    from fope_lab.model.config import ModelConfig
+    from fope_lab.sweep.graph import Stage
+    from fope_lab.sweep.plan import Plan
+
+MARGIN = 1.05
+"""A stage is refused if it needs more than this times the device's memory: estimates were 0.98 to
+1.04 of what was measured, so that what could fit is never refused."""
+MOST_SHARDS = 64
+MOST_HELPS = 2
+"""Ways out that a refusal names."""
+
+Changes = Iterator[tuple[str, StageConfig]]
+"""Words for a change of a stage's settings, and the stage's configuration with it."""
+
+
+def unfit(stage: Stage, gpu: Device | None, cpu: Device | None) -> str | None:
+    """Why a stage can't run on its device; None if it may, or if nothing is known of either.
+
+    `gpu` is what stages with GPUs have, `cpu` what the others have, each if it is known.
+    """
+    resources = stage.spec.resources
+    device = gpu if resources.gpus else cpu
+    if device is not None and resources.gpus and device.name == CPU:
+        return f"asks for {resources.gpus:g} GPU{'s' * (resources.gpus > 1)}, and cpu has none"
+    if device is None or stage.cost.memory is None or stage.lineage is None:
+        return None
+    together = resources.size if device.name == CPU else 1  # workers that share the memory
+    if stage.cost.memory * together <= MARGIN * device.memory:
+        return None
+    spec, model = stage.spec, stage.lineage.model
+    learned = 0 if stage.cost.parameters is None else _learned(stage, model)
+    room = device.memory / MARGIN / together  # what is advised fits for certain
+    memory, helps = _explained(spec, model, learned, room)
+    workers = f" for its {together} workers" if together > 1 else ""
+    where = "this machine" if device.name == CPU else device.name
+    return (
+        f"needs {_gib(memory.peak * together)}{workers}, {where} has {_gib(device.memory)}"
+        f" ({_parts(memory)}); {helps}"
+    )
+
+
+def refusal(plans: Iterable[Plan], reasons: Mapping[str, str]) -> SweepError:
+    """The stages that can't run, equal reasons of a sweep file's stage as one problem.
+
+    `reasons` are by the stages' keys.
+    """
+    groups = Counter(
+        (one.sweep.path, stage.stage, reasons[stage.key])
+        for one in plans
+        for stage in one.stages
+        if stage.key in reasons
+    )
+    return SweepError(
+        Problem(path, None, f"stages.{name}", reason + (f" ({n} stages)" if n > 1 else ""))
+        for (path, name, reason), n in groups.items()
+    )
+
+
+def _learned(stage: Stage, model: ModelConfig) -> int:
+    """Parameters of the position embedding, which the cost counts as body."""
+    assert stage.cost.parameters is not None
+    return stage.cost.parameters.body - parameters(model).body
+
+
+def _explained(
+    spec: StageConfig, model: ModelConfig, learned: int, room: float
+) -> tuple[Memory, str]:
+    """The memory of a stage by its parts, and what would make it fit `room` bytes."""
+    found: dict[int, str] = {}  # by the memory left: what needs no less is no other way out
+    for choices in _changed(spec):
+        fitting = ((_peak(changed, model, learned).peak, words) for words, changed in choices)
+        need, words = next((one for one in fitting if one[0] <= room), (None, ""))
+        if need is not None and len(found) < MOST_HELPS:
+            found.setdefault(need, f"{words} would do ({_gib(need)})")
+    helps = " or ".join(found.values()) or "nothing that a sweep file can set would help"
+    return _peak(spec, model, learned), helps
+
+
+def _peak(spec: StageConfig, model: ModelConfig, learned: int) -> Memory:
+    if isinstance(spec, TrainingConfig):
+        return training_peak(spec, model, learned)
+    held = reading_peak(spec, model, learned) if isinstance(spec, EvaluationConfig) else None
+    return held or Memory(weights=0, activations=0, peak=0)
+
+
+def _changed(spec: StageConfig) -> list[Changes]:
+    if isinstance(spec, TrainingConfig):
+        return _changed_training(spec)
+    return [_smaller_reading(spec)] if isinstance(spec, EvaluationConfig) else []
+
+
+def _changed_training(spec: TrainingConfig) -> list[Changes]:
+    """Changes that take less memory, the gentlest of each sort first."""
+    if spec.train.gradient_checkpointing:
+        return [_smaller_batches(spec, {}), _sharded(spec)]
+    twice = {"gradient_checkpointing": True}
+    return [
+        _smaller_batches(spec, {}),
+        iter([("train.gradient_checkpointing", _trained(spec, twice))]),
+        _smaller_batches(spec, twice),
+        _sharded(spec),
+    ]
+
+
+def _smaller_batches(spec: TrainingConfig, also: dict[str, Any]) -> Changes:
+    share = spec.train.batch_tokens // spec.resources.size
+    rows = min(spec.train.micro_batch_tokens or share, share) // spec.data.length
+    words = _words(also)
+    while rows > 1:
+        rows //= 2
+        changes = {**also, "micro_batch_tokens": rows * spec.data.length}
+        yield f"train.micro_batch_tokens {rows * spec.data.length}{words}", _trained(spec, changes)
+
+
+def _sharded(spec: TrainingConfig) -> Changes:
+    """FSDP on as many GPUs as asked for, or on ever more that can share the rows of a batch; with
+    smaller micro-batches before more GPUs."""
+    gpus = int(spec.resources.gpus)
+    if spec.resources.strategy == "fsdp" or gpus < 2:
+        gpus = max(1, gpus) * 2
+    also: list[dict[str, Any]] = [{}]
+    if not spec.train.gradient_checkpointing:
+        also.append({"gradient_checkpointing": True})
+    while spec.resources.gpus and gpus <= MOST_SHARDS:
+        if spec.train.batch_tokens // spec.data.length % gpus:
+            return
+        update = {"gpus": float(gpus), "workers": None, "strategy": "fsdp"}
+        shards = spec.model_copy(update={"resources": spec.resources.model_copy(update=update)})
+        words = f"resources {{gpus: {gpus}, strategy: fsdp}}"
+        yield words, shards
+        for changes in also:
+            for smaller, changed in _smaller_batches(shards, changes):
+                yield f"{words} with {smaller}", changed
+        gpus *= 2
+
+
+def _words(also: Mapping[str, Any]) -> str:
+    return "".join(f" and train.{name}" for name in also)
+
+
+def _trained(spec: TrainingConfig, changes: dict[str, Any]) -> TrainingConfig:
+    return spec.model_copy(update={"train": spec.train.model_copy(update=changes)})
+
+
+def _smaller_reading(spec: EvaluationConfig) -> Changes:
+    tokens = spec.batch_tokens
+    while tokens > 1:
+        tokens //= 2
+        yield f"batch_tokens {tokens}", spec.model_copy(update={"batch_tokens": tokens})
+
+
+def _parts(memory: Memory) -> str:
+    parts = {
+        "weights": memory.weights,
+        "gradients": memory.gradients,
+        "optimizer": memory.optimizer,
+        "activations": memory.activations,
+    }
+    return ", ".join(f"{name} {_gib(size)}" for name, size in parts.items() if size)
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:,.1f} GiB"

@@ -1,0 +1,1 @@
+"""Comparisons of results: claims with their verdicts, and published numbers."""

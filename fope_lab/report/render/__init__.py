@@ -1,0 +1,1 @@
+"""Renderers: a report as HTML, Markdown, tables and figures."""

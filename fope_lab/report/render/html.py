@@ -1,0 +1,90 @@
+"""The page: one file with its style and its drawings inside, which asks the network for nothing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from fope_lab.drawing.svg import style_variables
+from fope_lab.report.render.claims_view import count_verdicts, describe_tests
+
+if TYPE_CHECKING:
+    from fope_lab.report.build import Report
+
+
+def render_html(report: Report) -> str:
+    """The whole page. Everything that comes from a sweep is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("fope_lab.report.render", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "count": format_count,
+        "count_verdicts": count_verdicts,
+        "seconds": format_seconds,
+        "moment": format_moment,
+        "yaml": format_yaml,
+    }
+    style = environment.get_template("report.css.j2").render(
+        light=style_variables(dark=False), dark=style_variables(dark=True)
+    )
+    figures = [(figure, [Markup(svg) for svg in figure.drawings]) for figure in report.figures]
+    return environment.get_template("report.html.j2").render(
+        report=report,
+        style=Markup(style),
+        figures=figures,
+        claim_tests=describe_tests(),
+        links={key: url for key, url in report.links.items() if is_web_address(url)},
+        started=min((r.started for r in report.readings if r.started), default=None),
+        finished=max((r.finished for r in report.readings if r.finished), default=None),
+    )
+
+
+def is_web_address(url: str) -> bool:
+    """Whether a link may stand in the page: http or https, so that none runs a script."""
+    return url.startswith(("http://", "https://"))
+
+
+def format_count(value: float | None) -> str:
+    """A large number in four characters or so: 1.2M, 10B."""
+    if value is None:
+        return "–"
+    for size, unit in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:g}"
+
+
+def format_seconds(seconds: float | None) -> str:
+    """A duration: 0.4 s, 12 s, 3 min 5 s, 2 h 10 min."""
+    if seconds is None:
+        return "–"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours:,} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def format_moment(moment: datetime | float | None) -> str:
+    """A moment to the minute, in UTC."""
+    if moment is None:
+        return "–"
+    if not isinstance(moment, datetime):
+        moment = datetime.fromtimestamp(moment, UTC)
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def format_yaml(value: object) -> str:
+    """A configuration as YAML."""
+    import yaml
+
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=None)

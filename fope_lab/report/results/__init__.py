@@ -1,0 +1,1 @@
+"""Results of finished stages, read from the store and aggregated over seeds."""

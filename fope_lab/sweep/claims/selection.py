@@ -1,0 +1,127 @@
+"""Which stages of a sweep measure what a claim, a table or a figure names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fope_lab.config.problems import did_you_mean, name_list, shown
+from fope_lab.stages.labels import corpus_label
+from fope_lab.stages.measure import Measure
+from fope_lab.sweep.claims.grammar import ClaimError, Quantity
+from fope_lab.sweep.graph import Stage
+
+
+@dataclass(frozen=True)
+class Selected:
+    """One metric of one stage of the sweep file, with the stages that measure it, over axes and
+    seeds, each with what it measures; `name` is what sweep files call the metric."""
+
+    stage: str
+    name: str
+    metric: str
+    learnt: str | None
+    measuring: tuple[tuple[Stage, Measure], ...]
+
+    @property
+    def xs(self) -> tuple[int, ...]:
+        """Every point of the curve; none of a single number."""
+        return tuple(sorted({x for _, measure in self.measuring for x in measure.xs or ()}))
+
+    def at(self, x: int | None) -> tuple[Stage, ...]:
+        """The stages that measure it at x. Raises ClaimError if none does."""
+        found = tuple(
+            stage
+            for stage, measure in self.measuring
+            if (x is None and measure.xs is None) or x in (measure.xs or ())
+        )
+        if found:
+            return found
+        measured = _few(self.xs)
+        if not self.xs:
+            raise ClaimError(f"{self.name} is a single number, and has no @{x}")
+        if x is None:
+            raise ClaimError(f"{self.name} is a curve; needs @x, one of {measured}")
+        raise ClaimError(f"{self.stage} does not measure {self.name} at {x} (at: {measured})")
+
+
+class Catalogue:
+    """What the stages of a sweep measure; `by_name` are the stages of each name in the file."""
+
+    def __init__(self, by_name: Mapping[str, Sequence[Stage]]) -> None:
+        self._by_name = {
+            name: [(stage, list(stage.spec.measures())) for stage in stages]
+            for name, stages in by_name.items()
+        }
+
+    def find(self, quantity: Quantity) -> Selected:
+        """The stages that a quantity names. Raises ClaimError if none has it, or several do."""
+        if quantity.stage is not None and quantity.stage not in self._by_name:
+            near = did_you_mean(quantity.stage, list(self._by_name))
+            allowed = name_list(self._by_name)
+            raise ClaimError(f"no stage {quantity.stage!r}{near} (allowed: {allowed})")
+        names = list(self._by_name) if quantity.stage is None else [quantity.stage]
+        having = {name: found for name in names if (found := self._measuring(name, quantity))}
+        if not having:
+            raise self._unknown(names, quantity)
+        if quantity.corpus is not None:
+            having = _of_corpus(having, quantity)
+        if len(having) > 1:
+            said = Quantity(quantity.metric, next(iter(having)), quantity.corpus)
+            raise ClaimError(
+                f"{' and '.join(having)} measure {quantity.metric}; name one, as in {said}"
+            )
+        name, measuring = next(iter(having.items()))
+        first = measuring[0][1]
+        return Selected(name, first.name, first.metric, first.learnt, tuple(measuring))
+
+    def _measuring(self, name: str, quantity: Quantity) -> list[tuple[Stage, Measure]]:
+        return [
+            (stage, measure)
+            for stage, measures in self._by_name[name]
+            for measure in measures
+            if quantity.metric in (measure.name, measure.metric)
+        ]
+
+    def _unknown(self, names: Sequence[str], quantity: Quantity) -> ClaimError:
+        known = dict.fromkeys(
+            measure.name
+            for name in names
+            for _, measures in self._by_name[name]
+            for measure in measures
+        )
+        near = did_you_mean(quantity.metric, list(known))
+        who = "no stage" if quantity.stage is None else f"stage {quantity.stage} does not"
+        verb = "measures" if quantity.stage is None else "measure"
+        return ClaimError(f"{who} {verb} {quantity.metric!r}{near} (allowed: {name_list(known)})")
+
+
+Having = dict[str, list[tuple[Stage, Measure]]]
+
+
+def _of_corpus(having: Having, quantity: Quantity) -> Having:
+    """Those that measure it on the quantity's corpus. Raises ClaimError if none does."""
+    labels: dict[str, None] = {}
+    found: Having = {}
+    for name, measuring in having.items():
+        for stage, measure in measuring:
+            if measure.corpus is None:
+                continue
+            label = corpus_label(measure.corpus)
+            labels[label] = None
+            if label == quantity.corpus:
+                found.setdefault(name, []).append((stage, measure))
+    if not labels:
+        raise ClaimError(f"{quantity.metric} is of no corpus; leave out ({quantity.corpus})")
+    if not found:
+        near = did_you_mean(quantity.corpus, list(labels))
+        raise ClaimError(
+            f"no stage measures {quantity.metric} on {shown(quantity.corpus)}{near}"
+            f" (allowed: {name_list(labels)})"
+        )
+    return found
+
+
+def _few(xs: Sequence[int]) -> str:
+    """Some points of a curve, the ends among them."""
+    return name_list(xs) if len(xs) <= 12 else f"{name_list(xs[:3])}, …, {xs[-1]}"

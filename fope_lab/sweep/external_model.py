@@ -1,0 +1,108 @@
+"""A model given as a parent that no stage made: a checkpoint folder, or a model of the hub."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fope_lab.atomic_files import read_json, sha256_file
+from fope_lab.data.problems import DataError
+from fope_lab.data.tokenizers.tokenizer import VOCABULARIES, no_tokenizer, tokenizer_identity
+from fope_lab.embeddings import preset_of
+from fope_lab.model.checkpoint import (
+    CheckpointConfig,
+    CheckpointError,
+    find_checkpoint,
+    identifying_files,
+    read_config,
+)
+from fope_lab.model.huggingface.names import hub_name
+from fope_lab.stages.labels import label
+from fope_lab.sweep.keys import digest
+from fope_lab.sweep.model_spec import Lineage
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model that no stage of a sweep made: its folder or name on the hub, its identity (a hash of
+    its content, or of its name and commit), and what it is."""
+
+    path: Path
+    key: str
+    lineage: Lineage
+
+
+def read_checkpoint(reference: str, base: Path) -> Checkpoint:
+    """The checkpoint folder `reference`, relative to `base` or else to the current folder.
+
+    Raises fope_lab.model.checkpoint.CheckpointError.
+    """
+    given = os.path.expanduser(reference)
+    tried = [os.path.abspath(place / given) for place in (base, Path.cwd())]
+    path = next((path for path in tried if os.path.isdir(path)), None)
+    if path is None:
+        raise CheckpointError(f"no folder {' nor '.join(dict.fromkeys(tried))}")
+    folder = find_checkpoint(os.path.realpath(path))
+    config = read_config(folder)
+    own = config.tokenizer == str(folder)  # a Hugging Face folder, whose tokenizer lies in it
+    if own and not any((folder / name).is_file() for name in VOCABULARIES):
+        raise CheckpointError(no_tokenizer(folder))
+    identity: dict[str, Any] = {
+        "checkpoint": {name: _sha256(folder, name) for name in identifying_files(folder)}
+    }
+    if config.tokenizer.startswith(str(folder)):  # it lies beside the config.json
+        try:
+            identity["tokenizer"] = tokenizer_identity(config.tokenizer)
+        except DataError as error:
+            raise CheckpointError(str(error)) from None
+    return Checkpoint(path=folder, key=digest(identity), lineage=_lineage(config))
+
+
+def read_hub_model(reference: str) -> Checkpoint:
+    """The model `hf:NAME@COMMIT` of the hub, of which only the config.json is downloaded.
+
+    Raises fope_lab.model.checkpoint.CheckpointError.
+    """
+    name = hub_name(reference)
+    assert name is not None  # the caller has seen the prefix
+    if not name.pinned:
+        found = "no revision" if name.revision is None else f"the revision {name.revision!r}"
+        raise CheckpointError(
+            f"{reference} has {found}, which is not the same model for ever: pin it to a commit, "
+            f"hf:{name.repository}@COMMIT, shown at "
+            f"https://huggingface.co/{name.repository}/commits/main"
+        )
+    return Checkpoint(
+        path=Path(str(name)),
+        key=digest({"hub": name.repository, "revision": name.revision}),
+        lineage=_lineage(read_config(str(name))),
+    )
+
+
+def _lineage(config: CheckpointConfig) -> Lineage:
+    return Lineage(
+        tokenizer=config.tokenizer,
+        model=config.model,
+        scale=None,
+        embedding=config.embedding,
+        label=label(preset_of(config.embedding)),
+        train_length=config.train_length,
+    )
+
+
+def _sha256(folder: Path, name: str) -> str:
+    """The hash of a file's content: the manifest's, which spares reading gigabytes, if the file has
+    the size that the manifest says."""
+    try:
+        manifest: Any = read_json(folder / "manifest.json")
+        entry = manifest["files"][name]
+        if entry["size"] == (folder / name).stat().st_size:
+            return str(entry["sha256"])
+    except (TypeError, KeyError, OSError):
+        pass  # no manifest, or none of ours
+    try:
+        return sha256_file(folder / name)
+    except OSError as error:
+        raise CheckpointError(f"{folder / name} can't be read: {error.strerror}") from None

@@ -1,0 +1,189 @@
+"""`evaluate` and `analyze`: the sweep that they make, what is wrong with it, and a real run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from fope_lab.analysis import analysis_names
+from fope_lab.cli import main
+from fope_lab.cli.analyze import analysis_content
+from fope_lab.cli.evaluate import evaluation_content
+from fope_lab.model import Decoder, ModelConfig, save_model
+
+SIZES = ModelConfig(num_layers=1, num_heads=2, head_dim=16, vocab_size=272)
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two models without training."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    for name in ("rope", "nope"):
+        model = Decoder(SIZES, name, train_length=64)
+        save_model(
+            folder / name,
+            model,
+            embedding=name,
+            train_length=64,
+            context_length=64,
+            tokenizer="byte",
+        )
+    return [folder / "rope", folder / "nope"]
+
+
+def test_tasks_are_stages_and_lengths_are_theirs() -> None:
+    content = evaluation_content(
+        ["a/b"],
+        ["passkey: {trials: 3, lengths: [32]}", "perplexity: {corpus: python-docs}"],
+        [64, 128],
+        0.5,
+    )
+    gpus = {"resources": {"gpus": 0.5}, "from": "a/b"}
+    assert content == {
+        "stages": {
+            "passkey": {"kind": "passkey", "trials": 3, "lengths": [32], **gpus},
+            "perplexity": {"kind": "perplexity", "corpus": "python-docs"}
+            | {"lengths": [64, 128], **gpus},
+        }
+    }
+
+
+def test_several_checkpoints_are_one_axis() -> None:
+    content = evaluation_content(["a/b", "c/d"], ["passkey", "perplexity"], [64], 0)
+    assert content["zip"] == {"passkey.from": ["a/b", "c/d"], "perplexity.from": ["a/b", "c/d"]}
+
+
+def test_a_checkpoint_is_never_taken_for_a_stage() -> None:
+    # In a sweep's file, which may lie in another folder, a bare word is a stage's name.
+    given = ["passkey", "a/b", "~/c", "hf:name@commit", "other.yaml#stage"]
+    named = ["./passkey", *given[1:]]
+    assert evaluation_content(given, ["passkey"], [64], 0)["zip"] == {"passkey.from": named}
+    assert analysis_content("decay", given, None, 0)["grid"] == {"analysis.from": named}
+
+
+@pytest.mark.parametrize(
+    "tasks",
+    [
+        ["hellaswag", "piqa"],
+        ["{hellaswag: , piqa: }"],
+        ["downstream: {tasks: [hellaswag]}", "piqa"],
+    ],
+)
+def test_tasks_of_one_kind_are_one_stage(tasks: list[str]) -> None:
+    content = evaluation_content(["a/b"], tasks, None, 0)
+    expected = {"kind": "downstream", "tasks": ["hellaswag", "piqa"], "from": "a/b"}
+    assert content == {"stages": {"downstream": expected}}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "message"),
+    [
+        (["pasky"], "--tasks: unknown task 'pasky'; did you mean 'passkey'?"),
+        (["3"], "--tasks: found 3, needs a task"),
+        (["passkey: 3"], "--tasks: found 3 for passkey, needs a mapping"),
+        (["passkey: {lengths: [32"], "--tasks:1: is not YAML"),
+        (["passkey: {trials: 3}", "passkey: {trials: 4}"], "passkey.trials is given twice"),
+        (["passkey"], "fope-lab evaluate: passkey.lengths: is missing"),
+        (["passkey: {trails: 3}"], "did you mean 'trials'?"),
+        (["pretrain"], "unknown task 'pretrain'"),
+        (["hellaswag: {tasks: [piqa]}"], "hellaswag is a task, which has no tasks"),
+        (["hellaswag: {limit: 3}", "piqa"], "downstream is one stage, asked for twice here"),
+        (["downstream", "mmlu_stem"], "downstream is one stage, asked for twice here"),
+        (["piqa", "downstream: {tasks: null}"], "downstream is one stage, asked for twice here"),
+        (["passkey: {from: x}"], "--tasks: passkey.from is not given here: CHECKPOINT says it"),
+        (["piqa", "--lengths", "64"], "--lengths: has no effect: the tasks have no lengths"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_starts(
+    tmp_path: Path,
+    checkpoints: list[Path],
+    capsys: pytest.CaptureFixture[str],
+    tasks: list[str],
+    message: str,
+) -> None:
+    store = tmp_path / "store"
+    command = ["evaluate", str(checkpoints[0]), "--tasks", *tasks, "--store", str(store)]
+    assert main(command) == 2
+    assert message in capsys.readouterr().err
+    assert not store.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["dekay"], "unknown analysis 'dekay'; did you mean 'decay'?"),
+        (["{type: decay, lenth: 3}"], "did you mean 'length'?"),
+        (["{type: decay, length: 3}"], "length: found 3, needs greater than or equal to 16"),
+        (["decay", "MODEL"], "analysis.from: has no effect: decay looks at no model"),
+        (["decay", "--corpus", "python-docs"], "corpus: has no effect: decay looks at no text"),
+        (["frequency-usage", "MODEL"], "analysis.corpus: is missing"),
+        (["frequency-usage", "--corpus", "python-docs"], "analysis.from: is missing"),
+    ],
+)
+def test_a_wrong_analysis_is_said_before_anything_starts(
+    tmp_path: Path,
+    checkpoints: list[Path],
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    store = tmp_path / "store"
+    given = [str(checkpoints[0]) if text == "MODEL" else text for text in arguments]
+    assert main(["analyze", *given, "--store", str(store)]) == 2
+    assert message in capsys.readouterr().err
+    assert not store.exists()
+
+
+def test_analyses_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analyze"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in analysis_names())
+
+
+def command(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fope_lab.cli", *map(str, arguments), "--store", "store"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.cluster
+def test_checkpoints_are_measured_and_analysed_for_real(
+    tmp_path: Path, checkpoints: list[Path]
+) -> None:
+    tasks = ["passkey: {form: symbolic, trials: 5}", "perplexity: {corpus: python-docs}"]
+    lengths = ["--lengths", "32", "64"]
+    done = command(tmp_path, "evaluate", *checkpoints, "--tasks", *tasks, *lengths, "--json")
+    assert done.returncode == 0, done.stderr
+    cells: list[dict[str, Any]] = json.loads(done.stdout)["cells"]
+    found = {(cell["metric"], cell["x"], *cell["axes"].values()) for cell in cells}
+    for model in map(str, checkpoints):
+        for length in (32, 64):
+            assert ("perplexity_by_length", length, model) in found
+            assert ("passkey_accuracy_by_length", length, model) in found
+    # What was made is kept, and is the same sweep.
+    [made] = (tmp_path / "store" / "made").glob("evaluate-*.yaml")
+    assert yaml.safe_load(made.read_text())["stages"]["passkey"]["trials"] == 5
+    again = command(tmp_path, "run", made)
+    assert again.returncode == 0
+    assert "5 cached" in again.stdout
+
+    done = command(tmp_path, "analyze", "{type: decay, length: 64, pairs: 10}")
+    assert done.returncode == 0, done.stderr
+    [arrays] = (tmp_path / "store" / "analysis").glob("*/checkpoint/*/arrays.npz")
+    assert str(arrays) in done.stdout
+    assert str(arrays.with_name("figure.svg")) in done.stdout
+    with np.load(arrays) as file:
+        assert file["gaussian"].shape == (10, 64)
+        assert float(file["constant"][0]) == pytest.approx(1.0)

@@ -1,0 +1,239 @@
+"""`fope-lab embeddings`: the tables, one embedding with its options, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from fope_lab.cli import app as cli
+from fope_lab.cli import commands
+from fope_lab.embeddings import PRESETS, embedding_names
+from fope_lab.embeddings.base import embedding_types, transform_types
+from fope_lab.embeddings.describe import describe
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+SIZES = ("--head-dim", "64", "--train-length", "512", "--factor", "4")
+
+OPTIONS = [
+    ("rope", "base", "number > 1, ≤ 1e15"),
+    ("fope", "below_floor", "unit, official"),
+    ("fope", "output_pairs", "surviving, official"),
+    ("fope", "noise", "xavier, official, normal"),
+    ("fope", "column_sums", "free, listing"),
+    ("fope", "num_frequencies", "integer ≥ 1, ≤ 8192 or null"),
+    ("fope", "frequencies", "ladder, sampled"),
+    ("fope", "sigma", "number ≥ 0, ≤ 100"),
+    ("fope", "learned", "true, false"),
+    ("fope", "shared_cos_sin", "true, false"),
+    ("fope", "shared_heads", "true, false"),
+    ("fope", "shared_layers", "true, false"),
+    ("fope", "original_length", "integer ≥ 1 or null"),
+    ("rope-a", "rounding", "nearest_frequency, nearest_wavelength, ceil, floor"),
+    ("p-rope", "p", "number ≥ 0, ≤ 1"),
+    ("pi", "factor", "number ≥ 1, ≤ 1e6"),
+    ("ntk", "base_scaling", "ntk, linear"),
+    ("dynamic-ntk", "base_scaling", "ntk, linear"),
+    ("yarn", "alpha", "number > 0"),
+    ("yarn", "beta", "number > 0"),
+    ("yarn", "truncate", "true, false"),
+    ("yarn", "ramp", "index, cycles"),
+    ("yarn", "blend", "frequency, wavelength"),
+    ("yarn", "attention_factor", "number > 0, ≤ 100 or null"),
+    ("alibi", "slopes", "official, geometric"),
+    ("kerple", "shared_layers", "true, false"),
+    ("kerple-power", "shared_layers", "true, false"),
+    ("fire", "shared_layers", "true, false"),
+    ("random-rope", "max_length", "integer ≥ 1, ≤ 16777216 or null"),
+    ("rotary", "transforms", "list of clip_floor,"),
+]
+"""Every choice that the papers leave open, and what there is to choose from."""
+
+
+def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What `fope-lab embeddings …` prints."""
+    assert cli.main(["embeddings", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def ask_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    return json.loads(ask(capsys, *arguments, "--json"))
+
+
+def test_all_presets_with_paper_composition_and_what_they_learn_and_need(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = ask(capsys).splitlines()
+    rows = {line.split()[0]: re.split(r" {2,}", line.strip()) for line in lines[1:23]}
+    assert list(rows) == embedding_names()
+    assert all(row[-1] == PRESETS[name].source for name, row in rows.items())
+    assert rows["fope-yarn"][1:4] == ["fourier: clip_floor, yarn", "–", "factor"]
+    assert rows["p-rope"][1:4] == ["rotary: truncate {p: 0.75}", "–", "–"]
+    assert rows["kerple"][2] == f"{2 * 8} in all"
+    assert rows["fire"][2] == f"{1 + 1 + 2 * 32 + 32 * 8 + 8} per layer"
+    assert "head_dim 64, num_heads 8, train_length 512, factor 4" in lines[-2]
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+@pytest.mark.parametrize("arguments", [(), SIZES, ("fope-yarn",), ("rotary", *SIZES)])
+def test_it_fits_a_terminal(
+    width: int,
+    arguments: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No line is wider, and no name, option or number is broken."""
+    wide = set(re.findall(r"[\w.-]+", ask(capsys, *arguments)))
+    monkeypatch.setattr(commands, "_console", lambda: Console(width=width))
+    text = ask(capsys, *arguments)
+    assert max(map(len, text.splitlines())) <= width
+    assert set(re.findall(r"[\w.-]+", text)) == wide
+
+
+def test_the_readme_has_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """If not: fope-lab embeddings --markdown."""
+    [block] = re.findall(
+        r"<!-- fope-lab embeddings --markdown -->\n(.*?)<!-- end -->", README, flags=re.DOTALL
+    )
+    assert block.strip() == ask(capsys, "--markdown").strip()
+
+
+def test_the_resolved_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """Pairs, attention factor, and FoPE's D, frequencies asked for and effective noise."""
+    text = ask(capsys, *SIZES)
+    rows = dict(re.findall(r"^([\w-]+) +(\d+ of 32 .*?|– .*?) *$", text, flags=re.MULTILINE))
+    assert rows.keys() == set(embedding_names())
+    assert rows["rope"].split() == ["32", "of", "32", "1.0000", "–"]
+    assert rows["alibi"].split() == ["–", "–", "–"]
+    assert rows["yarn"].split()[3] == f"{0.1 * math.log(4) + 1:.4f}"
+    noise = 0.3 * math.sqrt(2 / (16 + 16))
+    facts = f"coefficient_noise_std {noise:.4g}, num_frequencies 32, series_frequencies 16"
+    assert rows["fope"].split(maxsplit=5)[-1] == facts
+    slowest = 10_000 ** (-31 / 32)
+    wavelength = 2 * math.pi / slowest
+    assert f"31  {slowest:.7f}   {wavelength:,.2f}   {512 / wavelength:.3f}" in text
+    assert "dynamic-ntk at 2,048 tokens" in text
+
+
+def test_the_resolved_table_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = ask_json(capsys, *SIZES, "--base", "500", "--num-heads", "12", "--num-kv-heads", "4")
+    one = {entry["name"]: entry for entry in printed["embeddings"]}
+    assert list(one) == embedding_names()
+    rope = one["rope"]["resolved"]
+    assert {key: rope[key] for key in ("head_dim", "num_heads", "num_kv_heads")} == {
+        "head_dim": 64, "num_heads": 12, "num_kv_heads": 4
+    }  # fmt: skip
+    [at] = rope["frequencies"]
+    assert at["length"] == 512
+    for pair, turn in enumerate(at["pairs"]):
+        frequency = 500 ** (-pair / 32)
+        assert turn == {
+            "pair": pair,
+            "frequency": pytest.approx(frequency, rel=1e-12),
+            "wavelength": pytest.approx(2 * math.pi / frequency, rel=1e-12),
+            "cycles": pytest.approx(512 * frequency / (2 * math.pi), rel=1e-12),
+        }
+    assert [at["length"] for at in one["dynamic-ntk"]["resolved"]["frequencies"]] == [512, 2048]
+    assert one["alibi"]["resolved"]["frequencies"] == []
+    assert one["kerple"]["resolved"]["learned"] == {"log_a": [12], "log_p": [12]}
+    assert one["yarn"]["composition"] == {"type": "rotary", "transforms": [{"type": "yarn"}]}
+    assert one["yarn"]["required"] == ["factor"]
+    assert one["fope"]["resolved"]["facts"].keys() >= {"coefficient_noise_std"}
+
+
+@pytest.mark.parametrize("name", [*embedding_names(), *embedding_types(), *transform_types()])
+def test_every_option_is_listed_by_its_key(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = ask(capsys, name)
+    words = " ".join(text.split())
+    described = describe(name)
+    assert described.source in words
+    for part in described.own_parts:
+        for option in part.options():
+            assert re.search(rf"^{option.key} ", text, flags=re.MULTILINE), option.key
+            assert option.meaning.split()[-1] in words
+    told = [
+        (one["part"], one["option"], one["meaning"]) for one in ask_json(capsys, name)["options"]
+    ]
+    assert told == [
+        (part.name, option.key, option.meaning)
+        for part in described.own_parts
+        for option in part.options()
+    ]
+
+
+@pytest.mark.parametrize(("name", "option", "allowed"), OPTIONS)
+def test_what_the_papers_leave_open_is_an_option(
+    name: str, option: str, allowed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert re.search(rf"^{option} +{re.escape(allowed)} ", ask(capsys, name), flags=re.MULTILINE)
+
+
+def test_a_value_that_is_set_is_shown_beside_the_default(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = ask(capsys, "{type: p-rope, p: 2.5e-1}", *SIZES)
+    assert "{type: rotary, transforms: [{type: truncate, p: 0.25}]}" in text
+    assert re.search(r"^p +number ≥ 0, ≤ 1 +0.75 +0.25 +the share", text, flags=re.MULTILINE)
+    assert re.search(r"^p-rope +8 of 32 ", text, flags=re.MULTILINE)
+    required = ask(capsys, "yarn")
+    factor = r"^factor +number ≥ 1, ≤ 1e6 +required +how many"
+    assert re.search(factor, required, flags=re.MULTILINE)
+    assert "{type: rotary, transforms: [{type: yarn, factor: …}]}" in required
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["fop"], "unknown embedding or transform 'fop'; did you mean 'fope'?"),
+        (["clip_flor"], "did you mean 'clip_floor'?"),
+        (["{type: fope, sigmaa: 1}"], "embedding.sigmaa: unknown option of fope 'sigmaa'"),
+        (["{type: yarn, factor: 0.5}"], "embedding.factor: found 0.5 (allowed: greater than"),
+        (["{type: p-rope, p: 1.5}"], "embedding.p: found 1.5"),
+        (["{type: rope"], "is not YAML"),
+        (["{type: rope, base: 2, base: 3}"], "'base' is given twice"),
+        ([""], "found None"),
+        (["yarn", "--head-dim", "64", "--train-length", "512"], "embedding.factor: missing"),
+        (["rope", "--head-dim", "33", "--train-length", "512"], "head_dim 33 is odd"),
+        (["fope", "--head-dim", "64", "--train-length", "6"], "no frequency is left"),
+        ([*SIZES, "--head-dim", "33"], "embedding: head_dim 33 is odd"),
+        ([*SIZES, "--num-kv-heads", "3"], "num_heads 8 is not divisible by num_kv_heads 3"),
+        ([*SIZES, "--factor", "0.5"], "--factor: found 0.5"),
+        ([*SIZES, "--factor", "nan"], "--factor: found nan"),
+        ([*SIZES, "--factor", "inf"], "--factor: found inf"),
+        ([*SIZES, "--base", "1"], "embedding.base: found 1.0"),
+        ([*SIZES, "--train-length", "0"], "--train-length: found 0"),
+        (["--head-dim", "64"], "--train-length: missing"),
+        (["--num-heads", "4"], "--head-dim: missing"),
+        (["--head-dim", "64", "--train-length", "512"], "--factor: missing: pi, ntk, yarn,"),
+        (["--markdown", "rope"], "--markdown: "),
+        (["--markdown", "--json"], "--markdown: "),
+        (["--markdown", *SIZES], "--markdown: "),
+    ],
+)
+def test_what_is_wrong_is_one_clear_error(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["embeddings", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("error: ")
+    assert printed.err.count("\n") == 1
+    assert says in printed.err
+
+
+@pytest.mark.parametrize("arguments", [[], [*SIZES], ["fope-yarn", *SIZES], ["{type: rope}"]])
+def test_it_answers_without_torch(arguments: list[str]) -> None:
+    program = (
+        "import sys\nfrom fope_lab.cli import main\n"
+        f"assert main(['embeddings', *{arguments!r}]) == 0\n"
+        "heavy = {'torch', 'ray', 'mlflow', 'transformers', 'datasets', 'matplotlib', 'scipy'}\n"
+        "assert not heavy & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)

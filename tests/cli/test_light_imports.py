@@ -1,0 +1,32 @@
+"""Reading and planning a sweep imports nothing heavy, so that it answers at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from heavy_imports import heavy_modules
+from sweep_files import BASE, write
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import fope_lab.sweep",
+        "import fope_lab.sweep.schema as s; s.sweep_json_schema()",
+        "from fope_lab.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass",
+        "from fope_lab.cli import main; assert main(['validate', PATH]) == 0",
+        "from fope_lab.cli import main; assert main(['plan', PATH, '--store', 'none']) == 0",
+        "from fope_lab.cli import main; assert main(['plan', PATH, '--json']) == 0",
+    ],
+)
+def test_nothing_heavy_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = write(tmp_path / "sweep.yaml", BASE)
+    assert heavy_modules(code.replace("PATH", repr(str(path)))) == []
+
+
+def test_the_check_sees_what_is_imported() -> None:
+    assert heavy_modules("import torch") == ["torch"]

@@ -1,0 +1,280 @@
+"""What is told about embeddings, against the parser, the modules and closed forms."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fope_lab.embeddings import (
+    PRESETS,
+    EmbeddingError,
+    Shape,
+    build_embedding,
+    embedding_json_schema,
+    embedding_names,
+    resolve_embedding,
+)
+from fope_lab.embeddings import base as registry
+from fope_lab.embeddings.base import Bounds, Embedding, Means, embedding_types, transform_types
+from fope_lab.embeddings.describe import EXAMPLES, NONE, Option, describe
+from fope_lab.embeddings.inspect import Resolved, resolve, survey
+from fope_lab.embeddings.spec import TRANSFORMS
+
+SHAPE = Shape(head_dim=64, num_heads=8, num_kv_heads=4, train_length=512)
+KINDS = {**transform_types(), **embedding_types()}
+EMBEDDINGS = sorted({*embedding_names(), *embedding_types()})
+
+
+@pytest.fixture
+def windowed() -> Iterator[str]:
+    """The name of an added embedding with a required option that nothing has an example for."""
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Windowed(Embedding, name="windowed", source="nobody"):
+        """Does nothing."""
+
+        window: Annotated[int, Bounds(ge=1), Means("tokens")]
+
+    yield Windowed.name
+    del registry._EMBEDDINGS[Windowed.name]
+
+
+def options_of(name: str) -> dict[tuple[str, str], Option]:
+    """Every option of a preset, mechanism or transform, by part and key."""
+    return {
+        (part.name, option.key): option
+        for part in describe(name).own_parts
+        for option in part.options()
+    }
+
+
+def objects_of(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The mappings that the schema of embeddings or of transforms allows, by their type."""
+    objects = [one for one in schema["anyOf"] if "properties" in one]
+    return {one["properties"]["type"]["const"]: one for one in objects}
+
+
+SCHEMAS = objects_of(embedding_json_schema())
+TRANSFORM_SCHEMAS = objects_of(SCHEMAS["rotary"]["properties"][TRANSFORMS]["items"])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_option_is_told_with_its_meaning_and_in_the_schema(name: str) -> None:
+    kind = KINDS[name]
+    known = TRANSFORM_SCHEMAS if name in TRANSFORM_SCHEMAS else SCHEMAS
+    properties = known[name]["properties"]
+    # A preset of the same name describes its own parts, of which this is one.
+    told = {key: option for (part, key), option in options_of(name).items() if part == name}
+    fields = dataclasses.fields(kind)
+    assert list(told) == [field.name for field in fields]
+    assert list(properties) == ["type", *told]
+    for field in fields:
+        option = told[field.name]
+        assert option.meaning
+        assert option.default == field.default
+        assert properties[field.name] == {
+            **option.schema,
+            **({} if field.default is NONE else {"default": as_json(field.default)}),
+        }
+        assert properties[field.name]["description"] == option.meaning
+        assert str(properties[field.name]).count("'description'") == 1 or field.name == TRANSFORMS
+
+
+def as_json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_default_that_is_told_is_what_the_parser_takes(name: str) -> None:
+    required = {option: EXAMPLES[option] for option in describe(name).open}
+    plain = resolve_embedding({"type": name, **required})
+    schema = SCHEMAS[name]
+    assert set(schema["required"]) == {"type", *required}
+    told = options_of(name)
+    assert {key for _, key in told} == schema["properties"].keys() - {"type"}
+    for (_, key), option in told.items():
+        if option.default is not NONE:
+            described = {"type": name, **required, key: option.default}
+            assert schema["properties"][key]["default"] == as_json(option.default)
+            assert resolve_embedding(described) == plain, key
+
+
+def test_what_a_preset_sets_is_a_default() -> None:
+    assert options_of("p-rope")["truncate", "p"].default == 0.75
+    assert describe("p-rope").open == []
+    assert describe("truncate").open == ["p"]
+    assert options_of("fope-official")["fourier", "below_floor"].default == "official"
+    assert options_of("fope")["fourier", "below_floor"].default == "unit"
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_an_option_that_parts_share_is_one_option(name: str) -> None:
+    told = options_of(name)
+    for (_, key), option in told.items():
+        assert all(
+            dataclasses.replace(option, value=other.value) == other
+            for (_, other_key), other in told.items()
+            if other_key == key
+        )
+
+
+def test_a_description_is_told_with_what_it_sets() -> None:
+    one = describe(
+        {"type": "rotary", "base": 500, "transforms": ["clip_floor", {"type": "yarn", "beta": 8}]}
+    )
+    assert [part.name for part in one.own_parts] == ["rotary", "clip_floor", "yarn"]
+    assert one.open == ["factor"]
+    assert one.composition == {
+        "type": "rotary",
+        "base": 500,
+        "transforms": [{"type": "clip_floor"}, {"type": "yarn", "beta": 8}],
+    }
+    values = {option.key: option.value for option in one.own_parts[2].options()}
+    assert values.pop("beta") == 8
+    assert set(values.values()) == {NONE}
+
+
+def test_options_go_to_the_parts_that_leave_them_open() -> None:
+    options = {"factor": 4.0, "base": 500.0}
+    definition = describe({"type": "rotary", "transforms": ["yarn", "resonance"]}).definition(
+        options
+    )
+    spec = {"type": "resonance-yarn", "factor": 4, "base": 500}
+    assert definition == describe(spec).definition({})
+    alibi = describe("alibi").definition(options)
+    assert alibi == describe("alibi").definition({})
+    kept = describe({"type": "yarn", "factor": 2}).definition({"factor": 4.0})
+    assert kept == describe("yarn").definition({"factor": 2.0})
+    under = describe("interpolate").definition(options)
+    assert under == describe("pi").definition(options)
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "says"),
+    [
+        ("fop", "e", "did you mean 'fope'?"),
+        ({"type": "clip_flor"}, "e.type", "did you mean 'clip_floor'?"),
+        ({"type": "fope", "sigmaa": 1}, "e.sigmaa", "did you mean 'sigma'?"),
+        ({"type": "yarn", "alpha": 64}, "e", "alpha 64 must be less than beta 32"),
+        ({"type": "truncate", "p": 2}, "e.transforms.0.p", "found 2"),
+        ({"type": "rotary", "transforms": ["yarn", "x"]}, "e.transforms.1", "unknown"),
+        ({"type": "rotary", "transforms": ["yarn", {"p": 1}]}, "e.transforms.1.type", "missing"),
+        ({"type": "rotary", "transforms": 3}, "e.transforms", "expected a list"),
+        ({"type": "alibi", "transforms": ["yarn"]}, "e.transforms", "rotates nothing"),
+        ({"type": ["rope"]}, "e.type", "found ['rope']"),
+        (None, "e", "found None"),
+    ],
+)
+def test_all_but_an_open_option_is_refused(spec: Any, path: str, says: str) -> None:
+    with pytest.raises(EmbeddingError) as raised:
+        describe(spec, "e")
+    [problem] = raised.value.problems
+    assert problem.path == path
+    assert says in str(problem)
+
+
+scalars = st.none() | st.booleans() | st.integers(-2, 9) | st.floats() | st.text(max_size=3)
+names = st.sampled_from([*PRESETS, *KINDS, "x"])
+descriptions = st.deferred(
+    lambda: (
+        names
+        | st.fixed_dictionaries(
+            {"type": names},
+            optional={
+                **dict.fromkeys(("factor", "base", "p", "sigma"), st.floats(0, 9) | scalars),
+                TRANSFORMS: st.lists(descriptions | scalars, max_size=3) | scalars,
+            },
+        )
+    )
+)
+
+
+@given(descriptions | scalars | st.dictionaries(st.text(max_size=4), scalars))
+@settings(max_examples=500, deadline=None)
+def test_whatever_is_described_is_told_or_refused(spec: Any) -> None:
+    try:
+        one = describe(spec)
+    except EmbeddingError:
+        return
+    again = describe(one.composition)
+    assert again.open == one.open
+    if not one.open:
+        assert again.definition({}) == one.definition({})
+
+
+def resolved(name: str, shape: Shape = SHAPE, longer: int | None = None) -> Resolved:
+    return resolve(describe(name).definition(EXAMPLES), shape, longer)
+
+
+@pytest.mark.parametrize("name", EMBEDDINGS)
+def test_what_is_resolved_is_what_is_built(name: str) -> None:
+    ours = resolved(name)
+    module = build_embedding(
+        {"type": name, **{option: EXAMPLES[option] for option in describe(name).open}},
+        **{size: getattr(SHAPE, size) for size in ("head_dim", "num_heads", "num_kv_heads")},
+        train_length=SHAPE.train_length,
+    )
+    assert ours.parameters == sum(parameter.numel() for parameter in module.parameters())
+    assert ours.attention_factor == module.attention_factor
+    assert (ours.rotating is not None) == module.rotates
+    if module.inv_freq is not None:
+        frequencies = [turn.frequency for turn in ours.turns[SHAPE.train_length]]
+        expected = module.inv_freq
+        assert torch.equal(torch.tensor(frequencies, dtype=expected.dtype), expected)
+
+
+def test_frequencies_wavelengths_and_cycles() -> None:
+    turns = resolved("rope").turns[512]
+    for pair, turn in enumerate(turns):
+        wavelength = 2 * math.pi * 10_000 ** (pair / 32)
+        assert turn.pair == pair
+        assert turn.frequency == pytest.approx(2 * math.pi / wavelength, rel=1e-12)
+        assert turn.wavelength == pytest.approx(wavelength, rel=1e-12)
+        assert turn.cycles == pytest.approx(512 / wavelength, rel=1e-12)
+    still = resolved("p-rope").turns[512][24]
+    assert (still.frequency, still.wavelength, still.cycles) == (0, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "pairs"),
+    [("rope", 32), ("fope", 16), ("fope-official", 16), ("p-rope", 24), ("alibi", None)],
+)
+def test_pairs_that_rotate(name: str, pairs: int | None) -> None:
+    """The sixteenth of fope is the last with a wavelength of at most 512 tokens."""
+    assert resolved(name).rotating == pairs
+
+
+def test_what_changes_beyond_the_training_length_is_resolved_there() -> None:
+    dynamic = resolved("dynamic-ntk", longer=2048).turns
+    assert dynamic == {512: resolved("rope").turns[512], 2048: resolved("ntk").turns[512]}
+    assert resolved("ntk", longer=2048).turns.keys() == {512}
+    assert resolved("dynamic-ntk").follows_length
+    assert not resolved("ntk").follows_length
+
+
+def test_a_survey_says_what_does_not_fit_and_goes_on(windowed: str) -> None:
+    short = dataclasses.replace(SHAPE, train_length=6)
+    names = ["fope", windowed, "rope", "alibi"]
+    fope, added, *others = survey(map(describe, names), short, {})
+    assert fope.resolved is added.resolved is None
+    assert "no frequency is left" in fope.problems[0].found
+    assert list(map(str, added.problems)) == ["embedding.window: missing: windowed needs window"]
+    assert all(row.resolved is not None for row in others)
+
+
+def test_a_survey_refuses_what_fits_no_rotation_and_wrong_options() -> None:
+    odd = dataclasses.replace(SHAPE, head_dim=33)
+    everything = [describe(name) for name in embedding_names()]
+    with pytest.raises(EmbeddingError) as raised:
+        survey(everything, odd, EXAMPLES)
+    assert str(raised.value).startswith("embedding: head_dim 33 is odd")
+    assert len(raised.value.problems) == 1
+    with pytest.raises(EmbeddingError, match=r"embedding\.factor: found 0\.5"):
+        survey(everything, SHAPE, {"factor": 0.5})

@@ -1,0 +1,76 @@
+"""What a finished stage says it ran on, as its trial records it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from fope_lab.orchestration.execution_record import ran_on
+from fope_lab.orchestration.trial import OWNER, SUPERSEDE, run_attempt, trial_stages
+from fope_lab.planning.calibration import calibrated
+from fope_lab.planning.devices import this_machine
+from fope_lab.planning.workload import Work, work_of
+from fope_lab.store import Store
+from fope_lab.sweep import load_sweep
+
+SWEEP = """
+name: tiny
+stages:
+  pretrain:
+    kind: pretrain
+    model: {num_layers: 1, num_heads: 2, head_dim: 8, intermediate_size: 16}
+    embedding: rope
+    data: {length: 32, mix: [{task: posgen, subtask: recursive}]}
+    train: {tokens: 2048, batch_tokens: 256, micro_batch_tokens: 64, learning_rate: 1e-3}
+"""
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Any:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(SWEEP)
+    [found] = load_sweep(path).stages
+    return found
+
+
+def test_a_finished_stage_calibrates(tmp_path: Path, stage: Any) -> None:
+    store = Store(tmp_path / "store")
+    trial = trial_stages({stage.key: stage})[stage.key]
+    assert run_attempt({OWNER: "test", SUPERSEDE: None}, trial, store) == "done"
+    done = json.loads((store.folder(stage.kind, stage.key).path / "DONE").read_text())
+    ran = done["ran"]
+    assert (ran["device"], ran["workers"], ran["resumed"]) == ("cpu", 1, False)
+    assert ran["threads"] == torch.get_num_threads()
+    assert 0 < ran["cpu_seconds"] < 60
+    work = Work.from_json(ran["work"])
+    assert work == work_of(stage)
+    assert (work.batches, work.tokens, work.flops) == (8 * 4, 2048, stage.cost.flops)
+    found = calibrated(store).estimate(work, this_machine())
+    assert found.source == "measured on cpu: 1 training"
+    assert found.seconds == pytest.approx(
+        ran["cpu_seconds"] if ran["threads"] == 1 else done["seconds"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("gpus", "workers", "expected"),
+    [(1, 1, "NVIDIA L4"), (0.5, 1, "NVIDIA L4"), (4, 4, "NVIDIA A40")],
+)
+def test_a_gpu_says_its_name_or_its_worker_does(
+    monkeypatch: pytest.MonkeyPatch, stage: Any, gpus: float, workers: int, expected: str
+) -> None:
+    """The trial of several workers sees none of their GPUs."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA L4")
+    resources = SimpleNamespace(gpus=gpus, size=workers)
+    spec = stage.spec.model_copy(update={"resources": resources})
+    of_workers = SimpleNamespace(**(vars(stage) | {"spec": spec}))
+    ran = ran_on(of_workers, {"device": "NVIDIA A40"})  # type: ignore[arg-type]
+    assert (ran["device"], ran["workers"]) == (expected, workers)
+    assert ran["work"]["share"] == min(1, gpus)
+    assert ran["work"]["tokens"] == 2048 // workers

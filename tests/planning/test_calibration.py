@@ -1,0 +1,279 @@
+"""Times learnt from stages that ran: a known law is found again, and every way to fall back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fope_lab.planning.calibration import Calibration, calibrated
+from fope_lab.planning.devices import CPU, device_named, processor, this_machine
+from fope_lab.planning.time_model import Taken, fit_law
+from fope_lab.planning.workload import Work
+from fope_lab.store import Store
+
+LAW = (2.0, 0.01, 4e-6, 5e-11)
+
+
+def work(batches: int = 100, tokens: int = 100_000, flops: float = 1e12, **other: Any) -> Work:
+    fields: dict[str, Any] = {
+        "kind": "pretrain",
+        "family": "training",
+        "question": "q",
+        "embedding": "rotary",
+        "precision": "float32",
+        "share": 0.0,
+    }
+    return Work(**(fields | {"batches": batches, "tokens": tokens, "flops": flops} | other))
+
+
+def reading(kind: str, flops: float = 1e11, **other: Any) -> Work:
+    sizes = {"batches": 10, "tokens": 50_000, "flops": flops}
+    return work(**(sizes | {"kind": kind, "family": "evaluation"} | other))
+
+
+def true_seconds(one: Work) -> float:
+    terms = (1.0, one.batches or 0, one.tokens or 0, one.flops or 0)
+    return sum(c * x for c, x in zip(LAW, terms, strict=True))
+
+
+def many(count: int, seed: int = 0) -> list[Work]:
+    """Works of sizes over three orders of magnitude."""
+    draw = random.Random(seed)
+    found = []
+    for _ in range(count):
+        batches = int(10 ** draw.uniform(1, 3.5))
+        tokens = batches * draw.choice([512, 2048, 8192])
+        found.append(work(batches, tokens, tokens * 10 ** draw.uniform(5.5, 7.5)))
+    return found
+
+
+def test_a_known_law_is_found_again() -> None:
+    law = fit_law(Taken(one, true_seconds(one)) for one in many(40))
+    assert law is not None
+    for one in many(20, seed=1):
+        assert law.seconds(one) == pytest.approx(true_seconds(one), rel=0.05)
+
+
+def test_noise_and_outliers_do_not_carry_it_away() -> None:
+    """Errors of 10 %, and every eighth stage five times too slow."""
+    draw = random.Random(2)
+    taken = [
+        Taken(one, true_seconds(one) * draw.lognormvariate(0, 0.1) * (5 if i % 8 == 0 else 1))
+        for i, one in enumerate(many(60))
+    ]
+    law = fit_law(taken)
+    assert law is not None
+    errors = sorted(abs(law.seconds(one) / true_seconds(one) - 1) for one in many(40, seed=3))
+    assert errors[20] < 0.1
+    assert errors[-1] < 0.35
+
+
+def test_an_embedding_that_costs_more_is_told_apart() -> None:
+    works = [dataclasses.replace(one, embedding=e) for one in many(20) for e in ("rotary", "fire")]
+    taken = [
+        Taken(one, true_seconds(one) * (1.5 if one.embedding == "fire" else 1.0)) for one in works
+    ]
+    law = fit_law(taken)
+    assert law is not None
+    [new] = many(1, seed=9)
+    ratio = law.seconds(dataclasses.replace(new, embedding="fire")) / law.seconds(new)
+    assert ratio == pytest.approx(1.5, rel=0.1)
+
+
+def test_one_size_gives_its_rate() -> None:
+    law = fit_law([Taken(work(flops=1e12), 50.0), Taken(work(flops=1e12), 52.0)])
+    assert law is not None
+    assert law.seconds(work(flops=4e12)) == pytest.approx(4 * 51.0)
+
+
+def test_two_sizes_give_start_up_and_rate() -> None:
+    law = fit_law([Taken(work(flops=1e12), 12.0), Taken(work(flops=3e12), 32.0)])
+    assert law is not None
+    assert law.seconds(work(flops=2e12)) == pytest.approx(22.0, rel=0.05)
+
+
+def test_nothing_gives_no_law() -> None:
+    assert fit_law([]) is None
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 5000),
+            st.integers(1, 10**7),
+            st.floats(1e6, 1e15),
+            st.floats(0.1, 1e5),
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    st.integers(1, 5000),
+    st.integers(1, 10**7),
+    st.floats(1e6, 1e15),
+)
+def test_more_work_never_takes_less_time(
+    measured: list[tuple[int, int, float, float]], batches: int, tokens: int, flops: float
+) -> None:
+    """Whatever was measured, however little sense it makes."""
+    law = fit_law(Taken(work(b, t, f), seconds) for b, t, f, seconds in measured)
+    assert law is not None
+    base = law.seconds(work(batches, tokens, flops))
+    assert base > 0
+    more = [(2 * batches, tokens, flops), (batches, 2 * tokens, flops)]
+    assert all(law.seconds(work(*one)) >= base for one in more)
+    assert law.seconds(work(batches, tokens, 2 * flops)) > base
+
+
+def test_each_way_to_fall_back_says_so() -> None:
+    cpu = this_machine()
+    taken = [Taken(one, true_seconds(one)) for one in many(8)]
+    perplexity = [Taken(reading("perplexity", f), f / 1e10) for f in (1e11, 2e11)]
+
+    def told(wanted: Work, *found: Taken) -> str:
+        return Calibration({CPU: found}).estimate(wanted, cpu).source
+
+    like = reading("perplexity")
+    assert told(like, *taken, *perplexity) == "measured on cpu: 2 perplexity stages"
+    other = reading("passkey")
+    assert told(other, *taken, *perplexity) == ("measured on cpu: 2 evaluations of other kinds")
+    assert told(other, *taken) == "measured on cpu: the rate of 8 trainings"
+    assert told(other) == "assumed: 20 GFLOP/s a core, and no start-up"
+    assert told(work(kind="extend"), *taken) == "measured on cpu: 8 trainings"
+
+
+def test_unknown_work_is_as_long_as_that_of_the_same_question() -> None:
+    def asked(flops: float, question: str = "q") -> Work:
+        return reading("downstream", flops, question=question, batches=None, tokens=None)
+
+    taken = [Taken(asked(1e6), 10.0), Taken(asked(1e6), 12.0), Taken(asked(1e6), 11.0)]
+    calibration = Calibration({CPU: taken})
+    found = calibration.estimate(asked(3e6), this_machine())
+    assert found.seconds == pytest.approx(33.0)
+    assert found.source == "measured on cpu: 3 stages that asked the same"
+    nothing = calibration.estimate(asked(3e6, "another"), this_machine())
+    assert nothing.seconds is None
+    assert nothing.source.startswith("not known")
+
+
+@pytest.mark.parametrize(("precision", "peak"), [("bfloat16", 154.8e12), ("float32", 38.7e12)])
+def test_what_is_assumed_of_a_gpu(precision: str, peak: float) -> None:
+    whole = work(flops=1e18, precision=precision, share=1.0)
+    found = Calibration({}).estimate(whole, device_named("a6000"))
+    assert found.seconds == pytest.approx(1e18 / (0.35 * peak))
+    assert found.source == (
+        "assumed: 35% of the peak of a6000, and neither start-up nor communication"
+    )
+    half = Calibration({}).estimate(dataclasses.replace(whole, share=0.5), device_named("a6000"))
+    assert half.seconds == pytest.approx(2 * (found.seconds or 0))
+
+
+def test_other_devices_and_precisions_tell_nothing() -> None:
+    on_a6000 = [Taken(work(share=1.0), 100.0)]
+    calibration = Calibration({"a6000": on_a6000})
+    a6000, h100 = device_named("a6000"), device_named("h100")
+    assert calibration.estimate(work(share=1.0), a6000).source.startswith("measured on a6000")
+    assert calibration.estimate(work(share=1.0), h100).source.startswith("assumed")
+    half = work(share=1.0, precision="bfloat16")
+    assert calibration.estimate(half, a6000).source.startswith("assumed")
+    assert calibration.most_measured() == "a6000"
+    assert Calibration({CPU: on_a6000}).most_measured() is None
+
+
+RAN: dict[str, Any] = {
+    "device": CPU,
+    "processor": processor(),
+    "threads": 1,
+    "workers": 1,
+    "work": work().as_json(),
+}
+
+
+def finished(store: Store, key: str, **changes: Any) -> Path:
+    """A finished stage that took a second of the processor in ten by the clock."""
+    folder = store.folder("pretrain", key)
+    with folder.begin("test", {}) as attempt:
+        attempt.finish({}, {**RAN, **changes})
+    path = folder.path / "DONE"
+    done = json.loads(path.read_text())
+    path.write_text(json.dumps(done | {"seconds": 10.0, "ran": done["ran"] | {"cpu_seconds": 1.0}}))
+    return path
+
+
+def seconds_learnt(store: Store, device: str = CPU, **changes: Any) -> float | None:
+    found = calibrated(store).estimate(work(**changes), device_named(device))
+    return None if found.source.startswith("assumed") else found.seconds
+
+
+def test_a_stage_alone_on_a_thread_counts_by_its_processor(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    finished(store, "one")
+    assert seconds_learnt(store) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("changes", [{"threads": 2}, {"workers": 2}])
+def test_several_threads_or_workers_count_by_the_clock(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    store = Store(tmp_path)
+    finished(store, "one", **changes)
+    assert seconds_learnt(store) == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"processor": "another"}, {"device": None}, {"device": "Tesla K80"}, {"work": {"x": 1}}],
+)
+def test_what_ran_elsewhere_is_not_used(tmp_path: Path, changes: dict[str, Any]) -> None:
+    store = Store(tmp_path)
+    finished(store, "one", **changes)
+    assert seconds_learnt(store) is None
+
+
+def test_what_went_on_from_a_checkpoint_is_not_used(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    path = finished(store, "one")
+    done = json.loads(path.read_text())
+    assert done["ran"]["resumed"] is False
+    path.write_text(json.dumps(done | {"ran": done["ran"] | {"resumed": True}}))
+    assert seconds_learnt(store) is None
+
+
+def test_a_record_of_another_version_is_not_used(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    path = finished(store, "one")
+    done = json.loads(path.read_text())
+    del done["ran"]["threads"]
+    path.write_text(json.dumps(done))
+    assert seconds_learnt(store) is None
+
+
+def test_an_attempt_that_goes_on_says_so(tmp_path: Path) -> None:
+    folder = Store(tmp_path).folder("pretrain", "key")
+    with folder.begin("test", {}) as attempt:
+        attempt.save_checkpoint(1, lambda path: (path / "x").write_text("x") and None)
+    with folder.begin("test", {}) as attempt:
+        attempt.finish({}, RAN)
+    assert json.loads((folder.path / "DONE").read_text())["ran"]["resumed"] is True
+
+
+def test_a_stage_of_an_older_version_is_not_used(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with store.folder("pretrain", "key").begin("test", {}) as attempt:
+        attempt.finish({})
+    assert list(store.times()) == []
+    assert seconds_learnt(store) is None
+
+
+def test_a_gpu_counts_by_the_clock(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    whole = work(share=1.0)
+    finished(store, "one", device="NVIDIA RTX A6000", work=whole.as_json())
+    assert seconds_learnt(store, "a6000", share=1.0) == pytest.approx(10.0)

@@ -1,0 +1,191 @@
+"""Stages that can't fit a device: refused with reasons, and what would help does help."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sweep_files import BASE, PRETRAIN, changed, load, of, write
+
+from fope_lab.cli import main
+from fope_lab.planning.devices import CPU, GIB, Device, device_named
+from fope_lab.planning.estimate import budget
+from fope_lab.planning.memory_fit import MARGIN, unfit
+from fope_lab.sweep import SweepError, load_sweep, plan
+
+LARGE = {
+    "name": "large",
+    "seeds": [0, 1],
+    "stages": {
+        "pretrain": {
+            **PRETRAIN,
+            "model": {"scale": "1.2b"},
+            "data": {"corpus": "c4", "length": 512},
+            "train": {"tokens": 10**6, "batch_tokens": 32768, "learning_rate": 1e-3},
+            "resources": {"gpus": 1},
+        },
+        "perplexity": {
+            "kind": "perplexity",
+            "from": "pretrain",
+            "corpus": "c4",
+            "lengths": [512],
+            "tokens": 10**6,
+            "batch_tokens": 2**20,
+            "resources": {"gpus": 1},
+        },
+    },
+}
+
+
+def device(memory: float, name: str = "made-up") -> Device:
+    return Device(name, (), int(memory), {"float32": 1e13, "bfloat16": 1e13}, 0.35, "", "")
+
+
+def changed_stage(folder: Path, name: str, changes: dict[str, Any]) -> Any:
+    return of(load(folder, changed(LARGE, changes)), name)[0]
+
+
+def test_the_margin_is_above_the_error_of_the_estimates(tmp_path: Path) -> None:
+    """1.04 of what was measured at most, so that what fits exactly is not refused."""
+    stage = changed_stage(tmp_path, "pretrain", {})
+    assert MARGIN >= 1.04
+    assert unfit(stage, device(stage.cost.memory / 1.04), None) is None
+    assert unfit(stage, device(stage.cost.memory / (MARGIN * 1.01)), None) is not None
+
+
+def test_where_nothing_is_known_nothing_is_refused(tmp_path: Path) -> None:
+    stage = changed_stage(tmp_path, "pretrain", {})
+    assert unfit(stage, None, device(1)) is None
+    for other in load(tmp_path, BASE).stages:
+        assert unfit(other, device(1), None) is None, "no GPU is asked for"
+
+
+def test_a_refusal_says_what_is_needed_of_what_and_its_parts(tmp_path: Path) -> None:
+    stage = changed_stage(tmp_path, "pretrain", {})
+    reason = unfit(stage, device_named("a6000"), None)
+    assert reason is not None
+    pattern = r"needs ([\d.]+) GiB, a6000 has 48.0 GiB \((.*)\); .* would do"
+    found = re.match(pattern, reason)
+    assert found is not None
+    assert float(found[1]) == pytest.approx(stage.cost.memory / GIB, abs=0.06)
+    parts = {name: float(size) for name, size in re.findall(r"(\w+) ([\d.]+) GiB", found[2])}
+    weights = 4 * stage.cost.parameters.total / GIB
+    assert parts["weights"] == parts["gradients"] == pytest.approx(weights, abs=0.06)
+    assert parts["optimizer"] == pytest.approx(2 * weights, abs=0.06)
+    assert parts["activations"] > 10
+
+
+HELP = re.compile(r"(train\.\S+|resources|batch_tokens)(?: (\d+|\{.*?\}))?")
+
+
+@pytest.mark.parametrize("name", ["pretrain", "perplexity"])
+@pytest.mark.parametrize("gib", [40, 24, 16, 12, 8])
+def test_what_would_help_does(tmp_path: Path, name: str, gib: float) -> None:
+    """Each way out, set in the sweep file, makes the stage fit."""
+    place = device(gib * GIB)
+    reason = unfit(changed_stage(tmp_path, name, {}), place, None)
+    if reason is None:
+        assert name == "perplexity"
+        return
+    helps = reason.split("); ", 1)[1]
+    if "nothing" in helps:
+        assert gib <= 8
+        return
+    assert 1 <= helps.count("would do") <= 2
+    for way in helps.split(" or "):
+        words = way.split(" would do")[0]
+        changes: dict[str, Any] = {}
+        for field, value in HELP.findall(words):
+            gpus = re.search(r"gpus: (\d+)", value)
+            if gpus:
+                changes[f"stages.{name}.resources"] = {"gpus": int(gpus[1]), "strategy": "fsdp"}
+            else:
+                changes[f"stages.{name}.{field}"] = int(value) if value else True
+        assert changes, words
+        assert unfit(changed_stage(tmp_path, name, changes), place, None) is None, words
+
+
+def test_workers_of_a_machine_share_its_memory(tmp_path: Path) -> None:
+    """Without a GPU each worker takes its part of the same memory."""
+    changes = {"stages.pretrain.resources": {"workers": 4}}
+    stage = changed_stage(tmp_path, "pretrain", changes)
+    alone = device(2 * stage.cost.memory, CPU)
+    reason = unfit(stage, None, alone)
+    assert reason is not None
+    assert "for its 4 workers, this machine has" in reason
+
+
+def test_a_gpu_is_not_to_be_had_on_a_cpu(tmp_path: Path) -> None:
+    stage = changed_stage(tmp_path, "pretrain", {"stages.pretrain.resources.gpus": 4})
+    assert unfit(stage, device_named(CPU), None) == "asks for 4 GPUs, and cpu has none"
+
+
+def test_a_plan_blocks_what_does_not_fit_and_says_why(tmp_path: Path) -> None:
+    planned = plan(load_sweep(write(tmp_path / "large.yaml", LARGE)))
+    found = budget([planned], device="rtx-4090", price=1.0)
+    rows = {row["name"]: row for row in found.as_json()["stages"]}
+    row = rows["pretrain[seed=0]"]
+    assert row["state"] == "blocked"
+    assert row["reason"].startswith("needs ")
+    assert (row["seconds"], row["gpu_hours"], row["cost"]) == (None, None, None)
+    with pytest.raises(SweepError) as caught:
+        found.require_fit()
+    messages = [str(problem) for problem in caught.value.problems]
+    assert len(messages) == 2, "one for each stage of the file, not one for each seed"
+    assert re.search(r"large\.yaml: stages\.pretrain: needs .* \(2 stages\)$", messages[0])
+    budget([planned], device="h200").require_fit()
+
+
+def test_the_command_refuses_and_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(write(tmp_path / "large.yaml", LARGE))
+    store = ["--store", str(tmp_path / "store")]
+    assert main(["plan", path, *store, "--device", "rtx-4090"]) == 2
+    told = capsys.readouterr()
+    assert "blocked" in told.out
+    assert "error: " in told.err
+    assert "stages.pretrain: needs" in told.err
+    assert main(["plan", path, *store, "--device", "h200", "--price", "2.5"]) == 0
+    assert "measured" not in capsys.readouterr().out
+    assert main(["plan", path, *store, "--device", "h300"]) == 2
+    assert "did you mean 'h200'?" in capsys.readouterr().err
+
+
+def test_a_run_starts_nothing_that_does_not_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a cluster whose GPUs are named, and on this machine by its own memory."""
+    path = str(write(tmp_path / "large.yaml", LARGE))
+    store = tmp_path / "store"
+    arguments = ["run", path, "--store", str(store), "--address"]
+    assert main([*arguments, "10.0.0.1:6379", "--device", "l4"]) == 2
+    assert "stages.pretrain: needs" in capsys.readouterr().err
+    content = changed(LARGE, {"stages.pretrain.resources": {}, "stages.perplexity.resources": {}})
+    write(tmp_path / "large.yaml", content)
+    monkeypatch.setattr("fope_lab.cli.run.this_machine", lambda: device(8 * GIB, CPU))
+    assert main([*arguments, "local"]) == 2
+    assert "this machine has 8.0 GiB" in capsys.readouterr().err
+    assert not (store / "pretrain").exists()
+
+
+def test_what_waits_for_a_blocked_stage_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = {"stages.perplexity.batch_tokens": 512}
+    path = write(tmp_path / "large.yaml", changed(LARGE, few))
+    found = budget([plan(load_sweep(path))], device="rtx-4090")
+    blocked = {key for key, state in found.states.items() if state.state == "blocked"}
+    waiting = found.waiting()
+    assert waiting
+    for stage in waiting:
+        held = blocked | {one.key for one in waiting}
+        assert stage.key not in blocked
+        assert held & set(stage.parents.values())
+    rest = {one.key for one in found.todo()} - {one.key for one in waiting}
+    for stage in found.stages:
+        if stage.key in rest:
+            assert not (blocked | {one.key for one in waiting}) & set(stage.parents.values())
+    assert main(["plan", str(path), "--store", str(tmp_path / "s"), "--device", "rtx-4090"]) == 2
+    assert f"{len(waiting)} of the stages to do wait for a blocked one" in capsys.readouterr().out
+    assert budget([plan(load_sweep(path))], device="h200").waiting() == ()

@@ -1,0 +1,335 @@
+"""Verdicts on claims: numbers in a store to words, with what is missing, odd or not learned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+from report_samples import BASE, finish, make_report, write_plan
+
+from fope_lab.report import Report
+from fope_lab.report.compare.claims import Verdict
+from fope_lab.store import Store
+from fope_lab.sweep.resolve import Stage
+
+Table = Mapping[str, Mapping[int, list[float]]]
+"""Embedding → length → the value under each seed."""
+
+ACCURACIES: Table = {
+    "nope": {32: [0.6, 0.5, 0.55], 64: [0.5, 0.4, 0.45], 128: [0.1, 0.2, 0.1]},
+    "alibi": {32: [0.99, 1.0, 1.0], 64: [0.97, 0.99, 0.98], 128: [0.7, 0.72, 0.69]},
+    "rope": {32: [1.0, 1.0, 1.0], 64: [1.0, 0.98, 0.99], 128: [0.3, 0.35, 0.31]},
+    "fope": {32: [1.0, 1.0, 1.0], 64: [0.95, 0.97, 0.96], 128: [0.6, 0.75, 0.64]},
+}
+STAGES = {name: BASE["stages"][name] for name in ("pretrain", "passkey")}
+
+
+def by_table(table: Table) -> Callable[[Stage, int | None], float]:
+    """What a passkey stage reads, from a table; a loss that no claim is about."""
+
+    def numbers(stage: Stage, length: int | None) -> float:
+        if length is None:
+            return 2.0
+        return table[stage.embedding or ""][length][stage.seed or 0]
+
+    return numbers
+
+
+def judged(
+    folder: Path,
+    claim: str,
+    table: Table = ACCURACIES,
+    *,
+    changes: Mapping[str, Any] | None = None,
+    section: Mapping[str, Any] | None = None,
+    **done: Any,
+) -> tuple[Verdict, ...]:
+    """The verdicts on a claim about a sweep whose passkey stages read what is in the table."""
+    folder.mkdir(exist_ok=True)
+    report = {"claims": [claim], **(section or {})}
+    plan = write_plan(folder, {"stages": STAGES, "report": report, **(changes or {})})
+    store = Store(folder / "store")
+    finish(plan, store, by_table(table), **done)
+    return make_report(plan, store).verdicts
+
+
+def one(folder: Path, claim: str, *args: Any, **options: Any) -> Verdict:
+    (verdict,) = judged(folder, claim, *args, **options)
+    return verdict
+
+
+def changed(embedding: str, length: int, values: list[float]) -> Table:
+    return {**ACCURACIES, embedding: {**ACCURACIES[embedding], length: values}}
+
+
+def test_a_verdict_has_scipys_numbers(tmp_path: Path) -> None:
+    verdict = one(tmp_path, "passkey@128: fope > rope")
+    fope, rope = np.array(ACCURACIES["fope"][128]), np.array(ACCURACIES["rope"][128])
+    expected = scipy.stats.ttest_rel(fope, rope)
+    low, high = expected.confidence_interval(0.95)
+    assert verdict.p == pytest.approx(expected.pvalue, rel=1e-9)
+    assert verdict.p < 0.05
+    assert (verdict.verdict, verdict.n, verdict.axes) == ("holds", 3, {})
+    assert verdict.test == "paired t over 3 seeds, two-sided, α = 0.05"
+    assert verdict.reason == (
+        f"means fope {fope.mean():.3f}, rope {rope.mean():.3f}; difference"
+        f" {np.mean(fope - rope):.3g}, 95 % interval {low:.3g} to {high:.3g}"
+    )
+    assert verdict.unequal == ()
+
+
+def test_the_same_the_other_way_fails(tmp_path: Path) -> None:
+    ahead = one(tmp_path / "a", "passkey@128: fope > rope")
+    for i, claim in enumerate(["passkey@128: rope > fope", "passkey@128: fope < rope"]):
+        against = one(tmp_path / str(i), claim)
+        assert (against.verdict, against.p, against.n) == ("fails", ahead.p, 3)
+    below = one(tmp_path / "b", "passkey@128: rope < fope")
+    assert (below.verdict, below.p) == ("holds", ahead.p)
+    # by hand: 4.302653 (t of 2 degrees of freedom) · 0.051316 (s) / √3 = 0.1275 around −1.03 / 3
+    assert "difference −0.343, 95 % interval −0.471 to −0.216" in below.reason
+
+
+def test_what_is_not_significant_is_undecided(tmp_path: Path) -> None:
+    verdict = one(tmp_path, "passkey@128: alibi > fope")
+    expected = scipy.stats.ttest_rel(ACCURACIES["alibi"][128], ACCURACIES["fope"][128])
+    assert verdict.verdict == "undecided"
+    assert verdict.p == pytest.approx(expected.pvalue, rel=1e-9)
+    assert verdict.p > 0.05
+
+
+def test_the_pairing_counts(tmp_path: Path) -> None:
+    """Seeds that move both models alike: without pairs no test would see the difference."""
+    table = changed("rope", 128, [0.28, 0.5, 0.9])
+    table = {**table, "fope": {**ACCURACIES["fope"], 128: [0.31, 0.54, 0.93]}}
+    assert scipy.stats.ttest_ind(table["fope"][128], table["rope"][128]).pvalue > 0.5
+    assert one(tmp_path, "passkey@128: fope > rope", table).verdict == "holds"
+
+
+def test_a_chain_has_the_largest_p(tmp_path: Path) -> None:
+    table = changed("fope", 128, [0.5, 0.56, 0.5])
+    verdict = one(tmp_path, "passkey@128: alibi > fope > rope", table)
+    pairs = [("alibi", "fope"), ("fope", "rope")]
+    ps = [scipy.stats.ttest_rel(table[a][128], table[b][128]).pvalue for a, b in pairs]
+    assert verdict.verdict == "holds"
+    assert verdict.p == pytest.approx(max(ps), rel=1e-9)
+    assert "intersection–union" in verdict.test
+    assert "difference alibi − fope 0.183" in verdict.reason
+    assert "difference fope − rope 0.2" in verdict.reason
+
+
+def test_a_chain_fails_with_one_pair(tmp_path: Path) -> None:
+    table = changed("fope", 128, [0.5, 0.56, 0.5])
+    verdict = one(tmp_path, "passkey@128: alibi > rope > fope", table)
+    p = scipy.stats.ttest_rel(table["rope"][128], table["fope"][128]).pvalue
+    assert verdict.verdict == "fails"
+    assert verdict.p == pytest.approx(2 * p, rel=1e-9)
+
+
+def test_no_spread_is_certain(tmp_path: Path) -> None:
+    table = {**changed("fope", 128, [0.5, 0.75, 0.5]), "rope": {**ACCURACIES["rope"]}}
+    table["rope"] = {**ACCURACIES["rope"], 128: [0.25, 0.5, 0.25]}
+    apart = one(tmp_path / "a", "passkey@128: fope > rope", table)
+    assert (apart.verdict, apart.p) == ("holds", 0.0)
+    assert "difference 0.25 under each seed" in apart.reason
+    against = one(tmp_path / "b", "passkey@128: fope < rope", table)
+    assert (against.verdict, against.p) == ("fails", 0.0)
+    equal = one(tmp_path / "c", "passkey@32: fope > rope")
+    assert (equal.verdict, equal.p, equal.n) == ("undecided", 1.0, 3)
+
+
+def test_one_seed_decides_nothing(tmp_path: Path) -> None:
+    verdict = one(tmp_path, "passkey@128: fope > rope", changes={"seeds": [0]})
+    assert (verdict.verdict, verdict.p, verdict.n) == ("undecided", None, 1)
+    assert verdict.reason.endswith("difference 0.3: one seed decides nothing")
+    assert verdict.test == "paired t over seeds, of which it needs 2, two-sided, α = 0.05"
+
+
+def test_missing_seeds_are_left_out_of_both_and_told(tmp_path: Path) -> None:
+    verdict = one(
+        tmp_path,
+        "passkey@128: fope > rope",
+        fail={"passkey[embedding=rope,seed=1]": "out of memory"},
+        skip=["passkey[embedding=fope,seed=9]"],
+    )
+    fope, rope = ([ACCURACIES[name][128][seed] for seed in (0, 2)] for name in ("fope", "rope"))
+    expected = scipy.stats.ttest_rel(fope, rope)
+    assert verdict.n == 2
+    assert verdict.p == pytest.approx(expected.pvalue, rel=1e-9)
+    assert f"means fope {np.mean(fope):.3f}, rope {np.mean(rope):.3f}" in verdict.reason
+    assert verdict.reason.endswith("; missing: rope under seed 1 (failed)")
+
+
+def test_seeds_that_never_meet_decide_nothing(tmp_path: Path) -> None:
+    absent = ["rope,seed=0", "rope,seed=1", "fope,seed=2"]
+    skip = [f"passkey[embedding={name}]" for name in absent]
+    verdict = one(tmp_path, "passkey@128: fope > rope", skip=skip)
+    assert (verdict.verdict, verdict.p, verdict.n) == ("undecided", None, 0)
+    assert verdict.reason == (
+        "no seed has both fope and rope; missing: fope under seed 2 (not run),"
+        " rope under seeds 0, 1 (not run)"
+    )
+
+
+def test_nothing_done_is_undecided(tmp_path: Path) -> None:
+    skip = [f"pretrain[embedding={e},seed={s}]" for e in ACCURACIES for s in range(3)]
+    verdict = one(tmp_path, "passkey@128: fope > rope", skip=skip)
+    assert (verdict.verdict, verdict.p, verdict.n) == ("undecided", None, 0)
+    expected = "missing: fope under every seed (not run), rope under every seed (not run)"
+    assert verdict.reason.endswith(expected)
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_decides_nothing(tmp_path: Path, odd: float) -> None:
+    table = changed("rope", 128, [0.3, odd, 0.31])
+    verdict = one(tmp_path, "passkey@128: fope > rope", table)
+    assert (verdict.verdict, verdict.p, verdict.n) == ("undecided", None, 3)
+    assert "under seed 1: what is not finite decides nothing" in verdict.reason
+    assert verdict.reason.startswith("rope is ")
+
+
+# Models that did not learn the task
+
+
+@pytest.mark.parametrize("claim", ["fope > nope", "nope > fope", "alibi > fope > nope"])
+def test_models_that_did_not_learn_are_not_compared(tmp_path: Path, claim: str) -> None:
+    verdict = one(tmp_path, f"passkey@128: {claim}")
+    assert (verdict.verdict, verdict.p) == ("not trained", None)
+    assert verdict.reason == (
+        "nope has 0.400 under seed 1 at 64, inside the trained length 64, which is under 0.8"
+    )
+
+
+def test_the_floor_is_the_files(tmp_path: Path) -> None:
+    low = one(tmp_path / "a", "passkey@128: fope > nope", section={"learnt": 0.4})
+    assert low.verdict == "holds"
+    high = one(tmp_path / "b", "passkey@128: fope > rope", section={"learnt": 0.97})
+    assert high.verdict == "not trained"
+    assert high.reason.startswith("fope has 0.950 under seed 0 at 64")
+    assert "rope" not in high.reason
+
+
+def test_every_seed_must_reach_the_floor(tmp_path: Path) -> None:
+    """Exactly there is enough, and one bad seed is not made up for by others."""
+    table = changed("fope", 64, [0.75, 1.0, 1.0])
+    claim = "passkey@128: fope > rope"
+    assert one(tmp_path / "a", claim, table, section={"learnt": 0.75}).verdict == "holds"
+    found = one(tmp_path / "b", claim, table, section={"learnt": 0.76})
+    assert found.verdict == "not trained"
+
+
+def test_a_claim_inside_the_trained_length_has_the_same_floor(tmp_path: Path) -> None:
+    assert one(tmp_path, "passkey@32: rope > nope").verdict == "not trained"
+
+
+def test_without_a_reading_inside_nothing_is_known(tmp_path: Path) -> None:
+    stages = {**STAGES, "passkey": {**STAGES["passkey"], "lengths": [128]}}
+    verdict = one(tmp_path, "passkey@128: fope > rope", changes={"stages": stages})
+    assert verdict.verdict == "not trained"
+    assert verdict.reason == (
+        "fope: nothing was read inside the trained length 64;"
+        " rope: nothing was read inside the trained length 64"
+    )
+
+
+def test_a_perplexity_needs_no_floor(tmp_path: Path) -> None:
+    stages = {name: BASE["stages"][name] for name in ("pretrain", "perplexity")}
+
+    def numbers(stage: Stage, length: int | None) -> float:
+        return {"fope": 400.0, "rope": 500.0}.get(stage.embedding or "", 450.0) + (stage.seed or 0)
+
+    report = {"claims": ["perplexity@256: fope < rope", "loss: fope < rope"]}
+    plan = write_plan(tmp_path, {"stages": stages, "report": report})
+    store = Store(tmp_path / "store")
+    finish(plan, store, numbers)
+    perplexity, loss = make_report(plan, store).verdicts
+    assert (perplexity.verdict, loss.verdict) == ("holds", "holds")
+
+
+def posgen_report(folder: Path, within: float) -> Report:
+    """Four models of PosGen that are right about a share of tokens within the trained length."""
+    folder.mkdir()
+    stages = {
+        "pretrain": {
+            **BASE["stages"]["pretrain"],
+            "data": {"task": "posgen", "subtask": "cot", "length": 64},
+        },
+        "posgen": {"kind": "posgen", "from": "pretrain", "subtask": "cot",
+                   "length": 128, "count": 10},
+    }  # fmt: skip
+    plan = write_plan(folder, {"stages": stages, "report": {"claims": ["posgen: fope > rope"]}})
+    store = Store(folder / "store")
+    for stage in plan.stages:
+        with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
+            if stage.kind == "posgen":
+                beyond = {"fope": 0.7, "rope": 0.3}.get(stage.embedding or "", 0.5)
+                values = {"posgen_ood_accuracy": beyond + 0.01 * (stage.seed or 0) ** 2}
+                attempt.log(128, {**values, "posgen_accuracy": within})
+            attempt.finish({})
+    return make_report(plan, store)
+
+
+def test_posgen_has_its_own_floor(tmp_path: Path) -> None:
+    (learned,) = posgen_report(tmp_path / "a", 0.9).verdicts
+    assert learned.verdict == "holds"
+    (not_learned,) = posgen_report(tmp_path / "b", 0.6).verdicts
+    assert not_learned.verdict == "not trained"
+    assert not_learned.reason == (
+        "fope has 0.600 under seed 0 as posgen accuracy inside the trained length, which is under"
+        " 0.8; rope has 0.600 under seed 0 as posgen accuracy inside the trained length, which is"
+        " under 0.8"
+    )
+
+
+# Combinations, and models that differ
+
+
+def test_each_combination_has_its_verdict(tmp_path: Path) -> None:
+    axis = "pretrain.train.learning_rate"
+    grid = {**BASE["grid"], axis: [1e-3, 2e-3]}
+    found = judged(tmp_path, "passkey@128: fope > rope", changes={"grid": grid})
+    assert [(v.axes, v.verdict) for v in found] == [
+        ({axis: 1e-3}, "holds"),
+        ({axis: 2e-3}, "holds"),
+    ]
+    pinned = one(
+        tmp_path / "b",
+        "passkey@128 where learning_rate=2e-3: fope > rope",
+        changes={"grid": grid},
+    )
+    assert pinned.axes == {}
+
+
+def test_equal_stages_that_two_axes_lead_to_are_judged_twice(tmp_path: Path) -> None:
+    """A stage that another combination shares is done once, and has its place in both."""
+    axis = "pretrain.train.checkpoint_every"  # no part of the key
+    grid = {**BASE["grid"], axis: [100, 200]}
+    found = judged(tmp_path, "passkey@128: fope > rope", changes={"grid": grid})
+    assert [(v.axes, v.verdict, v.n) for v in found] == [
+        ({axis: 100}, "holds", 3),
+        ({axis: 200}, "holds", 3),
+    ]
+
+
+def test_models_that_differ_in_more_are_told(tmp_path: Path) -> None:
+    grid = {**BASE["grid"], "pretrain.train.tokens": [64_000, 128_000]}
+    found = judged(
+        tmp_path,
+        "passkey@128 where embedding=rope: tokens=64e3 < 128e3",
+        changes={"grid": grid},
+    )
+    (verdict,) = found
+    assert verdict.unequal == ("tokens (64,000 and 128,000)",)
+    chain = one(
+        tmp_path / "b",
+        "passkey@128 where embedding=rope: 64000 < 128000 < 192000",
+        changes={"grid": {**grid, "pretrain.train.tokens": [64_000, 128_000, 192_000]}},
+    )
+    assert chain.unequal == (
+        "tokens=64000 and tokens=128000: tokens (64,000 and 128,000)",
+        "tokens=128000 and tokens=192000: tokens (128,000 and 192,000)",
+    )

@@ -1,0 +1,159 @@
+"""The test behind verdicts: scipy's numbers, and its rates of error by simulation."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from fope_lab.report.compare.paired import PairedTest, decide, paired_t
+from fope_lab.report.results.aggregate import estimate_mean
+
+SETS = 3_000
+"""Simulated sets of seeds."""
+numbers = st.floats(-1e6, 1e6)
+
+
+def within(count: int, rate: float, sets: int = SETS) -> bool:
+    """Whether a count is what chance gives at a rate, but for one time in 100,000."""
+    low, high = scipy.stats.binom.ppf([5e-6, 1 - 5e-6], sets, rate)
+    return bool(low <= count <= high)
+
+
+@given(st.lists(st.tuples(numbers, numbers), min_size=2, max_size=8))
+def test_p_and_interval_are_scipys(pairs: list[tuple[float, float]]) -> None:
+    one, other = np.array(pairs).T
+    differences = one - other
+    assume(np.std(differences) > 1e-6 * np.abs(differences).max())
+    assume(np.abs(differences).max() > 1e-140)  # scipy squares: what is smaller loses its digits
+    expected = scipy.stats.ttest_rel(one, other)
+    test = paired_t(differences.tolist())
+    assert test.p == pytest.approx(expected.pvalue, rel=1e-6, abs=1e-12)
+    low, high = expected.confidence_interval(0.95)
+    assert test.differences.ci95 == pytest.approx((low, high), rel=1e-6, abs=1e-9 * (high - low))
+
+
+@given(st.lists(numbers, min_size=2, max_size=8))
+def test_significant_is_what_the_interval_leaves_out(differences: list[float]) -> None:
+    test = paired_t(differences)
+    assert test.differences.ci95 is not None
+    if test.p is None:
+        assert len(differences) == 2
+        assert differences[0] == differences[1] != 0
+        return
+    low, high = test.differences.ci95
+    assume(abs(test.p - 0.05) > 1e-9)
+    assert (test.p < 0.05) == (low > 0 or high < 0)
+
+
+@pytest.mark.parametrize("n", [3, 4, 7])
+def test_without_spread_it_is_certain(n: int) -> None:
+    assert paired_t([0.25] * n).p == 0
+    assert paired_t([-1e-300] * n).p == 0
+    assert paired_t([0.0] * n).p == 1
+
+
+@pytest.mark.parametrize("difference", [0.25, -1e-300])
+def test_two_equal_differences_decide_nothing(difference: float) -> None:
+    """Nor the same numbers, which are not different."""
+    assert decide([paired_t([difference] * 2)]) == ("undecided", None)
+    assert paired_t([0.0, 0.0]).p == 1
+
+
+@pytest.mark.parametrize("trials", [10, 62, 300])
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_accuracies_of_few_trials_are_not_decided_more_often(n: int, trials: int) -> None:
+    """Of equal models, whose counts are now and then the same by chance."""
+    rng = np.random.default_rng(trials + n)
+    found = decisions(rng.binomial(trials, 0.97, (SETS, 2, n)) / trials)
+    wrong = found["holds"] + found["fails"]
+    assert wrong <= scipy.stats.binom.ppf(1 - 1e-5, SETS, 0.06)  # the counts are not normal
+
+
+@pytest.mark.parametrize(
+    "differences", [[], [1.0], [1.0, math.nan], [1.0, math.inf], [1.7e308, -1.7e308]]
+)
+def test_what_tells_nothing(differences: list[float]) -> None:
+    assert paired_t(differences).p is None
+    assert decide([paired_t(differences)]) == ("undecided", None)
+    assert decide([paired_t([1.0, 1.0]), paired_t(differences)]) == ("undecided", None)
+
+
+def given_p(p: float, mean: float) -> PairedTest:
+    return PairedTest(estimate_mean([mean, mean]), p)
+
+
+@pytest.mark.parametrize(
+    ("tests", "decision"),
+    [
+        ([(0.01, 1)], ("holds", 0.01)),
+        ([(0.01, -1)], ("fails", 0.01)),
+        ([(0.05, 1)], ("undecided", 0.05)),
+        ([(0.06, -1)], ("undecided", 0.06)),
+        ([(1.0, 0)], ("undecided", 1.0)),
+        ([(0.0, 1)], ("holds", 0.0)),
+        ([(0.01, 1), (0.04, 1)], ("holds", 0.04)),
+        ([(0.01, 1), (0.06, 1)], ("undecided", 0.06)),
+        ([(0.01, 1), (0.03, -1)], ("undecided", 0.03)),  # twice 0.03 is over α
+        ([(0.01, 1), (0.02, -1)], ("fails", 0.04)),
+        ([(0.3, 1), (0.01, -1), (0.001, -1)], ("fails", 0.003)),
+    ],
+)
+def test_a_chain_needs_all_pairs_and_falls_with_one(
+    tests: list[tuple[float, float]], decision: tuple[str, float]
+) -> None:
+    assert decide([given_p(*test) for test in tests]) == pytest.approx(decision)
+    mirrored = [given_p(p, -mean) for p, mean in tests]
+    assert decide(mirrored, sign=-1) == pytest.approx(decision)
+
+
+def decisions(values: np.ndarray) -> Counter[str]:
+    """How often the chain a > b > … of values (sets, terms, seeds) gets each verdict."""
+    gaps = (values[:, :-1] - values[:, 1:]).tolist()
+    return Counter(decide([paired_t(pair) for pair in one])[0] for one in gaps)
+
+
+def seeds_of(sets: int, terms: int, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Numbers that a seed moves for all models alike, and for each by itself: (sets, terms, n)."""
+    return 5 * rng.standard_normal((sets, 1, n)) + rng.standard_normal((sets, terms, n))
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_of_equal_models_one_verdict_in_twenty_is_wrong(n: int) -> None:
+    found = decisions(seeds_of(SETS, 2, n, np.random.default_rng(n)))
+    assert within(found["holds"] + found["fails"], 0.05)
+    assert within(found["holds"], 0.025)
+
+
+def test_a_chain_errs_no_more_often() -> None:
+    """Of equal models, and in the worst case: one pair is true beyond doubt, the other is not."""
+    values = seeds_of(SETS, 3, 3, np.random.default_rng(10))
+    equal = decisions(values)
+    assert equal["holds"] <= scipy.stats.binom.ppf(1 - 1e-5, SETS, 0.025)
+    assert equal["fails"] <= scipy.stats.binom.ppf(1 - 1e-5, SETS, 0.05)
+    worst = decisions(values + np.array([1e6, 0, 0])[:, None])
+    assert within(worst["holds"], 0.025)
+    assert within(worst["fails"], 0.0125)
+
+
+def test_a_true_difference_is_found_as_often_as_theory_says() -> None:
+    """The power of the t test: non-central t, in units of the difference's deviation √2."""
+    n, shift = 5, 3.0
+    values = seeds_of(SETS, 2, n, np.random.default_rng(20)) + np.array([shift, 0])[:, None]
+    critical = scipy.stats.t.ppf(0.975, n - 1)
+    power = scipy.stats.nct.sf(critical, n - 1, shift / math.sqrt(2) * math.sqrt(n))
+    assert 0.5 < power < 0.99
+    assert within(decisions(values)["holds"], power)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_the_interval_over_seeds_covers_nineteen_means_of_twenty(n: int) -> None:
+    drawn = np.random.default_rng(30 + n).normal(3.0, 0.4, (SETS, n)).tolist()
+    intervals = [estimate_mean(values).ci95 for values in drawn]
+    covering = sum(one is not None and one[0] <= 3.0 <= one[1] for one in intervals)
+    assert within(covering, 0.95)

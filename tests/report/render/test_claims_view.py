@@ -1,0 +1,234 @@
+"""Verdicts where people and programs read them, and the tables and figures that a file asks for."""
+
+from __future__ import annotations
+
+import io
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from report_samples import BASE, finish, make_report, write_plan
+from rich.console import Console
+
+from fope_lab.report import Report
+from fope_lab.report.compare.claims import VERDICTS, Verdict
+from fope_lab.report.render.claims_view import (
+    MARKS,
+    PRINTED,
+    claims_markdown,
+    count_verdicts,
+    group_verdicts,
+    print_claims,
+)
+from fope_lab.report.render.html import render_html
+from fope_lab.store import Store
+
+VERDICT = {
+    "type": "object",
+    "required": ["text", "axes", "verdict", "p", "n", "test", "reason", "unequal"],
+    "additionalProperties": False,
+    "properties": {
+        "text": {"type": "string"},
+        "axes": {"type": "object"},
+        "verdict": {"enum": ["holds", "fails", "undecided", "not trained"]},
+        "p": {"type": ["number", "null"], "minimum": 0},
+        "n": {"type": "integer", "minimum": 0},
+        "test": {"type": "string", "pattern": "^paired t over "},
+        "reason": {"type": "string", "minLength": 5},
+        "unequal": {"type": "array", "items": {"type": "string"}},
+    },
+}
+LEARNING_RATE = "pretrain.train.learning_rate"
+CLAIMS = [
+    "perplexity@256: fope < rope",
+    "passkey@128: fope > nope",
+    "passkey@128 where learning_rate=1e-3: fope < rope",
+]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return made(tmp_path_factory.mktemp("shown"), {"claims": CLAIMS})
+
+
+def made(folder: Path, section: dict[str, Any]) -> Report:
+    folder.mkdir(exist_ok=True)
+    grid = {**BASE["grid"], LEARNING_RATE: [1e-3, 2e-3]}
+    plan = write_plan(folder, {"report": section, "grid": grid, "seeds": [0, 1]})
+    store = Store(folder / "store")
+    finish(plan, store)
+    return make_report(plan, store)
+
+
+def printed(report: Report) -> str:
+    out = io.StringIO()
+    report.print(Console(file=out, force_terminal=False, width=60))
+    return out.getvalue()
+
+
+def verdict(text: str = "a: b > c", word: str = "holds", **fields: Any) -> Verdict:
+    return Verdict(
+        text=text,
+        axes=fields.get("axes", {}),
+        verdict=word,  # type: ignore[arg-type]
+        p=fields.get("p", 0.01),
+        n=3,
+        test="paired t over 3 seeds",
+        reason=fields.get("reason", "means"),
+        unequal=fields.get("unequal", ()),
+    )
+
+
+class Section(HTMLParser):
+    """The claims of a page: the text of each verdict's word, its classes, and what is folded."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.classes: list[str] = []
+        self.open: list[bool] = []
+        self.text = ""
+        self._inside = 0
+        start = page.index('<section id="claims">')
+        self.feed(page[start : page.index("</section>", start)])
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        classes = (given.get("class") or "").split()
+        if tag == "details":
+            self.open.append("open" in given)
+        if self._inside or classes[:1] == ["verdict"]:
+            self._inside += 1
+        if classes[:1] == ["verdict"]:
+            self.words.append("")
+            self.classes.append(classes[1])
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = max(0, self._inside - 1)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self._inside:
+            self.words[-1] += data
+
+
+def test_json_has_one_entry_for_each_verdict(report: Report) -> None:
+    entries = report.as_json()["claims"]
+    for entry in entries:
+        jsonschema.validate(entry, VERDICT)
+    assert [(entry["text"], entry["axes"]) for entry in entries] == [
+        (CLAIMS[0], {LEARNING_RATE: 1e-3}),
+        (CLAIMS[0], {LEARNING_RATE: 2e-3}),
+        (CLAIMS[1], {LEARNING_RATE: 1e-3}),
+        (CLAIMS[1], {LEARNING_RATE: 2e-3}),
+        (CLAIMS[2], {}),
+    ]
+
+
+def test_one_verdict_stands_in_the_common_table_with_its_combination(tmp_path: Path) -> None:
+    pairs = {
+        "pretrain.embedding": ["rope", "fope", "fope"],
+        "pretrain.model.num_layers": [1, 1, 2],
+    }
+    plan = write_plan(tmp_path, {"report": {"claims": CLAIMS[:1]}, "grid": {}, "zip": pairs})
+    store = Store(tmp_path / "store")
+    finish(plan, store)
+    report = make_report(plan, store)
+    section = Section(render_html(report))
+    assert section.open == []
+    assert len(section.words) == 1
+    assert f"{CLAIMS[0]} num layers 1" in " ".join(section.text.split())
+
+
+def test_a_sweep_without_claims_has_none(tmp_path: Path) -> None:
+    report = made(tmp_path, {"figures": []})
+    assert report.as_json()["claims"] == []
+    assert "Claims" not in printed(report)
+    assert 'id="claims"' not in render_html(report)
+    assert claims_markdown(report.verdicts) == ""
+
+
+def test_every_output_says_every_verdict(report: Report) -> None:
+    words = [one.verdict for one in report.verdicts]
+    section = Section(render_html(report))
+    assert section.classes == [word.replace(" ", "-") for word in words]
+    assert [text.strip() for text in section.words] == [f"{MARKS[w]}{w}" for w in words]
+    outputs = {"page": section.text, "terminal": printed(report), "md": report.markdown()}
+    for output in outputs.values():
+        for one in report.verdicts:
+            assert one.text in output
+            assert one.reason in output
+        assert count_verdicts(report.verdicts) in output
+        assert "learning rate" in output
+        assert "0.002" in output
+
+
+def test_no_verdict_is_told_by_colour_alone() -> None:
+    assert set(MARKS) == set(VERDICTS)
+    assert len(set(MARKS.values())) == len(MARKS)
+
+
+def test_counts() -> None:
+    words = ["holds", "holds", "fails", "not trained", "undecided", "undecided"]
+    verdicts = [verdict(word=word) for word in words]
+    assert count_verdicts(verdicts) == "2 hold, 1 fails, 2 undecided, 1 not trained"
+    assert count_verdicts(verdicts[1:2]) == "1 holds"
+
+
+def test_many_verdicts_are_folded_and_cut() -> None:
+    many = [verdict("many: a > b", axes={"s.width": i}) for i in range(PRINTED + 5)]
+    few = [verdict("few: a > b", axes={"s.width": i}) for i in range(2)]
+    assert [claim.folded for claim in group_verdicts([*many, *few])] == [True, False]
+    lines: list[str] = []
+    print_claims([*few, *many], lines.append)
+    assert lines[0] == f"Claims: {PRINTED + 7} hold."
+    assert sum("✓ holds" in line for line in lines) == PRINTED
+    assert lines[-1] == "  and 7 more; the report lists them all"
+    assert "width 1: p = 0.01, n = 3; means" in lines[3]
+
+
+def test_what_else_differs_is_marked() -> None:
+    differs = verdict(unequal=("parameters (+3.0 %)", "tokens (1 and 2)"))
+    lines: list[str] = []
+    print_claims([differs], lines.append)
+    expected = "‡ the models differ in parameters (+3.0 %), tokens (1 and 2)"
+    assert lines[-1].endswith(expected)
+    assert expected in claims_markdown([differs])
+
+
+def test_a_table_of_markdown_survives_any_text() -> None:
+    text = claims_markdown([verdict("x: a > b", reason="a | *b\nc", p=None), verdict(p=1e-9)])
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    assert len(rows) == 2
+    assert rows[0] == "| `x: a > b` |  | ✓ holds |  | 3 | a \\| \\*b c |"
+    assert rows[1].split(" | ")[3] == "\\< 0.0001"
+
+
+# Which tables and figures there are
+
+
+def test_tables_and_figures_are_those_asked_for_in_their_order(tmp_path: Path) -> None:
+    tables = ["pretrain.loss", "perplexity(python-docs)", "passkey"]
+    asked = made(tmp_path, {"tables": tables, "figures": ["passkey", "perplexity"]})
+    titles = [table.title for table in asked.tables]
+    assert titles == ["Loss (pretrain)", "Perplexity", "Passkey accuracy"]
+    drawn = [figure.title.removesuffix(" by context length") for figure in asked.figures]
+    assert drawn == ["Passkey accuracy", "Perplexity"]
+    fewer = made(tmp_path / "fewer", {"tables": ["passkey"], "figures": []})
+    assert [table.title for table in fewer.tables] == ["Passkey accuracy"]
+    assert fewer.figures == []
+    assert len(fewer.cells) == len(asked.cells)  # the JSON keeps all
+
+
+def test_without_a_list_all_are_shown(report: Report, tmp_path: Path) -> None:
+    titles = {figure.title for figure in report.figures}
+    assert titles == {
+        "Perplexity by context length",
+        "Passkey accuracy by context length",
+        "Loss (pretrain) along training",
+    }
+    losses = made(tmp_path, {"tables": [], "figures": ["pretrain.loss"]})
+    assert losses.tables == ()
+    assert [figure.title for figure in losses.figures] == ["Loss (pretrain) along training"]

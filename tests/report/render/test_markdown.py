@@ -1,0 +1,159 @@
+"""The report as Markdown, read back; and the same numbers on the page, in a terminal, in MLflow."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_samples import BASE, finish, make_report, write_plan
+from rich.console import Console
+
+from fope_lab.report import Report, report_numbers
+from fope_lab.report.render.markdown import table_markdown
+from fope_lab.report.render.markdown_text import escaped
+from fope_lab.report.render.tables import Table
+from fope_lab.store import Store
+
+PAPER = {"paper": "fope/table2", "grid": {"pretrain.embedding": ["nope", "rope", "rope-a"]}}
+
+
+def report_of(folder: Path, changes: dict[str, Any] | None = None, **options: Any) -> Report:
+    plan, store = write_plan(folder, changes), Store(folder / "store")
+    finish(plan, store, **options)
+    return make_report(plan, store)
+
+
+def grids(text: str) -> list[list[list[str]]]:
+    """Every table of a Markdown text: lines of cells."""
+    found: list[list[list[str]]] = [[]]
+    for line in text.splitlines():
+        if line.startswith("|"):
+            cells = re.split(r"(?<!\\)\|", line)[1:-1]
+            found[-1].append([re.sub(r"\\(.)", r"\1", cell.strip()) for cell in cells])
+        elif found[-1]:
+            found.append([])
+    return [grid for grid in found if grid]
+
+
+def test_every_entry_stands_in_its_row_and_column(tmp_path: Path) -> None:
+    report = report_of(tmp_path)
+    by_header = {tuple(grid[0]): grid for grid in grids(report.markdown())}
+    for table in report.tables:
+        header = (
+            *table.labels,
+            "seeds",
+            *(f"{c.label}†" if c.trained else c.label for c in table.columns),
+        )
+        grid = by_header[header]
+        assert len(grid) == len(table.rows) + 2
+        for row, line in zip(table.rows, grid[2:], strict=True):
+            texts = [f"**{e.marked}**" if e.best else e.marked for e in row.entries]
+            assert line == [*row.labels, row.seeds, *texts]
+
+
+def test_every_stage_is_there_with_its_key_and_run(tmp_path: Path) -> None:
+    report = report_of(tmp_path, fail={"perplexity[embedding=nope,seed=0]": "broken"})
+    lines = grids(report.markdown())[-1][2:]
+    assert lines == [
+        [r.stage.name, r.state, r.stage.key, f"run-{r.stage.key}"] for r in report.readings
+    ]
+    assert "perplexity\\[embedding=nope,seed=0]: failed: broken" in report.markdown()
+
+
+def test_sections_come_in_order_and_only_where_there_is_something(tmp_path: Path) -> None:
+    def sections(text: str) -> list[str]:
+        return [line[3:] for line in text.splitlines() if line.startswith("## ")]
+
+    claims = {"report": {"claims": ["perplexity@256: fope < rope"]}}
+    assert sections(report_of(tmp_path).markdown()) == ["Tables", "Provenance", "Stages"]
+    (tmp_path / "more").mkdir()
+    report = report_of(tmp_path / "more", {"paper": "fope/figure1", **claims})
+    text = report.markdown()
+    assert sections(text) == ["Claims", "Ours beside theirs", "Tables", "Provenance", "Stages"]
+    assert "perplexity@256: fope < rope" in text
+    assert "The paper prints no numbers of it." in text
+    assert report.published is not None
+    assert all(escaped(one) in text for one in report.published.says)
+
+
+def test_published_and_ours_stand_beside_each_other(tmp_path: Path) -> None:
+    report = report_of(tmp_path, {**PAPER, "stages": with_lengths([64, 512, 1024])})
+    text = report.markdown()
+    grid = next(grid for grid in grids(text) if grid[0][:2] == ["row", "column"])
+    assert report.beside is not None
+    assert grid[0] == ["row", "column", "seeds", "published", "ours", "difference", "inside"]
+    assert [line[:4] for line in grid[2:]] == [
+        [one.row, one.column, "3", f"{one.published:.3f}"] for one in report.beside.comparisons
+    ]
+    assert len(grid) == 2 + 3 * 3  # at 1, 8 and 16 times the trained length
+    assert "- RoPE + QK_Norm: not part of this sweep" in text
+
+
+def with_lengths(lengths: list[int]) -> dict[str, Any]:
+    perplexity = {**BASE["stages"]["perplexity"], "lengths": lengths}
+    return {"pretrain": BASE["stages"]["pretrain"], "perplexity": perplexity}
+
+
+def test_the_terminal_shows_the_same_numbers(tmp_path: Path) -> None:
+    report = report_of(tmp_path, {**PAPER, "stages": with_lengths([64, 512])})
+    out = io.StringIO()
+    report.print(Console(file=out, width=200))
+    text = out.getvalue()
+    assert "arXiv 2412.17739, Table 2: 6 of 30 published numbers have a cell" in text
+    assert report.beside is not None
+    for one in report.beside.comparisons:
+        [line] = [
+            line for line in text.splitlines() if re.match(rf"{one.row} +{one.column} ", line)
+        ]
+        assert all(part in line for part in one.texts)
+    assert all(f"  {line}" in text for line in report.beside.absent)
+
+
+def test_the_page_shows_the_same_numbers(tmp_path: Path) -> None:
+    report = report_of(tmp_path, {**PAPER, "stages": with_lengths([64, 512])})
+    page = report.write(tmp_path / "page").read_text()
+    assert '<section id="beside">' in page
+    assert 'href="https://arxiv.org/abs/2412.17739"' in page
+    assert report.beside is not None
+    for one in report.beside.comparisons:
+        assert f'<span class="theirs">{one.texts[0]}</span>' in page
+        assert f'<span class="difference">{one.texts[2]}' in page
+
+
+def test_the_page_of_a_sweep_without_a_paper_has_no_such_section(tmp_path: Path) -> None:
+    page = report_of(tmp_path).write(tmp_path / "page").read_text()
+    assert "beside" not in page.partition("</style>")[2]
+
+
+@pytest.mark.parametrize(
+    "text", ["a|b", "<script>", "*bold*", "[link](javascript:x)", "`code`", "back\\slash", "a\nb"]
+)
+def test_names_are_text(text: str) -> None:
+    table = Table(text, (text,), (), (), ())
+    [header, rule] = table_markdown(table).splitlines()
+    assert len(re.split(r"(?<!\\)\|", header)) == len(rule.split("|")) == 4
+    assert re.sub(r"\\(.)", r"\1", escaped(text)) == " ".join(text.split())
+    assert not re.search(r"(?<!\\)[<*`\[|]", escaped(text).replace("\\\\", ""))
+
+
+def test_the_summary_of_a_run_has_differences_and_verdicts(tmp_path: Path) -> None:
+    claims = ["perplexity@512: nope < rope", "perplexity@512: rope < nope"]
+    sweep = {**PAPER, "stages": with_lengths([64, 512]), "report": {"claims": claims}}
+    report = report_of(tmp_path, sweep)
+    numbers = report_numbers(report)
+    assert report.beside is not None
+    rope = report.beside.comparisons[0]
+    assert numbers["difference/RoPE/512"] == rope.difference
+    verdicts = {name: n for name, n in numbers.items() if name.startswith("claims_")}
+    assert set(verdicts) == {
+        f"claims_{word}" for word in ("holds", "fails", "undecided", "not_trained")
+    }
+    assert sum(verdicts.values()) == 2
+    assert numbers["stages_done"] == len(report.readings)
+
+
+def test_without_a_paper_and_claims_there_are_stages_only(tmp_path: Path) -> None:
+    assert set(report_numbers(report_of(tmp_path))) == {"stages_done"}

@@ -1,0 +1,82 @@
+"""Analyses in a report: drawn from the store's arrays, or told why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from report_samples import make_report, write_plan
+
+from fope_lab.analysis.base import ARRAYS
+from fope_lab.evaluation.analysis import run
+from fope_lab.report import Report
+from fope_lab.report.render.analyses import draw_analyses, read_arrays
+from fope_lab.report.render.html import render_html
+from fope_lab.store import Store
+from fope_lab.sweep import Plan
+
+DECAY = {"type": "decay", "length": 32, "pairs": 3, "head_dim": 8}
+STAGES = {"decay": {"kind": "analysis", "analysis": DECAY}}
+
+
+def plan_of(folder: Path, **changes: object) -> Plan:
+    return write_plan(folder, {"stages": STAGES, "grid": {}, "seeds": [0], **changes})
+
+
+def done(plan: Plan, store: Store) -> Report:
+    for stage in plan.stages:
+        with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
+            attempt.finish(run(stage.spec, attempt, {}))  # type: ignore[arg-type]
+    return make_report(plan, store)
+
+
+def test_a_figure_with_what_the_paper_says_and_the_numbers(tmp_path: Path, store: Store) -> None:
+    report = done(plan_of(tmp_path), store)
+    [figure] = report.figures
+    [reading] = report.readings
+    assert figure.title == "decay"
+    analysis = reading.stage.spec.analysis  # type: ignore[attr-defined]
+    assert figure.notes[:2] == (f"{analysis.source}.", f"The paper: {analysis.says}")
+    assert f"constant near {reading.result['numbers']['constant_near']:.4g}" in figure.notes[2]
+    assert "Constant queries and keys" in figure.drawings[0]
+    assert set(read_arrays(reading)) == {"constant", "gaussian"}
+    page = render_html(report)
+    assert "The paper: Scores of constant queries and keys fall" in page
+    assert page.count("<svg") == 1
+
+
+def test_axes_tell_figures_apart(tmp_path: Path, store: Store) -> None:
+    stages: dict[str, Any] = {"scores": {"kind": "analysis", "analysis": DECAY}}
+    plan = plan_of(tmp_path, stages=stages, grid={"scores.analysis.pairs": [3, 4]})
+    titles = [figure.title for figure in done(plan, store).figures]
+    assert titles == ["decay (scores): pairs 3", "decay (scores): pairs 4"]
+
+
+def test_an_analysis_that_is_not_done_has_no_figure(tmp_path: Path, store: Store) -> None:
+    assert make_report(plan_of(tmp_path), store).figures == []
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "empty", "other arrays", "other shapes"])
+def test_damaged_arrays_are_told(tmp_path: Path, store: Store, damage: str) -> None:
+    plan = plan_of(tmp_path)
+    report = done(plan, store)
+    folder = store.folder(plan.stages[0].kind, plan.stages[0].key)
+    checkpoint = folder.checkpoint()
+    assert checkpoint is not None
+    path = checkpoint.path / ARRAYS
+    content = path.read_bytes()
+    path.unlink()
+    if damage == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    elif damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "other arrays":
+        np.savez(path, something=np.zeros(3))
+    elif damage == "other shapes":
+        np.savez(path, constant=np.zeros(5), gaussian=np.zeros((3, 2)))
+    [figure] = draw_analyses(report.readings)
+    assert figure.drawings == ()
+    assert figure.notes[-1].startswith("Not drawn: ")
+    assert str(path.parents[2]) in figure.notes[-1]

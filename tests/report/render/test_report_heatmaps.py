@@ -1,0 +1,127 @@
+"""The heat maps of a report: means over seeds, a panel for each line, and odd ones told."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_samples import BASE, make_report, write_plan
+
+from fope_lab.report import Report
+from fope_lab.report.render.html import render_html
+from fope_lab.store import Store
+from fope_lab.sweep.resolve import Stage
+
+NEEDLE = {"kind": "needle", "from": "pretrain", "lengths": [32, 64], "depths": 3, "trials": 2}
+STAGES = {"pretrain": BASE["stages"]["pretrain"], "needle": {**NEEDLE, "form": "symbolic"}}
+MAP: dict[str, Any] = {
+    "title": "Needle accuracy by depth and context length",
+    "metric": "needle_accuracy",
+    "x_label": "context length, tokens",
+    "y_label": "depth",
+    "x": [32, 64],
+    "y": [0, 50.5, 100],
+    "values": [[1.0, 0.5], [0.75, 0.25], [0.5, None]],
+    "low": 0.0,
+    "high": 1.0,
+}
+
+
+def report_of(
+    folder: Path, store: Store, maps: Any = None, skip: str = "", **changes: object
+) -> Report:
+    """A report whose needles left what `maps` makes of a stage, by default MAP."""
+    plan = write_plan(folder, {"stages": STAGES} | changes)
+    for stage in plan.stages:
+        if stage.name == skip:
+            continue
+        with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
+            if stage.kind == "needle":
+                attempt.finish({"heatmaps": maps(stage) if maps else [MAP]})
+            else:
+                attempt.finish({"loss": 2.0})
+    return make_report(plan, store)
+
+
+def test_a_panel_for_each_line_with_the_mean_over_seeds(tmp_path: Path, store: Store) -> None:
+    def maps(stage: Stage) -> list[dict[str, Any]]:
+        values = [[stage.seed, 0.5], [0.25, stage.embedding == "rope"], [1.0, 1.0]]
+        return [{**MAP, "values": values}]
+
+    report = report_of(tmp_path, store, maps, seeds=[0, 1])
+    [figure] = [f for f in report.figures if f.natural]
+    assert figure.title == "Needle accuracy by depth and context length"
+    assert figure.notes == ("Means over 2 seeds.",)
+    assert len(figure.drawings) == 4
+    for embedding, drawing in zip(("nope", "alibi", "rope", "fope"), figure.drawings, strict=True):
+        words = re.findall(r">([^<]+)</text>", drawing)
+        assert embedding in words
+        mean = "1.00" if embedding == "rope" else "0.00"
+        numbers = [word for word in words if re.fullmatch(r"\d\.\d\d", word)]
+        assert numbers == ["0.50", "0.50", "0.25", mean, "1.00", "1.00"]
+        assert {"32", "64", "0", "50.5", "100", "depth", "context length, tokens"} <= set(words)
+    given = report.as_json()["heatmaps"]
+    assert json.loads(json.dumps(given, allow_nan=False)) == given
+    assert [one["axes"]["pretrain.embedding"] for one in given] == ["nope", "alibi", "rope", "fope"]
+    assert given[2]["values"] == [[0.5, 0.5], [0.25, 1.0], [1.0, 1.0]]
+    assert (given[2]["n"], given[2]["x"], given[2]["stage"]) == (2, [32, 64], "needle")
+    assert 'class="natural"' in render_html(report)
+
+
+def test_what_is_missing_leaves_a_gap(tmp_path: Path, store: Store) -> None:
+    report = report_of(tmp_path, store, seeds=[3], grid={"pretrain.embedding": ["rope"]})
+    [figure] = [f for f in report.figures if f.natural]
+    assert figure.notes == ("One seed.",)
+    assert len(re.findall(r">\d\.\d\d</text>", figure.drawings[0])) == 5
+    [given] = report.as_json()["heatmaps"]
+    assert given["values"] == MAP["values"]
+
+
+def test_stages_that_are_not_done_have_none(tmp_path: Path, store: Store) -> None:
+    grid = {"pretrain.embedding": ["rope", "nope"]}
+    skip = "needle[embedding=nope,seed=1]"
+    report = report_of(tmp_path, store, skip=skip, seeds=[0, 1], grid=grid)
+    [figure] = [f for f in report.figures if f.natural]
+    assert len(figure.drawings) == 2
+    assert figure.notes == ("Means over 1 or 2 seeds.",)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"x": [32, 128]},
+        {"values": [[1.0, 0.5]]},
+        {"values": "all"},
+        {"values": [[1.0, 0.5], [1.0], [1.0, 0.0]]},
+        {"high": None},
+        {"y": None},
+    ],
+)
+def test_a_map_unlike_the_others_is_told_and_left_out(
+    tmp_path: Path, store: Store, odd: dict[str, Any]
+) -> None:
+    def maps(stage: Stage) -> list[dict[str, Any]]:
+        return [{**MAP, **odd} if stage.seed == 1 else MAP]
+
+    grid = {"pretrain.embedding": ["rope"]}
+    report = report_of(tmp_path, store, maps, seeds=[0, 1], grid=grid)
+    [figure] = [f for f in report.figures if f.natural]
+    assert "The map of needle[embedding=rope,seed=1] is not like the others." in figure.notes
+    assert report.as_json()["heatmaps"][0]["n"] == 1
+
+
+@pytest.mark.parametrize("maps", [None, "heat", [1, "x"], [{}], [{"title": "t"}], {"a": 1}])
+def test_what_is_no_map_is_no_figure(tmp_path: Path, store: Store, maps: object) -> None:
+    report = report_of(tmp_path, store, lambda stage: maps, seeds=[0])
+    assert not [f for f in report.figures if f.natural]
+    assert report.as_json()["heatmaps"] == []
+
+
+def test_stages_with_the_same_map_are_told_apart(tmp_path: Path, store: Store) -> None:
+    stages = {**STAGES, "n": {**STAGES["needle"], "trials": 3}}
+    report = report_of(tmp_path, store, stages=stages, seeds=[0])
+    titles = [f.title for f in report.figures if f.natural]
+    assert titles == [f"{MAP['title']} (needle)", f"{MAP['title']} (n)"]

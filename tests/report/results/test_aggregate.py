@@ -1,0 +1,228 @@
+"""Cells: which stages make one, and the statistics over their seeds."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import example, given
+from hypothesis import strategies as st
+from report_samples import BASE, finish, make_report, typical_numbers, write_plan
+
+from fope_lab.report.results.aggregate import Cell, build_cells, estimate_mean, json_value
+from fope_lab.report.results.stage_results import read_stages
+from fope_lab.store import Store
+from fope_lab.sweep import Plan
+from fope_lab.sweep.resolve import Stage
+
+finite = st.floats(-1e12, 1e12)
+
+
+def cells_of(plan: Plan, store: Store) -> dict[tuple[str, str, int | None, str], Cell]:
+    """(stage, metric, x, embedding) → cell."""
+    cells = build_cells(read_stages(plan, store), {}, {})
+    found = {(c.stage, c.metric, c.x, c.axes["pretrain.embedding"]): c for c in cells}
+    assert len(found) == len(cells)
+    return found
+
+
+def test_interval_is_that_of_scipy() -> None:
+    values = [3.1, 2.7, 3.9, 3.3, 2.2]
+    estimate = estimate_mean(values)
+    low, high = scipy.stats.t.interval(
+        0.95, len(values) - 1, loc=np.mean(values), scale=scipy.stats.sem(values)
+    )
+    assert estimate.mean == pytest.approx(np.mean(values), rel=1e-12)
+    assert estimate.ci95 == pytest.approx((low, high), rel=1e-9)
+
+
+def test_interval_by_hand() -> None:
+    # n = 3: t(0.975, 2) = 4.302653 from the printed tables; s = 1, so ± 4.302653 / √3
+    estimate = estimate_mean([1.0, 2.0, 3.0])
+    assert estimate.mean == 2.0
+    assert estimate.half_width == pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)
+
+
+@given(st.lists(finite, min_size=2, max_size=8), st.randoms())
+def test_order_of_seeds_does_not_matter(values: list[float], random: Random) -> None:
+    shuffled = random.sample(values, len(values))
+    assert estimate_mean(values) == estimate_mean(shuffled)
+
+
+@given(st.lists(finite, min_size=2, max_size=8))
+def test_mean_lies_inside_values_and_interval(values: list[float]) -> None:
+    estimate = estimate_mean(values)
+    assert estimate.mean is not None
+    assert min(values) <= estimate.mean <= max(values)
+    assert estimate.ci95 is not None
+    assert estimate.ci95[0] <= estimate.mean <= estimate.ci95[1]
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_one_value_has_no_interval(value: float) -> None:
+    estimate = estimate_mean([value])
+    assert (estimate.n, estimate.mean, estimate.ci95) == (1, value, None)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.integers(2, 9))
+def test_equal_values_have_an_interval_without_width(value: float, n: int) -> None:
+    assert estimate_mean([value] * n).ci95 == (value, value)
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_not_finite_leaves_neither_mean_nor_interval(odd: float) -> None:
+    estimate = estimate_mean([1.0, odd, 2.0])
+    assert (estimate.n, estimate.mean, estimate.ci95) == (3, None, None)
+
+
+def test_no_value_is_no_estimate() -> None:
+    assert estimate_mean([]).n == 0
+    assert estimate_mean([]).mean is None
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=5))
+@example([1.7976931348623155e308, -7.446288774449769e307])
+def test_no_finite_values_overflow(values: list[float]) -> None:
+    estimate = estimate_mean(values)
+    assert estimate.mean is not None
+    assert math.isfinite(estimate.mean)
+    assert estimate.ci95 is None or all(map(math.isfinite, estimate.ci95))
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_intervals_cover_at_their_nominal_rate(n: int) -> None:
+    trials = 4000
+    samples = np.random.default_rng(n).normal(7.0, 2.0, size=(trials, n))
+    covered = sum(
+        low <= 7.0 <= high
+        for low, high in (estimate_mean(row.tolist()).ci95 or (8.0, 8.0) for row in samples)
+    )
+    # four standard errors of a share of 0.95 among `trials`
+    assert covered / trials == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / trials))
+
+
+def test_cells_hold_what_stages_measured(tmp_path: Path, store: Store) -> None:
+    plan = write_plan(tmp_path)
+    finish(plan, store)
+    cells = cells_of(plan, store)
+    stages = [s for s in plan.stages if s.stage == "perplexity" and s.embedding == "rope"]
+    cell = cells["perplexity", "perplexity_by_length", 128, "rope"]
+    expected = [typical_numbers(stage, 128) for stage in sorted(stages, key=lambda s: s.seed or 0)]
+    assert [value.value for value in cell.values] == expected
+    assert [value.seed for value in cell.values] == [0, 1, 2]
+    assert {value.key for value in cell.values} == {stage.key for stage in stages}
+    assert cell.estimate.mean == pytest.approx(statistics.fmean(expected))
+    assert cell.train_length == 64
+    loss = cells["pretrain", "loss", None, "nope"]
+    assert loss.values[0].value == pytest.approx(2.4, abs=0.03)  # of result.json, not the last row
+    names = {(stage, metric) for stage, metric, _, _ in cells}
+    assert names == {
+        ("pretrain", "loss"),  # neither learning_rate nor gradient_norm
+        ("perplexity", "perplexity_by_length"),
+        ("perplexity", "loss_by_length"),
+        ("passkey", "passkey_accuracy_by_length"),
+    }
+    assert len(cells) == 4 * (1 + 4 + 4 + 3)
+
+
+def test_missing_stages_leave_cells_that_say_so(tmp_path: Path, store: Store) -> None:
+    plan = write_plan(tmp_path)
+    finish(
+        plan,
+        store,
+        skip={f"pretrain[embedding=nope,seed={seed}]" for seed in range(3)},
+        fail={"perplexity[embedding=rope,seed=1]": "out of memory"},
+    )
+    cells = cells_of(plan, store)
+    partly = cells["perplexity", "perplexity_by_length", 64, "rope"]
+    assert partly.estimate.n == 2
+    assert [(m.seed, m.state, m.reason) for m in partly.missing] == [(1, "failed", "out of memory")]
+    wholly = cells["passkey", "passkey_accuracy_by_length", 64, "nope"]
+    assert wholly.estimate.n == 0
+    assert wholly.estimate.mean is None
+    assert [m.state for m in wholly.missing] == ["not run"] * 3
+    assert "waits for pretrain[embedding=nope,seed=0]" in wholly.missing[0].reason
+    assert ("passkey", "passkey_accuracy_by_length", 256, "nope") not in cells  # never asked for
+
+
+def test_descendants_of_a_failure_are_blocked(tmp_path: Path, store: Store) -> None:
+    plan = write_plan(tmp_path)
+    finish(plan, store, fail={"pretrain[embedding=rope,seed=0]": "loss is nan\nmore"})
+    states = {r.stage.name: (r.state, r.reason) for r in read_stages(plan, store)}
+    assert states["pretrain[embedding=rope,seed=0]"] == ("failed", "loss is nan")
+    blocked = ("blocked", "pretrain[embedding=rope,seed=0] is failed")
+    assert states["passkey[embedding=rope,seed=0]"] == blocked
+    assert states["passkey[embedding=rope,seed=1]"] == ("done", "")
+
+
+def test_an_interrupted_stage_is_unfinished_and_gives_no_value(
+    tmp_path: Path, store: Store
+) -> None:
+    plan = write_plan(tmp_path, {"seeds": [0]})
+    training = next(s for s in plan.stages if s.name == "pretrain[embedding=rope,seed=0]")
+    with store.folder(training.kind, training.key).begin("test", {}) as attempt:
+        attempt.log(10, {"loss": 4.0})
+        attempt.save_checkpoint(10, lambda folder: None)
+        attempt.progress(10, 100)
+    finish(plan, store, skip={training.name})
+    reading = next(r for r in read_stages(plan, store) if r.stage.key == training.key)
+    assert (reading.state, reading.reason) == ("unfinished", "reached step 10 of 100")
+    assert [row.values for row in reading.rows] == [{"loss": 4.0}]
+    assert cells_of(plan, store)["pretrain", "loss", None, "rope"].values == ()
+
+
+def test_values_that_are_not_finite_stay_visible(tmp_path: Path, store: Store) -> None:
+    def numbers(stage: Stage, length: int | None) -> float:
+        bad = stage.kind == "perplexity" and stage.seed == 1 and length == 256
+        return math.inf if bad else typical_numbers(stage, length)
+
+    plan = write_plan(tmp_path)
+    finish(plan, store, numbers)
+    cell = cells_of(plan, store)["perplexity", "perplexity_by_length", 256, "rope"]
+    assert [math.isfinite(v.value) for v in cell.values] == [True, False, True]
+    given = cell.as_json()
+    assert (given["n"], given["mean"], given["ci95"]) == (3, None, None)
+    assert given["values"][1]["value"] == "Infinity"
+    assert float(given["values"][1]["value"]) == math.inf
+
+
+def test_trained_length_is_that_of_the_last_training(tmp_path: Path, store: Store) -> None:
+    train = {"tokens": 12800, "batch_tokens": 1280, "learning_rate": 1e-4}
+    data = {"corpus": "python-docs", "length": 256}
+    extended = {
+        "extend": {"kind": "extend", "from": "pretrain", "data": data, "train": train},
+        "far": {**BASE["stages"]["perplexity"], "from": "extend"},
+    }
+    plan = write_plan(tmp_path, {"seeds": [0], "stages": {**BASE["stages"], **extended}})
+    lengths = {r.stage.stage: r.train_length for r in read_stages(plan, store)}
+    assert (lengths["pretrain"], lengths["perplexity"]) == (64, 64)
+    assert (lengths["extend"], lengths["far"]) == (256, 256)
+    assert lengths["prepare-data"] is None
+
+
+def test_a_cell_never_holds_a_seed_twice(tmp_path: Path, store: Store) -> None:
+    # both corpora's prepare-data stages share the name, have no axes and no seed
+    plan = write_plan(tmp_path)
+    finish(plan, store)
+    for cell in build_cells(read_stages(plan, store), {}, {}):
+        seeds = [value.seed for value in cell.values]
+        assert len(seeds) == len(set(seeds))
+    twins = [r for r in read_stages(plan, store) if r.stage.stage == "prepare-data"]
+    assert len(twins) == 2
+
+
+def test_run_ids_reach_their_values(tmp_path: Path, store: Store) -> None:
+    plan = write_plan(tmp_path)
+    finish(plan, store)
+    for cell in make_report(plan, store).cells:
+        assert [v.run_id for v in cell.values] == [f"run-{v.key}" for v in cell.values]
+
+
+def test_json_value_spells_what_json_cannot_hold() -> None:
+    value = {"a": (1.5, math.nan), "b": {"c": -math.inf}}
+    assert json_value(value) == {"a": [1.5, "NaN"], "b": {"c": "-Infinity"}}

@@ -1,0 +1,185 @@
+"""How lines are named, told apart and put into panels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fope_lab.report.results.axes import read_axes, short_folders, short_names, shorten_labels
+from fope_lab.report.results.metrics import describe_metric
+
+
+@dataclass(frozen=True)
+class Member:
+    axes: dict[str, Any] = field(default_factory=dict)
+    embedding: str | None = None
+
+
+def test_names_are_the_shortest_that_tell_axes_apart() -> None:
+    paths = ["pretrain.embedding", "extend.embedding", "pretrain.model.num_layers"]
+    assert short_names(paths) == {
+        "pretrain.embedding": "pretrain.embedding",
+        "extend.embedding": "extend.embedding",
+        "pretrain.model.num_layers": "num layers",
+    }
+
+
+@given(st.sets(st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(".".join)))
+def test_names_are_distinct(paths: set[str]) -> None:
+    names = short_names(sorted(paths))
+    assert len(set(names.values())) == len(paths)
+
+
+def test_other_axes_part_embeddings_into_panels() -> None:
+    members = [
+        Member({"p.model.scale": scale, "p.embedding": name}, name)
+        for scale in ("60m", "180m")
+        for name in ("rope", "fope")
+    ]
+    axes = read_axes(members)
+    assert axes.varying == ("p.embedding", "p.model.scale")
+    assert [axes.label(m, "s") for m in members] == ["rope", "fope", "rope", "fope"]
+    assert [axes.panel(m) for m in members] == ["scale 60m"] * 2 + ["scale 180m"] * 2
+
+
+def test_what_follows_from_the_embedding_makes_no_panels() -> None:
+    tokens = {"nope": 4, "rope": 2, "fope": 2}
+    members = [Member({"p.embedding": e, "p.tokens": n}, e) for e, n in tokens.items()]
+    axes = read_axes(members)
+    assert (axes.varying, axes.panels) == (("p.embedding", "p.tokens"), ())
+    assert [axes.label(member, "s") for member in members] == list(tokens)
+    again = [*members, Member({"p.embedding": "rope", "p.tokens": 4}, "rope")]
+    assert read_axes(again).panels == ("p.tokens",)
+
+
+def test_a_setting_that_two_stages_share_is_one_axis() -> None:
+    zipped = [Member({"p.data.subtask": task, "e.subtask": task}) for task in ("cot", "rec")]
+    axes = read_axes(zipped)
+    assert axes.varying == ("p.data.subtask",)
+    assert [axes.label(member, "s") for member in zipped] == ["subtask cot", "subtask rec"]
+    crossed = [*zipped, Member({"p.data.subtask": "cot", "e.subtask": "rec"})]
+    assert read_axes(crossed).varying == ("p.data.subtask", "e.subtask")
+    other = [Member({"p.length": n, "e.lengths": n}) for n in (1, 2)]
+    assert read_axes(other).varying == ("p.length", "e.lengths")
+
+
+def test_without_embeddings_to_compare_the_axes_themselves_are_lines() -> None:
+    members = [Member({"p.embedding.sigma": sigma}, "fope") for sigma in (0.1, 0.2)]
+    axes = read_axes(members)
+    assert [axes.label(m, "s") for m in members] == ["sigma 0.1", "sigma 0.2"]
+    assert {axes.panel(m) for m in members} == {""}
+
+
+def test_one_line_is_named_after_its_embedding_or_its_stage() -> None:
+    assert read_axes([Member({}, "rope")]).label(Member({}, "rope"), "pretrain") == "rope"
+    assert read_axes([Member()]).label(Member(), "pretrain") == "pretrain"
+
+
+def test_checkpoints_are_named_after_what_is_in_them() -> None:
+    members = [
+        Member({"passkey.from": "/store/pretrain/a1/checkpoint"}, "rope"),
+        Member({"passkey.from": "/store/pretrain/b2/checkpoint"}, "rope"),
+        Member({"passkey.from": "hf:org/NAME@COMMIT"}, "llama3"),
+    ]
+    axes = read_axes(members)
+    assert [axes.label(member, "s") for member in members] == [
+        "rope (a1/checkpoint)",
+        "rope (b2/checkpoint)",
+        "llama3 (NAME@COMMIT)",
+    ]
+
+
+@given(
+    st.sets(
+        st.lists(st.sampled_from(["a", "b", "cc"]), min_size=1, max_size=4).map(
+            lambda parts: "/" + "/".join(parts)
+        )
+    )
+)
+def test_short_folders_are_distinct_endings(folders: set[str]) -> None:
+    short = short_folders(folders)
+    assert short.keys() == folders
+    assert len(set(short.values())) == len(folders)
+    assert all(folder.endswith(ending) for folder, ending in short.items())
+
+
+def test_zipped_embeddings_are_named_by_the_model_that_results() -> None:
+    members = [
+        Member({"a.embedding": "rope", "b.embedding": "yarn"}, "yarn"),
+        Member({"a.embedding": "fope", "b.embedding": "fope-yarn"}, "fope-yarn"),
+    ]
+    axes = read_axes(members)
+    assert [axes.label(m, "s") for m in members] == ["yarn", "fope-yarn"]
+
+
+def test_crossed_embeddings_are_named_by_both() -> None:
+    members = [
+        Member({"a.embedding": first, "b.embedding": then}, then)
+        for first in ("rope", "fope")
+        for then in ("yarn", "ntk")
+    ]
+    labels = [read_axes(members).label(m, "s") for m in members]
+    assert labels == ["rope, yarn", "rope, ntk", "fope, yarn", "fope, ntk"]
+
+
+def test_an_axis_that_a_combination_lacks_is_a_dash() -> None:
+    members = [Member({"p.embedding": "rope"}, "rope"), Member({"p.x": 1}, "fope")]
+    assert read_axes(members).values(members[1]) == ("–", "1")
+
+
+def test_options_are_left_out_only_where_nothing_is_confused() -> None:
+    names = shorten_labels(["nope", "rope(base=1)", "rope(base=2)", "fope(base=1)"])
+    assert list(names.values()) == ["nope", "rope(base=1)", "rope(base=2)", "fope"]
+    names = shorten_labels(["a(x=1,y=2)", "a(x=1)", "a(x=1,y=3)", "b(x=1), c", "b(x=2), c"])
+    assert list(names.values()) == ["a(y=2)", "a", "a(y=3)", "b(x=1), c", "b(x=2), c"]
+
+
+@given(st.lists(st.from_regex(r"[ab]{1,2}(\([xy]=[12](,z=[12])?\))?(, c)?", fullmatch=True)))
+def test_short_labels_stay_distinct(labels: list[str]) -> None:
+    names = shorten_labels(labels)
+    assert len(set(names.values())) == len(set(labels))
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "x", "better", "is_result"),
+    [
+        ("perplexity_by_length", "perplexity", "length", "lower", True),
+        ("passkey_accuracy_by_length", "passkey accuracy", "length", "higher", True),
+        ("posgen_accuracy_by_position", "posgen accuracy", "position", "higher", True),
+        ("longbench_trec_by_bucket", "longbench trec", "bucket", "higher", True),
+        ("perplexity_ratio", "perplexity ratio", None, "lower", True),
+        ("arc_easy_accuracy", "arc easy accuracy", None, "higher", True),
+        ("loss", "loss", None, "lower", True),
+        ("learning_rate", "learning rate", None, None, False),
+        ("tokens_per_second", "tokens per second", None, None, False),
+    ],
+)
+def test_metric_names_are_read(
+    name: str, label: str, x: str | None, better: str | None, is_result: bool
+) -> None:
+    metric = describe_metric(name)
+    found = (metric.label, metric.x, metric.better, metric.is_result)
+    assert found == (label, x, better, is_result)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "spread", "text"),
+    [
+        ("perplexity_by_length", 12.345, None, "12.35"),
+        ("perplexity_by_length", 123.45, 6.789, "123.5 ± 6.8"),
+        ("perplexity_by_length", 12345.6, None, "12,346"),
+        ("perplexity_by_length", 1.5e9, None, "1.50e+09"),
+        ("perplexity_by_length", float("inf"), None, "∞"),
+        ("passkey_accuracy_by_length", 0.9995, None, "1.000"),
+        ("passkey_accuracy_by_length", 0.5, 0.0123, "0.500 ± 0.012"),
+        ("loss", float("nan"), None, "NaN"),
+    ],
+)
+def test_numbers_are_written_at_a_fitting_precision(
+    name: str, value: float, spread: float | None, text: str
+) -> None:
+    assert describe_metric(name).format(value, spread) == text

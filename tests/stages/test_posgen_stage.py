@@ -1,0 +1,122 @@
+"""PosGen in sweep files: what is wrong with a section, what a stage reads, the shipped sweeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sweep_files import load, of, told
+
+from fope_lab.stages import PosGen, Pretrain
+from fope_lab.sweep import load_sweep
+
+SWEEPS = Path(__file__).parents[2] / "sweeps"
+FILE = """name: x
+stages:
+  p: {{kind: pretrain, model: tiny, embedding: rope, data: {{task: posgen, {data}}},
+      train: {{tokens: 1e5, batch_tokens: 2048, learning_rate: 1e-3}}}}
+  e: {{kind: posgen, from: p, {evaluation}}}
+"""
+
+
+def file(data: str = "subtask: cot, length: 64", evaluation: str = "subtask: cot") -> str:
+    return FILE.format(data=data, evaluation=evaluation)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ("length: 64", "stages.p.data.subtask: is missing: task posgen needs it"),
+        (
+            "subtask: semi, length: 64",
+            "stages.p.data.subtask: found 'semi', needs 'recursive', 'cot' or 'semi_recursive'",
+        ),
+        (
+            "subtask: cot, modulus: 5, length: 64",
+            "stages.p.data.examples: found 10000, needs at most 501: of the 625 beginnings of "
+            "j + k = 4 tokens below 5, no more are for train",
+        ),
+        (
+            "subtask: cot, length: 4",
+            "stages.p.data.length: posgen needs at least j + k + 2 = 6 tokens, so that one is "
+            "learnt, and length is 5 (a row of training has one token more than data.length)",
+        ),
+    ],
+)
+def test_wrong_data(tmp_path: Path, data: str, expected: str) -> None:
+    assert told(tmp_path, file(data=data)) == [f"3 {expected}"]
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "expected"),
+    [
+        ("length: 64", ["subtask: is missing"]),
+        (
+            "subtask: recursiv",
+            [
+                "subtask: found 'recursiv'; did you mean 'recursive'? "
+                "(allowed: recursive, cot, semi_recursive)"
+            ],
+        ),
+        (
+            "subtask: cot, split: train",
+            ["split: found 'train' (allowed: validation, test)"],
+        ),
+        (
+            "subtask: cot, length: 4, trained_length: 300, count: 9000",
+            [
+                "count: found 9000, needs at most 8352: of the 83521 beginnings of j + k = 4 "
+                "tokens below 17, no more are for test",
+                "trained_length: found 300, needs less than length 4: no token would be beyond it",
+                "length: found 4, needs more than the j + k = 4 given tokens",
+            ],
+        ),
+        (
+            "subtask: cot, modulus: 3, official_leaky: true",
+            ["official_leaky: needs j + k = 4 different tokens, and modulus 3 has fewer"],
+        ),
+        ("subtask: cot, modulus: 1", ["modulus: found 1, needs at least 2"]),
+    ],
+)
+def test_wrong_evaluations(tmp_path: Path, evaluation: str, expected: list[str]) -> None:
+    found = told(tmp_path, file(evaluation=evaluation))
+    assert sorted(found) == sorted(f"5 stages.e.{line}" for line in expected)
+
+
+def test_another_posgen_than_the_parents_is_refused(tmp_path: Path) -> None:
+    content = file(evaluation="subtask: recursive, modulus: 5, length: 64, count: 50")
+    assert sorted(told(tmp_path, content)) == [
+        "5 stages.e.length: found 64, needs more than the 64 tokens that the model is trained at,"
+        " or else no token is beyond them",
+        "5 stages.e.modulus: found 5, and the model is trained with 17",
+        "5 stages.e.subtask: found recursive, and the model is trained with cot",
+    ]
+
+
+def test_tokens_that_the_model_has_not_are_refused(tmp_path: Path) -> None:
+    content = file(evaluation="subtask: cot, modulus: 300, k: 1")
+    content = content.replace("task: posgen, subtask: cot", "corpus: python-docs")
+    assert told(tmp_path, content) == [
+        "5 stages.e.modulus: found 300, needs at most the 272 tokens of the model"
+    ]
+
+
+def test_a_stage_reads_each_sequence_once(tmp_path: Path) -> None:
+    evaluation = "subtask: cot, length: 128, count: 70"
+    [stage] = of(load(tmp_path, file(evaluation=evaluation)), "e")
+    assert stage.cost.tokens == 128 * 70
+
+
+@pytest.mark.parametrize("name", ["resonance/table1.yaml", "mini/resonance-table1.yaml"])
+def test_the_shipped_sweeps_read_what_they_train(name: str) -> None:
+    sweep = load_sweep(SWEEPS / name)
+    trained = {stage.key: stage.spec for stage in sweep.stages if stage.kind == "pretrain"}
+    read = [stage for stage in sweep.stages if stage.kind == "posgen"]
+    assert len(read) == len(trained) > 20
+    for stage in read:
+        parent = trained[stage.parents["from"]]
+        assert isinstance(stage.spec, PosGen)
+        assert isinstance(parent, Pretrain)
+        [source] = parent.data.mix
+        assert getattr(source.task, "sequence_set", None) == stage.spec.sequence_set
+        assert stage.spec.length == 4 * parent.data.length

@@ -1,0 +1,431 @@
+"""What is wrong inside a stage's section: each one clear problem, with the nearest right name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sweep_files import PRETRAIN_LINE, told
+
+from fope_lab.data.corpora.registry import corpus_names
+from fope_lab.data.recipe import TASKS
+from fope_lab.embeddings import PRESETS
+from fope_lab.embeddings.base import embedding_types, transform_types
+from fope_lab.model.config import SCALES as MODEL_SCALES
+from fope_lab.stages import FILE_KINDS
+
+TRAIN = "train: {tokens: 1e5, batch_tokens: 2048, learning_rate: 1e-3}"
+
+
+def pretrain(old: str, new: str) -> str:
+    """A file whose only stage, on line 3, has a part of its section exchanged."""
+    assert old in PRETRAIN_LINE
+    return f"name: x\nstages:\n  p: {PRETRAIN_LINE.replace(old, new)}\n"
+
+
+def child(section: str) -> str:
+    """A file with a pretraining and, on line 4, a child c with this section."""
+    return f"name: x\nstages:\n  p: {PRETRAIN_LINE}\n  c: {{from: p, {section}}}\n"
+
+
+KINDS = f"(allowed: {', '.join(FILE_KINDS)})"
+EMBEDDINGS = f"(allowed: {', '.join(sorted({*PRESETS, *embedding_types()}))})"
+TRANSFORMS = f"(allowed: {', '.join(sorted(transform_types()))})"
+SCALES = f"(allowed: {', '.join(MODEL_SCALES)})"
+CORPORA = f"(allowed: {', '.join(sorted(corpus_names()))})"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("kind: pretrain,", "", f"kind: is missing {KINDS}"),
+        ("kind: pretrain", "kind:", f"kind: is missing {KINDS}"),
+        (
+            "kind: pretrain",
+            "kind: Pretrain",
+            f"kind: unknown kind 'Pretrain'; did you mean 'pretrain'? {KINDS}",
+        ),
+        ("kind: pretrain", "kind: prepare-data", f"kind: unknown kind 'prepare-data' {KINDS}"),
+        ("kind: pretrain", "kind: 3", f"kind: unknown kind 3 {KINDS}"),
+        (
+            "kind: pretrain",
+            "kind: pretrain, seed: 3",
+            "seed: seeds are the whole sweep's, as in seeds: [0, 1, 2]",
+        ),
+        (
+            "kind: pretrain",
+            "kind: pretrain, embeding: rope",
+            "embeding: unknown key 'embeding'; did you mean 'embedding'? (allowed: kind, "
+            "resources, data, train, model, embedding, tokenizer)",
+        ),
+        # model
+        ("model: {scale: tiny},", "", "model: is missing"),
+        ("{scale: tiny}", "", "model: found nothing, needs a scale or a mapping of sizes"),
+        ("{scale: tiny}", "tinny", f"model: unknown scale 'tinny'; did you mean 'tiny'? {SCALES}"),
+        (
+            "scale: tiny",
+            "scale: 60",
+            f"model.scale: unknown scale 60; did you mean '60m'? {SCALES}",
+        ),
+        (
+            "scale: tiny",
+            "scale: tiny, num_layer: 2",
+            "model.num_layer: unknown key 'num_layer'; did you mean 'num_layers'? (allowed: scale, "
+            "num_layers, num_heads, head_dim, num_kv_heads, hidden_size, intermediate_size, "
+            "vocab_size, tie_embeddings, norm_eps, qk_norm, feed_forward, scale_embeddings)",
+        ),
+        (
+            "scale: tiny",
+            "scale: tiny, num_layers: 0",
+            "model.num_layers: found 0, needs at least 1",
+        ),
+        (
+            "scale: tiny",
+            "scale: tiny, num_layers: true",
+            "model.num_layers: found true, needs a whole number",
+        ),
+        (
+            "scale: tiny",
+            "scale: tiny, num_heads: '4'",
+            "model.num_heads: found '4', needs a whole number",
+        ),
+        (
+            "scale: tiny",
+            "scale: tiny, head_dim: 1e9",
+            "model.head_dim: found 1000000000, needs at most 1,000,000",
+        ),
+        (
+            "scale: tiny",
+            "scale: tiny, norm_eps: .inf",
+            "model.norm_eps: found inf, needs a finite number",
+        ),
+        (
+            "scale: tiny",
+            "scale: tiny, num_kv_heads: 3",
+            "model: num_heads 4 is not divisible by num_kv_heads 3",
+        ),
+        (
+            "scale: tiny",
+            "scale: tiny, vocab_size: 271",
+            "model.vocab_size: found 271, needs at least the 272 tokens of the tokenizer 'byte'",
+        ),
+        (
+            "scale: tiny",
+            "num_layers: 2, num_heads: 4",
+            "model.head_dim: is missing (or give a scale)",
+        ),
+        # embedding
+        ("embedding: rope,", "", "embedding: is missing"),
+        (
+            "rope",
+            "RoPE",
+            f"embedding: unknown embedding 'RoPE'; did you mean 'rope'? {EMBEDDINGS}",
+        ),
+        (
+            "rope",
+            "{type: rop}",
+            f"embedding.type: unknown embedding 'rop'; did you mean 'rope'? {EMBEDDINGS}",
+        ),
+        (
+            "rope",
+            "[rope]",
+            "embedding: found ['rope'], needs the embedding's name or a mapping with its type",
+        ),
+        ("rope", "{base: 3}", "embedding.type: is missing: the embedding's name"),
+        ("rope", "{type: rope, base: 0.5}", "embedding.base: found 0.5, needs more than 1"),
+        ("rope", "{type: rope, base: '5'}", "embedding.base: found '5', needs a number"),
+        ("rope", "{type: rope, base: .nan}", "embedding.base: found nan, needs a finite number"),
+        (
+            "rope",
+            "{type: rope, bas: 5}",
+            "embedding.bas: unknown option of rope 'bas'; did you mean 'base'? (allowed: base, "
+            "below_floor, transforms)",
+        ),
+        ("rope", "yarn", "embedding.factor: is missing: yarn needs it"),
+        (
+            "rope",
+            "{type: rotary, transforms: [{type: yarm, factor: 2}]}",
+            "embedding.transforms[0].type: unknown frequency transform 'yarm'; did you mean 'yarn'?"
+            f" {TRANSFORMS}",
+        ),
+        # data
+        (", length: 64", "", "data.length: is missing: the tokens of a sequence"),
+        (
+            "length: 64",
+            "length: 0",
+            "data.length: found 0, needs a whole number of tokens, at least 1",
+        ),
+        (
+            "length: 64",
+            "length: true",
+            "data.length: found true, needs a whole number of tokens, at least 1",
+        ),
+        (
+            "length: 64",
+            "length: '64'",
+            "data.length: found '64', needs a whole number of tokens, at least 1",
+        ),
+        ("{corpus: c4, length: 64}", "5", "data: found 5, needs a mapping with length and corpus"),
+        ("c4", "pg9", f"data.corpus: unknown corpus 'pg9'; did you mean 'pg19'? {CORPORA}"),
+        ("c4", "{type: c4, limit: 0}", "data.corpus.limit: found 0, needs at least 1"),
+        (
+            "c4",
+            "{dataset: someone/something}",
+            "data.corpus.revision: is missing: pin someone/something to a commit, shown at "
+            "https://huggingface.co/datasets/someone/something/commits/main",
+        ),
+        (
+            "c4",
+            "python-docstrings",
+            "data.corpus: the corpus python-docstrings holds pairs; a stage of kind pretrain reads "
+            "text",
+        ),
+        (
+            "{corpus: c4, length: 64}",
+            "{length: 64, mix: [{corpus: c4}, {task: passkee}]}",
+            "data.mix[1].task: unknown task 'passkee'; did you mean 'passkey'? "
+            f"(allowed: {', '.join(sorted(TASKS))})",
+        ),
+        (
+            "{corpus: c4, length: 64}",
+            "{length: 8, mix: [{corpus: c4}, {task: passkey}]}",
+            "data.length: a symbolic passkey prompt with 5 digits needs at least 12 tokens, and "
+            "length is 9 (a row of training has one token more than data.length)",
+        ),
+        # train
+        ("tokens: 1e5", "tokens: 0", "train.tokens: found 0, needs more than 0"),
+        ("tokens: 1e5", "tokens: 1.5", "train.tokens: found 1.5, needs a whole number"),
+        ("tokens: 1e5", "tokens: '1e5'", "train.tokens: found '1e5', needs a whole number"),
+        ("tokens: 1e5", "tokens: .inf", "train.tokens: found inf, needs a whole number"),
+        ("tokens: 1e5", "tokens: no", "train.tokens: found 'no', needs a whole number"),
+        ("tokens: 1e5,", "", "train.tokens: is missing"),
+        ("1e-3", "true", "train.learning_rate: found true, needs a number"),
+        ("1e-3", ".nan", "train.learning_rate: found nan, needs a finite number"),
+        ("1e-3", "1e-3, warmup: 1.5", "train.warmup: found 1.5, needs at most 1"),
+        (
+            "1e-3",
+            "1e-3, schedule: cosin",
+            "train.schedule: found 'cosin'; did you mean 'cosine'? (allowed: cosine, wsd, "
+            "constant)",
+        ),
+        ("1e-3", "1e-3, betas: [0.9]", "train.betas[1]: is missing"),
+        ("1e-3", "1e-3, betas: 0.9", "train.betas: found 0.9, needs a list"),
+        (
+            "1e-3",
+            "1e-3, betas: [0, 0, 0]",
+            "train.betas: found [0, 0, 0], needs at most 2 entries",
+        ),
+        ("1e-3", "1e-3, betas: [0.9, 1]", "train.betas[1]: found 1, needs less than 1"),
+        (
+            "1e-3",
+            "1e-3, learning_rte: 1",
+            "train.learning_rte: unknown key 'learning_rte'; did you mean 'learning_rate'? "
+            "(allowed: tokens, batch_tokens, learning_rate, schedule, warmup, decay, "
+            "final_learning_rate, betas, weight_decay, gradient_clip, precision, validate_every, "
+            "validation_tokens, validation_length, select, micro_batch_tokens, "
+            "gradient_checkpointing, compile, checkpoint_every, log_every)",
+        ),
+        (
+            "2048",
+            "2000",
+            "train.batch_tokens: found 2000, needs a multiple of data.length 64; the nearest are "
+            "1984 and 2048",
+        ),
+        (
+            "2048",
+            "60",
+            "train.batch_tokens: found 60, needs a multiple of data.length 64; the least is 64",
+        ),
+        # resources and tokenizer
+        (
+            "kind: pretrain",
+            "kind: pretrain, resources: {gpu: 1}",
+            "resources.gpu: unknown key 'gpu'; did you mean 'gpus'? (allowed: cpus, gpus, "
+            "workers, strategy)",
+        ),
+        (
+            "kind: pretrain",
+            "kind: pretrain, resources: {gpus: -1}",
+            "resources.gpus: found -1, needs at least 0",
+        ),
+        (
+            "kind: pretrain",
+            "kind: pretrain, tokenizer: ''",
+            "tokenizer: found '', needs a tokenizer's name or path, or a mapping with train, "
+            "vocabulary and corpus",
+        ),
+        (
+            "kind: pretrain",
+            "kind: pretrain, tokenizer: gpt2",
+            "model.vocab_size: is missing: the vocabulary of the tokenizer 'gpt2' is known only "
+            "once it is loaded",
+        ),
+    ],
+)
+def test_a_wrong_pretraining(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    assert told(tmp_path, pretrain(old, new)) == [f"3 stages.p.{expected}"]
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ("kind: perplexity, corpus: c4", "lengths: is missing"),
+        ("kind: perplexity, corpus: c4, lengths: 64", "lengths: found 64, needs a list"),
+        (
+            "kind: perplexity, corpus: c4, lengths: []",
+            "lengths: found [], needs at least one entry",
+        ),
+        (
+            "kind: perplexity, corpus: c4, lengths: [64, 0]",
+            "lengths[1]: found 0, needs at least 2",
+        ),
+        (
+            "kind: perplexity, corpus: c4, lengths: [64, '8']",
+            "lengths[1]: found '8', needs a whole number",
+        ),
+        (
+            "kind: perplexity, corpus: c4, lengths: [64, 2.0]",
+            "lengths[1]: found 2.0, needs a whole number",
+        ),
+        ("kind: perplexity, corpus: c4, lengths: [64, 32, 64]", "lengths: names 64 twice"),
+        (
+            "kind: perplexity, corpus: c4, lengths: [64], method: slide, stride: 4",
+            "method: found 'slide'; did you mean 'sliding'? (allowed: chunked, sliding)",
+        ),
+        (
+            "kind: perplexity, corpus: c4, lengths: [64], method: sliding",
+            "stride: is missing: method sliding needs a stride",
+        ),
+        (
+            "kind: perplexity, corpus: c4, lengths: [64], stride: 4",
+            "stride: found 4, which has no effect with method chunked",
+        ),
+        (
+            "kind: perplexity, corpus: c4, lengths: [64, 32], method: sliding, stride: 33",
+            "stride: found 33, needs at most the smallest length 32, so that no token between two "
+            "windows is left out",
+        ),
+        (
+            "kind: perplexity, corpus: c4, lengths: [64, 32], tokens: 64",
+            "tokens: found 64, needs more than the largest length 64",
+        ),
+        (
+            "kind: perplexity, corpus: python-docstrings, lengths: [64]",
+            "corpus: the corpus python-docstrings holds pairs; a stage of kind perplexity reads "
+            "text",
+        ),
+        ("kind: passkey, lengths: [300], trials: 0", "trials: found 0, needs more than 0"),
+        (
+            "kind: passkey, lengths: [64], form: symbolc",
+            "form: found 'symbolc'; did you mean 'symbolic'? (allowed: english, symbolic)",
+        ),
+        (
+            "kind: passkey, lengths: [64, 11], form: symbolic",
+            "lengths: a symbolic passkey prompt with 5 digits needs at least 12 tokens, and length "
+            "is 11",
+        ),
+        (
+            f"kind: finetune, data: {{corpus: c4, length: 64}}, {TRAIN}",
+            "data.corpus: the corpus c4 holds text; a stage of kind finetune reads pairs or chats",
+        ),
+        (
+            f"kind: finetune, data: {{task: passkey, length: 64}}, {TRAIN}",
+            "data.task: found a task; a stage of kind finetune reads corpora of pairs or chats",
+        ),
+        (
+            f"kind: extend, embedding: {{type: yarn, factor: 0.5}}, "
+            f"data: {{corpus: c4, length: 64}}, {TRAIN}",
+            "embedding.factor: found 0.5, needs at least 1",
+        ),
+    ],
+)
+def test_a_wrong_child(tmp_path: Path, section: str, expected: str) -> None:
+    assert told(tmp_path, child(section)) == [f"4 stages.c.{expected}"]
+
+
+def test_a_factor_that_changes_no_frequency_is_an_error(tmp_path: Path) -> None:
+    section = (
+        "kind: extend, embedding: {type: yarn, factor: 1}, data: {corpus: c4, length: 64}, " + TRAIN
+    )
+    [found] = told(tmp_path, child(section))
+    assert found.startswith("4 stages.c.embedding: ")
+    assert "changes no frequency" in found
+
+
+RANDOM = "{type: random-rope, max_length: 100}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            child("kind: passkey, lengths: [64, 101], trials: 4").replace("rope", RANDOM),
+            "4 stages.c.lengths: found 101, but random-rope(max_length=100) has positions for at "
+            "most 100 tokens",
+        ),
+        (
+            child(f"kind: extend, data: {{corpus: c4, length: 128}}, {TRAIN}").replace(
+                "rope", RANDOM
+            ),
+            "4 stages.c.data.length: found 128, but random-rope(max_length=100) has positions for "
+            "at most 100 tokens",
+        ),
+        (
+            pretrain("rope", "{type: random-rope, max_length: 32}"),
+            "3 stages.p.embedding: max_length 32 is less than the training length 64: there are "
+            "not enough positions to draw",
+        ),
+    ],
+)
+def test_sequences_that_randomised_positions_do_not_reach(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    assert told(tmp_path, text) == [expected]
+
+
+def test_a_missing_corpus(tmp_path: Path) -> None:
+    text = pretrain("c4", "{files: 'books/*.txt'}")
+    [found] = told(tmp_path, text)
+    assert found.startswith("3 stages.p.data.corpus.files: no file matches 'books/*.txt' in ")
+    assert str(tmp_path) in found
+
+
+def test_a_missing_tokenizer(tmp_path: Path) -> None:
+    text = pretrain("scale: tiny}", "scale: tiny, vocab_size: 999}, tokenizer: ./nix.json")
+    [found] = told(tmp_path, text)
+    assert found.startswith("3 stages.p.tokenizer: no tokenizer: ")
+
+
+def test_all_that_is_wrong_in_a_section(tmp_path: Path) -> None:
+    text = (
+        "name: x\n"
+        "stages:\n"
+        "  p:\n"
+        "    kind: pretrain\n"
+        "    seed: 1\n"
+        "    model: {scale: tinny, num_layers: 0}\n"
+        "    embedding:\n"
+        "      type: rope\n"
+        "      base: x\n"
+        "      bas: 3\n"
+        "    data:\n"
+        "      length: -1\n"
+        "      mix:\n"
+        "        - {corpus: c5, weight: 0}\n"
+        "        - {task: passkey, digits: 12}\n"
+        "    train: {tokens: -1, batch_tokens: x}\n"
+    )
+    places = [line.split(": ")[0] for line in told(tmp_path, text)]
+    assert places == [
+        "5 stages.p.seed",
+        "6 stages.p.model.scale",
+        "6 stages.p.model.num_layers",
+        "9 stages.p.embedding.base",
+        "10 stages.p.embedding.bas",
+        "12 stages.p.data.length",
+        "14 stages.p.data.mix[0].weight",
+        "15 stages.p.data.mix[1].digits",
+        "16 stages.p.train.tokens",
+        "16 stages.p.train.batch_tokens",
+        "16 stages.p.train.learning_rate",
+    ]

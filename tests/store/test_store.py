@@ -1,0 +1,283 @@
+"""The store: what was finished stays, what was half-written is never read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fope_lab.store import Attempt, LeaseLostError, StageDoneError, StageFolder, Store, StoreError
+from fope_lab.store.lease import LeaseHeldError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> StageFolder:
+    return Store(tmp_path / "store").folder("pretrain", "abc")
+
+
+def save(attempt: Attempt, step: int, text: str = "weights") -> None:
+    attempt.save_checkpoint(
+        step, lambda path: (path / "model").write_text(f"{text} {step}") and None
+    )
+
+
+def die(attempt: Attempt) -> None:
+    """What a kill leaves behind at worst: every row on the disk, and no word about the end."""
+    attempt._close_segment()
+    attempt._heartbeat.stop()
+
+
+def steps(folder: StageFolder) -> list[int]:
+    return [row.step for row in folder.rows()]
+
+
+def test_a_finished_stage_is_done_with_its_result_rows_and_checkpoint(folder: StageFolder) -> None:
+    assert not folder.is_done()
+    with folder.begin("me", {"kind": "pretrain", "config": {"seed": 0}}) as attempt:
+        attempt.log(1, {"loss": 2.5})
+        save(attempt, 1)
+        attempt.log(2, {"loss": 2.0})
+        save(attempt, 2)
+        attempt.log(2, {"final": 1.0})
+        attempt.finish({"loss": 2.0})
+    assert folder.is_done()
+    assert folder.result() == {"loss": 2.0}
+    assert folder.request() == {"kind": "pretrain", "config": {"seed": 0}}
+    assert [row.values for row in folder.rows()] == [{"loss": 2.5}, {"loss": 2.0}, {"final": 1.0}]
+    checkpoint = folder.checkpoint()
+    assert checkpoint is not None
+    assert (checkpoint.path / "model").read_text() == "weights 2"
+    assert len(list((folder.path / "checkpoint").iterdir())) == 1
+
+
+def test_rows_are_read_only_up_to_the_newest_checkpoint(folder: StageFolder) -> None:
+    with folder.begin("me", {}) as attempt:
+        attempt.log(1, {"loss": 3.0})
+        assert steps(folder) == []
+        save(attempt, 2)
+        attempt.log(3, {"loss": 2.0})
+        assert steps(folder) == [1]
+
+
+def test_an_attempt_that_fails_says_why_and_frees_the_stage(folder: StageFolder) -> None:
+    with pytest.raises(RuntimeError), folder.begin("me", {}):
+        raise RuntimeError("out of luck")
+    failure = folder.failure()
+    assert failure is not None
+    assert failure["error"] == "out of luck"
+    assert "RuntimeError" in failure["traceback"]
+    assert "out of luck" in (folder.path / "log.txt").read_text()
+    with folder.begin("someone else", {}) as attempt:
+        assert attempt.token == 2
+        assert folder.failure() is None
+
+
+def test_a_finished_stage_is_not_begun_again(folder: StageFolder) -> None:
+    """Nor by a driver that was told to while another was still finishing it."""
+    with folder.begin("me", {}) as attempt:
+        attempt.finish({})
+    with pytest.raises(StageDoneError):
+        folder.begin("someone else", {})
+    assert folder.attempts.newest_token() == 1
+
+
+def test_a_stage_finished_between_the_look_and_the_lease_is_not_begun_again(
+    folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = folder.attempts.next_token("someone else")
+    with folder.begin("me", {}) as attempt:
+        attempt.finish({})
+    monkeypatch.setattr(folder, "is_done", lambda: False)
+    monkeypatch.setattr(folder.attempts, "next_token", lambda *_: looked)
+    with pytest.raises(LeaseHeldError):
+        folder.begin("someone else", {})
+    assert folder.attempts.newest_token() == 1
+
+
+def test_a_resumed_attempt_replaces_the_rows_of_the_lost_one(folder: StageFolder) -> None:
+    lost = folder.begin("me", {})
+    for step in (1, 2):
+        lost.log(step, {"loss": 10.0 + step})
+    save(lost, 2)
+    for step in (3, 4):
+        lost.log(step, {"loss": 10.0 + step})
+    die(lost)
+
+    with folder.begin("me", {}) as attempt:
+        assert attempt.resumed_from is not None
+        assert attempt.resumed_from.step == 2
+        for step in (3, 4, 5):
+            attempt.log(step, {"loss": 20.0 + step})
+        save(attempt, 5)
+        attempt.finish({})
+    assert [(row.step, row.values["loss"]) for row in folder.rows()] == [
+        (1, 11.0), (2, 12.0), (3, 23.0), (4, 24.0), (5, 25.0)
+    ]  # fmt: skip
+
+
+def test_a_superseded_attempt_can_write_nothing_that_counts(folder: StageFolder) -> None:
+    zombie = folder.begin("me", {})
+    zombie.log(1, {"loss": 1.0})
+    save(zombie, 1)
+    with folder.begin("me", {}) as attempt:
+        with pytest.raises(LeaseLostError, match="superseded by attempt 2"):
+            save(zombie, 2)
+        with pytest.raises(LeaseLostError):
+            zombie.finish({"by": "zombie"})
+        attempt.finish({"by": "the new one"})
+    assert folder.result() == {"by": "the new one"}
+    die(zombie)
+
+
+def test_two_owners_cannot_work_on_a_stage_at_once(folder: StageFolder) -> None:
+    with folder.begin("one", {}), pytest.raises(LeaseHeldError):
+        folder.begin("two", {})
+
+
+@pytest.mark.parametrize("damage", ["manifest", "file", "truncated"])
+def test_a_damaged_checkpoint_is_not_used(folder: StageFolder, damage: str) -> None:
+    attempt = folder.begin("me", {})
+    attempt.log(1, {"loss": 1.0})
+    save(attempt, 1)
+    attempt.log(2, {"loss": 1.0})
+    save(attempt, 2)
+    newest = folder.checkpoint()
+    assert newest is not None
+    assert newest.step == 2
+    if damage == "manifest":
+        (newest.path / "manifest.json").unlink()
+    elif damage == "file":
+        (newest.path / "model").unlink()
+    else:
+        (newest.path / "model").write_text("weig")
+    left = folder.checkpoint()
+    assert left is not None
+    assert left.step == 1
+    assert steps(folder) == [1]
+    die(attempt)
+    with folder.begin("me", {}) as again:
+        assert again.resumed_from is not None
+        assert again.resumed_from.step == 1
+    assert "is not whole" in (folder.path / "log.txt").read_text()
+
+
+def test_changed_bytes_of_the_right_length_are_found_on_resume(folder: StageFolder) -> None:
+    attempt = folder.begin("me", {})
+    save(attempt, 1)
+    save(attempt, 2)
+    newest = folder.checkpoint()
+    assert newest is not None
+    (newest.path / "model").write_text("weightz 2")
+    die(attempt)
+    with folder.begin("me", {}) as again:
+        assert again.resumed_from is not None
+        assert again.resumed_from.step == 1
+
+
+@pytest.mark.parametrize("lost", ["result.json", "checkpoint", "DONE"])
+def test_a_stage_that_lost_a_part_is_not_done_and_can_be_finished_again(
+    folder: StageFolder, lost: str
+) -> None:
+    with folder.begin("me", {}) as attempt:
+        save(attempt, 1)
+        attempt.finish({"value": 1})
+    path = folder.path / lost
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert not folder.is_done()
+    with folder.begin("me", {}) as attempt:
+        save(attempt, 1)
+        attempt.finish({"value": 1})
+    assert folder.is_done()
+
+
+def test_an_edited_result_is_not_believed(folder: StageFolder) -> None:
+    with folder.begin("me", {}) as attempt:
+        attempt.finish({"accuracy": 0.1})
+    (folder.path / "result.json").write_text('{"accuracy": 0.9}')
+    assert folder.result() is None
+
+
+def test_leftovers_of_a_killed_write_are_removed(folder: StageFolder) -> None:
+    attempt = folder.begin("me", {})
+
+    def dies(path: Path) -> None:
+        (path / "model").write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        attempt.save_checkpoint(1, dies)
+    assert folder.checkpoint() is None
+    die(attempt)
+    with folder.begin("me", {}):
+        assert list((folder.path / "checkpoint").iterdir()) == []
+
+
+def test_progress_of_an_older_attempt_is_not_shown(folder: StageFolder) -> None:
+    first = folder.begin("me", {})
+    first.progress(10, 10, loss=1.0)
+    progress = folder.progress()
+    assert progress is not None
+    assert (progress["step"], progress["loss"]) == (10, 1.0)
+    die(first)
+    with folder.begin("me", {}):
+        assert folder.progress() is None
+
+
+def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"can't be written: .*--store"):
+        Store(tmp_path / "file" / "store")
+
+
+def test_a_store_without_exclusive_creation_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system whose hard links replace what is there (none is at hand, so it is played)."""
+    monkeypatch.setattr("os.link", shutil.copy)
+    with pytest.raises(StoreError, match="can't create a file exclusively"):
+        Store(tmp_path)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_any_sequence_of_crashes_leaves_each_step_once(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """However often an attempt dies, the finished stage has rows 1 … n once each, in order, and a
+    row is never read before a checkpoint covers it."""
+    folder = Store(tmp_path_factory.mktemp("store")).folder("pretrain", "key")
+    total = data.draw(st.integers(1, 12), label="steps")
+    every = data.draw(st.integers(1, 5), label="checkpoint every")
+    while not folder.is_done():
+        dies_at = data.draw(st.one_of(st.none(), st.integers(1, total)), label="dies at")
+        attempt = folder.begin("me", {})
+        step = attempt.resumed_from.step if attempt.resumed_from else 0
+        while step < total:
+            step += 1
+            attempt.log(step, {"loss": float(step)})
+            if step == dies_at:
+                break
+            if step % every == 0 or step == total:
+                save(attempt, step)
+        else:
+            attempt.finish({})
+        die(attempt)
+        checkpoint = folder.checkpoint()
+        durable = checkpoint.step if checkpoint else 0
+        assert steps(folder) == list(range(1, durable + 1))
+    assert steps(folder) == list(range(1, total + 1))
+
+
+def test_a_line_cut_off_by_a_kill_ends_its_segment(folder: StageFolder) -> None:
+    with folder.begin("me", {}) as attempt:
+        attempt.log(1, {"loss": 1.0})
+        save(attempt, 1)
+        attempt.finish({})
+    [segment] = (folder.path / "metrics").iterdir()
+    with segment.open("a") as file:
+        file.write(json.dumps({"step": 2})[:7])
+    assert steps(folder) == [1]

@@ -1,0 +1,209 @@
+"""The gradient of a step against the mean loss of the whole batch, however it is computed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from real_training import LENGTH, SIZES, RealStage, prepare, pretraining
+from torch import Tensor
+
+from fope_lab.data.mixture import IGNORED, Batch
+from fope_lab.data.problems import DataError
+from fope_lab.model.attention import Attention
+from fope_lab.model.decoder import Decoder
+from fope_lab.stages import TrainSettings
+from trainers.gradient_accumulation import Passes
+from trainers.worker_group import Workers
+
+ROWS = 5
+CPU = torch.device("cpu")
+
+
+def batch(documents: bool = False) -> Batch:
+    """Rows whose labels count in very different numbers, so that means of means are wrong."""
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(256, (ROWS, LENGTH + 1), generator=generator)
+    labels = ids[:, 1:].clone()
+    for row in range(ROWS):
+        labels[row, : 4 * row] = IGNORED
+    numbers = (torch.arange(LENGTH) // 5).expand(ROWS, -1) + torch.arange(ROWS)[:, None] % 2
+    return Batch(ids[:, :-1], labels, numbers if documents else None)
+
+
+def train_settings(**changes: Any) -> TrainSettings:
+    fields = {"tokens": 100, "batch_tokens": ROWS * LENGTH, "learning_rate": 0.1}
+    return TrainSettings.model_validate(fields | changes)
+
+
+def decoder() -> Decoder:
+    return Decoder(SIZES, "rope", train_length=LENGTH, seed=4)
+
+
+def gradients(model: Decoder) -> dict[str, Tensor]:
+    return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def reference(whole: Batch) -> tuple[float, dict[str, Tensor]]:
+    """The mean loss of a batch from all its logits at once, in float64, and its gradient."""
+    model = decoder().double()
+    logits = model(whole.input_ids, documents=whole.documents).logits
+    loss = F.cross_entropy(logits.flatten(0, 1), whole.labels.flatten(), ignore_index=IGNORED)
+    loss.backward()
+    return float(loss.detach()), gradients(model)
+
+
+def assert_close(found: dict[str, Tensor], expected: dict[str, Tensor], share: float) -> None:
+    """Each gradient differs by at most `share` of its norm."""
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        assert gradient.norm() > 0, name
+        assert (found[name] - gradient).norm() <= share * gradient.norm(), name
+
+
+@pytest.mark.parametrize("documents", [False, True])
+@pytest.mark.parametrize("micro", [None, 1, 2, 4, 5, 9])
+def test_any_micro_batch_gives_the_gradient_of_the_whole_batch(
+    micro: int | None, documents: bool
+) -> None:
+    loss, expected = reference(batch(documents))
+    model = decoder()
+    tokens = None if micro is None else micro * LENGTH
+    passes = Passes(model, train_settings(micro_batch_tokens=tokens), CPU, Workers())
+    assert float(passes.backward(batch(documents))) == pytest.approx(loss, rel=1e-6)
+    assert_close(gradients(model), expected, 1e-5)
+
+
+@pytest.mark.parametrize("micro", [1, 2, 4])
+def test_positions_are_drawn_for_the_whole_batch(micro: int) -> None:
+    """However it is split, also among workers, which start from the same random state."""
+    found = []
+    for tokens in (None, micro * LENGTH):
+        model = Decoder(SIZES, "random-rope", train_length=LENGTH, seed=4)
+        passes = Passes(model, train_settings(micro_batch_tokens=tokens), CPU, Workers())
+        torch.manual_seed(5)
+        losses = [float(passes.backward(batch())) for _ in range(2)]
+        assert losses[0] != losses[1]  # the next step draws others
+        found.append((losses, gradients(model)))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-6)
+    assert_close(found[0][1], found[1][1], 1e-5)
+
+
+def test_random_positions_of_held_out_data_do_not_depend_on_the_batches() -> None:
+    """How many rows are read at once is not in a stage's key."""
+    whole, losses = batch(), []
+    for rows in (ROWS, 2, 1):
+        model = Decoder(SIZES, "random-rope", train_length=LENGTH, seed=4)
+        passes = Passes(model, train_settings(), CPU, Workers())
+        parts = [slice(start, start + rows) for start in range(0, ROWS, rows)]
+        torch.manual_seed(5)
+        losses.append(
+            passes.loss([Batch(whole.input_ids[part], whole.labels[part]) for part in parts])
+        )
+    assert losses == pytest.approx([losses[0]] * 3, rel=1e-6)
+
+
+def test_held_out_data_without_a_label_has_no_loss() -> None:
+    whole = batch()
+    passes = Passes(decoder(), train_settings(), CPU, Workers())
+    with pytest.raises(DataError, match="no token of the held-out data"):
+        passes.loss([Batch(whole.input_ids, torch.full_like(whole.labels, IGNORED))])
+
+
+def test_documents_matter() -> None:
+    """Otherwise the test above would not see whether they reach the model."""
+    assert reference(batch(True))[0] != pytest.approx(reference(batch())[0], rel=1e-4)
+
+
+class Watching(Workers):
+    """Counts the passes, and those after which gradients are not exchanged yet."""
+
+    def __init__(self) -> None:
+        self.accumulated = 0
+
+    @contextlib.contextmanager
+    def accumulating(self, module: Any) -> Any:
+        self.accumulated += 1
+        yield
+
+
+def test_gradients_are_exchanged_once_a_step() -> None:
+    workers = Watching()
+    settings = train_settings(micro_batch_tokens=2 * LENGTH)
+    Passes(decoder(), settings, CPU, workers).backward(batch())
+    assert workers.accumulated == 2  # of three micro-batches
+
+
+def test_a_batch_without_a_label_that_counts_has_no_gradient() -> None:
+    model, empty = decoder(), batch()
+    empty.labels.fill_(IGNORED)
+    assert float(Passes(model, train_settings(), CPU, Workers()).backward(empty)) == 0
+    assert all((gradient == 0).all() for gradient in gradients(model).values())
+
+
+def test_bfloat16_is_for_products_and_not_for_weights() -> None:
+    loss, expected = reference(batch())
+    model, seen = decoder(), []
+    hook = model.layers[0].mlp.register_forward_hook(lambda *args: seen.append(args[2].dtype))
+    passes = Passes(model, train_settings(precision="bfloat16"), CPU, Workers())
+    found = float(passes.backward(batch()))
+    hook.remove()
+    assert seen == [torch.bfloat16]
+    assert found == pytest.approx(loss, rel=1e-2)
+    for parameter in model.parameters():
+        assert parameter.dtype == parameter.grad.dtype == torch.float32
+    assert_close(gradients(model), expected, 0.05)
+
+
+def losses(stage: RealStage) -> list[float]:
+    return [row.values["loss"] for row in stage.folder.rows()]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return prepare(tmp_path_factory.mktemp("data"))
+
+
+def test_gradient_checkpointing_changes_no_loss(
+    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = []
+    original = Attention.forward
+
+    def counted(self: Attention, *args: Any, **more: Any) -> Tensor:
+        passes.append(1)
+        return original(self, *args, **more)
+
+    monkeypatch.setattr(Attention, "forward", counted)
+    counts, found = [], []
+    for wanted in (False, True):
+        stage = RealStage(
+            tmp_path / str(wanted), pretraining(4, gradient_checkpointing=wanted), data
+        )
+        passes.clear()
+        stage.attempt()
+        counts.append(len(passes))
+        found.append(losses(stage))
+    assert counts == [4 * SIZES.num_layers, 8 * SIZES.num_layers]
+    assert found[1] == pytest.approx(found[0], rel=1e-6)
+
+
+def test_compiled_it_learns_the_same_and_saves_plain_names(
+    data: dict[str, Path], tmp_path: Path
+) -> None:
+    small = {"model": dataclasses.replace(SIZES, num_layers=1)}  # compiling takes long
+    plain, compiled = (
+        RealStage(
+            tmp_path / str(wanted), pretraining(3, compile=wanted).model_copy(update=small), data
+        )
+        for wanted in (False, True)
+    )
+    plain.attempt()
+    compiled.attempt()
+    assert losses(compiled) == pytest.approx(losses(plain), rel=1e-4)
+    assert compiled.weights().keys() == plain.weights().keys()
