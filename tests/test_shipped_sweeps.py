@@ -39,7 +39,7 @@ def test_it_is_planned_and_its_cost_is_known(file: Path) -> None:
             assert stage.cost.memory
         elif isinstance(stage.spec, EvaluationConfig):
             assert stage.cost.parameters
-            if stage.spec.readings() is not None:
+            if stage.spec.forward_passes() is not None:
                 assert stage.cost.tokens
                 assert stage.cost.flops
                 assert stage.cost.memory

@@ -94,7 +94,7 @@ class Workshop:
             for i, corpus in enumerate(spec.corpora().values()):
                 roles[f"data.{i}"] = self._pack(corpus, "validation")
         folder = self._store.folder(spec.kind, key)
-        module, _, function = type(spec).work.partition(":")
+        module, _, function = type(spec).entry_point.partition(":")
         work = getattr(importlib.import_module(module), function)
         with folder.begin("test", {"config": plain(spec)}) as attempt:
             attempt.finish(work(spec, attempt, roles))

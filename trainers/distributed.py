@@ -156,7 +156,7 @@ def _work(task: Task) -> tuple[dict[str, Any], Checkpoint | None]:
         write_atomic(task.notes / f"{task.loan.token}{RESERVED}", reserved)
     places: list[str] = [""] * workers.size
     dist.all_gather_object(places, f"{socket.gethostname()}:{os.getpid()}")
-    module, _, function = task.stage.work.partition(":")
+    module, _, function = task.stage.entry_point.partition(":")
     work = getattr(importlib.import_module(module), function)
     try:
         with task.loan.open(workers.rank) as attempt:

@@ -104,7 +104,7 @@ def _attempt(config: Mapping[str, Any], trial: TrialStage, store: Store) -> str:
                 result = run_workers(stage.spec, attempt, parents, again=again, notes=notes)
             else:
                 _reset_process()
-                result = _work(stage.spec.work)(stage.spec, attempt, parents)
+                result = _work(stage.spec.entry_point)(stage.spec, attempt, parents)
             attempt.finish(result, ran_on(stage, result))
     except WorkersLostError:
         return LOST

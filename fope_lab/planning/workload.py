@@ -68,11 +68,11 @@ def work_of(stage: Stage) -> Work:
         family = EVALUATION
         batches = sum(
             -(-one.sequences // max(1, spec.batch_tokens // one.length))
-            for one in spec.readings() or ()
+            for one in spec.forward_passes() or ()
             if one.length
         )
     if tokens is None and stage.lineage is not None:
-        length = (spec.longest() or ((), stage.lineage.train_length))[1]
+        length = (spec.max_sequence_length() or ((), stage.lineage.train_length))[1]
         flops = flops_per_token(stage.lineage.model, length) / 3
     return Work(
         kind=stage.kind,

@@ -87,7 +87,7 @@ KINDS: dict[str, type[StageConfig]] = {
         AnalysisStage,
     )
 }
-FILE_KINDS = [kind for kind, cls in KINDS.items() if cls.of_a_file]
+FILE_KINDS = [kind for kind, cls in KINDS.items() if cls.user_facing]
 """The kinds that a sweep file may name."""
 
 
@@ -101,7 +101,7 @@ def plain(value: Any, *, key: bool = False) -> Any:
         result = {}
         for name, field in type(value).model_fields.items():
             item = getattr(value, name)
-            if key and (name in value.outside_key or item == field.get_default()):
+            if key and (name in value.excluded_from_key or item == field.get_default()):
                 continue
             result[field.alias or name] = plain(item, key=key)
         return result

@@ -19,7 +19,7 @@ class AnalysisStage(StageConfig):
     """Arrays and a figure; `fope-lab analyze` lists what there is."""
 
     version = 1
-    work = "fope_lab.evaluation.analysis:run"
+    entry_point = "fope_lab.evaluation.analysis:run"
 
     kind: Literal["analysis"]
     analysis: AnalysisSection

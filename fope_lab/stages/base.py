@@ -54,14 +54,14 @@ class Resources(Section):
 class StageConfig(Section):
     """What all kinds of stages have."""
 
-    outside_key = frozenset({"kind", "from_", "resources"})
+    excluded_from_key = frozenset({"kind", "from_", "resources"})
 
     version: ClassVar[int] = 3  # the loss is computed in chunks of tokens
-    work: ClassVar[str]
+    entry_point: ClassVar[str]
     """The function that does the stage's work."""
     trains: ClassVar[bool] = False
     """Whether the stage trains a model, under the sweep's seeds."""
-    of_a_file: ClassVar[bool] = True
+    user_facing: ClassVar[bool] = True
     """Whether a sweep file may name the kind; others are added where a stage needs one."""
 
     kind: str
@@ -82,7 +82,7 @@ class StageConfig(Section):
         """Whether the stage starts from no model of another stage."""
         return False
 
-    def longest(self) -> tuple[FieldPath, int] | None:
+    def max_sequence_length(self) -> tuple[FieldPath, int] | None:
         """The longest sequence in tokens that the model reads, and the field that says so; None
         where only running can tell."""
         return None
@@ -96,11 +96,11 @@ class StageConfig(Section):
         """The metrics that claims, tables and figures may name."""
         return ()
 
-    def misfits(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
+    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
         """What can't be done with a tokenizer, by the field that asks for it."""
         return ()
 
-    def against(self, parent: StageConfig) -> Iterable[tuple[FieldPath, str]]:
+    def parent_problems(self, parent: StageConfig) -> Iterable[tuple[FieldPath, str]]:
         """What can't be asked of the model that a stage leaves, by the field that asks for it."""
         return ()
 
@@ -111,7 +111,7 @@ class StageConfig(Section):
         """
         return {}
 
-    def lacks(self, store: Path | None) -> str | None:
+    def missing_resource(self, store: Path | None) -> str | None:
         """What the stage can't run without and the store has not, and what to do about it."""
         return None
 

@@ -111,11 +111,11 @@ class BenchmarkConfig(EvaluationConfig):
             return {"dataset": self.contents}
         return {"revision": self.files.revision}
 
-    def longest(self) -> tuple[FieldPath, int] | None:
+    def max_sequence_length(self) -> tuple[FieldPath, int] | None:
         """Prompt and answer, where the stage says how long."""
         return None if self.context_length is None else (("context_length",), self.context_length)
 
-    def misfits(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
+    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
         """A chat's template that is not there."""
         if self.format == "chat" and not may_write_chats(tokenizer):
             label = tokenizer_label(tokenizer)

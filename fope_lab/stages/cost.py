@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fope_lab.model.config import ModelConfig, Parameters, flops_per_token, parameters
 from fope_lab.model.memory import Memory, reading_memory, training_memory
 from fope_lab.stages import EvaluationConfig, StageConfig, TrainingConfig
-from fope_lab.stages.evaluation import Reading
+from fope_lab.stages.evaluation import ForwardPass
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def estimate(spec: StageConfig, model: ModelConfig, learned: int) -> Cost:
     if isinstance(spec, EvaluationConfig):
         held = reading_peak(spec, model, learned)
         memory = None if held is None else held.peak
-        readings = spec.readings()
+        readings = spec.forward_passes()
         if readings is None:
             return Cost(size, memory=memory)
         return replace(_forward(size, model, readings), memory=memory)
@@ -68,10 +68,10 @@ def reading_peak(spec: EvaluationConfig, model: ModelConfig, learned: int) -> Me
 
     None where only running can tell how long sequences are.
     """
-    longest = spec.longest()
+    longest = spec.max_sequence_length()
     if longest is None:
         return None
-    readings = spec.readings() or ()
+    readings = spec.forward_passes() or ()
     lengths = {longest[1], *(one.length for one in readings if one.sequences)}
     read = (
         reading_memory(
@@ -83,7 +83,7 @@ def reading_peak(spec: EvaluationConfig, model: ModelConfig, learned: int) -> Me
     return max(read, key=lambda memory: memory.peak)
 
 
-def _forward(size: Parameters, model: ModelConfig, readings: Iterable[Reading]) -> Cost:
+def _forward(size: Parameters, model: ModelConfig, readings: Iterable[ForwardPass]) -> Cost:
     """The cost of reading all of these, forward only."""
     counted = [(length, length * count) for length, count in readings if length * count]
     flops = sum(tokens * flops_per_token(model, length) / 3 for length, tokens in counted)

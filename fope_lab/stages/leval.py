@@ -18,7 +18,7 @@ Task = Annotated[str, Field(json_schema_extra={"enum": list(leval.TASKS)})]
 class LEval(BenchmarkConfig):
     """Questions of long documents that have one right answer."""
 
-    work = "fope_lab.evaluation.leval:run"
+    entry_point = "fope_lab.evaluation.leval:run"
 
     kind: Literal["leval"]
     dataset: DatasetName = leval.DATASET

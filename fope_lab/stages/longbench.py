@@ -18,7 +18,7 @@ Task = Annotated[str, Field(json_schema_extra={"enum": list(longbench.TASKS)})]
 class LongBench(BenchmarkConfig):
     """Summaries, classes and short answers, scored as published, by the length of the question."""
 
-    work = "fope_lab.evaluation.longbench:run"
+    entry_point = "fope_lab.evaluation.longbench:run"
 
     kind: Literal["longbench"]
     dataset: DatasetName = longbench.DATASET

@@ -13,7 +13,7 @@ from fope_lab.config.pydantic_errors import SectionError
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tasks.passkey_task import PasskeyTask
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
-from fope_lab.stages.evaluation import EvaluationConfig, Reading, task_misfit
+from fope_lab.stages.evaluation import EvaluationConfig, ForwardPass, task_misfit
 from fope_lab.stages.measure import Measure, accuracy_by_length
 from fope_lab.stages.section import Lengths, PositiveInt
 from fope_lab.stages.sections import CorpusSection
@@ -23,7 +23,7 @@ class Needle(EvaluationConfig):
     """Whether the model repeats a key at each of some depths of each context length."""
 
     version = 1
-    work = "fope_lab.evaluation.needle:run"
+    entry_point = "fope_lab.evaluation.needle:run"
 
     kind: Literal["needle"]
     lengths: Lengths
@@ -39,20 +39,20 @@ class Needle(EvaluationConfig):
         """The haystack, if it is real text."""
         return {} if self.corpus is None else {"corpus": self.corpus}
 
-    def longest(self) -> tuple[FieldPath, int] | None:
+    def max_sequence_length(self) -> tuple[FieldPath, int] | None:
         """The longest prompt."""
         return ("lengths",), max(self.lengths)
 
-    def readings(self) -> Iterable[Reading] | None:
+    def forward_passes(self) -> Iterable[ForwardPass] | None:
         """A prompt for each trial of each cell."""
-        return [Reading(length, self.depths * self.trials) for length in self.lengths]
+        return [ForwardPass(length, self.depths * self.trials) for length in self.lengths]
 
     def measures(self) -> Iterable[Measure]:
         """The accuracy at each length, over all depths."""
         found = accuracy_by_length("needle", "needle_accuracy_by_length", self.lengths)
         return [dataclasses.replace(found, corpus=self.corpus)]
 
-    def misfits(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
+    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
         """The shortest prompt, if it is too short."""
         if misfit := task_misfit(PasskeyTask(form=self.form), min(self.lengths), tokenizer):
             yield ("lengths",), misfit

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from fope_lab.config.problems import FieldPath
 from fope_lab.config.pydantic_errors import SectionError
 from fope_lab.data.corpora.base import Corpus
-from fope_lab.stages.evaluation import EvaluationConfig, Reading
+from fope_lab.stages.evaluation import EvaluationConfig, ForwardPass
 from fope_lab.stages.measure import Measure
 from fope_lab.stages.section import Lengths, PositiveInt
 from fope_lab.stages.sections import CorpusSection
@@ -20,7 +20,7 @@ class Perplexity(EvaluationConfig):
     """exp of the mean loss on held-out text, at each context length."""
 
     version = 4  # each sequence draws its own positions, where they are drawn
-    work = "fope_lab.evaluation.perplexity:run"
+    entry_point = "fope_lab.evaluation.perplexity:run"
 
     kind: Literal["perplexity"]
     corpus: CorpusSection
@@ -48,11 +48,11 @@ class Perplexity(EvaluationConfig):
         texts = {"corpus": self.corpus}
         return texts if self.over is None else {**texts, "over": self.over}
 
-    def longest(self) -> tuple[FieldPath, int] | None:
+    def max_sequence_length(self) -> tuple[FieldPath, int] | None:
         """The largest window."""
         return ("lengths",), max(self.lengths)
 
-    def readings(self) -> Iterable[Reading] | None:
+    def forward_passes(self) -> Iterable[ForwardPass] | None:
         """The windows at each length, of texts that are taken to have `tokens` tokens each, whose
         last one is predicted and not read."""
         if self.tokens is None:
@@ -61,9 +61,9 @@ class Perplexity(EvaluationConfig):
         found = []
         for length in self.lengths:
             if self.stride is not None:
-                found.append(Reading(length, 1 + max(0, -(-(read - length) // self.stride))))
+                found.append(ForwardPass(length, 1 + max(0, -(-(read - length) // self.stride))))
             else:
-                found += [Reading(length, read // length), Reading(read % length, 1)]
+                found += [ForwardPass(length, read // length), ForwardPass(read % length, 1)]
         return found * len(self.corpora())
 
     def measures(self) -> Iterable[Measure]:

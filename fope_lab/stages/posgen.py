@@ -16,7 +16,7 @@ from fope_lab.data.tasks.posgen_splits import SequenceSet
 from fope_lab.data.tasks.posgen_task import PosGenTask
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, known_vocabulary
 from fope_lab.stages.base import StageConfig
-from fope_lab.stages.evaluation import EvaluationConfig, Reading
+from fope_lab.stages.evaluation import EvaluationConfig, ForwardPass
 from fope_lab.stages.measure import Measure
 from fope_lab.stages.section import PositiveInt
 from fope_lab.stages.training import TrainingConfig
@@ -26,7 +26,7 @@ class PosGen(EvaluationConfig):
     """Whether the model goes on with sequences of PosGen, within the trained length and beyond."""
 
     version = 1
-    work = "fope_lab.evaluation.posgen:run"
+    entry_point = "fope_lab.evaluation.posgen:run"
 
     kind: Literal["posgen"]
     subtask: Subtask
@@ -57,13 +57,13 @@ class PosGen(EvaluationConfig):
             official_leaky=self.official_leaky,
         )
 
-    def longest(self) -> tuple[FieldPath, int] | None:
+    def max_sequence_length(self) -> tuple[FieldPath, int] | None:
         """A sequence."""
         return ("length",), self.length
 
-    def readings(self) -> Iterable[Reading] | None:
+    def forward_passes(self) -> Iterable[ForwardPass] | None:
         """All sequences."""
-        return [Reading(self.length, self.count)]
+        return [ForwardPass(self.length, self.count)]
 
     def measures(self) -> Iterable[Measure]:
         """The accuracy beyond the trained length, within it, and at each position."""
@@ -75,14 +75,14 @@ class PosGen(EvaluationConfig):
             Measure("posgen_by_position", "posgen_accuracy_by_position", positions, learnt=within),
         ]
 
-    def misfits(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
+    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
         """Tokens that the model has not."""
         vocabulary = known_vocabulary(tokenizer)
         if vocabulary is not None and self.modulus > vocabulary:
             message = f"found {self.modulus}, needs at most the {vocabulary} tokens of the model"
             yield ("modulus",), message
 
-    def against(self, parent: StageConfig) -> Iterable[tuple[FieldPath, str]]:
+    def parent_problems(self, parent: StageConfig) -> Iterable[tuple[FieldPath, str]]:
         """Another PosGen than the model was trained on, and a length that is not beyond."""
         if not isinstance(parent, TrainingConfig):
             return

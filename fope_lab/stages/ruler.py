@@ -14,7 +14,7 @@ from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.ruler_tasks import KeyValueTask, RulerTask, VariableTrackingTask
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
-from fope_lab.stages.evaluation import EvaluationConfig, Reading, task_misfit
+from fope_lab.stages.evaluation import EvaluationConfig, ForwardPass, task_misfit
 from fope_lab.stages.measure import Measure, accuracy_by_length
 from fope_lab.stages.section import Lengths, PositiveInt, each_once
 from fope_lab.stages.sections import CorpusSection
@@ -31,7 +31,7 @@ class Ruler(EvaluationConfig):
     """Whether the model gives exactly the values, or variables, that a prompt asks for."""
 
     version = 1
-    work = "fope_lab.evaluation.ruler:run"
+    entry_point = "fope_lab.evaluation.ruler:run"
 
     kind: Literal["ruler"]
     lengths: Lengths
@@ -71,13 +71,13 @@ class Ruler(EvaluationConfig):
         """The haystack, if it is real text."""
         return {} if self.corpus is None else {"corpus": self.corpus}
 
-    def longest(self) -> tuple[FieldPath, int] | None:
+    def max_sequence_length(self) -> tuple[FieldPath, int] | None:
         """The longest prompt."""
         return ("lengths",), max(self.lengths)
 
-    def readings(self) -> Iterable[Reading] | None:
+    def forward_passes(self) -> Iterable[ForwardPass] | None:
         """A prompt for each trial of each task."""
-        return [Reading(length, self.trials * len(self.tasks)) for length in self.lengths]
+        return [ForwardPass(length, self.trials * len(self.tasks)) for length in self.lengths]
 
     def measures(self) -> Iterable[Measure]:
         """The accuracy of each task at each length."""
@@ -86,7 +86,7 @@ class Ruler(EvaluationConfig):
             found = accuracy_by_length(task, metric, self.lengths)
             yield dataclasses.replace(found, corpus=self.corpus)
 
-    def misfits(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
+    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
         """The shortest prompt of each task that is too short."""
         for task in self.described().values():
             if misfit := task_misfit(task, min(self.lengths), tokenizer):

@@ -34,7 +34,7 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
-    outside_key: ClassVar[frozenset[str]] = frozenset()
+    excluded_from_key: ClassVar[frozenset[str]] = frozenset()
     """Fields that can't change a stage's numbers, and so are left out of its key."""
     outside_file: ClassVar[Mapping[str, str]] = {}
     """Fields that a sweep file does not give here, and what it gives instead."""

@@ -22,7 +22,7 @@ Beta = Annotated[float, Field(ge=0, lt=1)]
 class TrainSettings(Section):
     """How long and how to train: AdamW with the learning rate as a function of the step."""
 
-    outside_key = frozenset(
+    excluded_from_key = frozenset(
         {"checkpoint_every", "log_every", "micro_batch_tokens", "gradient_checkpointing", "compile"}
     )
 
@@ -121,7 +121,7 @@ class TrainingConfig(StageConfig):
     train: TrainSettings
     seed: int = 0
 
-    def longest(self) -> tuple[FieldPath, int] | None:
+    def max_sequence_length(self) -> tuple[FieldPath, int] | None:
         """A row of training or of validation."""
         held_out = self.train.validation_length or 0
         if held_out > self.data.length:
@@ -176,7 +176,7 @@ def _nearest(tokens: int, multiple: int) -> str:
 class Pretrain(TrainingConfig):
     """Train a model from scratch."""
 
-    work = "trainers.pretrain:run"
+    entry_point = "trainers.pretrain:run"
 
     kind: Literal["pretrain"]
     model: ModelSection
@@ -199,7 +199,7 @@ class FurtherTraining(TrainingConfig, ChildConfig):
 class Extend(FurtherTraining):
     """Go on training a model, on longer text and perhaps with another embedding."""
 
-    work = "trainers.extend:run"
+    entry_point = "trainers.extend:run"
 
     kind: Literal["extend"]
 
@@ -208,7 +208,7 @@ class Finetune(FurtherTraining):
     """Supervised pairs or chats, perhaps with another embedding: the loss is on what the assistant
     says only."""
 
-    work = "trainers.finetune:run"
+    entry_point = "trainers.finetune:run"
 
     kind: Literal["finetune"]
     tokenizer: TokenizerSection | None = None

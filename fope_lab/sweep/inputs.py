@@ -42,7 +42,7 @@ def inputs_of(
     else:
         for i, (name, corpus) in enumerate(spec.corpora().items()):
             inputs[f"data.{i}"] = corpus, (name,), "validation"
-        problems += spec.misfits(tokenizer)
+        problems += spec.tokenizer_problems(tokenizer)
     for corpus, path, _ in inputs.values():
         if corpus.kind not in wanted:
             message = (

@@ -160,7 +160,7 @@ def _fits(lineage: Lineage, memo: Memo, report: Report) -> bool:
 
 def _reaches(spec: StageConfig, lineage: Lineage, memo: Memo, report: Report) -> bool:
     """Whether the embedding has positions for the stage's longest sequence."""
-    read = spec.longest()
+    read = spec.max_sequence_length()
     if read is None:
         return True
     path, length = read

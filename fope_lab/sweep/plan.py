@@ -47,7 +47,7 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
         parents = [key for key in stage.parents.values() if states[key].state != "cached"]
         waiting = list(dict.fromkeys(by_key[key].stage for key in parents))
         folder = store.folder(stage.kind, stage.key) if store else None
-        lacks = stage.spec.lacks(store.root if store else None)
+        lacks = stage.spec.missing_resource(store.root if store else None)
         states[stage.key] = _state(stage, folder, waiting, lacks)
     return Plan(sweep, sweep.stages, states)
 

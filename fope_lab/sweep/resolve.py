@@ -317,7 +317,7 @@ def _can_follow(spec: StageConfig, parent: Stage, report: Report) -> bool:
     if not parent.spec.trains:
         report(("from",), f"{parent.stage} is of kind {parent.kind}, which leaves no model")
         return False
-    misfits = list(spec.against(parent.spec))
+    misfits = list(spec.parent_problems(parent.spec))
     for path, message in misfits:
         report(path, message)
     return not misfits

@@ -55,7 +55,7 @@ def test_a_stage_logs_what_it_says(
     parents: dict[str, Path], tmp_path: Path, options: dict[str, Any]
 ) -> None:
     stage = section(options)
-    module, _, function = stage.work.partition(":")
+    module, _, function = stage.entry_point.partition(":")
     run = getattr(importlib.import_module(module), function)
     folder = Store(tmp_path).folder(stage.kind, "key")
     with folder.begin("test", {}) as attempt:

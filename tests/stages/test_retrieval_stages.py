@@ -85,5 +85,5 @@ def test_what_is_read_is_known(tmp_path: Path) -> None:
     content = changed(BASE, {"stages.n": needle, "stages.r": ruler})
     sweep = load(tmp_path, content)
     [n], [r] = of(sweep, "n"), of(sweep, "r")
-    assert list(n.spec.readings()) == [(400, 33), (500, 33)]
-    assert list(r.spec.readings()) == [(2000, 14)]
+    assert list(n.spec.forward_passes()) == [(400, 33), (500, 33)]
+    assert list(r.spec.forward_passes()) == [(2000, 14)]
