@@ -1,0 +1,48 @@
+"""What the annotation of an option says beside its type: the values allowed, and the meaning.
+
+An exported model contains a copy of this module, so it uses the standard library only. pydantic
+finds what it needs through the two methods whose names begin with `__get_pydantic`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The interval that a number must be in; `ge` and `le` are inclusive ends, `gt` and `lt` are
+    exclusive. A float in an interval is finite."""
+
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+
+    def __str__(self) -> str:
+        signs = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
+        ends = ((sign, getattr(self, name)) for name, sign in signs.items())
+        return ", ".join(f"{sign} {end:g}" for sign, end in ends if end is not None)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """The schema of the annotated type, with the ends of the interval set."""
+        schema = handler(source)
+        for name in ("ge", "gt", "le", "lt"):
+            end = getattr(self, name)
+            if end is not None:
+                schema[name] = end
+        if schema["type"] == "float":
+            schema["allow_inf_nan"] = False
+        return schema
+
+
+@dataclass(frozen=True)
+class Doc:
+    """The meaning of an option, which the JSON Schema and the command line show."""
+
+    text: str
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
+        """The JSON Schema of the annotated type, with the meaning as its description."""
+        return {**handler(schema), "description": self.text}
