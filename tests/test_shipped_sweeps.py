@@ -16,7 +16,7 @@ from fope_lab.model import Decoder
 from fope_lab.papers.index import paper_names
 from fope_lab.report.compare.match_cells import fit, reads
 from fope_lab.report.compare.published import load_published
-from fope_lab.report.results.stage_results import StageReading
+from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages import EvaluationConfig, TrainingConfig
 from fope_lab.sweep import plan
 from fope_lab.sweep.graph import Stage
@@ -76,9 +76,9 @@ def test_each_published_number_has_its_model(file: Path) -> None:
                 ), (row.label, column.label, wanted)
 
 
-def unread(stage: Stage) -> StageReading:
+def unread(stage: Stage) -> StageResult:
     """What a report knows of a stage that never ran."""
-    return StageReading(stage, Path(), "not run", "", (), {}, None, None, None, None)
+    return StageResult(stage, Path(), "not run", "", (), {}, None, None, None, None)
 
 
 SHARED = {

@@ -1,8 +1,8 @@
 """A training stage by several workers, through Ray Train.
 
-The stage's trial calls `run_workers`, which starts a process for each worker, on whichever nodes
-there are, and waits. Each of them does the stage's work, with its `Workers`; worker 0 writes to the
-store. A worker that dies ends the group: the trial then begins another attempt, which goes on from
+The stage's trial calls `run_workers`, which starts one process per worker, on any of the nodes, and
+waits for them. Every process does the stage's work with its `WorkerGroup`. Worker 0 writes to the
+store. A worker that dies ends the group. The trial then begins another attempt, which resumes from
 the last checkpoint with as many workers as it can get.
 """
 

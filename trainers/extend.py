@@ -17,11 +17,11 @@ from fope_lab.model.decoder import Decoder
 from fope_lab.stages import Extend
 from fope_lab.store import Attempt
 from trainers.stage import train_stage
-from trainers.worker_group import Workers
+from trainers.worker_group import WorkerGroup
 
 
 def run(
-    stage: Extend, attempt: Attempt, parents: Mapping[str, Path], workers: Workers | None = None
+    stage: Extend, attempt: Attempt, parents: Mapping[str, Path], workers: WorkerGroup | None = None
 ) -> dict[str, Any]:
     """The parent's checkpoint is the role "from"; an embedding of None goes on with its own.
 
@@ -40,5 +40,5 @@ def run(
         parents,
         start,
         tokenizer=tokenizer,
-        workers=workers or Workers(),
+        workers=workers or WorkerGroup(),
     )

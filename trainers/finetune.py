@@ -13,11 +13,14 @@ from fope_lab.model.decoder import Decoder
 from fope_lab.stages import Finetune
 from fope_lab.store import Attempt
 from trainers.stage import train_stage
-from trainers.worker_group import Workers
+from trainers.worker_group import WorkerGroup
 
 
 def run(
-    stage: Finetune, attempt: Attempt, parents: Mapping[str, Path], workers: Workers | None = None
+    stage: Finetune,
+    attempt: Attempt,
+    parents: Mapping[str, Path],
+    workers: WorkerGroup | None = None,
 ) -> dict[str, Any]:
     """The parent's checkpoint is the role "from"; the data's rows leave prompts without a loss.
 
@@ -48,5 +51,5 @@ def run(
         parents,
         start,
         tokenizer=tokenizer,
-        workers=workers or Workers(),
+        workers=workers or WorkerGroup(),
     )

@@ -17,18 +17,18 @@ from fope_lab.data.mixture import IGNORED, Batch
 from fope_lab.data.problems import DataError
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
-from trainers.worker_group import Workers
+from trainers.worker_group import WorkerGroup
 
 
-class Passes:
-    """Passes through `model`, which is on `device` and which the workers may share among them.
+class StepRunner:
+    """StepRunner through `model`, which is on `device` and which the workers may share among them.
 
     `module` is the model as the workers wrapped it: its parameters are the ones to optimise, under
     their plain names. What is called is the module, or that compiled.
     """
 
     def __init__(
-        self, model: Decoder, settings: TrainSettings, device: torch.device, workers: Workers
+        self, model: Decoder, settings: TrainSettings, device: torch.device, workers: WorkerGroup
     ) -> None:
         self.module = workers.wrap(model)
         self._called = torch.compile(self.module) if settings.compile else self.module

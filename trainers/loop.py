@@ -32,9 +32,9 @@ from trainers.checkpoints import (
     write_progress,
     write_state,
 )
-from trainers.gradient_accumulation import Passes
+from trainers.gradient_accumulation import StepRunner
 from trainers.optimizer import build_optimizer, learning_rate, set_learning_rate
-from trainers.worker_group import Workers
+from trainers.worker_group import WorkerGroup
 
 Batches = Callable[[int], Batch]
 """This worker's share of the batch of update number `step`, from 0; always the same."""
@@ -83,7 +83,7 @@ def train(
     seed: int,
     device: torch.device,
     held_out: HeldOutBatches | None = None,
-    workers: Workers | None = None,
+    workers: WorkerGroup | None = None,
 ) -> dict[str, Any]:
     """Train `model`, which is on `device`, to the end and save the stage's final checkpoint.
 
@@ -95,7 +95,9 @@ def train(
     cuda_devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda_devices):
         torch.manual_seed(seed)
-        run = _Run(model, settings, attempt, write_model, device, held_out, workers or Workers())
+        run = _Run(
+            model, settings, attempt, write_model, device, held_out, workers or WorkerGroup()
+        )
         while run.progress.step < settings.steps:
             run.update(batches(run.progress.step))
     return run.summary()
@@ -111,14 +113,14 @@ class _Run:
     write_model: WriteModel
     device: torch.device
     held_out: HeldOutBatches | None
-    workers: Workers
+    workers: WorkerGroup
     progress: Progress = field(init=False)
     last_checkpoint: Checkpoint | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.model.train()
-        self.passes = Passes(self.model, self.settings, self.device, self.workers)
-        self.optimizer = build_optimizer(self.passes.module, self.settings)
+        self.runner = StepRunner(self.model, self.settings, self.device, self.workers)
+        self.optimizer = build_optimizer(self.runner.module, self.settings)
         self.last_checkpoint = self.attempt.resumed_from
         self.progress = Progress()
         if self.last_checkpoint is not None:
@@ -139,8 +141,8 @@ class _Run:
         settings = self.settings
         rate = learning_rate(self.progress.step, settings)
         set_learning_rate(self.optimizer, rate)
-        loss = self.passes.backward(batch)
-        norm = self.workers.clip(self.passes.module, settings.gradient_clip)
+        loss = self.runner.backward(batch)
+        norm = self.workers.clip(self.runner.module, settings.gradient_clip)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.unread.append(torch.stack((loss, norm.detach())))
@@ -235,7 +237,7 @@ class _Run:
         cuda_devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=cuda_devices):  # some embeddings draw positions
             torch.manual_seed(VALIDATION_SEED)
-            loss = self.passes.loss(self.held_out())
+            loss = self.runner.loss(self.held_out())
         if not math.isfinite(loss):
             raise NonFiniteError(
                 f"the validation loss is {loss} after step {step} of {self.settings.steps};"

@@ -12,11 +12,14 @@ from fope_lab.model.decoder import Decoder
 from fope_lab.stages import Pretrain
 from fope_lab.store import Attempt
 from trainers.stage import train_stage
-from trainers.worker_group import Workers
+from trainers.worker_group import WorkerGroup
 
 
 def run(
-    stage: Pretrain, attempt: Attempt, parents: Mapping[str, Path], workers: Workers | None = None
+    stage: Pretrain,
+    attempt: Attempt,
+    parents: Mapping[str, Path],
+    workers: WorkerGroup | None = None,
 ) -> dict[str, Any]:
     """Weights, embedding coefficients and the order of the data all follow from the stage's seed.
 
@@ -34,5 +37,5 @@ def run(
         parents,
         start,
         tokenizer=tokenizer,
-        workers=workers or Workers(),
+        workers=workers or WorkerGroup(),
     )

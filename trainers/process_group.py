@@ -22,10 +22,10 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from fope_lab.model.decoder import Decoder
-from trainers.worker_group import Workers
+from trainers.worker_group import WorkerGroup
 
 
-class ProcessGroup(Workers):
+class ProcessGroup(WorkerGroup):
     """The workers of torch's default process group."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class ProcessGroup(Workers):
         self.size = dist.get_world_size()
 
     def sum(self, value: Tensor) -> Tensor:
-        """See Workers."""
+        """See WorkerGroup."""
         total = value.clone()
         dist.all_reduce(total)
         return total
@@ -43,7 +43,7 @@ class Replicas(ProcessGroup):
     """Each worker has the whole model and optimizer (Li et al., arXiv 2006.15704)."""
 
     def wrap(self, model: Decoder) -> nn.Module:
-        """See Workers; all go on from worker 0's parameters."""
+        """See WorkerGroup; all go on from worker 0's parameters."""
         # Buffers are the same everywhere: they follow from the configuration and the seed.
         module = DistributedDataParallel(
             model, forward_sync_buffers=False, gradient_as_bucket_view=True
@@ -52,7 +52,7 @@ class Replicas(ProcessGroup):
         return module
 
     def accumulating(self, module: nn.Module) -> contextlib.AbstractContextManager[None]:
-        """See Workers."""
+        """See WorkerGroup."""
         return cast(DistributedDataParallel, module).no_sync()
 
 
@@ -71,7 +71,7 @@ class Shards(ProcessGroup):
     """
 
     def wrap(self, model: Decoder) -> nn.Module:
-        """See Workers; parameters become sharded ones, in place."""
+        """See WorkerGroup; parameters become sharded ones, in place."""
         device = next(model.parameters()).device.type
         mesh = init_device_mesh(device, (self.size,))
         # The position embeddings that layers share belong to the root, as do the token embedding
@@ -84,7 +84,7 @@ class Shards(ProcessGroup):
 
     @contextlib.contextmanager
     def accumulating(self, module: nn.Module) -> Iterator[None]:
-        """See Workers."""
+        """See WorkerGroup."""
         sharded = cast(FSDPModule, module)
         sharded.set_requires_gradient_sync(False)
         try:
@@ -93,11 +93,11 @@ class Shards(ProcessGroup):
             sharded.set_requires_gradient_sync(True)
 
     def clip(self, module: nn.Module, norm: float) -> Tensor:
-        """See Workers."""
+        """See WorkerGroup."""
         return cast(DTensor, super().clip(module, norm)).full_tensor()
 
     def weights(self, model: Decoder) -> dict[str, Tensor]:
-        """See Workers."""
+        """See WorkerGroup."""
         return {name: self._whole(tensor) for name, tensor in model.untied_state().items()}
 
     def _whole(self, value: Any) -> Any:

@@ -22,7 +22,7 @@ from fope_lab.store import Attempt
 from trainers.loop import choose_device, train
 from trainers.oom_advice import memory_advice
 from trainers.validation import HeldOut
-from trainers.worker_group import Workers
+from trainers.worker_group import WorkerGroup
 
 
 def train_stage(
@@ -32,7 +32,7 @@ def train_stage(
     start: Callable[[], Decoder],
     *,
     tokenizer: Tokenizer,
-    workers: Workers,
+    workers: WorkerGroup,
 ) -> dict[str, Any]:
     """Train to the end, from `start()` or from the checkpoint that the attempt goes on from.
 
@@ -50,7 +50,7 @@ def _train_stage(
     parents: Mapping[str, Path],
     start: Callable[[], Decoder],
     tokenizer: Tokenizer,
-    workers: Workers,
+    workers: WorkerGroup,
 ) -> dict[str, Any]:
     device = choose_device(stage.resources)
     resumed = attempt.resumed_from
@@ -98,7 +98,7 @@ def _train_stage(
 
 
 def _held_out(
-    stage: TrainingConfig, parents: Mapping[str, Path], tokenizer: Tokenizer, workers: Workers
+    stage: TrainingConfig, parents: Mapping[str, Path], tokenizer: Tokenizer, workers: WorkerGroup
 ) -> HeldOut | None:
     """The held-out data of a stage that validates, as much at a time as in training."""
     train, length = stage.train, stage.train.validation_length or stage.data.length

@@ -17,7 +17,7 @@ import torch
 from fope_lab.data.mixture import IGNORED, Batch, Mixture, TrainingData
 from fope_lab.data.recipe import Data
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from trainers.worker_group import Workers
+from trainers.worker_group import WorkerGroup
 
 ORDER_SEED = 0
 
@@ -38,7 +38,7 @@ class HeldOut:
         tokens: int,
         length: int,
         rows: int,
-        workers: Workers,
+        workers: WorkerGroup,
     ) -> None:
         texts = [i for i, source in enumerate(data.mix) if source.corpus is not None]
         places = texts or [

@@ -1,4 +1,4 @@
-"""What a training loop needs of the other workers of its group; `Workers` itself is a group of one.
+"""What a training loop needs of the workers of its group. `WorkerGroup` itself is a group of one.
 
 `trainers/process_group.py` has the groups of several processes.
 """
@@ -19,7 +19,7 @@ OptimizerState = Mapping[str, Mapping[str, Any]]
 so that a group of any size and kind can go on from it."""
 
 
-class Workers:
+class WorkerGroup:
     """A group of one worker. The others override what exchanges something.
 
     The optimizer must be built after `wrap`, which may put other parameters into the model.

@@ -34,7 +34,7 @@ from fope_lab.orchestration.resources import (
     require_fit,
 )
 from fope_lab.orchestration.searcher import StageSearcher
-from fope_lab.orchestration.trial import KEY, notes_folder, run_stage, trial_stages
+from fope_lab.orchestration.trial import KEY, ray_scratch_dir, run_stage, trial_stages
 from fope_lab.store import Store
 from fope_lab.sweep.resolve import Stage
 
@@ -73,8 +73,8 @@ def run_stages(
     """
     owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     by_key = {stage.key: stage for stage in stages}
-    # Ray keeps its own notes of the experiment; nothing reads them, and they go at the end.
-    notes = notes_folder(store, owner)
+    # Ray keeps its own files about the experiment. Nothing reads them; they are removed at the end.
+    scratch = ray_scratch_dir(store, owner)
     interrupted = False
     with _ray(address), _signals_interrupt():
         waiting = [s for s in stages if not store.folder(s.kind, s.key).is_done()]
@@ -88,11 +88,11 @@ def run_stages(
         searcher = StageSearcher(stages, store, owner, room, seconds)
         try:
             with watch(searcher.status):
-                _tuner(by_key, store, searcher, notes).fit()
+                _tuner(by_key, store, searcher, scratch).fit()
         except KeyboardInterrupt:
             interrupted = True
         finally:
-            shutil.rmtree(notes, ignore_errors=True)
+            shutil.rmtree(scratch, ignore_errors=True)
     if interrupted:
         _release_leases(by_key, store, owner)
     return Outcome(searcher.status(), interrupted)
@@ -105,7 +105,7 @@ def estimated_seconds(stage: Stage) -> float:
 
 
 def _tuner(
-    stages: Mapping[str, Stage], store: Store, searcher: StageSearcher, notes: Path
+    stages: Mapping[str, Stage], store: Store, searcher: StageSearcher, scratch: Path
 ) -> tune.Tuner:
     driver = ray.util.get_node_ip_address()
     trainable = tune.with_resources(
@@ -123,7 +123,7 @@ def _tuner(
         ),
         run_config=tune.RunConfig(
             name="run",
-            storage_path=str(notes),
+            storage_path=str(scratch),
             verbose=0,
             failure_config=tune.FailureConfig(max_failures=PROCESS_RETRIES),
         ),

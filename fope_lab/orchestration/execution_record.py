@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fope_lab.sweep.graph import Stage
 
 
-def ran_on(stage: Stage, result: Mapping[str, Any]) -> dict[str, Any]:
+def execution_record(stage: Stage, result: Mapping[str, Any]) -> dict[str, Any]:
     """The device with torch's threads, and the stage's work.
 
     This process sees no GPU of several workers: a training's `result` names theirs.

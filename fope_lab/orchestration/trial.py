@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fope_lab.orchestration.execution_record import ran_on
+from fope_lab.orchestration.execution_record import execution_record
 from fope_lab.stages import TrainingConfig
 from fope_lab.store import Attempt, StageDoneError, Store, StoreError
 from fope_lab.store.lease import LeaseHeldError
@@ -70,7 +70,7 @@ def run_stage(
     tune.report({OUTCOME: run_attempt(config, stages[config[KEY]], Store(store_root))})
 
 
-def notes_folder(store: Store, owner: str) -> Path:
+def ray_scratch_dir(store: Store, owner: str) -> Path:
     """Where Ray keeps its files of a driver's run, on a disk that all nodes see."""
     return store.root / ".tune" / owner
 
@@ -99,13 +99,13 @@ def _attempt(config: Mapping[str, Any], trial: TrialStage, store: Store) -> str:
                 return "done"
             parents = _artifacts(trial, store)
             if isinstance(stage.spec, TrainingConfig) and stage.spec.resources.size > 1:
-                notes = notes_folder(store, config[OWNER])
+                notes = ray_scratch_dir(store, config[OWNER])
                 again = _is_retry(attempt)
                 result = run_workers(stage.spec, attempt, parents, again=again, notes=notes)
             else:
                 _reset_process()
                 result = _work(stage.spec.entry_point)(stage.spec, attempt, parents)
-            attempt.finish(result, ran_on(stage, result))
+            attempt.finish(result, execution_record(stage, result))
     except WorkersLostError:
         return LOST
     except Exception:

@@ -25,7 +25,7 @@ from fope_lab.report.results.aggregate import Cell, build_cells, json_value
 from fope_lab.report.results.layout import Block, build_blocks, stages_without_cells
 from fope_lab.report.results.requested_metrics import choose_blocks, choose_trainings
 from fope_lab.report.results.settings import SettingsGroup, collect_settings
-from fope_lab.report.results.stage_results import StageReading, read_stages
+from fope_lab.report.results.stage_results import StageResult, read_stages
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,7 +50,7 @@ class Report:
     path: str
     generated: datetime
     provenance: Mapping[str, str]
-    readings: tuple[StageReading, ...]
+    readings: tuple[StageResult, ...]
     cells: tuple[Cell, ...]
     run_ids: Mapping[str, str]  # stage's key → MLflow run
     links: Mapping[str, str]  # stage's key → the run's page
@@ -137,7 +137,7 @@ class Report:
         return [*curves, *draw_heatmaps(self.heatmaps), *draw_analyses(self.readings)]
 
     @property
-    def without_results(self) -> dict[str, list[StageReading]]:
+    def without_results(self) -> dict[str, list[StageResult]]:
         """Stages of the sweep file of which nothing is known yet."""
         return stages_without_cells(self.readings, self.cells)
 
@@ -199,7 +199,7 @@ class Report:
             if rest > 0:
                 line(f"  and {rest} more; the report lists them all")
 
-    def _stage_json(self, reading: StageReading) -> dict[str, Any]:
+    def _stage_json(self, reading: StageResult) -> dict[str, Any]:
         stage = reading.stage
         return {
             "key": stage.key,

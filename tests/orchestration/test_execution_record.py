@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from fope_lab.orchestration.execution_record import ran_on
+from fope_lab.orchestration.execution_record import execution_record
 from fope_lab.orchestration.trial import OWNER, SUPERSEDE, run_attempt, trial_stages
 from fope_lab.planning.calibration import calibrated
 from fope_lab.planning.devices import this_machine
@@ -70,7 +70,7 @@ def test_a_gpu_says_its_name_or_its_worker_does(
     resources = SimpleNamespace(gpus=gpus, size=workers)
     spec = stage.spec.model_copy(update={"resources": resources})
     of_workers = SimpleNamespace(**(vars(stage) | {"spec": spec}))
-    ran = ran_on(of_workers, {"device": "NVIDIA A40"})  # type: ignore[arg-type]
+    ran = execution_record(of_workers, {"device": "NVIDIA A40"})  # type: ignore[arg-type]
     assert (ran["device"], ran["workers"]) == (expected, workers)
     assert ran["work"]["share"] == min(1, gpus)
     assert ran["work"]["tokens"] == 2048 // workers

@@ -17,7 +17,7 @@ from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
 from trainers.optimizer import build_optimizer
 from trainers.process_group import STRATEGIES
-from trainers.worker_group import OptimizerState, Workers
+from trainers.worker_group import OptimizerState, WorkerGroup
 
 VOCABULARY, ROWS, LENGTH, STEPS, HALF = 31, 4, 8, 10, 5
 SETTINGS = TrainSettings(tokens=1, batch_tokens=ROWS * LENGTH, learning_rate=0.01)
@@ -70,7 +70,7 @@ def rows_of(step: int) -> Batch:
 
 
 def train(
-    workers: Workers, case: Case, first: int, last: int, start: Trained | None = None
+    workers: WorkerGroup, case: Case, first: int, last: int, start: Trained | None = None
 ) -> Trained:
     """Steps `first` … `last − 1`, each of rows one by one: as the loop has it, in short."""
     model = new_model(case)

@@ -11,7 +11,7 @@ import torch
 from group_training import HALF, STEPS, Case, Trained, group, train
 
 from trainers.process_group import STRATEGIES
-from trainers.worker_group import Workers
+from trainers.worker_group import WorkerGroup
 
 T = TypeVar("T")
 CASES = {
@@ -28,8 +28,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a single worker left, and what two did."""
     folder = tmp_path_factory.mktemp("group")
     for name, case in CASES.items():
-        torch.save(train(Workers(), case, 0, HALF), folder / f"{name}.single.half")
-        torch.save(train(Workers(), case, 0, STEPS), folder / f"{name}.single")
+        torch.save(train(WorkerGroup(), case, 0, HALF), folder / f"{name}.single.half")
+        torch.save(train(WorkerGroup(), case, 0, STEPS), folder / f"{name}.single")
     torch.multiprocessing.spawn(group, (2, folder, CASES), nprocs=2)
     return folder
 
@@ -91,13 +91,13 @@ def test_two_workers_go_on_from_what_any_group_saved(
 @pytest.mark.parametrize(("name", "strategy"), WAYS)
 def test_one_worker_goes_on_from_what_two_saved(folder: Path, name: str, strategy: str) -> None:
     start = trained(folder, name, strategy, "half")
-    found = train(Workers(), CASES[name], HALF, STEPS, start)
+    found = train(WorkerGroup(), CASES[name], HALF, STEPS, start)
     assert_same(found, trained(folder, name, "single"), CASES[name].tolerance)
 
 
 def test_one_worker_goes_on_to_the_bit(folder: Path) -> None:
     found = train(
-        Workers(), CASES["plain"], HALF, STEPS, trained(folder, "plain", "single", "half")
+        WorkerGroup(), CASES["plain"], HALF, STEPS, trained(folder, "plain", "single", "half")
     )
     expected = trained(folder, "plain", "single")
     assert found.losses == expected.losses[HALF:]
@@ -109,4 +109,4 @@ def test_the_state_of_other_parameters_is_refused(folder: Path) -> None:
     start = trained(folder, "learned", "ddp", "half")
     start.optimizer = {"norm.wait": {}, **start.optimizer}
     with pytest.raises(ValueError, match=r"another model's: 1 of its .* such as norm\.wait"):
-        train(Workers(), CASES["learned"], HALF, STEPS, start)
+        train(WorkerGroup(), CASES["learned"], HALF, STEPS, start)

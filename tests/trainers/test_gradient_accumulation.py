@@ -18,8 +18,8 @@ from fope_lab.data.problems import DataError
 from fope_lab.model.attention import Attention
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
-from trainers.gradient_accumulation import Passes
-from trainers.worker_group import Workers
+from trainers.gradient_accumulation import StepRunner
+from trainers.worker_group import WorkerGroup
 
 ROWS = 5
 CPU = torch.device("cpu")
@@ -74,8 +74,8 @@ def test_any_micro_batch_gives_the_gradient_of_the_whole_batch(
     loss, expected = reference(batch(documents))
     model = decoder()
     tokens = None if micro is None else micro * LENGTH
-    passes = Passes(model, train_settings(micro_batch_tokens=tokens), CPU, Workers())
-    assert float(passes.backward(batch(documents))) == pytest.approx(loss, rel=1e-6)
+    runner = StepRunner(model, train_settings(micro_batch_tokens=tokens), CPU, WorkerGroup())
+    assert float(runner.backward(batch(documents))) == pytest.approx(loss, rel=1e-6)
     assert_close(gradients(model), expected, 1e-5)
 
 
@@ -85,9 +85,9 @@ def test_positions_are_drawn_for_the_whole_batch(micro: int) -> None:
     found = []
     for tokens in (None, micro * LENGTH):
         model = Decoder(SIZES, "random-rope", train_length=LENGTH, seed=4)
-        passes = Passes(model, train_settings(micro_batch_tokens=tokens), CPU, Workers())
+        runner = StepRunner(model, train_settings(micro_batch_tokens=tokens), CPU, WorkerGroup())
         torch.manual_seed(5)
-        losses = [float(passes.backward(batch())) for _ in range(2)]
+        losses = [float(runner.backward(batch())) for _ in range(2)]
         assert losses[0] != losses[1]  # the next step draws others
         found.append((losses, gradients(model)))
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-6)
@@ -99,20 +99,20 @@ def test_random_positions_of_held_out_data_do_not_depend_on_the_batches() -> Non
     whole, losses = batch(), []
     for rows in (ROWS, 2, 1):
         model = Decoder(SIZES, "random-rope", train_length=LENGTH, seed=4)
-        passes = Passes(model, train_settings(), CPU, Workers())
+        runner = StepRunner(model, train_settings(), CPU, WorkerGroup())
         parts = [slice(start, start + rows) for start in range(0, ROWS, rows)]
         torch.manual_seed(5)
         losses.append(
-            passes.loss([Batch(whole.input_ids[part], whole.labels[part]) for part in parts])
+            runner.loss([Batch(whole.input_ids[part], whole.labels[part]) for part in parts])
         )
     assert losses == pytest.approx([losses[0]] * 3, rel=1e-6)
 
 
 def test_held_out_data_without_a_label_has_no_loss() -> None:
     whole = batch()
-    passes = Passes(decoder(), train_settings(), CPU, Workers())
+    runner = StepRunner(decoder(), train_settings(), CPU, WorkerGroup())
     with pytest.raises(DataError, match="no token of the held-out data"):
-        passes.loss([Batch(whole.input_ids, torch.full_like(whole.labels, IGNORED))])
+        runner.loss([Batch(whole.input_ids, torch.full_like(whole.labels, IGNORED))])
 
 
 def test_documents_matter() -> None:
@@ -120,7 +120,7 @@ def test_documents_matter() -> None:
     assert reference(batch(True))[0] != pytest.approx(reference(batch())[0], rel=1e-4)
 
 
-class Watching(Workers):
+class Watching(WorkerGroup):
     """Counts the passes, and those after which gradients are not exchanged yet."""
 
     def __init__(self) -> None:
@@ -135,14 +135,14 @@ class Watching(Workers):
 def test_gradients_are_exchanged_once_a_step() -> None:
     workers = Watching()
     settings = train_settings(micro_batch_tokens=2 * LENGTH)
-    Passes(decoder(), settings, CPU, workers).backward(batch())
+    StepRunner(decoder(), settings, CPU, workers).backward(batch())
     assert workers.accumulated == 2  # of three micro-batches
 
 
 def test_a_batch_without_a_label_that_counts_has_no_gradient() -> None:
     model, empty = decoder(), batch()
     empty.labels.fill_(IGNORED)
-    assert float(Passes(model, train_settings(), CPU, Workers()).backward(empty)) == 0
+    assert float(StepRunner(model, train_settings(), CPU, WorkerGroup()).backward(empty)) == 0
     assert all((gradient == 0).all() for gradient in gradients(model).values())
 
 
@@ -150,8 +150,8 @@ def test_bfloat16_is_for_products_and_not_for_weights() -> None:
     loss, expected = reference(batch())
     model, seen = decoder(), []
     hook = model.layers[0].mlp.register_forward_hook(lambda *args: seen.append(args[2].dtype))
-    passes = Passes(model, train_settings(precision="bfloat16"), CPU, Workers())
-    found = float(passes.backward(batch()))
+    runner = StepRunner(model, train_settings(precision="bfloat16"), CPU, WorkerGroup())
+    found = float(runner.backward(batch()))
     hook.remove()
     assert seen == [torch.bfloat16]
     assert found == pytest.approx(loss, rel=1e-2)

@@ -24,8 +24,8 @@ from fope_lab.model.decoder import Decoder
 from fope_lab.stages import Extend, Finetune, Pretrain, TrainingConfig
 from fope_lab.store import Attempt, StageFolder, Store
 from trainers import extend, finetune, pretrain
-from trainers.gradient_accumulation import Passes
-from trainers.worker_group import Workers
+from trainers.gradient_accumulation import StepRunner
+from trainers.worker_group import WorkerGroup
 
 BYTES = load_tokenizer("byte")
 SIZES = ModelConfig(
@@ -337,7 +337,7 @@ def test_only_the_answer_has_a_gradient(bench: Bench, monkeypatch: pytest.Monkey
     states = torch.randn(*batch.input_ids.shape, SIZES.hidden_size, requires_grad=True)
     monkeypatch.setattr(model, "hidden", lambda *ids, **others: states)
     settings = stage.train
-    Passes(model, settings, torch.device("cpu"), Workers()).backward(batch)
+    StepRunner(model, settings, torch.device("cpu"), WorkerGroup()).backward(batch)
     assert states.grad is not None
     touched = (states.grad != 0).any(-1)
     found = set()

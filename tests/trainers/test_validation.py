@@ -24,12 +24,12 @@ from fope_lab.store import Store
 from trainers import pretrain
 from trainers.loop import NonFiniteError
 from trainers.validation import HeldOut
-from trainers.worker_group import Workers
+from trainers.worker_group import WorkerGroup
 
 STEPS = 10
 
 
-class Member(Workers):
+class Member(WorkerGroup):
     """Worker `rank` of `size`, as far as data is concerned."""
 
     def __init__(self, rank: int, size: int) -> None:
@@ -62,7 +62,7 @@ def mixture() -> Data:
 
 
 def held_out(
-    corpora: dict[str, Path], tokens: int, rows: int = 3, workers: Workers | None = None
+    corpora: dict[str, Path], tokens: int, rows: int = 3, workers: WorkerGroup | None = None
 ) -> HeldOut:
     return HeldOut(
         mixture(),
@@ -71,7 +71,7 @@ def held_out(
         tokens=tokens,
         length=LENGTH,
         rows=rows,
-        workers=workers or Workers(),
+        workers=workers or WorkerGroup(),
     )
 
 
@@ -143,7 +143,7 @@ def test_a_task_alone_has_its_own_held_out_rows(rows: int, size: int) -> None:
     found = [row for share in shares for row in counted_rows(list(share.batches()))]
     expected = SequenceSet(subtask="recursive", modulus=5).sequences("validation", 62, 24)
     assert sorted(found) == sorted(bytes(row.tolist()) for row in expected)
-    few = HeldOut(posgen(), {}, BYTES, tokens=100, length=24, rows=rows, workers=Workers())
+    few = HeldOut(posgen(), {}, BYTES, tokens=100, length=24, rows=rows, workers=WorkerGroup())
     assert few.total == 4
 
 

@@ -18,7 +18,7 @@ from fope_lab.report.compare.training_history import differences
 from fope_lab.report.results.aggregate import json_value
 from fope_lab.report.results.measurements import Measured, Place, read_measurements
 from fope_lab.report.results.metrics import Metric, describe_metric
-from fope_lab.report.results.stage_results import StageReading
+from fope_lab.report.results.stage_results import StageResult
 from fope_lab.sweep.claims.comparison import Combination, Comparison, Seeds, compare
 from fope_lab.sweep.claims.grammar import Order, parse_claim
 from fope_lab.sweep.claims.selection import Catalogue, Selected
@@ -65,7 +65,7 @@ class Verdict:
 def judge_claims(
     section: ReportSection,
     by_name: Mapping[str, Sequence[Stage]],
-    readings: Iterable[StageReading],
+    readings: Iterable[StageResult],
 ) -> tuple[Verdict, ...]:
     """Every verdict on the claims of a checked sweep file, in its order.
 
@@ -84,7 +84,7 @@ def judge_claims(
 class _Results:
     """What the stages measured, each read when it is first asked for."""
 
-    def __init__(self, readings: Mapping[str, StageReading]) -> None:
+    def __init__(self, readings: Mapping[str, StageResult]) -> None:
         self.readings = readings
         self._measured: dict[str, dict[Place, Measured]] = {}
 

@@ -20,7 +20,7 @@ from fope_lab.report.compare.training_history import (
 )
 from fope_lab.report.results.axes import is_embedding, short_names
 from fope_lab.report.results.layout import Block, Line
-from fope_lab.report.results.stage_results import StageReading
+from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.labels import label
 
 MARK = "‡"
@@ -44,7 +44,7 @@ class Unequal:
     note: str | None
 
 
-def read_histories(readings: Iterable[StageReading]) -> dict[str, History]:
+def read_histories(readings: Iterable[StageResult]) -> dict[str, History]:
     """The history of every stage's model, by the stage's key."""
     by_key = {reading.stage.key: reading for reading in readings}
     return {key: read_history(by_key, key) for key in by_key}

@@ -18,7 +18,7 @@ from typing import Any
 from fope_lab.report.compare.published import Column, Published, Row
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.metrics import describe_metric
-from fope_lab.report.results.stage_results import StageReading
+from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages import EvaluationConfig
 from fope_lab.stages.labels import corpus_label, label, label_parts, stage_name
 from fope_lab.sweep.graph import Stage
@@ -34,7 +34,7 @@ class Placing:
         self,
         published: Published,
         cells: Sequence[Cell],
-        readings: Mapping[str, StageReading],
+        readings: Mapping[str, StageResult],
     ) -> None:
         self._published, self._cells, self._readings = published, cells, readings
         self._columns = {
@@ -109,7 +109,7 @@ def has_axis(axes: Mapping[str, Any], name: str) -> bool:
 
 
 def fit(
-    stage: Stage, readings: Mapping[str, StageReading], conditions: Mapping[str, str]
+    stage: Stage, readings: Mapping[str, StageResult], conditions: Mapping[str, str]
 ) -> int | None:
     """How many of the conditions a stage meets to the letter, if it meets all; else None."""
     exact = 0
@@ -121,7 +121,7 @@ def fit(
     return exact
 
 
-def values_of(stage: Stage, readings: Mapping[str, StageReading], name: str) -> list[str]:
+def values_of(stage: Stage, readings: Mapping[str, StageResult], name: str) -> list[str]:
     """The labels of the axes that go by a name, or of the one setting that does."""
     on_axes = [label(value) for path, value in stage.axes.items() if _ends(path, name)]
     if on_axes:
@@ -149,7 +149,7 @@ def reads(stage: Stage, corpus: str | None) -> bool:
     )
 
 
-def stage_of(cell: Cell, readings: Mapping[str, StageReading]) -> Stage:
+def stage_of(cell: Cell, readings: Mapping[str, StageResult]) -> Stage:
     """One of a cell's stages, which differ by their seed only."""
     return readings[cell.keys[0]].stage
 
@@ -163,7 +163,7 @@ def _ends(path: str, name: str) -> bool:
     return f".{path}".replace(" ", "_").endswith(f".{name.replace(' ', '_')}")
 
 
-def _settings(stage: Stage, readings: Mapping[str, StageReading]) -> Iterator[Mapping[str, Any]]:
+def _settings(stage: Stage, readings: Mapping[str, StageResult]) -> Iterator[Mapping[str, Any]]:
     """The settings of a stage, of what it comes from, the last first, and its model's sizes."""
     at: Stage | None = stage
     while at is not None:

@@ -19,7 +19,7 @@ from fope_lab.report.render.tables import Column as TableColumn
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.axes import shorten_labels
 from fope_lab.report.results.metrics import Metric, describe_metric
-from fope_lab.report.results.stage_results import StageReading
+from fope_lab.report.results.stage_results import StageResult
 from fope_lab.sweep.graph import Stage
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Beside:
 
 
 def put_beside(
-    published: Published, cells: Sequence[Cell], readings: Sequence[StageReading]
+    published: Published, cells: Sequence[Cell], readings: Sequence[StageResult]
 ) -> Beside:
     """Find the cell of each published number."""
     by_key = {reading.stage.key: reading for reading in readings}

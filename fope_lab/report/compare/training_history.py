@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, Literal
 
-from fope_lab.report.results.stage_results import StageReading
+from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.labels import corpus_label, label, tokenizer_label
 from fope_lab.sweep.graph import Stage
 
@@ -63,7 +63,7 @@ class History:
         return sum(training.tokens for training in self.trainings)
 
 
-def differences(readings: Mapping[str, StageReading], one: str, other: str) -> tuple[str, ...]:
+def differences(readings: Mapping[str, StageResult], one: str, other: str) -> tuple[str, ...]:
     """In what the models of the stages with the keys `one` and `other` differ beside their position
     embedding, the first one's before the second's: empty if they may be compared.
 
@@ -73,7 +73,7 @@ def differences(readings: Mapping[str, StageReading], one: str, other: str) -> t
     return tuple(difference.words for difference in found)
 
 
-def read_history(readings: Mapping[str, StageReading], key: str) -> History:
+def read_history(readings: Mapping[str, StageResult], key: str) -> History:
     """The chain of trainings that the model of a stage comes from."""
     size = readings[key].stage.cost.parameters
     trainings: list[Training] = []

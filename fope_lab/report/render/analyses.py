@@ -14,7 +14,7 @@ from fope_lab.analysis.base import ARRAYS
 from fope_lab.drawing.svg import inline_svg
 from fope_lab.report.render.figure import Figure
 from fope_lab.report.results.axes import Axes, read_axes
-from fope_lab.report.results.stage_results import StageReading
+from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages import AnalysisStage
 from fope_lab.store import StageFolder
 
@@ -26,9 +26,9 @@ class DamagedError(Exception):
     """Arrays that are not there, or that no figure can be drawn from."""
 
 
-def draw_analyses(readings: Sequence[StageReading]) -> list[Figure]:
+def draw_analyses(readings: Sequence[StageResult]) -> list[Figure]:
     """A figure for each finished analysis; a note in its place where its arrays are damaged."""
-    stages: dict[str, list[StageReading]] = {}
+    stages: dict[str, list[StageResult]] = {}
     for reading in readings:
         if isinstance(reading.stage.spec, AnalysisStage):
             stages.setdefault(reading.stage.stage, []).append(reading)
@@ -43,7 +43,7 @@ def draw_analyses(readings: Sequence[StageReading]) -> list[Figure]:
     return figures
 
 
-def read_arrays(reading: StageReading) -> Arrays:
+def read_arrays(reading: StageResult) -> Arrays:
     """What a finished analysis left. Raises DamagedError."""
     checkpoint = StageFolder(reading.folder).checkpoint()
     if checkpoint is None:
@@ -56,13 +56,13 @@ def read_arrays(reading: StageReading) -> Arrays:
         raise DamagedError(f"{path} can't be read: {error}") from error
 
 
-def _analysis(reading: StageReading) -> Analysis:
+def _analysis(reading: StageResult) -> Analysis:
     assert isinstance(reading.stage.spec, AnalysisStage)
     analysis: Analysis = reading.stage.spec.analysis
     return analysis
 
 
-def _figure(reading: StageReading, title: str, name: str) -> Figure:
+def _figure(reading: StageResult, title: str, name: str) -> Figure:
     analysis = _analysis(reading)
     notes = [f"{analysis.source}.", f"The paper: {analysis.says}"]
     numbers = reading.result.get("numbers") or {}
@@ -76,7 +76,7 @@ def _figure(reading: StageReading, title: str, name: str) -> Figure:
     return Figure(title, (drawing,), tuple(notes), natural=True)
 
 
-def _draw(analysis: Analysis, reading: StageReading) -> Drawing:
+def _draw(analysis: Analysis, reading: StageResult) -> Drawing:
     arrays = read_arrays(reading)
     try:
         return analysis.draw(arrays)
@@ -86,7 +86,7 @@ def _draw(analysis: Analysis, reading: StageReading) -> Drawing:
         ) from error
 
 
-def _title(reading: StageReading, axes: Axes, *, several: bool) -> str:
+def _title(reading: StageResult, axes: Axes, *, several: bool) -> str:
     """The analysis, and what tells it from others of its stage."""
     stage = reading.stage
     name = _analysis(reading).name

@@ -22,7 +22,7 @@ from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.axes import shorten_labels
 from fope_lab.report.results.layout import Block, Line
 from fope_lab.report.results.metrics import Metric
-from fope_lab.report.results.stage_results import StageReading
+from fope_lab.report.results.stage_results import StageResult
 from fope_lab.report.results.training import History, TrainingBlock, build_training
 from fope_lab.stages.labels import split_label
 
@@ -68,7 +68,7 @@ class Style:
 
 def draw_all(
     blocks: Sequence[Block],
-    readings: Sequence[StageReading],
+    readings: Sequence[StageResult],
     histories: Mapping[str, ModelHistory],
 ) -> list[Figure]:
     """Every curve of a report: over context length or position, then losses along training. By the

@@ -19,7 +19,7 @@ from fope_lab.drawing.svg import inline_svg
 from fope_lab.report.render.figure import Figure
 from fope_lab.report.results.aggregate import group_seeds, json_value
 from fope_lab.report.results.axes import Axes, read_axes
-from fope_lab.report.results.stage_results import StageReading
+from fope_lab.report.results.stage_results import StageResult
 
 SCALE = ("x_label", "y_label", "x", "y", "low", "high")
 """What the maps of a figure must have alike."""
@@ -65,9 +65,9 @@ class MapBlock:
         ]
 
 
-def build_heatmaps(readings: Sequence[StageReading]) -> tuple[MapBlock, ...]:
+def build_heatmaps(readings: Sequence[StageResult]) -> tuple[MapBlock, ...]:
     """A block for each stage of the sweep file and each title of its maps."""
-    stages: dict[str, list[StageReading]] = {}
+    stages: dict[str, list[StageResult]] = {}
     for reading in readings:
         stages.setdefault(reading.stage.stage, []).append(reading)
     blocks = []
@@ -89,12 +89,12 @@ def draw_heatmaps(blocks: Sequence[MapBlock]) -> list[Figure]:
     ]
 
 
-def _maps(reading: StageReading) -> list[Mapping[str, Any]]:
+def _maps(reading: StageResult) -> list[Mapping[str, Any]]:
     maps = reading.result.get("heatmaps")
     return [one for one in maps if isinstance(one, Mapping)] if isinstance(maps, list) else []
 
 
-def _block(stage: str, title: str, members: Sequence[StageReading], axes: Axes) -> MapBlock | None:
+def _block(stage: str, title: str, members: Sequence[StageResult], axes: Axes) -> MapBlock | None:
     """None if no map of this title can be read."""
     scale: dict[str, Any] | None = None
     metric = ""

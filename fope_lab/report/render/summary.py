@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fope_lab.report.results.layout import Block, Line
-from fope_lab.report.results.stage_results import STATES, StageReading, State
+from fope_lab.report.results.stage_results import STATES, StageResult, State
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Summary:
         return f"{len(self.seeds)} seeds: {', '.join(map(str, self.seeds))}."
 
 
-def summarise(readings: Sequence[StageReading], blocks: Sequence[Block]) -> Summary:
+def summarise(readings: Sequence[StageResult], blocks: Sequence[Block]) -> Summary:
     """The summary of a sweep."""
     found = Counter(reading.state for reading in readings)
     return Summary(

@@ -20,7 +20,7 @@ from typing import Any
 
 from fope_lab.report.results.measurements import Measured, Place, read_measurements
 from fope_lab.report.results.metrics import describe_metric
-from fope_lab.report.results.stage_results import StageReading, State
+from fope_lab.report.results.stage_results import StageResult, State
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def estimate_mean(values: Sequence[float]) -> Estimate:
 
 
 def build_cells(
-    readings: Sequence[StageReading],
+    readings: Sequence[StageResult],
     run_ids: Mapping[str, str],
     links: Mapping[str, str],
 ) -> tuple[Cell, ...]:
@@ -161,9 +161,9 @@ def build_cells(
     return tuple(cells)
 
 
-def group_seeds(readings: Iterable[StageReading]) -> list[list[StageReading]]:
+def group_seeds(readings: Iterable[StageResult]) -> list[list[StageResult]]:
     """Stages that differ by their seed only, sorted by it; no group holds a seed twice."""
-    groups: dict[tuple[str, str, int], list[StageReading]] = {}
+    groups: dict[tuple[str, str, int], list[StageResult]] = {}
     seen: Counter[tuple[str, str, int | None]] = Counter()
     for reading in readings:
         place = (reading.stage.stage, json.dumps(json_value(reading.stage.axes), sort_keys=True))
@@ -188,7 +188,7 @@ def json_value(value: Any) -> Any:
 
 
 def _expected(
-    group: Sequence[StageReading],
+    group: Sequence[StageResult],
     measured: Mapping[str, Mapping[Place, Measured]],
     known: Iterable[Place],
 ) -> list[Place]:
@@ -205,7 +205,7 @@ def _expected(
 
 
 def _cell(
-    group: Sequence[StageReading],
+    group: Sequence[StageResult],
     measured: Mapping[str, Mapping[Place, Measured]],
     metric: str,
     x: int | None,

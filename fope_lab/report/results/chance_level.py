@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fope_lab.report.results.metrics import describe_metric
-from fope_lab.report.results.stage_results import StageReading
+from fope_lab.report.results.stage_results import StageResult
 
 LEAST_CHANCE = 0.002
 """Below it guessing is no level to compare with: 1 in 90,000 for a passkey of five digits."""
 
 
-def chance_of(metric: str, stage: str, readings: Sequence[StageReading]) -> float | None:
+def chance_of(metric: str, stage: str, readings: Sequence[StageResult]) -> float | None:
     """The accuracy of guessing, where the results of a stage name one for the metric.
 
     A result's `chance` is a number, or numbers by metric; of results by task, each has its own.

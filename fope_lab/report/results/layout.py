@@ -16,7 +16,7 @@ from fope_lab.report.results.aggregate import Cell, json_value
 from fope_lab.report.results.axes import Axes, read_axes
 from fope_lab.report.results.chance_level import chance_of
 from fope_lab.report.results.metrics import SAME_AS, Metric, describe_metric
-from fope_lab.report.results.stage_results import StageReading
+from fope_lab.report.results.stage_results import StageResult
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Block:
         return words if named else f"{words} ({self.stage})"
 
 
-def build_blocks(cells: Sequence[Cell], readings: Sequence[StageReading] = ()) -> tuple[Block, ...]:
+def build_blocks(cells: Sequence[Cell], readings: Sequence[StageResult] = ()) -> tuple[Block, ...]:
     """All blocks: curves first, then single numbers, each in the order of the sweep's stages.
 
     The readings' results say what guessing gives. A metric that says the same as another one of its
@@ -133,11 +133,11 @@ def _line(axes: Axes, stage: str, cells: Mapping[int | None, Cell]) -> Line:
 
 
 def stages_without_cells(
-    readings: Iterable[StageReading], cells: Iterable[Cell]
-) -> dict[str, list[StageReading]]:
+    readings: Iterable[StageResult], cells: Iterable[Cell]
+) -> dict[str, list[StageResult]]:
     """Stages with a model that have no cell since none of them is done, by name in the file."""
     seen = {cell.stage for cell in cells}
-    absent: dict[str, list[StageReading]] = {}
+    absent: dict[str, list[StageResult]] = {}
     for reading in readings:
         if reading.stage.stage not in seen and reading.stage.lineage is not None:
             absent.setdefault(reading.stage.stage, []).append(reading)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.report.results.metrics import describe_metric, with_error
-from fope_lab.report.results.stage_results import StageReading
+from fope_lab.report.results.stage_results import StageResult
 
 Place = tuple[str, int | None]  # (metric, x)
 Z_95 = statistics.NormalDist().inv_cdf(0.975)
@@ -31,7 +31,7 @@ class Measured:
         return self.ci95
 
 
-def read_measurements(reading: StageReading) -> dict[Place, Measured]:
+def read_measurements(reading: StageResult) -> dict[Place, Measured]:
     """What a finished stage measured: its curves' points and its last single numbers."""
     if reading.state != "done":
         return {}

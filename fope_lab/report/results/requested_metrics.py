@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from fope_lab.report.results.layout import Block
 from fope_lab.report.results.metrics import SAME_AS
-from fope_lab.report.results.stage_results import StageReading
+from fope_lab.report.results.stage_results import StageResult
 from fope_lab.sweep.claims.grammar import parse_quantity
 from fope_lab.sweep.claims.selection import Catalogue
 from fope_lab.sweep.graph import Stage
@@ -33,8 +33,8 @@ def choose_blocks(
 
 
 def choose_trainings(
-    readings: Sequence[StageReading], texts: Sequence[str] | None, by_name: ByName
-) -> tuple[StageReading, ...]:
+    readings: Sequence[StageResult], texts: Sequence[str] | None, by_name: ByName
+) -> tuple[StageResult, ...]:
     """The stages whose losses along training are to be drawn: those that the texts name."""
     if texts is None:
         return tuple(readings)

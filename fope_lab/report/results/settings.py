@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.report.results.metrics import describe_metric, with_error
-from fope_lab.report.results.stage_results import StageReading
+from fope_lab.report.results.stage_results import StageResult
 
 SHOWN_VALUES = 8
 MEASURED = ("numbers", "stderr", "score")  # what results call measurements inside them
@@ -27,15 +27,15 @@ class SettingsGroup:
     recorded: tuple[tuple[str, str], ...]  # what the finished stages say of themselves
 
 
-def collect_settings(readings: Iterable[StageReading]) -> tuple[SettingsGroup, ...]:
+def collect_settings(readings: Iterable[StageResult]) -> tuple[SettingsGroup, ...]:
     """One group for each stage of the sweep file, in its order."""
-    groups: dict[str, list[StageReading]] = {}
+    groups: dict[str, list[StageResult]] = {}
     for reading in readings:
         groups.setdefault(reading.stage.stage, []).append(reading)
     return tuple(_group(stage, group) for stage, group in groups.items())
 
 
-def _group(stage: str, group: Sequence[StageReading]) -> SettingsGroup:
+def _group(stage: str, group: Sequence[StageResult]) -> SettingsGroup:
     asked = _merge([r.stage.config for r in group])
     recorded = _merge([_recorded(r.result) for r in group if r.state == "done"])
     return SettingsGroup(

@@ -17,7 +17,7 @@ STATES: tuple[State, ...] = ("done", "failed", "unfinished", "blocked", "not run
 
 
 @dataclass(frozen=True)
-class StageReading:
+class StageResult:
     """One stage and all that a report needs of its folder."""
 
     stage: Stage
@@ -32,18 +32,18 @@ class StageReading:
     train_length: int | None  # length of the data that this stage's model was last trained on
 
 
-def read_stages(plan: Plan, store: Store) -> tuple[StageReading, ...]:
+def read_stages(plan: Plan, store: Store) -> tuple[StageResult, ...]:
     """Read every stage of `plan`, parents before children."""
-    by_key: dict[str, StageReading] = {}
+    by_key: dict[str, StageResult] = {}
     for stage in plan.stages:
         parents = {r: by_key[key] for r, key in stage.parents.items() if key in by_key}
         by_key[stage.key] = _read(stage, store.folder(stage.kind, stage.key), parents)
     return tuple(by_key.values())
 
 
-def _read(stage: Stage, folder: StageFolder, parents: Mapping[str, StageReading]) -> StageReading:
+def _read(stage: Stage, folder: StageFolder, parents: Mapping[str, StageResult]) -> StageResult:
     state, reason = _state(folder, parents)
-    return StageReading(
+    return StageResult(
         stage=stage,
         folder=folder.path,
         state=state,
@@ -57,7 +57,7 @@ def _read(stage: Stage, folder: StageFolder, parents: Mapping[str, StageReading]
     )
 
 
-def _train_length(stage: Stage, origin: StageReading | None) -> int | None:
+def _train_length(stage: Stage, origin: StageResult | None) -> int | None:
     data = stage.config.get("data")
     if isinstance(data, Mapping):
         return int(data["length"])
@@ -66,7 +66,7 @@ def _train_length(stage: Stage, origin: StageReading | None) -> int | None:
     return stage.lineage.train_length if stage.lineage else None  # from a checkpoint's folder
 
 
-def _state(folder: StageFolder, parents: Mapping[str, StageReading]) -> tuple[State, str]:
+def _state(folder: StageFolder, parents: Mapping[str, StageResult]) -> tuple[State, str]:
     if folder.is_done():
         return "done", ""
     failure = folder.failure()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from fope_lab.report.results.axes import Axes, read_axes
 from fope_lab.report.results.metrics import Metric, describe_metric
-from fope_lab.report.results.stage_results import StageReading
+from fope_lab.report.results.stage_results import StageResult
 
 BINS = 200
 
@@ -42,9 +42,9 @@ class TrainingBlock:
         return f"{self.metric.label.capitalize()} ({self.stage})"
 
 
-def build_training(readings: Iterable[StageReading]) -> tuple[TrainingBlock, ...]:
+def build_training(readings: Iterable[StageResult]) -> tuple[TrainingBlock, ...]:
     """A block for each stage of the sweep file and each loss that it logged more than once."""
-    stages: dict[str, list[StageReading]] = {}
+    stages: dict[str, list[StageResult]] = {}
     for reading in readings:
         stages.setdefault(reading.stage.stage, []).append(reading)
     blocks = []
@@ -60,7 +60,7 @@ def build_training(readings: Iterable[StageReading]) -> tuple[TrainingBlock, ...
     return tuple(blocks)
 
 
-def _block(stage: str, metric: Metric, group: Sequence[StageReading], axes: Axes) -> TrainingBlock:
+def _block(stage: str, metric: Metric, group: Sequence[StageResult], axes: Axes) -> TrainingBlock:
     histories, notes = [], []
     binned = 0
     for reading in group:

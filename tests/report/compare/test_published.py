@@ -22,7 +22,7 @@ from fope_lab.report.compare.paper_comparison import Beside, put_beside
 from fope_lab.report.compare.published import Published, load_published, read_published
 from fope_lab.report.numbers import metric_name
 from fope_lab.report.results.aggregate import Cell, Estimate, Missing, group_seeds
-from fope_lab.report.results.stage_results import StageReading
+from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages import EvaluationConfig
 from fope_lab.stages.labels import label
 from fope_lab.store import Store
@@ -438,11 +438,11 @@ def test_each_printed_number_has_a_cell_in_the_papers_sweep(path: Path) -> None:
     assert len(set(names)) == len(names)
 
 
-def _waiting(stage: Stage) -> StageReading:
-    return StageReading(stage, Path(), "not run", "", (), {}, None, None, None, None)
+def _waiting(stage: Stage) -> StageResult:
+    return StageResult(stage, Path(), "not run", "", (), {}, None, None, None, None)
 
 
-def _cells(published: Published, readings: list[StageReading]) -> list[Cell]:
+def _cells(published: Published, readings: list[StageResult]) -> list[Cell]:
     """What the evaluations of these kinds will measure of the table."""
     places = dict.fromkeys((column.metric, column.x) for column in published.all_columns)
     cells = []

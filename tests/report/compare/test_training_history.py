@@ -13,7 +13,7 @@ from report_samples import BASE, finish, make_report, write_plan
 
 from fope_lab.report.compare.training_history import History, compare, differences
 from fope_lab.report.render.tables import Table, plain_text
-from fope_lab.report.results.stage_results import StageReading, read_stages
+from fope_lab.report.results.stage_results import StageResult, read_stages
 from fope_lab.store import Store
 from fope_lab.sweep import Plan
 
@@ -31,7 +31,7 @@ def compared(folder: Path, changes: dict[str, Any], stage: str = "perplexity") -
     return differences(readings_of(plan, folder), keys[-1], keys[0])
 
 
-def readings_of(plan: Plan, folder: Path) -> Mapping[str, StageReading]:
+def readings_of(plan: Plan, folder: Path) -> Mapping[str, StageResult]:
     return {r.stage.key: r for r in read_stages(plan, Store(folder / "store"))}
 
 
