@@ -12,18 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from fope_lab.atomic_files import write_atomic
 from fope_lab.report.compare.claims import Verdict, judge_claims
-from fope_lab.report.compare.comparability_marks import find_unequal, read_histories
-from fope_lab.report.compare.paper_comparison import Beside, print_beside, put_beside
-from fope_lab.report.compare.published import Published, load_published
-from fope_lab.report.compare.training_history import History
-from fope_lab.report.render.claims_view import ShownClaim, group_verdicts, print_claims
-from fope_lab.report.render.heatmaps import MapBlock, build_heatmaps
+from fope_lab.report.compare.comparability_marks import comparability_marks, read_histories
+from fope_lab.report.compare.paper_comparison import (
+    PaperComparison,
+    compare_with_paper,
+    print_paper_comparison,
+)
+from fope_lab.report.compare.published import PublishedTable, load_published
+from fope_lab.report.compare.training_history import TrainingHistory
+from fope_lab.report.render.claims_view import ClaimView, group_verdicts, print_claims
+from fope_lab.report.render.heatmaps import HeatmapGroup, build_heatmaps
 from fope_lab.report.render.joined_tables import build_tables
 from fope_lab.report.render.summary import Summary, summarise
 from fope_lab.report.render.tables import Table, print_table
 from fope_lab.report.results.aggregate import Cell, build_cells, json_value
-from fope_lab.report.results.layout import Block, build_blocks, stages_without_cells
-from fope_lab.report.results.requested_metrics import choose_blocks, choose_trainings
+from fope_lab.report.results.layout import MetricGroup, group_metrics, stages_without_cells
+from fope_lab.report.results.requested_metrics import requested_groups, requested_trainings
 from fope_lab.report.results.settings import SettingsGroup, collect_settings
 from fope_lab.report.results.stage_results import StageResult, read_stages
 
@@ -54,15 +58,15 @@ class Report:
     cells: tuple[Cell, ...]
     run_ids: Mapping[str, str]  # stage's key → MLflow run
     links: Mapping[str, str]  # stage's key → the run's page
-    published: Published | None = None  # what the sweep's paper prints
+    published: PublishedTable | None = None  # what the sweep's paper prints
 
     @cached_property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[MetricGroup, ...]:
         """The cells as they stand together."""
-        return build_blocks(self.cells, self.readings)
+        return group_metrics(self.cells, self.readings)
 
     @cached_property
-    def histories(self) -> Mapping[str, History]:
+    def histories(self) -> Mapping[str, TrainingHistory]:
         """What became of each stage's model, by the stage's key."""
         return read_histories(self.readings)
 
@@ -71,7 +75,7 @@ class Report:
         """In what models differ from those they stand beside in tables, by their stages' keys."""
         found: dict[str, tuple[str, ...]] = {}
         for block in self.blocks:
-            lines = find_unequal(block, self.histories).lines
+            lines = comparability_marks(block, self.histories).lines
             for line in block.lines:
                 if id(line) in lines:
                     keys = (key for cell in line.cells.values() for key in cell.keys)
@@ -90,8 +94,8 @@ class Report:
         return build_tables(self._in_tables, self.histories)
 
     @cached_property
-    def _in_tables(self) -> tuple[Block, ...]:
-        return choose_blocks(self.blocks, self.sweep.report.tables, self.sweep.by_name)
+    def _in_tables(self) -> tuple[MetricGroup, ...]:
+        return requested_groups(self.blocks, self.sweep.report.tables, self.sweep.by_name)
 
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -99,19 +103,19 @@ class Report:
         return judge_claims(self.sweep.report, self.sweep.by_name, self.readings)
 
     @property
-    def claims(self) -> tuple[ShownClaim, ...]:
+    def claims(self) -> tuple[ClaimView, ...]:
         """The same by claim."""
         return group_verdicts(self.verdicts)
 
     @cached_property
-    def beside(self) -> Beside | None:
+    def beside(self) -> PaperComparison | None:
         """The paper's numbers with ours beside them, if the sweep names a paper."""
         if self.published is None:
             return None
-        return put_beside(self.published, self.cells, self.readings)
+        return compare_with_paper(self.published, self.cells, self.readings)
 
     @cached_property
-    def heatmaps(self) -> tuple[MapBlock, ...]:
+    def heatmaps(self) -> tuple[HeatmapGroup, ...]:
         """The heat maps of the stages, means over seeds."""
         return build_heatmaps(self.readings)
 
@@ -130,8 +134,8 @@ class Report:
 
         asked, by_name = self.sweep.report.figures, self.sweep.by_name
         curves = draw_all(
-            choose_blocks(self.blocks, asked, by_name),
-            choose_trainings(self.readings, asked, by_name),
+            requested_groups(self.blocks, asked, by_name),
+            requested_trainings(self.readings, asked, by_name),
             self.histories,
         )
         return [*curves, *draw_heatmaps(self.heatmaps), *draw_analyses(self.readings)]
@@ -185,7 +189,7 @@ class Report:
             print_table(table, console)
             line()
         if self.beside is not None:
-            print_beside(self.beside, console)
+            print_paper_comparison(self.beside, console)
             line()
         line(f"{self.name}: {self.summary.headline} {self.summary.seeds_line}")
         for finding in self.summary.findings:

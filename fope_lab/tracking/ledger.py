@@ -51,7 +51,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Report:
+class KeptReport:
     """The last report of a sweep: its files, and a digest of everything in it. `time` in ms."""
 
     content: str
@@ -144,14 +144,14 @@ class Ledger:
                 },
             )
 
-    def report(self, sweep: str) -> Report | None:
+    def report(self, sweep: str) -> KeptReport | None:
         """The last report kept for a sweep."""
         folder = self._sweep_folder(sweep)
         raw = read_json(folder / "report.meta.json")
         if raw is None:
             return None
         names = raw.pop("files", BEFORE_NAMES)
-        return Report(**raw, files=[folder / name for name in names])
+        return KeptReport(**raw, files=[folder / name for name in names])
 
     def _sweep_folder(self, sweep: str) -> Path:
         return self._root / "sweeps" / quote(sweep, safe="")

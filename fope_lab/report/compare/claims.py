@@ -16,7 +16,7 @@ from typing import Any, Literal
 from fope_lab.report.compare.paired import ALPHA, Decision, PairedTest, decide, paired_t
 from fope_lab.report.compare.training_history import differences
 from fope_lab.report.results.aggregate import json_value
-from fope_lab.report.results.measurements import Measured, Place, read_measurements
+from fope_lab.report.results.measurements import Measurement, MetricPoint, read_measurements
 from fope_lab.report.results.metrics import Metric, describe_metric
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.sweep.claims.comparison import Combination, Comparison, Seeds, compare
@@ -26,9 +26,9 @@ from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.report_section import ReportSection
 
 Seed = int | None
-Word = Decision | Literal["not trained"]
+VerdictWord = Decision | Literal["not trained"]
 SIGNS: Mapping[Order, int] = {">": 1, "<": -1}
-VERDICTS: tuple[Word, ...] = ("holds", "fails", "undecided", "not trained")
+VERDICTS: tuple[VerdictWord, ...] = ("holds", "fails", "undecided", "not trained")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Verdict:
 
     text: str
     axes: Mapping[str, Any]
-    verdict: Word
+    verdict: VerdictWord
     p: float | None
     n: int
     test: str
@@ -86,15 +86,15 @@ class _Results:
 
     def __init__(self, readings: Mapping[str, StageResult]) -> None:
         self.readings = readings
-        self._measured: dict[str, dict[Place, Measured]] = {}
+        self._measured: dict[str, dict[MetricPoint, Measurement]] = {}
 
-    def measured(self, stage: Stage) -> dict[Place, Measured]:
+    def measured(self, stage: Stage) -> dict[MetricPoint, Measurement]:
         """All that a stage measured."""
         if stage.key not in self._measured:
             self._measured[stage.key] = read_measurements(self.readings[stage.key])
         return self._measured[stage.key]
 
-    def values(self, seeds: Seeds, place: Place) -> dict[Seed, float]:
+    def values(self, seeds: Seeds, place: MetricPoint) -> dict[Seed, float]:
         """One number of the stages that have it, by seed."""
         found = {seed: self.measured(stage).get(place) for seed, stage in seeds.items()}
         return {seed: one.value for seed, one in found.items() if one is not None}
@@ -150,7 +150,9 @@ def _judge(
     )
 
 
-def _decided(pairs: Sequence[_Pair], metric: Metric, sign: int) -> tuple[Word, float | None, str]:
+def _decided(
+    pairs: Sequence[_Pair], metric: Metric, sign: int
+) -> tuple[VerdictWord, float | None, str]:
     """Verdict, p-value and reason, by the numbers alone."""
     if odd := _odd(pairs, metric):
         return "undecided", None, f"{odd}: what is not finite decides nothing"
@@ -272,8 +274,8 @@ def _inside(
 
 
 def _place_inside(
-    measured: Mapping[Place, Measured], selected: Selected, length: int | None
-) -> tuple[Place | None, str]:
+    measured: Mapping[MetricPoint, Measurement], selected: Selected, length: int | None
+) -> tuple[MetricPoint | None, str]:
     """The number that tells what a model learned: the curve's own at the longest x that it was
     trained at, or the metric that says it."""
     assert selected.learnt is not None

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from fope_lab.report.compare.training_history import (
     Difference,
-    History,
     Kind,
+    TrainingHistory,
     compare,
     read_history,
 )
 from fope_lab.report.results.axes import is_embedding, short_names
-from fope_lab.report.results.layout import Block, Line
+from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.labels import label
 
@@ -36,7 +36,7 @@ ASKING: Mapping[Kind, frozenset[str]] = {
 
 
 @dataclass(frozen=True)
-class Unequal:
+class ComparabilityMarks:
     """The lines of a block that are unlike those beside them, by `id`, each with its differences in
     words; and what a table says of them all."""
 
@@ -44,13 +44,15 @@ class Unequal:
     note: str | None
 
 
-def read_histories(readings: Iterable[StageResult]) -> dict[str, History]:
+def read_histories(readings: Iterable[StageResult]) -> dict[str, TrainingHistory]:
     """The history of every stage's model, by the stage's key."""
     by_key = {reading.stage.key: reading for reading in readings}
     return {key: read_history(by_key, key) for key in by_key}
 
 
-def find_unequal(block: Block, histories: Mapping[str, History]) -> Unequal:
+def comparability_marks(
+    block: MetricGroup, histories: Mapping[str, TrainingHistory]
+) -> ComparabilityMarks:
     """Compare the lines of each panel; a stage that is not among the histories equals any."""
     marked: dict[int, tuple[str, ...]] = {}
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
@@ -62,15 +64,15 @@ def find_unequal(block: Block, histories: Mapping[str, History]) -> Unequal:
             marked[id(line)] = words
             where = f"{line.label} ({line.panel})" if line.panel else line.label
             groups.setdefault((usual.label, words), []).append(where)
-    return Unequal(marked, _note(groups) if groups else None)
+    return ComparabilityMarks(marked, _note(groups) if groups else None)
 
 
 def _usual(
-    lines: Sequence[Line], histories: Mapping[str, History]
-) -> tuple[Line, list[tuple[Line, tuple[Difference, ...]]]]:
+    lines: Sequence[Series], histories: Mapping[str, TrainingHistory]
+) -> tuple[Series, list[tuple[Series, tuple[Difference, ...]]]]:
     """The first of the lines that are alike, of the most that are, and the lines that are not like
     it with what is different."""
-    alike: list[list[Line]] = []
+    alike: list[list[Series]] = []
     for line in lines:
         group = next((g for g in alike if not _differences(line, g[0], histories)), None)
         if group is None:
@@ -83,7 +85,7 @@ def _usual(
 
 
 def _differences(
-    line: Line, other: Line, histories: Mapping[str, History]
+    line: Series, other: Series, histories: Mapping[str, TrainingHistory]
 ) -> tuple[Difference, ...]:
     """Of the first seed whose models differ."""
     ours, theirs = _keys(line), _keys(other)
@@ -95,18 +97,20 @@ def _differences(
     return ()
 
 
-def _keys(line: Line) -> dict[int | None, str]:
+def _keys(line: Series) -> dict[int | None, str]:
     """The key of each seed's stage: all cells of a line have the same."""
     cell = next(iter(line.cells.values()))
     missing = {gap.seed: gap.key for gap in cell.missing}
     return missing | {value.seed: value.key for value in cell.values}
 
 
-def _axes(line: Line) -> Mapping[str, object]:
+def _axes(line: Series) -> Mapping[str, object]:
     return next(iter(line.cells.values())).axes
 
 
-def _asking(difference: Difference, line: Line, usual: Line, names: Mapping[str, str]) -> list[str]:
+def _asking(
+    difference: Difference, line: Series, usual: Series, names: Mapping[str, str]
+) -> list[str]:
     """The axes that set the two lines apart and can be what makes the difference."""
     ours, theirs = _axes(line), _axes(usual)
     return [

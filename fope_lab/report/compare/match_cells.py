@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from fope_lab.report.compare.published import Column, Published, Row
+from fope_lab.report.compare.published import PublishedColumn, PublishedRow, PublishedTable
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.metrics import describe_metric
 from fope_lab.report.results.stage_results import StageResult
@@ -27,12 +27,12 @@ ELSEWHERE = "not part of this sweep"
 NOT_YET = "no result yet"
 
 
-class Placing:
+class CellMatcher:
     """Finds cells for the numbers of one table."""
 
     def __init__(
         self,
-        published: Published,
+        published: PublishedTable,
         cells: Sequence[Cell],
         readings: Mapping[str, StageResult],
     ) -> None:
@@ -45,7 +45,7 @@ class Placing:
             for stage in dict.fromkeys(cell.stage for cell in cells)
         }
 
-    def cells(self, row: Row, column: Column) -> tuple[list[Cell], str]:
+    def cells(self, row: PublishedRow, column: PublishedColumn) -> tuple[list[Cell], str]:
         """The cells beside a number, one for each of the models that it is said of, and why there
         is none, or not the one that was meant."""
         wanted = {**row.where, **column.where}
@@ -61,7 +61,7 @@ class Placing:
             reasons.append(NOT_YET if self._may_come(wanted, column) else ELSEWHERE)
         return found, "; ".join(dict.fromkeys(reasons))
 
-    def _fitting(self, column: Column, conditions: Mapping[str, str]) -> list[Cell]:
+    def _fitting(self, column: PublishedColumn, conditions: Mapping[str, str]) -> list[Cell]:
         """The cells of a column's metric that meet the conditions best, of the stage that has most
         of the table's columns."""
         found: list[tuple[tuple[int, int], Cell]] = []
@@ -75,7 +75,7 @@ class Placing:
         best = max((rank for rank, _ in found), default=None)
         return [cell for rank, cell in found if rank == best]
 
-    def _is_at(self, cell: Cell, column: Column) -> bool:
+    def _is_at(self, cell: Cell, column: PublishedColumn) -> bool:
         """Whether a cell is of a column's metric, at its point."""
         if cell.metric != column.metric or cell.x is None or column.x is None:
             return (cell.metric, cell.x) == (column.metric, column.x)
@@ -88,7 +88,7 @@ class Placing:
         setting = self._published.setting
         return {name: labels[0] for name, labels in setting.items() if has_axis(axes, name)}
 
-    def _may_come(self, wanted: Mapping[str, Sequence[str]], column: Column) -> bool:
+    def _may_come(self, wanted: Mapping[str, Sequence[str]], column: PublishedColumn) -> bool:
         """Whether an evaluation that is not done yet could measure it: which metrics it has is
         known once one of its kind is done."""
         if any(cell.metric == column.metric for cell in self._cells):

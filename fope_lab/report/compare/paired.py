@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fope_lab.report.results.aggregate import Estimate, estimate_mean
+from fope_lab.report.results.aggregate import MeanEstimate, estimate_mean
 
 ALPHA = 0.05
 
@@ -23,7 +23,7 @@ Decision = Literal["holds", "fails", "undecided"]
 class PairedTest:
     """Whether the mean of some differences is 0: `p` is two-sided, None if they can't tell."""
 
-    differences: Estimate
+    differences: MeanEstimate
     p: float | None
 
 

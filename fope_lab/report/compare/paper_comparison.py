@@ -12,10 +12,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.report.compare.match_cells import Placing, stage_of
-from fope_lab.report.compare.published import Published
-from fope_lab.report.render.tables import NOTHING, Entry, Table, TableRow, print_table
-from fope_lab.report.render.tables import Column as TableColumn
+from fope_lab.report.compare.match_cells import CellMatcher, stage_of
+from fope_lab.report.compare.published import PublishedTable
+from fope_lab.report.render.tables import (
+    NOTHING,
+    Table,
+    TableColumn,
+    TableEntry,
+    TableRow,
+    print_table,
+)
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.axes import shorten_labels
 from fope_lab.report.results.metrics import Metric, describe_metric
@@ -33,7 +39,7 @@ MEANING = (
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparedNumber:
     """A published number, in our unit, and the cell that it belongs to.
 
     `ours` names our row where several of ours stand beside one of theirs; `spread` is printed.
@@ -69,9 +75,9 @@ class Comparison:
         return f"{self.row} ({self.ours})" if self.ours else self.row
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> TableEntry:
         """Our number as an entry of a table."""
-        return Entry(self.texts[1], False, self.cell)
+        return TableEntry(self.texts[1], False, self.cell)
 
     @property
     def texts(self) -> tuple[str, str, str, str]:
@@ -107,12 +113,12 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Beside:
+class PaperComparison:
     """A paper's table or figure and what a sweep has of it."""
 
-    published: Published
+    published: PublishedTable
     printed: int  # how many numbers the paper prints
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[ComparedNumber, ...]
     absent: tuple[str, ...]  # "row, column: reason" of the numbers without a cell
     models: str  # how large ours are and what they were trained at, in words
 
@@ -154,9 +160,9 @@ class Beside:
         return tuple(dict.fromkeys(one.column for one in self.comparisons))
 
     @property
-    def lines(self) -> dict[str, dict[str, Comparison]]:
+    def lines(self) -> dict[str, dict[str, ComparedNumber]]:
         """The comparisons as in the paper: row → column → comparison."""
-        lines: dict[str, dict[str, Comparison]] = {}
+        lines: dict[str, dict[str, ComparedNumber]] = {}
         for one in self.comparisons:
             lines.setdefault(one.label, {})[one.column] = one
         return lines
@@ -167,7 +173,7 @@ class Beside:
         rows: list[TableRow] = []
         for by_column in self.lines.values():
             for place, one in enumerate(by_column.values()):
-                entries = tuple(Entry(text, False, None) for text in one.texts)
+                entries = tuple(TableEntry(text, False, None) for text in one.texts)
                 labels, seeds = (one.label, one.column), str(one.cell.estimate.n)
                 rows.append(TableRow(labels, seeds, entries, bool(rows) and place == 0))
         return Table(
@@ -191,13 +197,13 @@ class Beside:
         }
 
 
-def put_beside(
-    published: Published, cells: Sequence[Cell], readings: Sequence[StageResult]
-) -> Beside:
+def compare_with_paper(
+    published: PublishedTable, cells: Sequence[Cell], readings: Sequence[StageResult]
+) -> PaperComparison:
     """Find the cell of each published number."""
     by_key = {reading.stage.key: reading for reading in readings}
-    placing = Placing(published, cells, by_key)
-    found: list[Comparison] = []
+    placing = CellMatcher(published, cells, by_key)
+    found: list[ComparedNumber] = []
     reasons: dict[str, dict[str, str]] = {}
     taken: dict[int, str] = {}
     printed = 0
@@ -217,11 +223,11 @@ def put_beside(
                 ours = names[cell.embedding or ""] if len(cells_of) > 1 else ""
                 spread = published.spread_of(row, column)
                 shown = None if spread is None else f"{spread:g}"
-                found.append(Comparison(row.label, column.label, ours, value, shown, cell))
+                found.append(ComparedNumber(row.label, column.label, ours, value, shown, cell))
             if reason:
                 reasons.setdefault(row.label, {})[column.label] = reason
     stages = [stage_of(one.cell, by_key) for one in found]
-    return Beside(
+    return PaperComparison(
         published=published,
         printed=printed,
         comparisons=tuple(found),
@@ -243,7 +249,7 @@ def _models(cells: Sequence[Cell], stages: Sequence[Stage]) -> str:
     return f"Our models {' and '.join(said)}." if said else ""
 
 
-def _absent(reasons: Mapping[str, Mapping[str, str]], published: Published) -> Iterator[str]:
+def _absent(reasons: Mapping[str, Mapping[str, str]], published: PublishedTable) -> Iterator[str]:
     """The reasons; once a row, and once a column, where they are the same for all of it."""
     columns = [column.label for column in published.all_columns]
     whole = [row for row, by in reasons.items() if len(by) == len(columns) and _one(by.values())]
@@ -265,7 +271,7 @@ def _one(reasons: Collection[str]) -> str | None:
     return next(iter(reasons)) if len(set(reasons)) == 1 else None
 
 
-def print_beside(beside: Beside, console: Console) -> None:
+def print_paper_comparison(beside: PaperComparison, console: Console) -> None:
     """The comparisons as a table, and what has none, for people."""
 
     def line(text: str) -> None:

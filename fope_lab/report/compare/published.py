@@ -21,12 +21,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 from fope_lab.config.problems import FieldPath, Problem, SweepError, format_path
 from fope_lab.config.pydantic_errors import SectionError, messages_of
 from fope_lab.config.yaml_document import Document
-from fope_lab.papers.index import PAPERS, paper_path
+from fope_lab.papers.index import paper_path
 from fope_lab.report.results.metrics import describe_metric
 from fope_lab.stages.labels import label
 from fope_lab.stages.section import Section
-
-__all__ = ["PAPERS", "Column", "Published", "Row", "load_published"]
 
 
 def _labels(value: Any) -> Any:
@@ -47,7 +45,7 @@ Text = Annotated[str, Field(min_length=1)]
 MetricName = Annotated[str, AfterValidator(_result)]
 
 
-class Column(Section):
+class PublishedColumn(Section):
     """A printed column, and what it is of ours."""
 
     label: Text
@@ -66,7 +64,7 @@ class Column(Section):
         return self
 
 
-class Row(Section):
+class PublishedRow(Section):
     """A printed row: a number for each column, and what is printed of their spread and mean."""
 
     label: Text
@@ -87,7 +85,7 @@ class Average(Section):
     divided_by: Annotated[int, Field(gt=0)] | None = None
 
 
-class Published(Section):
+class PublishedTable(Section):
     """One table or figure of a paper. Our unit is the printed one times `factor`."""
 
     paper: Text
@@ -100,8 +98,8 @@ class Published(Section):
     says: Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
     notes: Annotated[tuple[Text, ...], Field(strict=False)] = ()
     spread: Text | None = None
-    columns: Annotated[tuple[Column, ...], Field(strict=False)] = ()
-    rows: Annotated[tuple[Row, ...], Field(strict=False)] = ()
+    columns: Annotated[tuple[PublishedColumn, ...], Field(strict=False)] = ()
+    rows: Annotated[tuple[PublishedRow, ...], Field(strict=False)] = ()
     average: Average | None = None
 
     @property
@@ -115,13 +113,13 @@ class Published(Section):
         return f"https://arxiv.org/abs/{self.arxiv}"
 
     @property
-    def all_columns(self) -> tuple[Column, ...]:
+    def all_columns(self) -> tuple[PublishedColumn, ...]:
         """The columns, and that of the averages where ours has its like."""
         if self.average is None or self.average.metric is None:
             return self.columns
-        return (*self.columns, Column(label="average", metric=self.average.metric))
+        return (*self.columns, PublishedColumn(label="average", metric=self.average.metric))
 
-    def value(self, row: Row, column: Column) -> float | None:
+    def value(self, row: PublishedRow, column: PublishedColumn) -> float | None:
         """A number in our unit; None where the paper prints none."""
         if column in self.columns:
             found = row.values[self.columns.index(column)]
@@ -129,7 +127,7 @@ class Published(Section):
             found = statistics.mean(value for value in row.values if value is not None)
         return None if found is None else found * self.factor
 
-    def spread_of(self, row: Row, column: Column) -> float | None:
+    def spread_of(self, row: PublishedRow, column: PublishedColumn) -> float | None:
         """What is printed behind ±, as it is printed."""
         if row.spreads is None or column not in self.columns:
             return None
@@ -164,12 +162,12 @@ class Published(Section):
         return self
 
 
-def load_published(name: str) -> Published:
+def load_published(name: str) -> PublishedTable:
     """The file of a name such as 'fope/table2'. Raises SweepError with every problem of it."""
     return read_published(paper_path(name))
 
 
-def read_published(path: Path) -> Published:
+def read_published(path: Path) -> PublishedTable:
     """A file of this form. Raises SweepError with every problem of it."""
     document = Document(path)
     problems = document.problems
@@ -178,9 +176,9 @@ def read_published(path: Path) -> Published:
         problems.append(Problem(path, document.line(at), format_path(at), message))
 
     try:
-        published = Published.model_validate(document.value)
+        published = PublishedTable.model_validate(document.value)
     except ValidationError as error:
-        for at, message in messages_of(error, Published):
+        for at, message in messages_of(error, PublishedTable):
             problem(at, message)
     if problems:
         raise SweepError(problems)

@@ -49,7 +49,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class History:
+class TrainingHistory:
     """What became of a model: its parameters, the checkpoint that it came from (None: trained from
     scratch), and its trainings, the first one first."""
 
@@ -73,7 +73,7 @@ def differences(readings: Mapping[str, StageResult], one: str, other: str) -> tu
     return tuple(difference.words for difference in found)
 
 
-def read_history(readings: Mapping[str, StageResult], key: str) -> History:
+def read_history(readings: Mapping[str, StageResult], key: str) -> TrainingHistory:
     """The chain of trainings that the model of a stage comes from."""
     size = readings[key].stage.cost.parameters
     trainings: list[Training] = []
@@ -88,10 +88,10 @@ def read_history(readings: Mapping[str, StageResult], key: str) -> History:
             start = stage.checkpoints.get("from")
         elif at not in readings:
             at, start = None, at
-    return History(size.total if size else None, start, tuple(trainings))
+    return TrainingHistory(size.total if size else None, start, tuple(trainings))
 
 
-def compare(one: History, other: History) -> tuple[Difference, ...]:
+def compare(one: TrainingHistory, other: TrainingHistory) -> tuple[Difference, ...]:
     """What `differences` says, with what each is about."""
     found = [
         _parameters(one, other),
@@ -103,7 +103,7 @@ def compare(one: History, other: History) -> tuple[Difference, ...]:
     return tuple(difference for difference in found if difference is not None)
 
 
-def _parameters(one: History, other: History) -> Difference | None:
+def _parameters(one: TrainingHistory, other: TrainingHistory) -> Difference | None:
     if one.parameters is None or other.parameters is None:
         return None
     larger, smaller = max(one.parameters, other.parameters), min(one.parameters, other.parameters)
@@ -113,20 +113,20 @@ def _parameters(one: History, other: History) -> Difference | None:
     return Difference("parameters", f"parameters ({percent:+.1f} %)")
 
 
-def _start(one: History, other: History) -> Difference | None:
+def _start(one: TrainingHistory, other: TrainingHistory) -> Difference | None:
     if one.start == other.start:
         return None
     words = _each(start or "from scratch" for start in (one.start, other.start))
     return Difference("start", f"start ({words}; what a checkpoint was trained on is not known)")
 
 
-def _tokens(one: History, other: History) -> Difference | None:
+def _tokens(one: TrainingHistory, other: TrainingHistory) -> Difference | None:
     if one.tokens == other.tokens:
         return None
     return Difference("tokens", f"tokens ({_each(f'{h.tokens:,}' for h in (one, other))})")
 
 
-def _data(one: History, other: History) -> Difference | None:
+def _data(one: TrainingHistory, other: TrainingHistory) -> Difference | None:
     parts = []
     for name in ("shown", "length", "tokenizer"):
         chains = [_chain(getattr(each, name) for each in h.trainings) for h in (one, other)]
@@ -140,7 +140,7 @@ def _data(one: History, other: History) -> Difference | None:
     return Difference("data", f"data ({'; '.join(parts)})") if parts else None
 
 
-def _order(one: History, other: History) -> Difference | None:
+def _order(one: TrainingHistory, other: TrainingHistory) -> Difference | None:
     """Of the trainings that both have: whether they drew the same rows at each step."""
     pairs = list(zip(one.trainings, other.trainings, strict=False))
     parts = []

@@ -65,7 +65,7 @@ def _analysis(reading: StageResult) -> Analysis:
 def _figure(reading: StageResult, title: str, name: str) -> Figure:
     analysis = _analysis(reading)
     notes = [f"{analysis.source}.", f"The paper: {analysis.says}"]
-    numbers = reading.result.get("numbers") or {}
+    numbers = reading.recorded.get("numbers") or {}
     if numbers:
         found = (f"{metric.replace('_', ' ')} {value:.4g}" for metric, value in numbers.items())
         notes.append(f"Here: {', '.join(found)}.")

@@ -6,14 +6,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fope_lab.report.compare.claims import VERDICTS, Verdict, Word, format_p
+from fope_lab.report.compare.claims import VERDICTS, Verdict, VerdictWord, format_p
 from fope_lab.report.compare.paired import ALPHA
 from fope_lab.report.render.markdown_text import escaped, grid
 from fope_lab.report.results.axes import short_names
 from fope_lab.stages.labels import label
 
-MARKS: Mapping[Word, str] = {"holds": "✓", "fails": "✗", "undecided": "?", "not trained": "–"}
-_SEVERAL: Mapping[Word, str] = {"holds": "hold", "fails": "fail"}
+MARKS: Mapping[VerdictWord, str] = {
+    "holds": "✓",
+    "fails": "✗",
+    "undecided": "?",
+    "not trained": "–",
+}
+_SEVERAL: Mapping[VerdictWord, str] = {"holds": "hold", "fails": "fail"}
 PRINTED = 40
 """Verdicts in a terminal."""
 OPEN = 12
@@ -21,7 +26,7 @@ OPEN = 12
 
 
 @dataclass(frozen=True)
-class ShownVerdict:
+class VerdictView:
     """A verdict beside the values of the axes that its claim leaves open."""
 
     where: tuple[str, ...]
@@ -47,12 +52,12 @@ class ShownVerdict:
 
 
 @dataclass(frozen=True)
-class ShownClaim:
+class ClaimView:
     """A claim with its verdicts, and the names of the axes that tell them apart."""
 
     text: str
     axes: tuple[str, ...]
-    rows: tuple[ShownVerdict, ...]
+    rows: tuple[VerdictView, ...]
 
     @property
     def counts(self) -> str:
@@ -64,7 +69,7 @@ class ShownClaim:
         """Whether it has a table of its own."""
         return len(self.rows) > 1
 
-    def where(self, row: ShownVerdict) -> str:
+    def where(self, row: VerdictView) -> str:
         """The combination of a verdict; empty where the claim leaves no axis open."""
         named = zip(self.axes, row.where, strict=True)
         return ", ".join(f"{axis} {value}" for axis, value in named)
@@ -85,7 +90,7 @@ def count_verdicts(verdicts: Iterable[Verdict]) -> str:
     )
 
 
-def group_verdicts(verdicts: Iterable[Verdict]) -> tuple[ShownClaim, ...]:
+def group_verdicts(verdicts: Iterable[Verdict]) -> tuple[ClaimView, ...]:
     """The verdicts by claim, in their order."""
     groups: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
@@ -95,10 +100,10 @@ def group_verdicts(verdicts: Iterable[Verdict]) -> tuple[ShownClaim, ...]:
         paths = list(dict.fromkeys(path for verdict in group for path in verdict.axes))
         names = short_names(paths)
         rows = [
-            ShownVerdict(tuple(label(v.axes[p]) if p in v.axes else "–" for p in paths), v)
+            VerdictView(tuple(label(v.axes[p]) if p in v.axes else "–" for p in paths), v)
             for v in group
         ]
-        shown.append(ShownClaim(text, tuple(names[path] for path in paths), tuple(rows)))
+        shown.append(ClaimView(text, tuple(names[path] for path in paths), tuple(rows)))
     return tuple(shown)
 
 

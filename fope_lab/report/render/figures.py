@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from fope_lab.drawing.palette import Look, assign_looks
 from fope_lab.drawing.plot import Curve, Panel, draw_panel
 from fope_lab.drawing.svg import inline_svg
-from fope_lab.report.compare.comparability_marks import find_unequal
-from fope_lab.report.compare.training_history import History as ModelHistory
+from fope_lab.report.compare.comparability_marks import comparability_marks
+from fope_lab.report.compare.training_history import TrainingHistory
 from fope_lab.report.render.figure import Figure
 from fope_lab.report.render.tables import seed_notes
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.axes import shorten_labels
-from fope_lab.report.results.layout import Block, Line
+from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.report.results.metrics import Metric
 from fope_lab.report.results.stage_results import StageResult
-from fope_lab.report.results.training import History, TrainingBlock, build_training
+from fope_lab.report.results.training import TrainingCurve, TrainingCurves, group_training_curves
 from fope_lab.stages.labels import split_label
 
 LOG_RATIO = 8  # an axis whose values span more than this is logarithmic
@@ -67,16 +67,16 @@ class Style:
 
 
 def draw_all(
-    blocks: Sequence[Block],
+    blocks: Sequence[MetricGroup],
     readings: Sequence[StageResult],
-    histories: Mapping[str, ModelHistory],
+    histories: Mapping[str, TrainingHistory],
 ) -> list[Figure]:
     """Every curve of a report: over context length or position, then losses along training. By the
     histories of the models, what may not be compared is named."""
     curves = [block for block in blocks if block.metric.x is not None]
-    trainings = build_training(readings)
+    trainings = group_training_curves(readings)
     labels = [line.label for block in curves for line in block.lines]
-    labels += [history.label for block in trainings for history in block.histories]
+    labels += [history.label for block in trainings for history in block.curves]
     style = Style.of(labels)
     drawn = [
         _with_unequal(draw_by_x(block, style, f"curves-{i}"), block, histories)
@@ -87,16 +87,16 @@ def draw_all(
 
 
 def _with_unequal(
-    figure: Figure | None, block: Block, histories: Mapping[str, ModelHistory]
+    figure: Figure | None, block: MetricGroup, histories: Mapping[str, TrainingHistory]
 ) -> Figure | None:
     """The figure with a note of the curves whose models may not be compared."""
-    note = find_unequal(block, histories).note
+    note = comparability_marks(block, histories).note
     if figure is None or note is None:
         return figure
     return dataclasses.replace(figure, notes=(*figure.notes, note))
 
 
-def draw_by_x(block: Block, style: Style, name: str) -> Figure | None:
+def draw_by_x(block: MetricGroup, style: Style, name: str) -> Figure | None:
     """A block's curves over its x; None if there is no finite value. `name`: unique in the page."""
     groups = {p: [_curve(line, style) for line in lines] for p, lines in block.panels.items()}
     scale = _scale(block.metric, (curve for group in groups.values() for curve in group))
@@ -131,10 +131,10 @@ def draw_by_x(block: Block, style: Style, name: str) -> Figure | None:
     )
 
 
-def draw_training(block: TrainingBlock, style: Style, name: str) -> Figure | None:
+def draw_training(block: TrainingCurves, style: Style, name: str) -> Figure | None:
     """The values of a training block along the steps; None if none is finite."""
     groups: dict[str, list[Curve]] = {}
-    for history in block.histories:
+    for history in block.curves:
         groups.setdefault(history.panel, []).append(_history_curve(history, style))
     scale = _scale(block.metric, (curve for group in groups.values() for curve in group))
     if scale is None:
@@ -153,7 +153,7 @@ def draw_training(block: TrainingBlock, style: Style, name: str) -> Figure | Non
         )
         for panel_name, curves in groups.items()
     ]
-    explained = style.explain(history.label for history in block.histories)
+    explained = style.explain(history.label for history in block.curves)
     return Figure(
         title,
         _drawings(panels, name, title, lambda curve: _end(curve, block.metric)),
@@ -178,7 +178,7 @@ def _drawings(
     )
 
 
-def _curve(line: Line, style: Style) -> Curve:
+def _curve(line: Series, style: Style) -> Curve:
     points = sorted((x, cell) for x, cell in line.cells.items() if x is not None)
     means = [cell.estimate.mean for _, cell in points]
     bands = [_band(cell) or NO_INTERVAL for _, cell in points]
@@ -202,7 +202,7 @@ def _band(cell: Cell) -> tuple[float, float] | None:
     return cell.estimate.ci95 or (cell.single and cell.single.interval) or None
 
 
-def _history_curve(history: History, style: Style) -> Curve:
+def _history_curve(history: TrainingCurve, style: Style) -> Curve:
     name = style.names[history.label]
     return Curve(name, style.looks[name], history.steps, history.values)
 
@@ -256,7 +256,7 @@ def _y_label(metric: Metric, log: bool) -> str:
     return f"{metric.label} (log scale)" if log else metric.label
 
 
-def _notes(block: Block, style: Style) -> list[str]:
+def _notes(block: MetricGroup, style: Style) -> list[str]:
     cells = [cell for line in block.lines for cell in line.cells.values()]
     notes = []
     if any(cell.estimate.ci95 for cell in cells):

@@ -26,7 +26,7 @@ SCALE = ("x_label", "y_label", "x", "y", "low", "high")
 
 
 @dataclass(frozen=True)
-class MapLine:
+class MeanHeatmap:
     """A map of one combination of the axes, over its seeds."""
 
     label: str
@@ -36,14 +36,14 @@ class MapLine:
 
 
 @dataclass(frozen=True)
-class MapBlock:
+class HeatmapGroup:
     """The maps of one title of one stage of the sweep file."""
 
     stage: str
     title: str
     metric: str
     scale: Mapping[str, Any]  # the fields of SCALE
-    lines: tuple[MapLine, ...]
+    lines: tuple[MeanHeatmap, ...]
     notes: tuple[str, ...]
 
     def as_json(self) -> list[dict[str, Any]]:
@@ -65,7 +65,7 @@ class MapBlock:
         ]
 
 
-def build_heatmaps(readings: Sequence[StageResult]) -> tuple[MapBlock, ...]:
+def build_heatmaps(readings: Sequence[StageResult]) -> tuple[HeatmapGroup, ...]:
     """A block for each stage of the sweep file and each title of its maps."""
     stages: dict[str, list[StageResult]] = {}
     for reading in readings:
@@ -80,7 +80,7 @@ def build_heatmaps(readings: Sequence[StageResult]) -> tuple[MapBlock, ...]:
     return tuple(blocks)
 
 
-def draw_heatmaps(blocks: Sequence[MapBlock]) -> list[Figure]:
+def draw_heatmaps(blocks: Sequence[HeatmapGroup]) -> list[Figure]:
     """A figure for each block, with a panel for each of its lines."""
     titles = [block.title for block in blocks]
     return [
@@ -90,15 +90,17 @@ def draw_heatmaps(blocks: Sequence[MapBlock]) -> list[Figure]:
 
 
 def _maps(reading: StageResult) -> list[Mapping[str, Any]]:
-    maps = reading.result.get("heatmaps")
+    maps = reading.recorded.get("heatmaps")
     return [one for one in maps if isinstance(one, Mapping)] if isinstance(maps, list) else []
 
 
-def _block(stage: str, title: str, members: Sequence[StageResult], axes: Axes) -> MapBlock | None:
+def _block(
+    stage: str, title: str, members: Sequence[StageResult], axes: Axes
+) -> HeatmapGroup | None:
     """None if no map of this title can be read."""
     scale: dict[str, Any] | None = None
     metric = ""
-    lines: list[MapLine] = []
+    lines: list[MeanHeatmap] = []
     notes: list[str] = []
     for group in group_seeds(members):
         found = []
@@ -117,10 +119,10 @@ def _block(stage: str, title: str, members: Sequence[StageResult], axes: Axes) -
             first = group[0].stage
             label = ", ".join(filter(None, (axes.label(first, stage), axes.panel(first))))
             mean = np.mean(found, axis=0)
-            lines.append(MapLine(label, dict(first.axes), mean, len(found)))
+            lines.append(MeanHeatmap(label, dict(first.axes), mean, len(found)))
     if scale is None:
         return None
-    return MapBlock(stage, title, metric, scale, tuple(lines), tuple(notes))
+    return HeatmapGroup(stage, title, metric, scale, tuple(lines), tuple(notes))
 
 
 def _values(entry: Mapping[str, Any]) -> NDArray[np.float64] | None:
@@ -134,7 +136,7 @@ def _values(entry: Mapping[str, Any]) -> NDArray[np.float64] | None:
     return values if values.shape == shape and all(map(math.isfinite, limits)) else None
 
 
-def _draw(block: MapBlock, name: str, *, only: bool) -> Figure:
+def _draw(block: HeatmapGroup, name: str, *, only: bool) -> Figure:
     named = block.stage in block.metric and only
     title = block.title if named else f"{block.title} ({block.stage})"
     drawings = []
@@ -160,7 +162,7 @@ def _draw(block: MapBlock, name: str, *, only: bool) -> Figure:
     return Figure(title, tuple(drawings), (means, *block.notes), natural=True)
 
 
-def _in_words(line: MapLine, scale: Mapping[str, Any]) -> str:
+def _in_words(line: MeanHeatmap, scale: Mapping[str, Any]) -> str:
     """The rows of a map, for those who can't see it."""
     rows = [
         f"{scale['y_label']} {y}: {', '.join(f'{value:.3g}' for value in row)}"

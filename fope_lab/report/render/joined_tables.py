@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fope_lab.report.compare.training_history import History
-from fope_lab.report.render.tables import GUESSING, Column, Table, TableRow, build_table
-from fope_lab.report.results.layout import Block
+from fope_lab.report.compare.training_history import TrainingHistory
+from fope_lab.report.render.tables import GUESSING, Table, TableColumn, TableRow, build_table
+from fope_lab.report.results.layout import MetricGroup
 
 
-def build_tables(blocks: Sequence[Block], histories: Mapping[str, History]) -> tuple[Table, ...]:
+def build_tables(
+    blocks: Sequence[MetricGroup], histories: Mapping[str, TrainingHistory]
+) -> tuple[Table, ...]:
     """A table for each curve's block, and one for all single numbers of a stage that say the same
     of the same rows: all accuracies, all losses. The histories are those of the models."""
-    groups: dict[object, list[tuple[Block, Table]]] = {}
+    groups: dict[object, list[tuple[MetricGroup, Table]]] = {}
     for index, block in enumerate(blocks):
         table = build_table(block, histories)
         rows = tuple((row.labels, row.seeds) for row in table.rows)
@@ -21,7 +23,7 @@ def build_tables(blocks: Sequence[Block], histories: Mapping[str, History]) -> t
     return tuple(_join(group) for group in groups.values())
 
 
-def _join(group: Sequence[tuple[Block, Table]]) -> Table:
+def _join(group: Sequence[tuple[MetricGroup, Table]]) -> Table:
     if len(group) == 1:
         return group[0][1]
     block, first = group[0]
@@ -32,7 +34,7 @@ def _join(group: Sequence[tuple[Block, Table]]) -> Table:
     return Table(
         title=f"{_last(block).capitalize()} ({block.stage})",
         labels=first.labels,
-        columns=tuple(Column(_name(one), False) for one, _ in group),
+        columns=tuple(TableColumn(_name(one), False) for one, _ in group),
         rows=tuple(
             TableRow(
                 row.labels,
@@ -46,11 +48,11 @@ def _join(group: Sequence[tuple[Block, Table]]) -> Table:
     )
 
 
-def _last(block: Block) -> str:
+def _last(block: MetricGroup) -> str:
     """What kind of number it is: the last word of the metric."""
     return block.metric.label.split()[-1]
 
 
-def _name(block: Block) -> str:
+def _name(block: MetricGroup) -> str:
     """What it is of: the words before."""
     return block.metric.label.removesuffix(_last(block)).strip() or block.metric.label

@@ -11,7 +11,7 @@ from fope_lab.report.render.tables import Table, header_of, legend_of
 
 if TYPE_CHECKING:
     from fope_lab.report.build import Report
-    from fope_lab.report.compare.paper_comparison import Beside
+    from fope_lab.report.compare.paper_comparison import PaperComparison
 
 
 def render_markdown(report: Report) -> str:
@@ -61,7 +61,7 @@ def _parts(report: Report) -> Iterator[str]:
     yield _stages(report)
 
 
-def _beside(beside: Beside) -> Iterator[str]:
+def _beside(beside: PaperComparison) -> Iterator[str]:
     published = beside.published
     yield "## Ours beside theirs"
     yield f"{escaped(published.source)}, <{published.address}>. {beside.summary}"

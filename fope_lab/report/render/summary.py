@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fope_lab.report.results.layout import Block, Line
+from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.report.results.stage_results import STATES, StageResult, State
 
 
@@ -40,7 +40,7 @@ class Summary:
         return f"{len(self.seeds)} seeds: {', '.join(map(str, self.seeds))}."
 
 
-def summarise(readings: Sequence[StageResult], blocks: Sequence[Block]) -> Summary:
+def summarise(readings: Sequence[StageResult], blocks: Sequence[MetricGroup]) -> Summary:
     """The summary of a sweep."""
     found = Counter(reading.state for reading in readings)
     return Summary(
@@ -57,7 +57,7 @@ def summarise(readings: Sequence[StageResult], blocks: Sequence[Block]) -> Summa
     )
 
 
-def _findings(block: Block) -> list[str]:
+def _findings(block: MetricGroup) -> list[str]:
     """For each panel of a curve: the best mean at the trained length and at the longest one."""
     if block.metric.x != "length" or block.metric.better is None:
         return []
@@ -75,7 +75,7 @@ def _findings(block: Block) -> list[str]:
     return findings
 
 
-def _best_at(block: Block, lines: Sequence[Line], x: int, length: int | None) -> str:
+def _best_at(block: MetricGroup, lines: Sequence[Series], x: int, length: int | None) -> str:
     cells = {line.label: line.cells[x] for line in lines if x in line.cells}
     means = {
         label: cell.estimate.mean for label, cell in cells.items() if cell.estimate.mean is not None

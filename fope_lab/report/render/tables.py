@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fope_lab.report.compare.comparability_marks import MARK, find_unequal
-from fope_lab.report.compare.training_history import History
+from fope_lab.report.compare.comparability_marks import MARK, comparability_marks
+from fope_lab.report.compare.training_history import TrainingHistory
 from fope_lab.report.results.aggregate import Cell
-from fope_lab.report.results.layout import Block
-from fope_lab.report.results.measurements import Measured
+from fope_lab.report.results.layout import MetricGroup
+from fope_lab.report.results.measurements import Measurement
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,7 +22,7 @@ GUESSING = "Guessing gives"
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column of numbers."""
 
     label: str
@@ -30,7 +30,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableEntry:
     """A table entry: what is shown, and the cell behind it (None: not asked for)."""
 
     text: str
@@ -70,7 +70,7 @@ class TableRow:
 
     labels: tuple[str, ...]
     seeds: str
-    entries: tuple[Entry, ...]
+    entries: tuple[TableEntry, ...]
     starts_panel: bool
 
 
@@ -80,7 +80,7 @@ class Table:
 
     title: str
     labels: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     rows: tuple[TableRow, ...]
     notes: tuple[str, ...]
 
@@ -95,14 +95,14 @@ class Table:
         return any(entry.unequal for row in self.rows for entry in row.entries)
 
 
-def build_table(block: Block, histories: Mapping[str, History]) -> Table:
+def build_table(block: MetricGroup, histories: Mapping[str, TrainingHistory]) -> Table:
     """The table of a block: a row for each line, a column for each x. By the histories of the
     models, rows that may not be compared with the others are marked."""
     xs = shown_xs(block)
     trained = set(block.train_lengths) if block.metric.x == "length" else set()
     per_row = len(trained) > 1
     best = _best(block)
-    unequal = find_unequal(block, histories)
+    unequal = comparability_marks(block, histories)
     rows = []
     previous = None
     for lines in block.panels.values():
@@ -119,13 +119,13 @@ def build_table(block: Block, histories: Mapping[str, History]) -> Table:
     return Table(
         title=block.title,
         labels=(block.axes or ("model",)) + (("trained at",) if per_row else ()),
-        columns=tuple(Column("value" if x is None else f"{x}", x in trained) for x in xs),
+        columns=tuple(TableColumn("value" if x is None else f"{x}", x in trained) for x in xs),
         rows=tuple(rows),
         notes=(*_notes(block, bool(best)), *filter(None, [unequal.note])),
     )
 
 
-def shown_xs(block: Block) -> tuple[int | None, ...]:
+def shown_xs(block: MetricGroup) -> tuple[int | None, ...]:
     """The columns: every x, or of more than fit, some at equal steps, the first and the last."""
     xs = block.xs
     if len(xs) <= MOST_COLUMNS:
@@ -183,12 +183,12 @@ def plain_text(table: Table) -> str:
     return "\n".join([table.title, rule, lines[0], rule, *lines[1:], rule, legend_of(table)])
 
 
-def header_of(column: Column) -> str:
+def header_of(column: TableColumn) -> str:
     """A column's label, with the mark of the length trained at."""
     return f"{column.label}†" if column.trained else column.label
 
 
-def _marked(table: Table, entry: Entry) -> str:
+def _marked(table: Table, entry: TableEntry) -> str:
     """An entry with its marks; those without keep the marks' room, to stay aligned."""
     text = entry.marked if entry.unequal or not table.has_unequal else f"{entry.text} "
     if not table.has_best:
@@ -204,13 +204,15 @@ def legend_of(table: Table) -> str:
     return " ".join([*marks, *table.notes])
 
 
-def _entry(block: Block, cell: Cell | None, best: set[int], unequal: tuple[str, ...]) -> Entry:
+def _entry(
+    block: MetricGroup, cell: Cell | None, best: set[int], unequal: tuple[str, ...]
+) -> TableEntry:
     if cell is None:
-        return Entry(NOTHING, False, None)
-    return Entry(cell_text(block, cell), id(cell) in best, cell, unequal)
+        return TableEntry(NOTHING, False, None)
+    return TableEntry(cell_text(block, cell), id(cell) in best, cell, unequal)
 
 
-def cell_text(block: Block, cell: Cell) -> str:
+def cell_text(block: MetricGroup, cell: Cell) -> str:
     """Mean ± half width; the odd value where there is no mean; the state where there is none."""
     write = block.metric.format
     estimate = cell.estimate
@@ -227,7 +229,7 @@ def cell_text(block: Block, cell: Cell) -> str:
     return write(estimate.mean, estimate.half_width)
 
 
-def _sampling(block: Block, one: Measured) -> str:
+def _sampling(block: MetricGroup, one: Measurement) -> str:
     """What is known of the error of one evaluation, in brackets."""
     if one.stderr is not None:
         return f" (se {block.metric.format_error(one.value, one.stderr)})"
@@ -237,7 +239,7 @@ def _sampling(block: Block, one: Measured) -> str:
     return ""
 
 
-def _best(block: Block) -> set[int]:
+def _best(block: MetricGroup) -> set[int]:
     """Identities of the cells with the best mean of their column and panel, as it is written.
 
     A cell that shows the same digits as the best is as good: nobody could see the difference.
@@ -263,7 +265,7 @@ def _best(block: Block) -> set[int]:
     return best
 
 
-def _notes(block: Block, has_best: bool) -> list[str]:
+def _notes(block: MetricGroup, has_best: bool) -> list[str]:
     notes = []
     if block.metric.x is not None:
         notes.append(f"Columns: {block.metric.x_label}.")
@@ -286,7 +288,7 @@ def _notes(block: Block, has_best: bool) -> list[str]:
     return notes + seed_notes(cells)
 
 
-def _sampling_notes(single: Sequence[Measured]) -> list[str]:
+def _sampling_notes(single: Sequence[Measurement]) -> list[str]:
     """What stands in brackets."""
     notes = []
     if any(one.stderr is not None for one in single):

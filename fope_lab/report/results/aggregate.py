@@ -18,13 +18,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fope_lab.report.results.measurements import Measured, Place, read_measurements
+from fope_lab.report.results.measurements import Measurement, MetricPoint, read_measurements
 from fope_lab.report.results.metrics import describe_metric
 from fope_lab.report.results.stage_results import StageResult, State
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MeanEstimate:
     """Mean and two-sided 95 % interval over n values; None where they don't exist."""
 
     n: int
@@ -38,11 +38,11 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Value:
+class SeedValue:
     """What one stage measured."""
 
     seed: int | None
-    measured: Measured
+    measured: Measurement
     key: str
     run_id: str | None
     link: str | None
@@ -66,7 +66,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingSeed:
     """A stage that belongs to a cell and gave it no value, and why."""
 
     seed: int | None
@@ -85,9 +85,9 @@ class Cell:
     metric: str
     x: int | None
     axes: Mapping[str, Any]
-    estimate: Estimate
-    values: tuple[Value, ...]  # by seed
-    missing: tuple[Missing, ...]
+    estimate: MeanEstimate
+    values: tuple[SeedValue, ...]  # by seed
+    missing: tuple[MissingSeed, ...]
     train_length: int | None
     embedding: str | None
 
@@ -97,7 +97,7 @@ class Cell:
         return (*(value.key for value in self.values), *(gap.key for gap in self.missing))
 
     @property
-    def single(self) -> Measured | None:
+    def single(self) -> Measurement | None:
         """The only value, where there is one seed."""
         return self.values[0].measured if len(self.values) == 1 else None
 
@@ -120,28 +120,28 @@ class Cell:
         }
 
 
-def estimate_mean(values: Sequence[float]) -> Estimate:
+def estimate_mean(values: Sequence[float]) -> MeanEstimate:
     """Mean and Student's t interval of `values`; identical values have an interval of width 0.
 
     Exact sums, so that the order of the values never matters.
     """
     n = len(values)
     if n == 0 or not all(math.isfinite(value) for value in values):
-        return Estimate(n, None, None)
+        return MeanEstimate(n, None, None)
     mean = statistics.mean(map(float, values))
     if n == 1:
-        return Estimate(n, mean, None)
+        return MeanEstimate(n, mean, None)
     # scipy.special loads in a tenth of the time of scipy.stats
     from scipy.special import stdtrit
 
     try:
         deviation = statistics.stdev(values)
     except OverflowError:  # of values that spread over the whole range of float64
-        return Estimate(n, mean, None)
+        return MeanEstimate(n, mean, None)
     half = float(stdtrit(n - 1, 0.975)) * deviation / math.sqrt(n)
     low, high = mean - half, mean + half
     finite = math.isfinite(low) and math.isfinite(high)
-    return Estimate(n, mean, (low, high) if finite else None)
+    return MeanEstimate(n, mean, (low, high) if finite else None)
 
 
 def build_cells(
@@ -151,7 +151,7 @@ def build_cells(
 ) -> tuple[Cell, ...]:
     """All cells of a sweep in the order of its stages, those without any value included."""
     measured = {r.stage.key: read_measurements(r) for r in readings}
-    known: dict[str, dict[Place, None]] = {}
+    known: dict[str, dict[MetricPoint, None]] = {}
     for reading in readings:
         known.setdefault(reading.stage.stage, {}).update(dict.fromkeys(measured[reading.stage.key]))
     cells = []
@@ -189,9 +189,9 @@ def json_value(value: Any) -> Any:
 
 def _expected(
     group: Sequence[StageResult],
-    measured: Mapping[str, Mapping[Place, Measured]],
-    known: Iterable[Place],
-) -> list[Place]:
+    measured: Mapping[str, Mapping[MetricPoint, Measurement]],
+    known: Iterable[MetricPoint],
+) -> list[MetricPoint]:
     """The entries that a group has, or will have once it is done, as its siblings tell."""
     own = dict.fromkeys(place for r in group for place in measured[r.stage.key])
     if not own and any(r.state != "done" for r in group):
@@ -206,7 +206,7 @@ def _expected(
 
 def _cell(
     group: Sequence[StageResult],
-    measured: Mapping[str, Mapping[Place, Measured]],
+    measured: Mapping[str, Mapping[MetricPoint, Measurement]],
     metric: str,
     x: int | None,
     run_ids: Mapping[str, str],
@@ -217,11 +217,13 @@ def _cell(
         key = reading.stage.key
         value = measured[key].get((metric, x))
         if value is not None:
-            values.append(Value(reading.stage.seed, value, key, run_ids.get(key), links.get(key)))
+            values.append(
+                SeedValue(reading.stage.seed, value, key, run_ids.get(key), links.get(key))
+            )
         else:
             reason = reading.reason or "is done, but has no such value"
             missing.append(
-                Missing(reading.stage.seed, key, reading.stage.name, reading.state, reason)
+                MissingSeed(reading.stage.seed, key, reading.stage.name, reading.state, reason)
             )
     first = group[0]
     return Cell(

@@ -12,7 +12,7 @@ LEAST_CHANCE = 0.002
 """Below it guessing is no level to compare with: 1 in 90,000 for a passkey of five digits."""
 
 
-def chance_of(metric: str, stage: str, readings: Sequence[StageResult]) -> float | None:
+def chance_level(metric: str, stage: str, readings: Sequence[StageResult]) -> float | None:
     """The accuracy of guessing, where the results of a stage name one for the metric.
 
     A result's `chance` is a number, or numbers by metric; of results by task, each has its own.
@@ -23,7 +23,7 @@ def chance_of(metric: str, stage: str, readings: Sequence[StageResult]) -> float
     found = set()
     for reading in readings:
         if reading.stage.stage == stage:
-            found |= {level for level in _levels(metric, reading.result) if _is_number(level)}
+            found |= {level for level in _levels(metric, reading.recorded) if _is_number(level)}
     return found.pop() if len(found) == 1 and min(found) >= LEAST_CHANCE else None
 
 

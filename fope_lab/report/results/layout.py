@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from fope_lab.report.results.aggregate import Cell, json_value
 from fope_lab.report.results.axes import Axes, read_axes
-from fope_lab.report.results.chance_level import chance_of
+from fope_lab.report.results.chance_level import chance_level
 from fope_lab.report.results.metrics import SAME_AS, Metric, describe_metric
 from fope_lab.report.results.stage_results import StageResult
 
 
 @dataclass(frozen=True)
-class Line:
+class Series:
     """One combination of the axes' values: a row of a table, a curve of a figure."""
 
     label: str  # within its panel: the embedding, as a rule
@@ -41,7 +41,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Block:
+class MetricGroup:
     """One metric of one stage, over all lines."""
 
     stage: str
@@ -49,7 +49,7 @@ class Block:
     axes: tuple[str, ...]  # short names of the axes that differ between lines
     panel_axes: tuple[str, ...]  # those of them that part the lines into panels
     shared: tuple[str, ...]  # "axis value" of the axes that don't
-    lines: tuple[Line, ...]
+    lines: tuple[Series, ...]
     only: bool = True  # whether no other stage has the metric
     chance: float | None = None  # what guessing gives, if it is known and not next to nothing
 
@@ -60,9 +60,9 @@ class Block:
         return tuple(sorted(found, key=lambda x: (x is not None, x or 0)))
 
     @property
-    def panels(self) -> dict[str, list[Line]]:
+    def panels(self) -> dict[str, list[Series]]:
         """Lines by panel, in the sweep's order."""
-        panels: dict[str, list[Line]] = {}
+        panels: dict[str, list[Series]] = {}
         for line in self.lines:
             panels.setdefault(line.panel, []).append(line)
         return panels
@@ -82,7 +82,9 @@ class Block:
         return words if named else f"{words} ({self.stage})"
 
 
-def build_blocks(cells: Sequence[Cell], readings: Sequence[StageResult] = ()) -> tuple[Block, ...]:
+def group_metrics(
+    cells: Sequence[Cell], readings: Sequence[StageResult] = ()
+) -> tuple[MetricGroup, ...]:
     """All blocks: curves first, then single numbers, each in the order of the sweep's stages.
 
     The readings' results say what guessing gives. A metric that says the same as another one of its
@@ -95,7 +97,7 @@ def build_blocks(cells: Sequence[Cell], readings: Sequence[StageResult] = ()) ->
         dataclasses.replace(
             _block(stage, metric, group),
             only=[name for _, name in groups].count(metric) == 1,
-            chance=chance_of(metric, stage, readings),
+            chance=chance_level(metric, stage, readings),
         )
         for (stage, metric), group in groups.items()
         if (stage, SAME_AS.get(metric)) not in groups
@@ -103,7 +105,7 @@ def build_blocks(cells: Sequence[Cell], readings: Sequence[StageResult] = ()) ->
     return tuple(sorted(blocks, key=lambda block: block.metric.x is None))
 
 
-def _block(stage: str, metric: str, cells: Sequence[Cell]) -> Block:
+def _block(stage: str, metric: str, cells: Sequence[Cell]) -> MetricGroup:
     axes = read_axes(cells)
     lines: dict[tuple[str, tuple[str, ...]], dict[int | None, Cell]] = {}
     for cell in cells:
@@ -111,7 +113,7 @@ def _block(stage: str, metric: str, cells: Sequence[Cell]) -> Block:
         keys = [value.key for value in cell.values] + [gap.key for gap in cell.missing]
         place = (json.dumps(json_value(cell.axes), sort_keys=True), tuple(sorted(keys)))
         lines.setdefault(place, {})[cell.x] = cell
-    return Block(
+    return MetricGroup(
         stage=stage,
         metric=describe_metric(metric),
         axes=tuple(axes.names[path] for path in axes.varying),
@@ -121,9 +123,9 @@ def _block(stage: str, metric: str, cells: Sequence[Cell]) -> Block:
     )
 
 
-def _line(axes: Axes, stage: str, cells: Mapping[int | None, Cell]) -> Line:
+def _line(axes: Axes, stage: str, cells: Mapping[int | None, Cell]) -> Series:
     first = next(iter(cells.values()))
-    return Line(
+    return Series(
         label=axes.label(first, stage),
         panel=axes.panel(first),
         axis_values=axes.values(first),

@@ -10,12 +10,12 @@ from typing import Any
 from fope_lab.report.results.metrics import describe_metric, with_error
 from fope_lab.report.results.stage_results import StageResult
 
-Place = tuple[str, int | None]  # (metric, x)
+MetricPoint = tuple[str, int | None]  # (metric, x)
 Z_95 = statistics.NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """A number, and how far the finite evaluation may have missed it, where that is known: its
     standard error, its 95 % interval."""
 
@@ -31,31 +31,31 @@ class Measured:
         return self.ci95
 
 
-def read_measurements(reading: StageResult) -> dict[Place, Measured]:
+def read_measurements(reading: StageResult) -> dict[MetricPoint, Measurement]:
     """What a finished stage measured: its curves' points and its last single numbers."""
     if reading.state != "done":
         return {}
     logged = [(name, row.step, v) for row in reading.rows for name, v in row.values.items()]
-    found: dict[Place, float] = {}
-    errors: dict[Place, float] = {}
-    for name, step, value in [*logged, *((n, None, v) for n, v in reading.result.items())]:
+    found: dict[MetricPoint, float] = {}
+    errors: dict[MetricPoint, float] = {}
+    for name, step, value in [*logged, *((n, None, v) for n, v in reading.recorded.items())]:
         of = with_error(name)
         metric = describe_metric(of or name)
         x = step if metric.x else None
         if metric.is_result and _is_number(value) and (step is not None or not metric.x):
             (errors if of else found)[of or name, x] = float(value)
-    intervals = _intervals(reading.result, found)
-    return {p: Measured(v, errors.get(p), intervals.get(p)) for p, v in found.items()}
+    intervals = _intervals(reading.recorded, found)
+    return {p: Measurement(v, errors.get(p), intervals.get(p)) for p, v in found.items()}
 
 
 def _intervals(
-    result: Mapping[str, Any], found: Iterable[Place]
-) -> dict[Place, tuple[float, float]]:
+    result: Mapping[str, Any], found: Iterable[MetricPoint]
+) -> dict[MetricPoint, tuple[float, float]]:
     """The `ci95` that a result has by length: of the metric that an entry names, or else of the
     stage's only accuracy by length."""
     curves = {name for name, _ in found if describe_metric(name).x == "length"}
     accuracies = [name for name in curves if describe_metric(name).is_fraction]
-    intervals: dict[Place, tuple[float, float]] = {}
+    intervals: dict[MetricPoint, tuple[float, float]] = {}
     for entry in [e for entries in result.values() if isinstance(entries, list) for e in entries]:
         if isinstance(entry, Mapping) and {"length", "ci95"} <= entry.keys():
             metric = entry.get("metric") or (accuracies[0] if len(accuracies) == 1 else None)

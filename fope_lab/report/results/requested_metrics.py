@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fope_lab.report.results.layout import Block
+from fope_lab.report.results.layout import MetricGroup
 from fope_lab.report.results.metrics import SAME_AS
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.sweep.claims.grammar import parse_quantity
@@ -14,9 +14,9 @@ from fope_lab.sweep.graph import Stage
 ByName = Mapping[str, Sequence[Stage]]
 
 
-def choose_blocks(
-    blocks: Sequence[Block], texts: Sequence[str] | None, by_name: ByName
-) -> tuple[Block, ...]:
+def requested_groups(
+    blocks: Sequence[MetricGroup], texts: Sequence[str] | None, by_name: ByName
+) -> tuple[MetricGroup, ...]:
     """The blocks that `[stage.]metric[(corpus)]` name, in this order; all without such texts.
 
     A metric that says the same as another one of its stage is shown as that.
@@ -32,7 +32,7 @@ def choose_blocks(
     return tuple(found.values())
 
 
-def choose_trainings(
+def requested_trainings(
     readings: Sequence[StageResult], texts: Sequence[str] | None, by_name: ByName
 ) -> tuple[StageResult, ...]:
     """The stages whose losses along training are to be drawn: those that the texts name."""

@@ -25,7 +25,7 @@ class StageResult:
     state: State
     reason: str  # why it is not done; "" if it is
     rows: tuple[Row, ...]  # durable rows only
-    result: Mapping[str, Any]  # {} unless done
+    recorded: Mapping[str, Any]  # its result.json; {} unless done
     seconds: float | None
     started: float | None  # seconds since the epoch
     finished: float | None
@@ -49,7 +49,7 @@ def _read(stage: Stage, folder: StageFolder, parents: Mapping[str, StageResult])
         state=state,
         reason=reason,
         rows=tuple(folder.rows()),
-        result=folder.result() or {},
+        recorded=folder.result() or {},
         seconds=folder.seconds(),
         started=folder.started_at(),
         finished=folder.finished_at(),

@@ -18,7 +18,7 @@ BINS = 200
 
 
 @dataclass(frozen=True)
-class History:
+class TrainingCurve:
     """One stage's values of one metric, at rising steps."""
 
     label: str
@@ -28,12 +28,12 @@ class History:
 
 
 @dataclass(frozen=True)
-class TrainingBlock:
+class TrainingCurves:
     """One metric along the training of one stage of the sweep file, over axes and seeds."""
 
     stage: str
     metric: Metric
-    histories: tuple[History, ...]
+    curves: tuple[TrainingCurve, ...]
     notes: tuple[str, ...]
 
     @property
@@ -42,7 +42,7 @@ class TrainingBlock:
         return f"{self.metric.label.capitalize()} ({self.stage})"
 
 
-def build_training(readings: Iterable[StageResult]) -> tuple[TrainingBlock, ...]:
+def group_training_curves(readings: Iterable[StageResult]) -> tuple[TrainingCurves, ...]:
     """A block for each stage of the sweep file and each loss that it logged more than once."""
     stages: dict[str, list[StageResult]] = {}
     for reading in readings:
@@ -55,13 +55,13 @@ def build_training(readings: Iterable[StageResult]) -> tuple[TrainingBlock, ...]
             if metric.better is None or metric.x is not None:
                 continue
             block = _block(stage, metric, group, axes)
-            if block.histories:
+            if block.curves:
                 blocks.append(block)
     return tuple(blocks)
 
 
-def _block(stage: str, metric: Metric, group: Sequence[StageResult], axes: Axes) -> TrainingBlock:
-    histories, notes = [], []
+def _block(stage: str, metric: Metric, group: Sequence[StageResult], axes: Axes) -> TrainingCurves:
+    curves, notes = [], []
     binned = 0
     for reading in group:
         points = [(r.step, r.values[metric.name]) for r in reading.rows if metric.name in r.values]
@@ -70,8 +70,8 @@ def _block(stage: str, metric: Metric, group: Sequence[StageResult], axes: Axes)
             continue
         binned = max(binned, size)
         bins = [points[i : i + size] for i in range(0, len(points), size)]
-        histories.append(
-            History(
+        curves.append(
+            TrainingCurve(
                 label=axes.label(reading.stage, stage),
                 panel=axes.panel(reading.stage),
                 steps=tuple(statistics.fmean(step for step, _ in part) for part in bins),
@@ -85,4 +85,4 @@ def _block(stage: str, metric: Metric, group: Sequence[StageResult], axes: Axes)
         notes.insert(0, "A curve for each seed.")
     if binned > 1:
         notes.insert(0, f"Each point is the mean of up to {binned} logged rows.")
-    return TrainingBlock(stage, metric, tuple(histories), tuple(notes))
+    return TrainingCurves(stage, metric, tuple(curves), tuple(notes))

@@ -18,10 +18,10 @@ from scipy import stats
 
 from fope_lab.papers.index import PAPERS, paper_names
 from fope_lab.report.compare.match_cells import is_like
-from fope_lab.report.compare.paper_comparison import Beside, put_beside
-from fope_lab.report.compare.published import Published, load_published, read_published
+from fope_lab.report.compare.paper_comparison import PaperComparison, compare_with_paper
+from fope_lab.report.compare.published import PublishedTable, load_published, read_published
 from fope_lab.report.numbers import metric_name
-from fope_lab.report.results.aggregate import Cell, Estimate, Missing, group_seeds
+from fope_lab.report.results.aggregate import Cell, MeanEstimate, MissingSeed, group_seeds
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages import EvaluationConfig
 from fope_lab.stages.labels import label
@@ -200,15 +200,15 @@ def test_numbers_are_numbers(wanted: str, found: str, fits: bool) -> None:
 # Ours beside theirs
 
 
-def published_of(folder: Path, changes: dict[str, Any]) -> Published:
+def published_of(folder: Path, changes: dict[str, Any]) -> PublishedTable:
     path = folder / "table.yaml"
     path.write_text(yaml.safe_dump({**GOOD, **changes}, sort_keys=False))
     return read_published(path)
 
 
 def beside_of(
-    folder: Path, published: Published, sweep: dict[str, Any] | None = None, **options: Any
-) -> Beside:
+    folder: Path, published: PublishedTable, sweep: dict[str, Any] | None = None, **options: Any
+) -> PaperComparison:
     plan, store = write_plan(folder, sweep), Store(folder / "store")
     finish(plan, store, **options)
     report = dataclasses.replace(make_report(plan, store), published=published)
@@ -393,7 +393,7 @@ def test_two_stages_with_one_metric_are_told_apart_by_their_corpus(tmp_path: Pat
     assert "several rows of this sweep fit" in beside.absent[0]
     one = published_of(tmp_path, {"columns": [{**column, "corpus": "files(1)"}]})
     report = make_report(write_plan(tmp_path, sweep), Store(tmp_path / "store"))
-    [found] = put_beside(one, report.cells, report.readings).comparisons
+    [found] = compare_with_paper(one, report.cells, report.readings).comparisons
     assert found.cell.stage == "other"
 
 
@@ -429,7 +429,7 @@ def test_each_printed_number_has_a_cell_in_the_papers_sweep(path: Path) -> None:
     assert sweep.paper is not None
     published = load_published(sweep.paper)
     readings = [_waiting(stage) for stage in sweep.stages]
-    beside = put_beside(published, _cells(published, readings), readings)
+    beside = compare_with_paper(published, _cells(published, readings), readings)
     found = {(one.row, one.column) for one in beside.comparisons}
     if path.parent.name != "mini":
         assert beside.absent == ()
@@ -442,20 +442,22 @@ def _waiting(stage: Stage) -> StageResult:
     return StageResult(stage, Path(), "not run", "", (), {}, None, None, None, None)
 
 
-def _cells(published: Published, readings: list[StageResult]) -> list[Cell]:
+def _cells(published: PublishedTable, readings: list[StageResult]) -> list[Cell]:
     """What the evaluations of these kinds will measure of the table."""
     places = dict.fromkeys((column.metric, column.x) for column in published.all_columns)
     cells = []
     for group in group_seeds(r for r in readings if isinstance(r.stage.spec, EvaluationConfig)):
         stage = group[0].stage
-        gaps = tuple(Missing(r.stage.seed, r.stage.key, r.stage.name, r.state, "") for r in group)
+        gaps = tuple(
+            MissingSeed(r.stage.seed, r.stage.key, r.stage.name, r.state, "") for r in group
+        )
         cells += [
             Cell(
                 stage=stage.stage,
                 metric=metric,
                 x=x,
                 axes=stage.axes,
-                estimate=Estimate(0, None, None),
+                estimate=MeanEstimate(0, None, None),
                 values=(),
                 missing=gaps,
                 train_length=None,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import BASE, finish, make_report, write_plan
 
-from fope_lab.report.compare.training_history import History, compare, differences
+from fope_lab.report.compare.training_history import TrainingHistory, compare, differences
 from fope_lab.report.render.tables import Table, plain_text
 from fope_lab.report.results.stage_results import StageResult, read_stages
 from fope_lab.store import Store
@@ -147,9 +147,9 @@ def test_other_content_under_one_name_is_other_data(tmp_path: Path) -> None:
 
 
 def test_what_a_checkpoint_was_trained_on_is_not_known() -> None:
-    alike, other = History(100, "hf:a@1", ()), History(100, "hf:b@1", ())
-    scratch = History(100, None, ())
-    assert compare(alike, History(100, "hf:a@1", ())) == ()
+    alike, other = TrainingHistory(100, "hf:a@1", ()), TrainingHistory(100, "hf:b@1", ())
+    scratch = TrainingHistory(100, None, ())
+    assert compare(alike, TrainingHistory(100, "hf:a@1", ())) == ()
     for one, two, words in ((alike, other, "hf:a@1 and hf:b@1"), (scratch, alike, "from scratch")):
         [found] = compare(one, two)
         assert found.kind == "start"
@@ -159,8 +159,8 @@ def test_what_a_checkpoint_was_trained_on_is_not_known() -> None:
 
 @given(st.integers(1, 10**9), st.integers(1, 10**9))
 def test_parameters_are_compared_both_ways_alike(one: int, other: int) -> None:
-    found = compare(History(one, None, ()), History(other, None, ()))
-    back = compare(History(other, None, ()), History(one, None, ()))
+    found = compare(TrainingHistory(one, None, ()), TrainingHistory(other, None, ()))
+    back = compare(TrainingHistory(other, None, ()), TrainingHistory(one, None, ()))
     assert bool(found) is bool(back) is (abs(one - other) > 0.01 * min(one, other))
 
 

@@ -21,7 +21,7 @@ from fope_lab.drawing.plot import Curve, Panel, draw_panel, length_label, spread
 from fope_lab.drawing.svg import inline_svg, without_family
 from fope_lab.report.render.figure import Figure
 from fope_lab.report.results.stage_results import read_stages
-from fope_lab.report.results.training import BINS, build_training
+from fope_lab.report.results.training import BINS, group_training_curves
 from fope_lab.store import Store
 from fope_lab.sweep.resolve import Stage
 
@@ -289,8 +289,8 @@ def test_training_curves_come_from_durable_rows(tmp_path: Path, store: Store) ->
             attempt.log(step, {"loss": float(step), "learning_rate": 1.0})
         attempt.save_checkpoint(4 * BINS, lambda folder: None)
         attempt.log(4 * BINS + 1, {"loss": 1e9})  # after the checkpoint: lost
-    [block] = build_training(read_stages(plan, store))
-    [history] = block.histories
+    [block] = group_training_curves(read_stages(plan, store))
+    [history] = block.curves
     assert len(history.values) == BINS
     assert history.values[0] == pytest.approx(2.5)  # the mean of steps 1 … 4
     assert history.values[-1] == pytest.approx(4 * BINS - 1.5)

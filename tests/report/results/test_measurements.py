@@ -12,7 +12,7 @@ from report_samples import BASE, finish, make_report, write_plan
 from fope_lab.report import Report
 from fope_lab.report.render.tables import MOST_COLUMNS
 from fope_lab.report.results.chance_level import LEAST_CHANCE
-from fope_lab.report.results.measurements import Measured
+from fope_lab.report.results.measurements import Measurement
 from fope_lab.report.results.metrics import describe_metric, with_error
 from fope_lab.store import Store
 
@@ -107,10 +107,10 @@ def test_an_interval_belongs_to_the_metric_that_it_names(tmp_path: Path, store: 
 
 
 def test_an_interval_follows_from_a_standard_error() -> None:
-    low, high = Measured(0.5, stderr=0.1).interval or (0.0, 0.0)
+    low, high = Measurement(0.5, stderr=0.1).interval or (0.0, 0.0)
     assert (low, high) == pytest.approx((0.5 - 0.1959964, 0.5 + 0.1959964))
-    assert Measured(0.5).interval is None
-    assert Measured(0.5, stderr=0.1, ci95=(0.3, 0.8)).interval == (0.3, 0.8)
+    assert Measurement(0.5).interval is None
+    assert Measurement(0.5, stderr=0.1, ci95=(0.3, 0.8)).interval == (0.3, 0.8)
 
 
 def test_names_of_errors() -> None:
