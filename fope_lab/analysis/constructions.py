@@ -17,7 +17,7 @@ from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import rotation
 from fope_lab.data.problems import DataError, DataProblem
 from fope_lab.embeddings import parse_embedding
-from fope_lab.embeddings.frequencies import rope_ladder
+from fope_lab.embeddings.ladder import rope_ladder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

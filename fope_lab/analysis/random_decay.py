@@ -14,7 +14,7 @@ from annotated_types import Ge, Gt
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
-from fope_lab.embeddings.frequencies import rope_ladder
+from fope_lab.embeddings.ladder import rope_ladder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from fope_lab.embeddings.base import Means, Shape, Tensors
+from fope_lab.config.annotations import Doc
+from fope_lab.embeddings.base import Shape, Tensors
 from fope_lab.embeddings.relative import RelativeBias
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Alibi(RelativeBias, name="alibi", source="Press et al., arXiv 2108.12409, 
 
     slopes: Annotated[
         Literal["official", "geometric"],
-        Means("the rule for heads that are no power of two: the released code's, or 2^(−8h/heads)"),
+        Doc("the rule for heads that are no power of two: the released code's, or 2^(−8h/heads)"),
     ] = "official"
 
     def tensors(self, shape: Shape) -> Tensors:

@@ -18,45 +18,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from fope_lab.embeddings.frequencies import Ladder
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """The range of a number, for `Annotated`: checked on input and written to the JSON Schema."""
-
-    ge: float | None = None
-    gt: float | None = None
-    le: float | None = None
-    lt: float | None = None
-
-    def __str__(self) -> str:
-        signs = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
-        bounds = ((sign, getattr(self, name)) for name, sign in signs.items())
-        return ", ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """The inner type's schema with the bounds set; numbers are finite."""
-        schema = handler(source)
-        for name in ("ge", "gt", "le", "lt"):
-            bound = getattr(self, name)
-            if bound is not None:
-                schema[name] = bound
-        if schema["type"] == "float":
-            schema["allow_inf_nan"] = False
-        return schema
-
-
-@dataclass(frozen=True)
-class Means:
-    """What an option means, for `Annotated`: listed by `fope-lab embeddings NAME` and written to
-    the JSON Schema, where editors show it."""
-
-    text: str
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
-        """The inner type's JSON Schema with the meaning as its description."""
-        return {**handler(schema), "description": self.text}
+    from fope_lab.embeddings.ladder import Ladder
 
 
 LARGEST = {"head_dim": 2**16, "num_heads": 2**16, "num_kv_heads": 2**16, "train_length": 2**40}
@@ -221,7 +183,7 @@ class Embedding:
 
 @dataclass(frozen=True, kw_only=True)
 class FrequencyTransform:
-    """A pure function from one ladder of frequencies to another (see `frequencies.Ladder`).
+    """A pure function from one ladder of frequencies to another (see `ladder.Ladder`).
 
     A subclass gives its `name` in sweep files and its `source`, the paper and equation.
     """

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from fope_lab.embeddings.base import Embedding, Means, Shape, Tensors
+from fope_lab.config.annotations import Doc
+from fope_lab.embeddings.base import Embedding, Shape, Tensors
 from fope_lab.embeddings.rng import generator
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Fire(Embedding, name="fire", source="Li et al., arXiv 2310.04418"):
 
     biases: ClassVar[bool] = True
 
-    shared_layers: Annotated[bool, Means("whether all layers share the network, c and L")] = False
+    shared_layers: Annotated[bool, Doc("whether all layers share the network, c and L")] = False
 
     @property
     def shift_invariant(self) -> bool:

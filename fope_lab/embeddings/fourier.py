@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from fope_lab.embeddings.base import Bounds, Means, Shape, Tensors
-from fope_lab.embeddings.frequencies import rope_ladder
+from fope_lab.config.annotations import Doc, Interval
+from fope_lab.embeddings.base import Shape, Tensors
+from fope_lab.embeddings.ladder import rope_ladder
 from fope_lab.embeddings.rng import generator
 from fope_lab.embeddings.rotary import STILL_SIN, Rotary, as_tensor, cos_sin, transformed
 
@@ -65,11 +66,11 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
     """
 
     sigma: Annotated[
-        float, Bounds(ge=0, le=100), Means("the gain of the coefficients' noise, σ")
+        float, Interval(ge=0, le=100), Doc("the gain of the coefficients' noise, σ")
     ] = 0.3
     noise: Annotated[
         Literal["xavier", "official", "normal"],
-        Means(
+        Doc(
             "the noise's standard deviation: σ·√(2/(D + pairs)), Xavier's rule on each matrix;"
             " official: on the tensor of all heads, as released; normal: σ, as printed"
         ),
@@ -77,8 +78,8 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
     num_frequencies: (
         Annotated[
             int,
-            Bounds(ge=1, le=8192),
-            Means(
+            Interval(ge=1, le=8192),
+            Doc(
                 "how many frequencies the series starts from, before the transforms: D are left"
                 " (default: the pairs' own). A pair's own frequency that is not among them is"
                 " there for that pair, without noise"
@@ -88,28 +89,28 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
     ) = None
     frequencies: Annotated[
         Literal["ladder", "sampled"],
-        Means(
+        Doc(
             "where num_frequencies come from: RoPE's ladder in finer steps, or drawn evenly from"
             " [0, π], the same ones for every seed; those that the transforms drop are drawn again"
         ),
     ] = "ladder"
     output_pairs: Annotated[
         Literal["surviving", "official"],
-        Means(
+        Doc(
             "which pairs follow a series: all that rotate; official: the first head_dim/4 at most,"
             " each with the frequency that even steps through the ladder give it"
         ),
     ] = "surviving"
     column_sums: Annotated[
         Literal["free", "listing"],
-        Means("listing: each pair's coefficients are divided by their sum, as the listing does"),
+        Doc("listing: each pair's coefficients are divided by their sum, as the listing does"),
     ] = "free"
-    learned: Annotated[bool, Means("whether the coefficients are trained")] = False
+    learned: Annotated[bool, Doc("whether the coefficients are trained")] = False
     shared_cos_sin: Annotated[
-        bool, Means("whether cosines and sines share coefficients (then only cos_coef is there)")
+        bool, Doc("whether cosines and sines share coefficients (then only cos_coef is there)")
     ] = False
-    shared_heads: Annotated[bool, Means("whether the heads of a layer share coefficients")] = False
-    shared_layers: Annotated[bool, Means("whether all layers share coefficients")] = False
+    shared_heads: Annotated[bool, Doc("whether the heads of a layer share coefficients")] = False
+    shared_layers: Annotated[bool, Doc("whether all layers share coefficients")] = False
 
     def __post_init__(self) -> None:
         if self.frequencies == "sampled" and self.num_frequencies is None:

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
-from fope_lab.embeddings.base import FrequencyTransform, Means
-from fope_lab.embeddings.frequencies import Ladder, OriginalLength
+from fope_lab.config.annotations import Doc
+from fope_lab.embeddings.base import FrequencyTransform
+from fope_lab.embeddings.ladder import Ladder
+from fope_lab.embeddings.shared_options import OriginalLength
 
 
 def _nearest_wavelength(cycles: float) -> float:
@@ -40,7 +42,7 @@ class FullCycles(
 
     rounding: Annotated[
         Literal["nearest_frequency", "nearest_wavelength", "ceil", "floor"],
-        Means("how the cycles in N tokens become the whole number k"),
+        Doc("how the cycles in N tokens become the whole number k"),
     ] = "nearest_frequency"
     original_length: OriginalLength | None = None
 

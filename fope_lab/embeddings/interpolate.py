@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fope_lab.embeddings.base import FrequencyTransform
-from fope_lab.embeddings.frequencies import Factor, Ladder
+from fope_lab.embeddings.ladder import Ladder
+from fope_lab.embeddings.shared_options import Factor
 
 
 @dataclass(frozen=True, kw_only=True)

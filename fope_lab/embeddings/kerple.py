@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from fope_lab.embeddings.base import Means, Shape, Tensors
+from fope_lab.config.annotations import Doc
+from fope_lab.embeddings.base import Shape, Tensors
 from fope_lab.embeddings.relative import RelativeBias
 from fope_lab.embeddings.rng import generator
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 LEAST = 0.01
 """How far starting values of p and a stay from the ends of their range, as in the released code."""
 
-SharedLayers = Annotated[bool, Means("whether all layers share p and a")]
+SharedLayers = Annotated[bool, Doc("whether all layers share p and a")]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from fope_lab.embeddings.base import Bounds, FrequencyTransform, Means
-from fope_lab.embeddings.frequencies import Factor, Ladder, OriginalLength
+from fope_lab.config.annotations import Doc, Interval
+from fope_lab.embeddings.base import FrequencyTransform
+from fope_lab.embeddings.ladder import Ladder
+from fope_lab.embeddings.shared_options import Factor, OriginalLength
 
 BASE_SCALINGS: Mapping[str, Callable[[float, int], float]] = {
     "ntk": lambda factor, head_dim: factor ** (head_dim / (head_dim - 2)),
@@ -19,7 +21,7 @@ BASE_SCALINGS: Mapping[str, Callable[[float, int], float]] = {
 }
 BaseScaling = Annotated[
     Literal["ntk", "linear"],
-    Means("what the base is multiplied by: s^(d/(d−2)), or s as in Resonance RoPE's paper"),
+    Doc("what the base is multiplied by: s^(d/(d−2)), or s as in Resonance RoPE's paper"),
 ]
 
 
@@ -70,8 +72,8 @@ class DynamicNtk(
     base_scaling: BaseScaling = "ntk"
     growth: Annotated[
         float,
-        Bounds(ge=1, le=1e6),
-        Means("how much s grows with each original length beyond the first"),
+        Interval(ge=1, le=1e6),
+        Doc("how much s grows with each original length beyond the first"),
     ] = 1.0
 
     @property

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from fope_lab.embeddings.base import Bounds, Means, Shape
+from fope_lab.config.annotations import Doc, Interval
+from fope_lab.embeddings.base import Shape
 from fope_lab.embeddings.rotary import Rotary
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ class Randomised(Rotary, name="randomised", source="Ruoss et al., arXiv 2305.168
     max_length: (
         Annotated[
             int,
-            Bounds(ge=1, le=2**24),
-            Means("how many positions to draw from (default: 16 times the training length)"),
+            Interval(ge=1, le=2**24),
+            Doc("how many positions to draw from (default: 16 times the training length)"),
         ]
         | None
     ) = None

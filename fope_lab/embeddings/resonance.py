@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fope_lab.embeddings.base import FrequencyTransform
-from fope_lab.embeddings.frequencies import Ladder
+from fope_lab.embeddings.ladder import Ladder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,16 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from fope_lab.embeddings.base import (
-    Bounds,
-    Embedding,
-    FrequencyTransform,
-    Means,
-    Shape,
-    Tensors,
-    canonical,
-)
-from fope_lab.embeddings.frequencies import Ladder, rope_ladder
+from fope_lab.config.annotations import Doc, Interval
+from fope_lab.embeddings.base import Embedding, FrequencyTransform, Shape, Tensors, canonical
+from fope_lab.embeddings.ladder import Ladder, rope_ladder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,17 +29,17 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
     rotates: ClassVar[bool] = True
 
     base: Annotated[
-        float, Bounds(gt=1, le=1e15), Means("RoPE's θ: pair i turns by θ^(−2i/d) a token")
+        float, Interval(gt=1, le=1e15), Doc("RoPE's θ: pair i turns by θ^(−2i/d) a token")
     ] = 10_000.0
     below_floor: Annotated[
         Literal["unit", "official"],
-        Means(
+        Doc(
             "a pair of frequency 0: left as it is (cos 1, sin 0), or sin 1 too, as FoPE's released"
             " code has it, which doubles its score"
         ),
     ] = "unit"
     transforms: Annotated[
-        tuple[FrequencyTransform, ...], Means("changes of RoPE's frequencies, in this order")
+        tuple[FrequencyTransform, ...], Doc("changes of RoPE's frequencies, in this order")
     ] = ()
 
     @property

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_args
 
-from fope_lab.embeddings.base import Means, embedding_types, transform_types
+from fope_lab.config.annotations import Doc
+from fope_lab.embeddings.base import embedding_types, transform_types
 from fope_lab.embeddings.presets import PRESETS
 from fope_lab.embeddings.spec import TRANSFORMS, option_types
 
@@ -58,10 +59,10 @@ def summary(part: type[Any]) -> str:
     return (part.__doc__ or part.__name__).strip().splitlines()[0]
 
 
-def _means(annotation: Any) -> Iterator[Means]:
+def _means(annotation: Any) -> Iterator[Doc]:
     """The meanings in an annotated type, also of the alternatives of a union."""
     for inside in get_args(annotation):
-        if isinstance(inside, Means):
+        if isinstance(inside, Doc):
             yield inside
         else:
             yield from _means(inside)

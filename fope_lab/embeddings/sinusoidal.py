@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from fope_lab.embeddings.base import Bounds, Embedding, Means, Shape
+from fope_lab.config.annotations import Doc, Interval
+from fope_lab.embeddings.base import Embedding, Shape
 from fope_lab.embeddings.rotary import cos_sin
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class Sinusoidal(Embedding, name="sinusoidal", source="Vaswani et al., arXiv 170
     """Adds sin(n·ω_i) to dimension 2i and cos(n·ω_i) to 2i + 1, with ω_i = base^(−2i/width)."""
 
     base: Annotated[
-        float, Bounds(gt=1, le=1e15), Means("pair i turns by base^(−2i/width) radians a token")
+        float, Interval(gt=1, le=1e15), Doc("pair i turns by base^(−2i/width) radians a token")
     ] = 10_000.0
 
     @property

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from fope_lab.embeddings.base import Bounds, FrequencyTransform, Means
-from fope_lab.embeddings.frequencies import Ladder
+from fope_lab.config.annotations import Doc, Interval
+from fope_lab.embeddings.base import FrequencyTransform
+from fope_lab.embeddings.ladder import Ladder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +23,7 @@ class Truncate(
     Frequencies keep the exponent's denominator d, so this is not partial rotary.
     """
 
-    p: Annotated[float, Bounds(ge=0, le=1), Means("the share of pairs that rotate, the fastest")]
+    p: Annotated[float, Interval(ge=0, le=1), Doc("the share of pairs that rotate, the fastest")]
 
     @property
     def may_keep_all(self) -> bool:

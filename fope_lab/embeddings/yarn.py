@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from fope_lab.embeddings.base import Bounds, FrequencyTransform, Means
-from fope_lab.embeddings.frequencies import Factor, Ladder, OriginalLength
+from fope_lab.config.annotations import Doc, Interval
+from fope_lab.embeddings.base import FrequencyTransform
+from fope_lab.embeddings.ladder import Ladder
+from fope_lab.embeddings.shared_options import Factor, OriginalLength
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,29 +27,27 @@ class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.0007
     factor: Factor
     original_length: OriginalLength | None = None
     alpha: Annotated[
-        float, Bounds(gt=0), Means("cycles in the original length up to which a pair is divided")
+        float, Interval(gt=0), Doc("cycles in the original length up to which a pair is divided")
     ] = 1.0
     beta: Annotated[
-        float, Bounds(gt=0), Means("cycles in the original length from which a pair is kept")
+        float, Interval(gt=0), Doc("cycles in the original length from which a pair is kept")
     ] = 32.0
     ramp: Annotated[
         Literal["index", "cycles"],
-        Means(
-            "what the ramp is linear in: the pair's index, or its cycles L/λ as the paper has it"
-        ),
+        Doc("what the ramp is linear in: the pair's index, or its cycles L/λ as the paper has it"),
     ] = "index"
     truncate: Annotated[
-        bool, Means("whether the index ramp's ends are rounded outwards to whole pairs")
+        bool, Doc("whether the index ramp's ends are rounded outwards to whole pairs")
     ] = True
     blend: Annotated[
         Literal["frequency", "wavelength"],
-        Means("what the ramp mixes: frequencies, or wavelengths as Resonance RoPE's paper has it"),
+        Doc("what the ramp mixes: frequencies, or wavelengths as Resonance RoPE's paper has it"),
     ] = "frequency"
     attention_factor: (
         Annotated[
             float,
-            Bounds(gt=0, le=100),
-            Means("scale of queries and of keys, 1 for none (default: 0.1·ln s + 1)"),
+            Interval(gt=0, le=100),
+            Doc("scale of queries and of keys, 1 for none (default: 0.1·ln s + 1)"),
         ]
         | None
     ) = None

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-from fope_lab.embeddings.base import Bounds, Means
+from fope_lab.config.annotations import Doc, Interval
 
-Count = Annotated[int, Bounds(ge=1)]
+Count = Annotated[int, Interval(ge=1)]
 
 CHUNK_LOGITS = 2**25
 """Logits that a loss holds at a time: 128 MiB of float32, 667 tokens of a vocabulary of 50,304.
@@ -34,20 +34,20 @@ class ModelConfig:
     intermediate_size: Count = None  # type: ignore[assignment]
     vocab_size: Count = 50_304
     tie_embeddings: bool = False
-    norm_eps: Annotated[float, Bounds(gt=0)] = 1e-5
+    norm_eps: Annotated[float, Interval(gt=0)] = 1e-5
     qk_norm: Annotated[
         Literal["none", "layer", "rms"],
-        Means(
+        Doc(
             "what queries and keys are normalised by: layer: a LayerNorm without parameters for"
             " each head; rms: an RMSNorm over all heads with a learned gain"
         ),
     ] = "none"
     feed_forward: Annotated[
         Literal["swiglu", "geglu", "relu"],
-        Means("gated by SiLU or by GELU (Shazeer, arXiv 2002.05202), or a plain ReLU"),
+        Doc("gated by SiLU or by GELU (Shazeer, arXiv 2002.05202), or a plain ReLU"),
     ] = "swiglu"
     scale_embeddings: Annotated[
-        bool, Means("whether token embeddings are multiplied by √hidden_size, as in Gemma")
+        bool, Doc("whether token embeddings are multiplied by √hidden_size, as in Gemma")
     ] = False
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from fope_lab.config.annotations import Interval
 from fope_lab.embeddings import (
     base,
     build_embedding,
@@ -23,7 +24,7 @@ from fope_lab.embeddings import (
     learned_parameters,
     resolve_embedding,
 )
-from fope_lab.embeddings.base import Bounds, Embedding, Shape, Tensors, embedding_types
+from fope_lab.embeddings.base import Embedding, Shape, Tensors, embedding_types
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.embeddings.presets import PRESETS
 from fope_lab.embeddings.spec import option_types
@@ -40,7 +41,7 @@ class LearnedSlopes(Embedding, name="learned-slopes", source="here"):
 
     biases: ClassVar[bool] = True
 
-    start: Annotated[float, Bounds(gt=0)] = 0.5
+    start: Annotated[float, Interval(gt=0)] = 0.5
 
     @property
     def per_layer(self) -> bool:
@@ -139,7 +140,7 @@ def test_every_option_says_what_it_means(name: str) -> None:
         if part is not LearnedSlopes:
             assert part.source
             for option, annotation in option_types(part).items():
-                assert "Means(" in repr(annotation), f"{part.name}.{option}"
+                assert "Doc(" in repr(annotation), f"{part.name}.{option}"
 
 
 @every_embedding

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.embeddings import (
     PRESETS,
     EmbeddingError,
@@ -22,7 +23,7 @@ from fope_lab.embeddings import (
     resolve_embedding,
 )
 from fope_lab.embeddings import base as registry
-from fope_lab.embeddings.base import Bounds, Embedding, Means, embedding_types, transform_types
+from fope_lab.embeddings.base import Embedding, embedding_types, transform_types
 from fope_lab.embeddings.describe import EXAMPLES, NONE, Option, describe
 from fope_lab.embeddings.inspect import Resolved, resolve, survey
 from fope_lab.embeddings.spec import TRANSFORMS
@@ -40,7 +41,7 @@ def windowed() -> Iterator[str]:
     class Windowed(Embedding, name="windowed", source="nobody"):
         """Does nothing."""
 
-        window: Annotated[int, Bounds(ge=1), Means("tokens")]
+        window: Annotated[int, Interval(ge=1), Doc("tokens")]
 
     yield Windowed.name
     del registry._EMBEDDINGS[Windowed.name]

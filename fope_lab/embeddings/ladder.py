@@ -1,23 +1,12 @@
-"""Frequency ladders: RoPE's, and cutting it at a floor.
+"""The frequencies of rotary embeddings as a ladder: one frequency a pair, from fast to slow.
 
-A ladder holds one frequency a pair, in radians per token, from fast to slow. Frequencies are Python
-floats (float64), so a plan can resolve them without torch; modules store them as float32.
+Frequencies are Python floats (float64) in radians per token, so that a plan computes them without
+torch. Modules hold them as float64 tensors.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
-
-from fope_lab.embeddings.base import Bounds, FrequencyTransform, Means
-
-Factor = Annotated[
-    float, Bounds(ge=1, le=1e6), Means("how many times longer the context is than the original, s")
-]
-OriginalLength = Annotated[
-    int, Bounds(ge=1), Means("the original length in tokens, if it is not the training length")
-]
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,25 +61,3 @@ def rope_ladder(
         train_length=train_length,
         length=length or train_length,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClipFloor(
-    FrequencyTransform, name="clip_floor", source="Hua et al., arXiv 2412.17739, Eq. 13"
-):
-    """Frequencies under 2π/N, which finish no cycle in N tokens, become 0.
-
-    N is `original_length`, or the training length. A frequency of exactly 2π/N is kept.
-    """
-
-    elementwise: ClassVar[bool] = True
-
-    original_length: OriginalLength | None = None
-
-    def apply(self, ladder: Ladder) -> Ladder:
-        """The ladder with its slow end set to 0."""
-        floor = 2 * math.pi / (self.original_length or ladder.train_length)
-        return replace(
-            ladder,
-            frequencies=tuple(0.0 if omega < floor else omega for omega in ladder.frequencies),
-        )
