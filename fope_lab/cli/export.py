@@ -11,9 +11,10 @@ def run_export(options: argparse.Namespace, console: Console) -> None:
     """Write the folder and say how to load it. Raises CheckpointError, DataError."""
     from fope_lab.model.checkpoint import find_checkpoint, read_config
     from fope_lab.model.export.folder import export
+    from fope_lab.model.export.sources import MODEL_FILE
 
     folder = export(options.checkpoint, options.directory, to=options.to)
-    trust = ", trust_remote_code=True" if (folder / "model_huggingface.py").exists() else ""
+    trust = ", trust_remote_code=True" if (folder / MODEL_FILE).exists() else ""
     lines = [
         f"{folder}: load it with",
         f"  AutoModelForCausalLM.from_pretrained({str(folder)!r}{trust})",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 EXPORTED = "fope-lab"
-"""The `model_type` of a model that was exported for transformers (`huggingface.py`)."""
+"""The `model_type` of a model that was exported for transformers (`export/`)."""
 DECODER = "decoder."
 """What its tensors' names begin with."""
 OWN_TOKENIZER = "."
@@ -82,7 +82,7 @@ def _our_weights(
 
 
 def _exported_config(description: dict[str, Any], place: Place) -> CheckpointConfig:
-    """What `huggingface_export` wrote, or transformers after it."""
+    """What `export` wrote, or transformers after it."""
     fields = [field.name for field in dataclasses.fields(CheckpointConfig)]
     ours = {name: description[name] for name in fields if name in description}
     config = _our_config({"format": FORMAT, "tokenizer": OWN_TOKENIZER, **ours}, place)

@@ -1,6 +1,6 @@
 """The decoder as a model of transformers, for `AutoModelForCausalLM` and `generate`.
 
-An exported model carries this file and what it imports (`huggingface_export.py`), so all of them
+An exported model carries this file and what it imports (`sources.py`), so all of them
 need torch, transformers and the standard library alone.
 """
 

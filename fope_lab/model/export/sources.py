@@ -27,6 +27,10 @@ def file_name(module: str) -> str:
     return module.removeprefix(f"{PACKAGE}.").replace(".", "_")
 
 
+MODEL_FILE = f"{file_name(MODEL)}.py"
+"""The file of an exported folder that the loader of remote code starts from."""
+
+
 def model_sources(embedding: Embedding) -> dict[str, str]:
     """The text of each file by its name, for a model with this embedding."""
     parts = (embedding, *getattr(embedding, "transforms", ()))

@@ -37,6 +37,7 @@ from fope_lab.model import (
     save_model,
 )
 from fope_lab.model.export.folder import export
+from fope_lab.model.export.sources import MODEL_FILE
 
 CONFIG = ModelConfig(num_layers=2, num_heads=4, head_dim=16, num_kv_heads=2, vocab_size=272)
 TIED_RELU = ModelConfig(
@@ -215,8 +216,8 @@ def test_the_loader_finds_every_file_by_name(
 ) -> None:
     """It follows imports of the form `from .name import …`, as text."""
     folder = elsewhere[0] / name
-    found = {Path(path).name for path in get_relative_import_files(folder / "model_huggingface.py")}
-    assert found | {"model_huggingface.py"} == {path.name for path in folder.glob("*.py")}
+    found = {Path(path).name for path in get_relative_import_files(folder / MODEL_FILE)}
+    assert found | {MODEL_FILE} == {path.name for path in folder.glob("*.py")}
     assert ("embeddings_fourier.py" in found) == (name == "fope"), "what it needs alone"
 
 
