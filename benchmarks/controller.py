@@ -23,8 +23,8 @@ from pathlib import Path
 
 import psutil
 
-from fope_lab.orchestration.searcher import remaining_path
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, trial_stages
+from fope_lab.planning.schedule import remaining_path
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.resolve import Stage

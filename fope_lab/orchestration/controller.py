@@ -23,7 +23,6 @@ from types import FrameType
 import ray
 from ray import tune
 
-from fope_lab.orchestration.capacity import Lookahead
 from fope_lab.orchestration.environment import LOCAL, QUIET
 from fope_lab.orchestration.phases import Phase, StageStatus
 from fope_lab.orchestration.resources import (
@@ -35,6 +34,7 @@ from fope_lab.orchestration.resources import (
 )
 from fope_lab.orchestration.searcher import StageSearcher
 from fope_lab.orchestration.trial import KEY, ray_scratch_dir, run_stage, trial_stages
+from fope_lab.planning.capacity import Lookahead
 from fope_lab.store import Store
 from fope_lab.sweep.resolve import Stage
 
@@ -60,16 +60,18 @@ Watch = Callable[[Callable[[], Mapping[str, StageStatus]]], contextlib.AbstractC
 def run_stages(
     stages: Sequence[Stage],
     store: Store,
+    seconds: Mapping[str, float],
     *,
     address: str = LOCAL,
     watch: Watch = lambda status: contextlib.nullcontext(),
 ) -> Outcome:
     """Run every stage that the store does not hold, parents first in `stages`.
 
-    `address` is "local" for a Ray of our own, otherwise a cluster to join. `watch` gets a function
-    that returns the stages' status, and is entered for as long as the run goes on. Raises
-    resources.ResourcesError if a stage could never be placed, and
-    resources.ClusterError if there is no cluster at `address`.
+    `seconds` has the plan's forecast of each stage by key: the order and the back-filling follow
+    from it. `address` is "local" for a Ray of our own, otherwise a cluster to join. `watch` gets a
+    function that returns the stages' status, and is entered for as long as the run goes on. Raises
+    resources.ResourcesError if a stage could never be placed, and resources.ClusterError if there
+    is no cluster at `address`.
     """
     owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     by_key = {stage.key: stage for stage in stages}
@@ -83,7 +85,6 @@ def run_stages(
             require_fit(waiting, ray.cluster_resources())
             lookahead = Lookahead()
         os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(CLUSTER_LOOKAHEAD.stages)
-        seconds = {stage.key: estimated_seconds(stage) for stage in stages}
         room = capacity(stages, seconds, lookahead)
         searcher = StageSearcher(stages, store, owner, room, seconds)
         try:
@@ -96,12 +97,6 @@ def run_stages(
     if interrupted:
         _release_leases(by_key, store, owner)
     return Outcome(searcher.status(), interrupted)
-
-
-def estimated_seconds(stage: Stage) -> float:
-    """A stage's time if a worker has one core, for choosing what goes first; only the order, and
-    how much longer one takes than another, matter."""
-    return 2.0 + (stage.cost.flops or 5e9) / 2e10 / stage.spec.resources.size
 
 
 def _tuner(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import ray
 from ray import tune
 
-from fope_lab.orchestration.capacity import Capacity, Demand, Lookahead, amounts
+from fope_lab.planning.capacity import Capacity, Demand, Lookahead, amounts
 from fope_lab.stages import Resources
 from fope_lab.sweep.resolve import Stage
 
@@ -58,7 +58,7 @@ def require_fit(stages: Sequence[Stage], available: Mapping[str, float]) -> None
 def capacity(
     stages: Sequence[Stage], seconds: Mapping[str, float], lookahead: Lookahead
 ) -> Capacity:
-    """The cluster's capacity for these stages, `seconds` being a rough estimate of each by key."""
+    """The cluster's capacity for these stages; `seconds` has the plan's forecast of each by key."""
     demands = {
         stage.key: Demand(
             amounts(stage.spec.resources), seconds[stage.key], stage.spec.resources.size

@@ -1,9 +1,9 @@
-"""The DAG-aware searcher: it hands a stage to Ray Tune when the stage's parents are done.
+"""The DAG-aware searcher: it gives a stage to Ray Tune when the stage's parents are done.
 
-Tune asks `suggest` for a next trial whenever it could start one. Of the stages that are ready the
-one with the longest remaining path goes first; `None` means that nothing is ready yet, and
-`FINISHED` that nothing is left. The store says what is done; the searcher only remembers what this
-driver has started.
+Tune calls `suggest` for a next trial whenever it could start one. Of the stages that are ready, the
+one with the longest remaining path by the plan's forecasts goes first. `None` means that nothing is
+ready yet, and `FINISHED` that nothing is left. The store says what is done; the searcher only
+remembers what this driver has started.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
-from fope_lab.orchestration.capacity import Capacity
 from fope_lab.orchestration.phases import ENDED, Phase, StageStatus
 from fope_lab.orchestration.trial import HELD, KEY, OUTCOME, OWNER, SUPERSEDE
+from fope_lab.planning.capacity import Capacity
+from fope_lab.planning.schedule import remaining_path
 from fope_lab.store import Store
 from fope_lab.store.lease import LeaseObserver, LeaseState
 from fope_lab.sweep.resolve import Stage
@@ -33,9 +34,11 @@ class StageSearcher(Searcher):
         capacity: Capacity,
         seconds: Mapping[str, float],
     ) -> None:
-        """`stages` come parents first; `seconds` estimates each by key; `owner` is this driver;
-        `capacity` bounds what is handed out at once (Tune starts it first come first served, so
-        that a stage handed out early would keep a more urgent one waiting)."""
+        """`stages` come parents first, and `seconds` has the plan's forecast of each by key.
+
+        `owner` is this driver. `capacity` bounds how many stages Tune has at once: Tune starts them
+        first come, first served, so that a stage given early would keep a more urgent one waiting.
+        """
         super().__init__()
         self._stages = {stage.key: stage for stage in stages}
         self._store, self._owner, self._capacity = store, owner, capacity
@@ -51,11 +54,11 @@ class StageSearcher(Searcher):
         }
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Tune's question: the configuration of the next trial, None, or FINISHED."""
+        """Answer Tune with the configuration of the next trial, None, or FINISHED."""
         with self._lock:
             if all(status.phase in ENDED for status in self._status.values()):
                 return Searcher.FINISHED
-            for key in self._capacity.may_go(sorted(self._ready(), key=self._order)):
+            for key in self._capacity.admissible(sorted(self._ready(), key=self._order)):
                 state, token = self._observer.state(self._attempts(key), self._owner)
                 if self._is_done(key):  # looked for again, now that nobody holds it
                     self._status[key] = StageStatus(Phase.DONE, cached=True)
@@ -64,7 +67,7 @@ class StageSearcher(Searcher):
                 else:
                     self._status[key] = StageStatus(Phase.STARTED)
                     self._trials[trial_id] = key
-                    self._capacity.hand_out(key)
+                    self._capacity.acquire(key)
                     supersede = token if state is LeaseState.STALE else None
                     return {KEY: key, OWNER: self._owner, SUPERSEDE: supersede}
             return None
@@ -72,10 +75,10 @@ class StageSearcher(Searcher):
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Tune's word that a trial ended; the store says how."""
+        """Note that Tune ended a trial; the store says how the stage ended."""
         with self._lock:
             key = self._trials.pop(trial_id)
-            self._capacity.give_back(key)
+            self._capacity.release(key)
             if self._is_done(key):
                 self._status[key] = StageStatus(Phase.DONE)
             elif (result or {}).get(OUTCOME) == HELD:
@@ -86,7 +89,7 @@ class StageSearcher(Searcher):
                 self._fail(key, reason)
 
     def status(self) -> dict[str, StageStatus]:
-        """A copy of every stage's status, by key."""
+        """Return a copy of every stage's status, by key."""
         with self._lock:
             return dict(self._status)
 
@@ -127,13 +130,3 @@ class StageSearcher(Searcher):
 
     def _attempts(self, key: str) -> Any:
         return self._store.folder(self._stages[key].kind, key).attempts
-
-
-def remaining_path(stages: Sequence[Stage], seconds: Mapping[str, float]) -> dict[str, float]:
-    """For each stage its own time and that of the longest chain of stages after it, in seconds."""
-    longest = {stage.key: 0.0 for stage in stages}
-    for stage in reversed(stages):  # children before their parents
-        longest[stage.key] += seconds[stage.key]
-        for parent in stage.parents.values():
-            longest[parent] = max(longest[parent], longest[stage.key])
-    return longest

@@ -1,27 +1,28 @@
-"""How long a graph of stages takes on given processors and GPUs, by the clock.
+"""How long a graph of stages takes on given cores and GPUs, by the clock.
 
 Two bounds that no order can beat: the longest chain of stages, and all work shared out evenly. And
-an order that can be kept: list scheduling as the controller does it, where whatever is ready and
-has room starts, the longest remaining path first (Graham, "Bounds on Multiprocessing Timing
-Anomalies", 1969: with equal processors at most twice the best order's time).
+a schedule that can be kept: the controller's own policy (capacity.py), simulated on the forecasts,
+the longest remaining path first (Graham, "Bounds on Multiprocessing Timing Anomalies", 1969: with
+equal processors at most twice the best order's time).
 """
 
 from __future__ import annotations
 
+import bisect
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fope_lab.planning.capacity import Capacity, Demand, amounts
+
 if TYPE_CHECKING:
     from fope_lab.sweep.graph import Stage
-
-TOLERANCE = 1e-9  # of sums of fractions
 
 
 @dataclass(frozen=True)
 class Machines:
-    """What stages run on: how many cores and GPUs in all."""
+    """How many cores and GPUs there are in all."""
 
     cpus: float
     gpus: float
@@ -29,8 +30,7 @@ class Machines:
 
 @dataclass(frozen=True)
 class WallTime:
-    """Seconds by the clock: `bound` is the larger of the two bounds, `scheduled` what list
-    scheduling takes."""
+    """Seconds by the clock: the two lower bounds, and what the simulated schedule takes."""
 
     longest_chain: float
     shared_work: float
@@ -38,37 +38,38 @@ class WallTime:
 
     @property
     def bound(self) -> float:
-        """No order takes less."""
+        """The larger of the two bounds: no order takes less."""
         return max(self.longest_chain, self.shared_work)
 
 
 def wall_time(
     stages: Sequence[Stage], seconds: Mapping[str, float], machines: Machines
 ) -> WallTime:
-    """Of the stages that `seconds` names, by key; `stages` has parents before children.
+    """The time of the stages whose keys are in `seconds`; `stages` has parents before children.
 
-    Parents that are not named are done. A stage that asks for more than there is gets all of it.
+    Parents that are not in `seconds` are done. A stage that asks for more than there is gets all
+    of it.
     """
     todo = [stage for stage in stages if stage.key in seconds]
-    needs = {stage.key: _needs(stage, machines) for stage in todo}
-    remaining = _remaining(todo, seconds)
-    work = [sum(seconds[key] * need[i] for key, need in needs.items()) for i in (0, 1)]
-    shares = [w / has for w, has in zip(work, (machines.cpus, machines.gpus), strict=True) if has]
+    total = {"CPU": machines.cpus, "GPU": machines.gpus}
+    demands = {stage.key: _demand(stage, seconds[stage.key], total) for stage in todo}
+    remaining = remaining_path(todo, seconds)
+    work = {
+        name: sum(demand.seconds * demand.amounts.get(name, 0.0) for demand in demands.values())
+        for name in total
+    }
     return WallTime(
         longest_chain=max(remaining.values(), default=0.0),
-        shared_work=max(shares, default=0.0),
-        scheduled=_scheduled(todo, seconds, needs, remaining, machines),
+        shared_work=max(work[name] / has if has else 0.0 for name, has in total.items()),
+        scheduled=_simulate(todo, demands, remaining, total),
     )
 
 
-def _needs(stage: Stage, machines: Machines) -> tuple[float, float]:
-    resources = stage.spec.resources
-    cpus = min(resources.cpus * resources.size, machines.cpus)
-    return cpus, min(resources.gpus, machines.gpus)
+def remaining_path(stages: Sequence[Stage], seconds: Mapping[str, float]) -> dict[str, float]:
+    """For each stage, its own seconds and those of the longest chain of stages after it.
 
-
-def _remaining(stages: Sequence[Stage], seconds: Mapping[str, float]) -> dict[str, float]:
-    """For each stage its own time and that of the longest chain of stages after it."""
+    `stages` has parents before children; parents that are not among them do not count.
+    """
     longest = {stage.key: 0.0 for stage in stages}
     for stage in reversed(stages):
         longest[stage.key] += seconds[stage.key]
@@ -78,44 +79,37 @@ def _remaining(stages: Sequence[Stage], seconds: Mapping[str, float]) -> dict[st
     return longest
 
 
-def _scheduled(
+def _demand(stage: Stage, seconds: float, total: Mapping[str, float]) -> Demand:
+    resources = stage.spec.resources
+    wanted = {name: min(amount, total[name]) for name, amount in amounts(resources).items()}
+    return Demand(wanted, seconds, resources.size)
+
+
+def _simulate(
     stages: Sequence[Stage],
-    seconds: Mapping[str, float],
-    needs: Mapping[str, tuple[float, float]],
+    demands: Mapping[str, Demand],
     remaining: Mapping[str, float],
-    machines: Machines,
+    total: Mapping[str, float],
 ) -> float:
-    """When the last stage ends. What is ready waits in a heap for each size of what it needs, so
-    that only the first of each is looked at."""
-    waits_for = {s.key: {p for p in s.parents.values() if p in needs} for s in stages}
+    """When the last stage ends."""
+    now = 0.0
+    capacity = Capacity(demands, lambda: total, clock=lambda: now)
+    waits_for = {s.key: {p for p in s.parents.values() if p in demands} for s in stages}
     children: dict[str, list[str]] = {stage.key: [] for stage in stages}
     for key, parents in waits_for.items():
         for parent in parents:
             children[parent].append(key)
-    ready: dict[tuple[float, float], list[tuple[float, str]]] = {}
-
-    def release(key: str) -> None:
-        heapq.heappush(ready.setdefault(needs[key], []), (-remaining[key], key))
-
-    for key, parents in waits_for.items():
-        if not parents:
-            release(key)
-    cpus, gpus, now = machines.cpus, machines.gpus, 0.0
+    ready = sorted((-remaining[key], key) for key, parents in waits_for.items() if not parents)
     running: list[tuple[float, str]] = []
-    while running or any(ready.values()):
-        while fitting := [
-            (heap[0], need)
-            for need, heap in ready.items()
-            if heap and need[0] <= cpus + TOLERANCE and need[1] <= gpus + TOLERANCE
-        ]:
-            (_, key), need = min(fitting)
-            heapq.heappop(ready[need])
-            cpus, gpus = cpus - need[0], gpus - need[1]
-            heapq.heappush(running, (now + seconds[key], key))
+    while running or ready:
+        while (key := next(capacity.admissible(key for _, key in ready), None)) is not None:
+            ready.pop(bisect.bisect_left(ready, (-remaining[key], key)))
+            capacity.acquire(key)
+            heapq.heappush(running, (now + demands[key].seconds, key))
         now, key = heapq.heappop(running)
-        cpus, gpus = cpus + needs[key][0], gpus + needs[key][1]
+        capacity.release(key)
         for child in children[key]:
             waits_for[child].discard(key)
             if not waits_for[child]:
-                release(child)
+                bisect.insort(ready, (-remaining[child], child))
     return now

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ray.tune.search import Searcher
 
-from fope_lab.orchestration.capacity import Capacity, Demand, Lookahead
 from fope_lab.orchestration.phases import Phase
-from fope_lab.orchestration.searcher import StageSearcher, remaining_path
+from fope_lab.orchestration.searcher import StageSearcher
 from fope_lab.orchestration.trial import HELD, KEY, OUTCOME
+from fope_lab.planning.capacity import Capacity, Demand, Lookahead
+from fope_lab.planning.schedule import remaining_path
 from fope_lab.store import Store
 
 KIND = "pretrain"
