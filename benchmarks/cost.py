@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from fope_lab.planning.estimate import Budget, budget
+from fope_lab.planning.estimate import PlanEstimate, estimate_plans
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep, plan
 
@@ -91,9 +91,9 @@ def sweep_of(name: str, axes: dict[str, list[Any]], extended: tuple[int, int]) -
     }
 
 
-def planned(path: Path, store: Store) -> Budget:
+def planned(path: Path, store: Store) -> PlanEstimate:
     """The plan of a sweep file, calibrated by the store."""
-    return budget([plan(load_sweep(path), store)], store)
+    return estimate_plans([plan(load_sweep(path), store)], store)
 
 
 def run(path: Path, store: Store) -> None:
@@ -108,7 +108,7 @@ def taken(store: Store, kind: str, key: str) -> tuple[float, float]:
     return float(done["seconds"]), float(done["ran"]["cpu_seconds"])
 
 
-def compare(before: Budget, store: Store) -> None:
+def compare(before: PlanEstimate, store: Store) -> None:
     """Print each stage that had an estimate, and the median errors."""
     errors: tuple[list[float], list[float]] = ([], [])
     print(

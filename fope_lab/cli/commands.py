@@ -70,11 +70,11 @@ def validate(options: argparse.Namespace) -> int:
 
 
 def plan(options: argparse.Namespace) -> int:
-    from fope_lab.planning.estimate import budget
+    from fope_lab.planning.estimate import estimate_plans
     from fope_lab.sweep import plan as plan_sweep
 
     store = _existing_store(options.store)
-    planned = budget(
+    planned = estimate_plans(
         [plan_sweep(sweep, store) for sweep in _load(options.files)],
         store,
         device=options.device,

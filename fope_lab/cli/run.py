@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from fope_lab.cli.exit_codes import DONE, FAILED, INTERRUPTED
 from fope_lab.cli.report import build_report_of, write_report
 from fope_lab.planning.devices import device_named, this_machine
-from fope_lab.planning.memory_fit import refusal, unfit
+from fope_lab.planning.forecast import forecast_seconds
+from fope_lab.planning.memory_fit import too_large_error, why_too_large
 from fope_lab.report import REPORT_FILES, report_numbers
 from fope_lab.store import Store, StoreError
 from fope_lab.sweep import Plan, Sweep, plan
@@ -57,7 +58,8 @@ def run_sweeps(
     )
     failed: Mapping[str, StageStatus] = {}
     if any(state != "cached" for state in states.values()):
-        outcome = _run_stages(stages, plans, place, tracker, address, console)
+        seconds = forecast_seconds(stages, place, device)
+        outcome = _run_stages(stages, plans, place, seconds, tracker, address, console)
         if outcome.interrupted:
             console.print("Interrupted. The same command goes on from here.")
             return INTERRUPTED
@@ -87,16 +89,17 @@ def _require_fit(plans: Sequence[Plan], device: str | None, address: str) -> Non
         for one in plans
         for stage in one.stages
         if one.states[stage.key].state != "cached"
-        and (reason := unfit(stage, gpu, cpu)) is not None
+        and (reason := why_too_large(stage, gpu, cpu)) is not None
     }
     if reasons:
-        raise refusal(plans, reasons)
+        raise too_large_error(plans, reasons)
 
 
 def _run_stages(
     stages: Sequence[Stage],
     plans: Sequence[Plan],
     store: Store,
+    seconds: Mapping[str, float],
     tracker: Tracker,
     address: str,
     console: Console,
@@ -119,7 +122,7 @@ def _run_stages(
             # What this does not bring up in time the next run does, or `sync`.
             tracking.flush(timeout=TRACKING_SECONDS)
 
-    return run_stages(stages, store, address=address, watch=watch)
+    return run_stages(stages, store, seconds, address=address, watch=watch)
 
 
 def _finish(planned: Plan, store: Store, tracker: Tracker, console: Console) -> None:

@@ -1,4 +1,4 @@
-"""What a stage ran on, as the store keeps it: plans learn from it what such stages take."""
+"""The record of what a stage ran on, from which plans learn how long such stages take."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.planning.devices import CPU, processor
-from fope_lab.planning.workload import work_of
+from fope_lab.planning.workload import workload_of
 
 if TYPE_CHECKING:
     from fope_lab.sweep.graph import Stage
 
 
 def execution_record(stage: Stage, result: Mapping[str, Any]) -> dict[str, Any]:
-    """The device with torch's threads, and the stage's work.
+    """The device, torch's threads and the workload of a stage that has just run in this process.
 
-    This process sees no GPU of several workers: a training's `result` names theirs.
+    This process does not see the GPUs of several workers: a training's `result` names theirs.
     """
     import torch
 
@@ -29,5 +29,5 @@ def execution_record(stage: Stage, result: Mapping[str, Any]) -> dict[str, Any]:
         "processor": processor(),
         "threads": torch.get_num_threads(),
         "workers": resources.size,
-        "work": work_of(stage).as_json(),
+        "work": workload_of(stage).as_json(),
     }

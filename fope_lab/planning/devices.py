@@ -14,17 +14,17 @@ import yaml
 from fope_lab.config.problems import Problem, SweepError, did_you_mean, name_list
 
 CPU = "cpu"
-"""The name of this machine's processors among the devices."""
+"""The name that stands for this machine's processors."""
 GIB = 2**30
 
 
 @dataclass(frozen=True)
 class Device:
-    """A device: `memory` in bytes, `peak` FLOP/s of dense products by precision.
+    """A device: its `memory` in bytes, and its `peak` FLOP/s of dense products by precision.
 
-    `known_as` are the names that stages in a store give it. `share` is the part of the peak that
-    a stage is taken to reach where nothing was measured, `assumption` the same in words. Of the
-    CPU, memory is the machine's and the peak a core's.
+    `known_as` holds the names by which stages in a store record it. `share` is the part of the peak
+    that a stage is assumed to reach where nothing was measured, and `assumption` says so in words.
+    For the CPU, the memory is that of the machine and the peak that of a core.
     """
 
     name: str
@@ -36,12 +36,12 @@ class Device:
     source: str
 
     def assumed_rate(self, precision: str) -> float:
-        """FLOP/s of a stage where nothing was measured."""
+        """The FLOP/s that a stage is assumed to reach where nothing was measured."""
         return self.share * self.peak[precision]
 
 
 def device_named(name: str, option: str = "--device") -> Device:
-    """A device by its name. Raises SweepError with the nearest name and all of them."""
+    """Look up a device. Raises SweepError with the nearest name and all names."""
     if name == CPU:
         return this_machine()
     devices = known_devices()
@@ -53,7 +53,7 @@ def device_named(name: str, option: str = "--device") -> Device:
 
 
 def recorded_device(recorded: str) -> Device | None:
-    """The device that a stage says it ran on; None if it is no known GPU."""
+    """The device that a stage recorded; None if it is not a known GPU."""
     return next((one for one in known_devices().values() if recorded in one.known_as), None)
 
 
@@ -79,7 +79,7 @@ def known_devices() -> Mapping[str, Device]:
 
 @functools.cache
 def this_machine() -> Device:
-    """The processors of this machine, and its memory."""
+    """The processors of this machine, with its memory."""
     core = float(_raw()["assumed_core"])
     return Device(
         name=CPU,
@@ -93,13 +93,13 @@ def this_machine() -> Device:
 
 
 def cores() -> int:
-    """Of this machine."""
+    """The number of cores of this machine."""
     return os.cpu_count() or 1
 
 
 @functools.cache
 def processor() -> str:
-    """What this machine's processor calls itself; empty where the system doesn't say."""
+    """The model name of this machine's processor; empty where the system does not give it."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:

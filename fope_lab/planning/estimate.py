@@ -1,8 +1,8 @@
-"""What sweeps cost together: their stages, each once, with time, GPU-hours and money.
+"""What several sweeps cost together: each stage once, with time, GPU-hours and money.
 
-`asked` of a sweep counts what its file asks for: each stage by its name once for each value of the
-axes that lead to it and each seed, and what those need of other files and of prepared data once.
-Equal stages are one stage, in a file and between files; what that saves is the difference.
+`requested` counts the stages as the sweep files name them: a stage once for each value of its axes
+and each seed; stages of other files and prepared data once. Equal stages are one stage, within a
+file and between files. The difference is what sharing saves.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.config.problems import Problem, SweepError
-from fope_lab.planning.calibration import Calibration, Estimate, calibrated
+from fope_lab.planning.calibration import calibrate
 from fope_lab.planning.devices import Device, cores, device_named, this_machine
-from fope_lab.planning.memory_fit import refusal, unfit
+from fope_lab.planning.forecast import CANNOT_RUN, Forecast, forecast
+from fope_lab.planning.memory_fit import too_large_error, why_too_large
 from fope_lab.planning.schedule import Machines, WallTime, wall_time
-from fope_lab.planning.workload import work_of
 from fope_lab.sweep.plan import STATES, Plan, State
 
 if TYPE_CHECKING:
@@ -28,34 +28,18 @@ if TYPE_CHECKING:
     from fope_lab.sweep.graph import Stage
     from fope_lab.sweep.spec import Sweep
 
-HOUR = 3600.0
 SAVED = ("tokens", "flops", "seconds", "gpu_hours", "cost")
-"""What is told of stages that are shared."""
-NO_DEVICE = Estimate(None, "not known: --device names one")
+"""The sums that a plan reports for stages that are shared."""
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """What a stage takes: seconds, GPU-hours and money, None where not known, and how that is
-    known. Money is of GPUs alone, at the price that was given."""
+class PlanEstimate:
+    """Plans over one store, with the forecast of every stage by key.
 
-    seconds: float | None
-    gpu_hours: float | None
-    cost: float | None
-    estimate: str
-
-
-CANT = Forecast(None, None, None, "can't run there")
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Plans over one store, and what their stages take, by key.
-
-    `stages` are those of all plans, each once, parents first. `wall` is the time by the clock of
-    what is left to do on `machines`, without the stages whose time is not known. `device` is what
-    the stages with GPUs were estimated for, `price` that of one for an hour. `unfit` are the stages
-    that can't run there, by key.
+    `stages` holds the stages of all plans, each once, parents first. `wall` is the time by the
+    clock that the remaining stages take on `machines`, without those whose time is unknown.
+    `device` is the GPU that was assumed for stages with GPUs, and `price` that of one GPU for an
+    hour. `too_large` says of each stage that cannot run there why, by key.
     """
 
     plans: tuple[Plan, ...]
@@ -66,15 +50,16 @@ class Budget:
     machines: Machines
     device: Device | None
     price: float | None
-    unfit: Mapping[str, str]
+    too_large: Mapping[str, str]
 
     def as_json(self) -> dict[str, Any]:
-        """As `plan --json` prints it; the totals are those of what is left to do.
+        """What `plan --json` prints; the totals are those of the stages that are left to do.
 
         `parents` holds keys, or the folder of a checkpoint, by role. `tokens`, `flops`, `memory`
-        (bytes that a worker needs at once; its total is the largest), `seconds`, `gpu_hours` and
-        `cost` are null where they are not known. Totals leave out stages whose time is not known:
-        `unknown` counts them. Of several sweeps there are `sweeps`, with what each asks for.
+        (the most bytes that a worker needs at once; the total is the largest), `seconds`,
+        `gpu_hours` and `cost` are null where they are unknown. Totals leave out stages whose time
+        is unknown, and `unknown` counts them. With several sweeps, `sweeps` says what each
+        requests.
         """
         content: dict[str, Any] = {
             "stages": [self._row(stage) for stage in self.stages],
@@ -85,7 +70,7 @@ class Budget:
         return content
 
     def totals(self) -> dict[str, Any]:
-        """Counts by state, and sums over what is left to do."""
+        """Count the stages by state, and sum over those that are left to do."""
         counts = Counter(self.states[stage.key].state for stage in self.stages)
         wall = self.wall
         totals = {
@@ -97,7 +82,7 @@ class Budget:
         return totals | self.sharing(self.plans)
 
     def waiting(self) -> tuple[Stage, ...]:
-        """The stages to do that can't begin, since one that they come from is blocked."""
+        """The stages to do that cannot start, because an ancestor is blocked."""
         held: set[str] = {key for key, state in self.states.items() if state.state == "blocked"}
         found = []
         for stage in self.stages:  # parents before children
@@ -108,27 +93,26 @@ class Budget:
         return tuple(stage for stage in found if stage.key in todo)
 
     def require_fit(self) -> None:
-        """Raises SweepError if a stage can't run on the device, with reasons and what would
-        help."""
-        if self.unfit:
-            raise refusal(self.plans, self.unfit)
+        """Raise SweepError if a stage cannot run on the device, with the reason and a remedy."""
+        if self.too_large:
+            raise too_large_error(self.plans, self.too_large)
 
     @functools.cached_property
     def notes(self) -> dict[str, int]:
-        """Where the times of what is not done come from, numbered in the order of the stages."""
+        """The sources of the remaining stages' forecasts, numbered in the order of the stages."""
         sources = (
-            self.forecasts[stage.key].estimate
+            self.forecasts[stage.key].source
             for stage in self.stages
             if self.states[stage.key].state != "cached"
         )
         return {source: number for number, source in enumerate(dict.fromkeys(sources), 1)}
 
     def todo(self) -> list[Stage]:
-        """The stages that a run would run."""
+        """The stages that a run would start or resume."""
         return [s for s in self.stages if self.states[s.key].state in ("run", "resume")]
 
     def sums(self, stages: Iterable[Stage]) -> dict[str, Any]:
-        """Tokens, FLOPs, most memory, seconds one after another, GPU-hours and money."""
+        """Tokens, FLOPs, the most memory, seconds of work in total, GPU-hours and money."""
         stages = list(stages)
         forecasts = [self.forecasts[stage.key] for stage in stages]
         on_gpus = [self.forecasts[s.key] for s in stages if s.spec.resources.gpus]
@@ -143,22 +127,22 @@ class Budget:
         }
 
     def sharing(self, plans: Sequence[Plan]) -> dict[str, Any]:
-        """How many stages `plans` ask for, and what is saved by running equal ones once.
+        """How many stages `plans` request, and what running equal stages once saves.
 
-        Stages that are done count as the others: it is about the whole sweeps.
+        Finished stages count too: the numbers are those of the whole sweeps.
         """
         by_key = {stage.key: stage for stage in self.stages}  # others may have other resources
-        asked = [by_key[stage.key] for plan in plans for stage in asked_by(plan.sweep)]
-        once = {stage.key: stage for stage in asked}.values()
-        all_of_it, shared = self.sums(asked), self.sums(once)
+        requested = [by_key[stage.key] for plan in plans for stage in requested_stages(plan.sweep)]
+        once = {stage.key: stage for stage in requested}.values()
+        unshared, shared = self.sums(requested), self.sums(once)
         saved = {
-            name: None if all_of_it[name] is None else all_of_it[name] - shared[name]
+            name: None if unshared[name] is None else unshared[name] - shared[name]
             for name in SAVED
         }
-        return {"asked": len(asked), "saved": {"stages": len(asked) - len(once), **saved}}
+        return {"asked": len(requested), "saved": {"stages": len(requested) - len(once), **saved}}
 
     def shared(self, plan: Plan) -> list[Stage]:
-        """The stages of a plan that another of the plans has too."""
+        """The stages of a plan that another plan has as well."""
         others = {stage.key for one in self.plans if one is not plan for stage in one.stages}
         return [stage for stage in plan.stages if stage.key in others]
 
@@ -194,18 +178,18 @@ class Budget:
             "seconds": forecast.seconds,
             "gpu_hours": forecast.gpu_hours,
             "cost": forecast.cost,
-            "estimate": forecast.estimate,
+            "estimate": forecast.source,
         }
 
 
-def asked_by(sweep: Sweep) -> list[Stage]:
-    """The stages that a file asks for, equal ones as often as it does."""
+def requested_stages(sweep: Sweep) -> list[Stage]:
+    """The stages that a file requests; an equal stage occurs as often as the file names it."""
     named = [stage for stages in sweep.by_name.values() for stage in stages]
     known = {stage.key for stage in named}
     return [*(stage for stage in sweep.stages if stage.key not in known), *named]
 
 
-def budget(
+def estimate_plans(
     plans: Sequence[Plan],
     store: Store | None = None,
     *,
@@ -213,16 +197,16 @@ def budget(
     price: float | None = None,
     gpus: float | None = None,
     cpus: float | None = None,
-) -> Budget:
-    """What `plans` cost, with times learnt from `store`.
+) -> PlanEstimate:
+    """Estimate what `plans` cost, with times measured in `store`.
 
-    `device` is what stages with GPUs run on (default: the one with most stages measured in the
-    store, if any), `price` that of a GPU for an hour. `gpus` and `cpus` are how many there are in
-    all (default: as many GPUs as one stage asks for at most; this machine's cores, or with a device
-    as many as are needed). Raises SweepError for an unknown device, and for fewer GPUs than a stage
-    asks for.
+    `device` names the GPU of stages with GPUs (default: the GPU with the most stages measured in
+    the store, if any), and `price` is that of a GPU for an hour. `gpus` and `cpus` are how many
+    there are in all. By default there are as many GPUs as the largest stage asks for, and this
+    machine's cores, or with a named device as many cores as the stages need. Raises SweepError for
+    an unknown device, and for fewer GPUs than a stage asks for.
     """
-    calibration = calibrated(store)
+    calibration = calibrate(store)
     name = calibration.most_measured() if device is None else device
     gpu, cpu = (None if name is None else device_named(name)), this_machine()
     stages = tuple({stage.key: stage for plan in plans for stage in plan.stages}.values())
@@ -232,14 +216,14 @@ def budget(
         stage.key: reason
         for stage in stages
         if device is not None and states[stage.key].state != "cached"
-        if (reason := unfit(stage, gpu, cpu if gpu == cpu else None)) is not None
+        if (reason := why_too_large(stage, gpu, cpu if gpu == cpu else None)) is not None
     }
     states |= {key: State("blocked", reason) for key, reason in reasons.items()}
     plans = tuple(replace(plan, states={key: states[key] for key in plan.states}) for plan in plans)
     forecasts = {
-        stage.key: CANT
+        stage.key: CANNOT_RUN
         if stage.key in reasons
-        else _forecast(stage, calibration, gpu if stage.spec.resources.gpus else cpu, price)
+        else forecast(stage, calibration, gpu if stage.spec.resources.gpus else cpu, price)
         for stage in stages
     }
     todo = {
@@ -248,24 +232,13 @@ def budget(
         if states[stage.key].state in ("run", "resume")
     }
     wall = wall_time(stages, todo, machines)
-    return Budget(plans, stages, states, forecasts, wall, machines, gpu, price, reasons)
-
-
-def _forecast(
-    stage: Stage, calibration: Calibration, device: Device | None, price: float | None
-) -> Forecast:
-    found = calibration.estimate(work_of(stage), device) if device else NO_DEVICE
-    hours: float | None = 0.0
-    if stage.spec.resources.gpus:
-        hours = None if found.seconds is None else found.seconds * stage.spec.resources.gpus / HOUR
-    money = None if hours is None or price is None else hours * price
-    return Forecast(found.seconds, hours, money, found.source)
+    return PlanEstimate(plans, stages, states, forecasts, wall, machines, gpu, price, reasons)
 
 
 def _machines(
     stages: Iterable[Stage], gpus: float | None, cpus: float | None, named: bool
 ) -> Machines:
-    """`named` says whether a device was named: its cores are then as many as its GPUs need."""
+    """`named` says whether a device was named: there are then as many cores as the stages need."""
     most = max((stage.spec.resources.gpus for stage in stages), default=0.0)
     if gpus is not None and gpus < most:
         message = f"found {gpus:g}, needs at least the {most:g} that one stage asks for"
@@ -275,7 +248,7 @@ def _machines(
 
 
 def _total(values: Iterable[float | None]) -> float | None:
-    """The sum of what is known; None if there are values and none is known."""
+    """The sum of the known values; None if there are values and all are unknown."""
     found = list(values)
     known = [value for value in found if value is not None]
     return sum(known) if known or not found else None

@@ -1,4 +1,4 @@
-"""Which stages can't fit a device, by how much, and what would help."""
+"""Stages that are too large for a device: by how much, and what would make them fit."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ MARGIN = 1.05
 1.04 of what was measured, so that what could fit is never refused."""
 MOST_SHARDS = 64
 MOST_HELPS = 2
-"""Ways out that a refusal names."""
+"""How many remedies an error names."""
 
 Changes = Iterator[tuple[str, StageConfig]]
-"""Words for a change of a stage's settings, and the stage's configuration with it."""
+"""A change of a stage's settings in words, and the stage's configuration with it."""
 
 
-def unfit(stage: Stage, gpu: Device | None, cpu: Device | None) -> str | None:
-    """Why a stage can't run on its device; None if it may, or if nothing is known of either.
+def why_too_large(stage: Stage, gpu: Device | None, cpu: Device | None) -> str | None:
+    """Why a stage cannot run on its device; None if it can, or if its memory is unknown.
 
-    `gpu` is what stages with GPUs have, `cpu` what the others have, each if it is known.
+    `gpu` is the device of stages with GPUs and `cpu` that of the others, each None if unknown.
     """
     resources = stage.spec.resources
     device = gpu if resources.gpus else cpu
@@ -55,8 +55,8 @@ def unfit(stage: Stage, gpu: Device | None, cpu: Device | None) -> str | None:
     )
 
 
-def refusal(plans: Iterable[Plan], reasons: Mapping[str, str]) -> SweepError:
-    """The stages that can't run, equal reasons of a sweep file's stage as one problem.
+def too_large_error(plans: Iterable[Plan], reasons: Mapping[str, str]) -> SweepError:
+    """The error for stages that cannot run; a reason that several stages share is told once.
 
     `reasons` are by the stages' keys.
     """
@@ -73,7 +73,7 @@ def refusal(plans: Iterable[Plan], reasons: Mapping[str, str]) -> SweepError:
 
 
 def _learned(stage: Stage, model: ModelConfig) -> int:
-    """Parameters of the position embedding, which the cost counts as body."""
+    """The parameters of the position embedding, which the cost counts as body."""
     assert stage.cost.parameters is not None
     return stage.cost.parameters.body - parameters(model).body
 
@@ -81,14 +81,14 @@ def _learned(stage: Stage, model: ModelConfig) -> int:
 def _explained(
     spec: StageConfig, model: ModelConfig, learned: int, room: float
 ) -> tuple[Memory, str]:
-    """The memory of a stage by its parts, and what would make it fit `room` bytes."""
+    """The memory of a stage by its parts, and the changes that would make it fit `room` bytes."""
     found: dict[int, str] = {}  # by the memory left: what needs no less is no other way out
     for choices in _changed(spec):
         fitting = ((_peak(changed, model, learned).peak, words) for words, changed in choices)
         need, words = next((one for one in fitting if one[0] <= room), (None, ""))
         if need is not None and len(found) < MOST_HELPS:
             found.setdefault(need, f"{words} would do ({_gib(need)})")
-    helps = " or ".join(found.values()) or "nothing that a sweep file can set would help"
+    helps = " or ".join(found.values()) or "no setting would make it fit"
     return _peak(spec, model, learned), helps
 
 
@@ -106,7 +106,7 @@ def _changed(spec: StageConfig) -> list[Changes]:
 
 
 def _changed_training(spec: TrainingConfig) -> list[Changes]:
-    """Changes that take less memory, the gentlest of each sort first."""
+    """Changes that need less memory, the gentlest of each sort first."""
     if spec.train.gradient_checkpointing:
         return [_smaller_batches(spec, {}), _sharded(spec)]
     twice = {"gradient_checkpointing": True}
@@ -129,8 +129,8 @@ def _smaller_batches(spec: TrainingConfig, also: dict[str, Any]) -> Changes:
 
 
 def _sharded(spec: TrainingConfig) -> Changes:
-    """FSDP on as many GPUs as asked for, or on ever more that can share the rows of a batch; with
-    smaller micro-batches before more GPUs."""
+    """FSDP on the GPUs asked for, then on more and more GPUs that can share the rows of a batch;
+    smaller micro-batches are tried before more GPUs."""
     gpus = int(spec.resources.gpus)
     if spec.resources.strategy == "fsdp" or gpus < 2:
         gpus = max(1, gpus) * 2

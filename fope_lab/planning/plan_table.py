@@ -1,4 +1,4 @@
-"""A plan for reading: one line a stage, or one a stage's name where they are many, and totals."""
+"""A plan as a table in the terminal: a row for each stage, or for each name, and the totals."""
 
 from __future__ import annotations
 
@@ -12,35 +12,36 @@ from rich.table import Table
 from rich.text import Text
 
 from fope_lab.planning.devices import GIB
-from fope_lab.planning.estimate import HOUR, Budget
+from fope_lab.planning.estimate import PlanEstimate
+from fope_lab.planning.forecast import HOUR
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import STATES, Plan
 
 STYLES = {"cached": "green", "resume": "cyan", "run": "bold", "blocked": "red"}
 MANY = 40
-"""Stages, above which those of one name are one line."""
+"""The number of stages above which the stages of one name share a row."""
 
 
-def print_plan(budget: Budget, console: Console, *, every: bool = False) -> None:
+def print_plan(estimate: PlanEstimate, console: Console, *, every: bool = False) -> None:
     """Print the stages with their state and cost, then the totals.
 
-    More than MANY stages are grouped by their names, unless `every` line is asked for.
+    More than MANY stages are grouped by name, unless `every` row is asked for.
     """
-    grouped = not every and sum(len(plan.stages) for plan in budget.plans) > MANY
-    for plan in budget.plans:
-        if len(budget.plans) > 1:
-            _line(console, _of_sweep(budget, plan), style="bold")
-        console.print(_by_name(budget, plan) if grouped else _by_stage(budget, plan))
-        if len(budget.plans) > 1:
+    grouped = not every and sum(len(plan.stages) for plan in estimate.plans) > MANY
+    for plan in estimate.plans:
+        if len(estimate.plans) > 1:
+            _line(console, _of_sweep(estimate, plan), style="bold")
+        console.print(_by_name(estimate, plan) if grouped else _by_stage(estimate, plan))
+        if len(estimate.plans) > 1:
             console.print()
     if grouped:
-        _line(console, "A line has all stages of one name; --all lists each stage.")
-    for text in _totals(budget):
+        _line(console, "Each row has all stages of one name; --all lists every stage.")
+    for text in _totals(estimate):
         _line(console, text)
 
 
 def duration(seconds: float) -> str:
-    """'45 s', '12 min', '3.4 h', '130 h'."""
+    """Seconds in the unit that suits them: '45 s', '12 min', '3.4 h', '130 h'."""
     if seconds < 120:
         return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
     if seconds < 2 * HOUR:
@@ -53,48 +54,48 @@ def _line(console: Console, text: str, **style: Any) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=True, **style)
 
 
-def _table(budget: Budget, first: Sequence[str], last: Sequence[str]) -> Table:
+def _table(estimate: PlanEstimate, first: Sequence[str], last: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in first:
         table.add_column(name, overflow="fold")
-    for name in ("parameters", "tokens", "FLOPs", "memory", "time", *_of_gpus(budget)):
+    for name in ("parameters", "tokens", "FLOPs", "memory", "time", *_of_gpus(estimate)):
         table.add_column(name, justify="right")
     for name in last:
         table.add_column(name, overflow="fold")
     return table
 
 
-def _of_gpus(budget: Budget) -> dict[str, Callable[[Any], str]]:
-    """The columns that only plans with GPUs, and with a price, have: how each shows its number."""
+def _of_gpus(estimate: PlanEstimate) -> dict[str, Callable[[Any], str]]:
+    """The columns that only plans with GPUs or a price have, with the format of their numbers."""
     columns: dict[str, Callable[[Any], str]] = {}
-    if any(stage.spec.resources.gpus for stage in budget.stages):
+    if any(stage.spec.resources.gpus for stage in estimate.stages):
         columns["GPU-hours"] = hours
-    if budget.price is not None:
+    if estimate.price is not None:
         columns["cost"] = "${:,.2f}".format
     return columns
 
 
 def hours(value: float) -> str:
-    """GPU-hours with three digits or more."""
+    """GPU-hours with at least three significant digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _by_stage(budget: Budget, plan: Plan) -> Table:
-    table = _table(budget, ("stage", "state"), ("key", "why"))
+def _by_stage(estimate: PlanEstimate, plan: Plan) -> Table:
+    table = _table(estimate, ("stage", "state"), ("key", "why"))
     for stage in plan.stages:
         state = plan.states[stage.key]
         table.add_row(
             Text(stage.name),
             Text(state.state, style=STYLES[state.state]),
-            *_numbers(budget, [stage]),
+            *_numbers(estimate, [stage]),
             Text(stage.key[:8]),
             Text(state.reason),
         )
     return table
 
 
-def _by_name(budget: Budget, plan: Plan) -> Table:
-    table = _table(budget, ("stage", "stages", "state"), ("why",))
+def _by_name(estimate: PlanEstimate, plan: Plan) -> Table:
+    table = _table(estimate, ("stage", "stages", "state"), ("why",))
     by_name: dict[str, list[Stage]] = {}
     for stage in plan.stages:
         by_name.setdefault(stage.stage, []).append(stage)
@@ -107,7 +108,7 @@ def _by_name(budget: Budget, plan: Plan) -> Table:
             Text(name),
             Text(f"{len(stages):,}"),
             Text(_counted(counts), style=style),
-            *_numbers(budget, stages),
+            *_numbers(estimate, stages),
             Text("; ".join(reasons[:2]) + (f"; and {len(reasons) - 2} more" * (len(reasons) > 2))),
         )
     return table
@@ -117,34 +118,36 @@ def _counted(counts: Counter[str]) -> str:
     return ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
 
 
-def _numbers(budget: Budget, stages: Sequence[Stage]) -> list[str]:
-    """Of one stage or several: parameters from the least to the most, most memory, sums of the
-    rest; a question mark for time that is not known."""
-    todo = [stage for stage in stages if budget.states[stage.key].state != "cached"]
+def _numbers(estimate: PlanEstimate, stages: Sequence[Stage]) -> list[str]:
+    """The numbers of a row: the range of parameters, the most memory, and sums of the rest.
+
+    An unknown time is a question mark.
+    """
+    todo = [stage for stage in stages if estimate.states[stage.key].state != "cached"]
     sizes = [s.cost.parameters.total for s in stages if s.cost.parameters]
-    sums = budget.sums(stages)
+    sums = estimate.sums(stages)
     has_tokens = any(stage.cost.tokens is not None for stage in stages)
     return [
         _range(sizes),
         f"{sums['tokens']:,}" if has_tokens else "",
         f"{sums['flops']:.2e}" if sums["flops"] else "",
         f"{sums['memory'] / GIB:.1f} GiB" if sums["memory"] else "",
-        _time_of(budget, todo, sums),
-        *(_shown(sums, name, show, bool(todo)) for name, show in _of_gpus(budget).items()),
+        _time_of(estimate, todo, sums),
+        *(_shown(sums, name, show, bool(todo)) for name, show in _of_gpus(estimate).items()),
     ]
 
 
-def _time_of(budget: Budget, todo: Sequence[Stage], sums: dict[str, Any]) -> str:
-    """Seconds, and the number of the note that says where they come from, if that is one."""
+def _time_of(estimate: PlanEstimate, todo: Sequence[Stage], sums: dict[str, Any]) -> str:
+    """The time, with the number of the note on its source if all stages share that source."""
     text = _shown(sums, "seconds", duration, bool(todo))
     if sums["seconds"] and sums["unknown"]:
         text += " + ?"
-    notes = {budget.notes[budget.forecasts[stage.key].estimate] for stage in todo}
+    notes = {estimate.notes[estimate.forecasts[stage.key].source] for stage in todo}
     return f"{text} [{notes.pop()}]" if len(notes) == 1 else text
 
 
 def _shown(sums: dict[str, Any], column: str, show: Callable[[Any], str], todo: bool) -> str:
-    """A number, or a question mark where it is not known of stages that are still `todo`."""
+    """A number, or a question mark if it is unknown for stages that are still `todo`."""
     value = sums[column.lower().replace("-", "_")]
     if value is None:
         return "?" if todo else ""
@@ -156,60 +159,60 @@ def _range(sizes: Sequence[int]) -> str:
     return " – ".join(ends)
 
 
-def _of_sweep(budget: Budget, plan: Plan) -> str:
-    asked = budget.sharing([plan])["asked"]
-    shared = budget.shared(plan)
-    gpu = budget.sums(shared)["gpu_hours"]
+def _of_sweep(estimate: PlanEstimate, plan: Plan) -> str:
+    requested = estimate.sharing([plan])["asked"]
+    shared = estimate.shared(plan)
+    gpu = estimate.sums(shared)["gpu_hours"]
     of_these = f" ({hours(gpu)} GPU-hours)" if gpu else ""
     return (
-        f"{plan.sweep.name} ({plan.sweep.path}): {asked:,} stages asked, {len(plan.stages):,} "
-        f"different, {len(shared):,} of them{of_these} in other sweeps too"
+        f"{plan.sweep.name} ({plan.sweep.path}): {requested:,} stages requested, "
+        f"{len(plan.stages):,} unique, {len(shared):,} of them{of_these} in other sweeps too"
     )
 
 
-def _totals(budget: Budget) -> Iterable[str]:
-    totals = budget.totals()
-    names = ", ".join(plan.sweep.name for plan in budget.plans)
+def _totals(estimate: PlanEstimate) -> Iterable[str]:
+    totals = estimate.totals()
+    names = ", ".join(plan.sweep.name for plan in estimate.plans)
     yield (
         f"{names}: {totals['stages']:,} stages: {_counted(Counter(totals))}; to do: "
         f"{totals['tokens']:,} tokens, {totals['flops']:.2e} FLOPs, "
         f"{totals['memory'] / GIB:.1f} GiB at most in a worker"
     )
-    if waiting := budget.waiting():
-        yield f"{len(waiting):,} of the stages to do wait for a blocked one; their cost is counted"
+    if waiting := estimate.waiting():
+        yield f"{len(waiting):,} stages wait for a blocked stage; their cost is counted"
     saved = totals["saved"]
     if saved["stages"]:
         gpu = saved["gpu_hours"]
         more = f", {hours(gpu)} GPU-hours" if gpu else ""
         more += f", ${saved['cost']:,.2f}" if saved["cost"] else ""
         yield (
-            f"sharing: {totals['asked']:,} stages asked, {totals['stages']:,} to have; saved: "
-            f"{saved['stages']:,} stages, {saved['tokens']:,} tokens, {saved['flops']:.2e} FLOPs"
-            f"{more}"
+            f"sharing: {totals['asked']:,} requested, {totals['stages']:,} unique after sharing; "
+            f"saved: {saved['stages']:,} stages, {saved['tokens']:,} tokens, "
+            f"{saved['flops']:.2e} FLOPs{more}"
         )
-    if totals["seconds"] is not None and budget.todo():
-        yield _time(budget, totals)
-    for source, number in budget.notes.items():
+    if totals["seconds"] is not None and estimate.todo():
+        yield _time(estimate, totals)
+    for source, number in estimate.notes.items():
         yield f"[{number}] {source}"
 
 
-def _time(budget: Budget, totals: dict[str, Any]) -> str:
-    machines, wall = budget.machines, budget.wall
+def _time(estimate: PlanEstimate, totals: dict[str, Any]) -> str:
+    machines, wall = estimate.machines, estimate.wall
     places = []
     if machines.gpus:
-        places.append(f"{machines.gpus:g} × {budget.device.name if budget.device else 'GPU'}")
+        places.append(f"{machines.gpus:g} × {estimate.device.name if estimate.device else 'GPU'}")
     if math.isfinite(machines.cpus):
         places.append(f"{machines.cpus:g} core{'s' * (machines.cpus != 1)}")
     where = " and ".join(places)
     text = (
-        f"time: {duration(totals['seconds'])} one after another; on {where} about "
-        f"{duration(wall.scheduled)} (longest remaining path first; no order takes less than "
-        f"{duration(wall.bound)})"
+        f"time: {duration(totals['seconds'])} of work in total; "
+        f"about {duration(wall.scheduled)} on {where} (longest remaining path first; no order "
+        f"takes less than {duration(wall.bound)})"
     )
     if totals["gpu_hours"]:
         text += f"; {hours(totals['gpu_hours'])} GPU-hours"
     if totals["cost"] is not None:
         text += f", ${totals['cost']:,.2f}"
     if totals["unknown"]:
-        text += f"; without {totals['unknown']:,} whose time is not known"
+        text += f"; not counting {totals['unknown']:,} stages whose time is unknown"
     return text

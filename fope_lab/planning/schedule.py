@@ -102,10 +102,10 @@ def _simulate(
     ready = sorted((-remaining[key], key) for key, parents in waits_for.items() if not parents)
     running: list[tuple[float, str]] = []
     while running or ready:
-        while (key := next(capacity.admissible(key for _, key in ready), None)) is not None:
-            ready.pop(bisect.bisect_left(ready, (-remaining[key], key)))
-            capacity.acquire(key)
-            heapq.heappush(running, (now + demands[key].seconds, key))
+        while (start := next(capacity.admissible(key for _, key in ready), None)) is not None:
+            ready.pop(bisect.bisect_left(ready, (-remaining[start], start)))
+            capacity.acquire(start)
+            heapq.heappush(running, (now + demands[start].seconds, start))
         now, key = heapq.heappop(running)
         capacity.release(key)
         for child in children[key]:

@@ -1,10 +1,10 @@
-"""A law of time, fitted to stages that have run: seconds from batches, tokens and FLOPs.
+"""A time model, fitted to finished stages: seconds from batches, tokens and FLOPs.
 
-    seconds = (start-up + a·batches + b·tokens + c·FLOPs) · what the embedding costs
+    seconds = (start-up + a·batches + b·tokens + c·FLOPs) · factor of the embedding
 
 No coefficient is negative, so that more work never takes less time. Errors are relative, and a size
-whose stages were slow for another reason weighs little (Huber's weights). What the sizes can't tell
-apart, start-up from many small batches say, is shared among the terms (a small ridge).
+whose stages were slow for another reason weighs little (Huber's weights). A small ridge shares time
+among terms that the sizes cannot separate, such as start-up and many small batches.
 """
 
 from __future__ import annotations
@@ -18,46 +18,46 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.planning.workload import Work
+from fope_lab.planning.workload import Workload
 
 Numbers = NDArray[np.float64]
 
-FLOPS = 3  # the column that is always there
+FLOPS = 3  # the column that every model has
 COLUMNS = {1: (FLOPS,), 2: (0, FLOPS)}
-"""Which terms there are for one and two sizes; for more, all."""
+"""The terms of a model of one and two sizes; with more sizes, all terms."""
 HUBER = 0.3  # a relative error beyond which a size's weight falls
 RIDGE = 1e-4
 ROUNDS = 6
 FEWEST_OF_EMBEDDING = 5
-"""Sizes, before an embedding has a factor of its own."""
+"""The least number of sizes for an embedding to have a factor of its own."""
 
 
 @dataclass(frozen=True)
-class Taken:
-    """The seconds that some work took."""
+class Timing:
+    """The seconds that a workload took."""
 
-    work: Work
+    work: Workload
     seconds: float
 
 
 @dataclass(frozen=True)
-class Law:
-    """Seconds for start-up, a batch, a token and a FLOP, and a factor for some embeddings."""
+class TimeModel:
+    """Seconds of start-up, of a batch, of a token and of a FLOP, and factors of some embeddings."""
 
     coefficients: tuple[float, float, float, float]
     factors: dict[str, float]
     stages: int
 
-    def seconds(self, work: Work) -> float:
-        """What `work`, whose FLOPs are known, takes."""
+    def seconds(self, work: Workload) -> float:
+        """Predict the seconds of `work`, whose FLOPs must be known."""
         terms = sum(c * x for c, x in zip(self.coefficients, _terms(work), strict=True))
         return terms * self.factors.get(work.embedding or "", 1.0)
 
 
-def fit_law(taken: Iterable[Taken]) -> Law | None:
-    """The law of these stages; None if there are none. Their FLOPs are known."""
-    taken = list(taken)
-    sizes = _sizes(taken)
+def fit_time_model(timings: Iterable[Timing]) -> TimeModel | None:
+    """Fit a time model to stages whose FLOPs are known; None if there are none."""
+    timings = list(timings)
+    sizes = _sizes(timings)
     if not sizes:
         return None
     X = np.array([_terms(one.work) for one in sizes])
@@ -66,67 +66,68 @@ def fit_law(taken: Iterable[Taken]) -> Law | None:
     coefficients = _fit(X, y, columns)
     factors = _factors(sizes, X @ coefficients / y)
     c = [float(value) for value in coefficients]
-    return Law((c[0], c[1], c[2], c[3]), factors, len(taken))
+    return TimeModel((c[0], c[1], c[2], c[3]), factors, len(timings))
 
 
-def _terms(work: Work) -> tuple[float, float, float, float]:
+def _terms(work: Workload) -> tuple[float, float, float, float]:
     return 1.0, float(work.batches or 0), float(work.tokens or 0), float(work.flops or 0)
 
 
-def _sizes(taken: Sequence[Taken]) -> list[Taken]:
-    """One for each size and embedding, with the median of its seconds."""
-    by_size: dict[tuple[object, ...], list[Taken]] = {}
-    for one in taken:
-        if one.seconds > 0:
-            by_size.setdefault((one.work.embedding, *_terms(one.work)), []).append(one)
+def _sizes(timings: Sequence[Timing]) -> list[Timing]:
+    """A timing for each size and embedding, with the median of its seconds."""
+    by_size: dict[tuple[object, ...], list[Timing]] = {}
+    for timing in timings:
+        if timing.seconds > 0:
+            size = (timing.work.embedding, *_terms(timing.work))
+            by_size.setdefault(size, []).append(timing)
     return [
-        Taken(group[0].work, statistics.median(one.seconds for one in group))
+        Timing(group[0].work, statistics.median(one.seconds for one in group))
         for group in by_size.values()
     ]
 
 
 def _fit(X: Numbers, y: Numbers, columns: tuple[int, ...]) -> Numbers:
-    """Coefficients of all columns, none negative and 0 outside `columns`, of least relative error.
+    """Coefficients of all columns that minimize the relative error, none of them negative.
 
-    The error is of the logarithm's first order, (predicted − taken)/taken, reweighted.
+    They are 0 outside `columns`. The error is (predicted − measured)/measured, reweighted.
     """
     weights = np.ones(len(y))
-    found = np.zeros(X.shape[1])
+    coefficients = np.zeros(X.shape[1])
     for _ in range(ROUNDS):
-        found = _without_negatives(X / y[:, None], weights, columns)
-        ratio = np.maximum(X @ found / y, 1e-9)
+        coefficients = _without_negatives(X / y[:, None], weights, columns)
+        ratio = np.maximum(X @ coefficients / y, 1e-9)
         errors = np.abs(np.log(ratio))
         weights = np.minimum(1.0, HUBER / np.maximum(errors, 1e-12))
-    return found
+    return coefficients
 
 
 def _without_negatives(X: Numbers, weights: Numbers, columns: tuple[int, ...]) -> Numbers:
-    """Coefficients ≥ 0 by which X's rows sum to 1, by weighted ridge regression on each subset of
-    the columns: the subset of least loss.
+    """Coefficients ≥ 0 with which X's rows sum to 1: the best weighted ridge regression over all
+    subsets of the columns.
 
-    FLOPs are in each of them: time without them would say nothing of larger models.
+    Every subset has the FLOPs, since time without them would say nothing of larger models.
     """
     root = np.sqrt(weights)
     best, least = np.zeros(X.shape[1]), math.inf
     *others, flops = columns
     for count in range(len(others), -1, -1):
-        for some in itertools.combinations(others, count):
-            chosen = [*some, flops]
-            A = X[:, chosen] * root[:, None]
+        for combination in itertools.combinations(others, count):
+            subset = [*combination, flops]
+            A = X[:, subset] * root[:, None]
             scale = np.sqrt((A**2).mean(axis=0))
-            ridge = math.sqrt(RIDGE * len(X) if count else 0.0) * np.eye(len(chosen))
+            ridge = math.sqrt(RIDGE * len(X) if count else 0.0) * np.eye(len(subset))
             rows = np.vstack([A / np.where(scale > 0, scale, 1.0), ridge])
-            target = np.concatenate([root, np.zeros(len(chosen))])
+            target = np.concatenate([root, np.zeros(len(subset))])
             z = np.linalg.lstsq(rows, target, rcond=None)[0]
             loss = float(((rows @ z - target) ** 2).sum())
             if (z >= 0).all() and z[-1] > 0 and loss < least:
                 best, least = np.zeros(X.shape[1]), loss
-                best[chosen] = z / np.where(scale > 0, scale, 1.0)
+                best[subset] = z / np.where(scale > 0, scale, 1.0)
     return best
 
 
-def _factors(sizes: Sequence[Taken], ratios: Numbers) -> dict[str, float]:
-    """What each embedding costs against the law, shrunk to 1 as if it had been seen once more."""
+def _factors(sizes: Sequence[Timing], ratios: Numbers) -> dict[str, float]:
+    """Each embedding's time over the model's, shrunk to 1 as if it had been seen once more."""
     by_embedding: dict[str, list[float]] = {}
     for one, ratio in zip(sizes, ratios, strict=True):
         by_embedding.setdefault(one.work.embedding or "", []).append(-math.log(max(ratio, 1e-9)))

@@ -1,4 +1,4 @@
-"""How much work a stage is, in the terms that its time is estimated by."""
+"""The amount of work of a stage, in the terms from which its time is estimated."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ if TYPE_CHECKING:
     from fope_lab.sweep.graph import Stage
 
 TRAINING, EVALUATION = "training", "evaluation"
-"""The families whose kinds are alike: what is learnt of one kind helps to estimate another."""
-NOT_ASKED = ("from", "resources", "batch_tokens", "seed", "tokenizer")
-"""Fields that don't say what a stage asks of a model."""
+"""Families of similar kinds: timings of one kind help to estimate another."""
+NOT_SETTINGS = ("from", "resources", "batch_tokens", "seed", "tokenizer")
+"""Fields that do not change how much work a stage is."""
 
 
 @dataclass(frozen=True)
-class Work:
-    """What one worker of a stage has to do.
+class Workload:
+    """The work of one worker of a stage.
 
-    `family` is TRAINING, EVALUATION or the kind itself. `batches` are passes of the model, `tokens`
-    and `flops` what they read and compute; None where only running can tell. Then `flops` is that
-    of one token, by which stages of the same `question` (all that is asked, whatever the model)
-    compare. `share` is the part of a GPU that the worker has, 0 on the CPU.
+    `family` is TRAINING, EVALUATION or the kind itself. `batches` counts passes of the model,
+    `tokens` and `flops` what they read and compute; they are None where they are unknown until run,
+    and `flops` is then that of one token. `question` is a digest of the stage's settings without
+    the model's, so that stages with the same settings on other models can be compared. `share` is
+    the part of a GPU that the worker has, 0 on the CPU.
     """
 
     kind: str
@@ -42,21 +43,21 @@ class Work:
 
     @property
     def is_known(self) -> bool:
-        """Whether its FLOPs are known before it runs."""
+        """Whether the FLOPs are known before the stage runs."""
         return self.tokens is not None and bool(self.flops)
 
     def as_json(self) -> dict[str, Any]:
-        """For the store."""
+        """The workload as the store keeps it."""
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Work:
-        """Raises TypeError for the work of another version."""
+    def from_json(cls, value: Mapping[str, Any]) -> Workload:
+        """Read what `as_json` gave. Raises TypeError for the fields of another version."""
         return cls(**value)
 
 
-def work_of(stage: Stage) -> Work:
-    """The work of a stage as its configuration has it."""
+def workload_of(stage: Stage) -> Workload:
+    """The workload of a stage, from its configuration."""
     spec, cost = stage.spec, stage.cost
     tokens, flops, batches, family, precision = cost.tokens, cost.flops, None, stage.kind, "float32"
     size = spec.resources.size
@@ -74,10 +75,10 @@ def work_of(stage: Stage) -> Work:
     if tokens is None and stage.lineage is not None:
         length = (spec.max_sequence_length() or ((), stage.lineage.train_length))[1]
         flops = flops_per_token(stage.lineage.model, length) / 3
-    return Work(
+    return Workload(
         kind=stage.kind,
         family=family,
-        question=digest({k: v for k, v in stage.config.items() if k not in NOT_ASKED}),
+        question=digest({k: v for k, v in stage.config.items() if k not in NOT_SETTINGS}),
         embedding=str(stage.lineage.embedding["type"]) if stage.lineage else None,
         precision=precision,
         share=min(1.0, spec.resources.gpus),

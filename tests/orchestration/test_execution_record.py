@@ -12,9 +12,9 @@ import torch
 
 from fope_lab.orchestration.execution_record import execution_record
 from fope_lab.orchestration.trial import OWNER, SUPERSEDE, run_attempt, trial_stages
-from fope_lab.planning.calibration import calibrated
+from fope_lab.planning.calibration import calibrate
 from fope_lab.planning.devices import this_machine
-from fope_lab.planning.workload import Work, work_of
+from fope_lab.planning.workload import Workload, workload_of
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
 
@@ -47,10 +47,10 @@ def test_a_finished_stage_calibrates(tmp_path: Path, stage: Any) -> None:
     assert (ran["device"], ran["workers"], ran["resumed"]) == ("cpu", 1, False)
     assert ran["threads"] == torch.get_num_threads()
     assert 0 < ran["cpu_seconds"] < 60
-    work = Work.from_json(ran["work"])
-    assert work == work_of(stage)
+    work = Workload.from_json(ran["work"])
+    assert work == workload_of(stage)
     assert (work.batches, work.tokens, work.flops) == (8 * 4, 2048, stage.cost.flops)
-    found = calibrated(store).estimate(work, this_machine())
+    found = calibrate(store).estimate(work, this_machine())
     assert found.source == "measured on cpu: 1 training"
     assert found.seconds == pytest.approx(
         ran["cpu_seconds"] if ran["threads"] == 1 else done["seconds"]

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from fope_lab.orchestration.phases import Phase
 from fope_lab.orchestration.searcher import StageSearcher
 from fope_lab.orchestration.trial import HELD, KEY, OUTCOME
 from fope_lab.planning.capacity import Capacity, Demand, Lookahead
-from fope_lab.planning.schedule import remaining_path
+from fope_lab.planning.schedule import Machines, remaining_path, wall_time
 from fope_lab.store import Store
 
 KIND = "pretrain"
@@ -35,6 +36,10 @@ class Node:
     @property
     def name(self) -> str:
         return self.key
+
+    @property
+    def spec(self) -> Any:
+        return SimpleNamespace(resources=SimpleNamespace(cpus=1, gpus=0, size=self.workers))
 
 
 def searcher_of(
@@ -145,6 +150,25 @@ def test_groups_of_workers_neither_block_each_other_nor_wait_for_nothing(
     work = sum(seconds[node.key] * node.workers for node in nodes)
     longest = max(remaining_path(nodes, seconds).values())  # type: ignore[arg-type]
     assert makespan <= longest + work / (slots - most + 1) + 1e-9
+
+
+@settings(max_examples=50, deadline=None)
+@given(graph=graphs(most=3), slots=st.integers(3, 6), speed=st.sampled_from([1.0, 1e-3]))
+def test_the_plans_forecast_is_the_schedule_that_the_searcher_keeps(
+    graph: tuple[list[Node], dict[str, float]],
+    slots: int,
+    speed: float,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Where all stages take as long as forecast, on a fast device as on a slow one."""
+    nodes, seconds = graph
+    # Times that differ in every sum, so that no two orders are equally urgent.
+    seconds = {
+        key: (value + 1e-3 * 2**-i) * speed for i, (key, value) in enumerate(seconds.items())
+    }
+    makespan, _ = simulate(nodes, seconds, slots, Store(tmp_path_factory.mktemp("store")))
+    found = wall_time(nodes, seconds, Machines(slots, 0))  # type: ignore[arg-type]
+    assert found.scheduled == pytest.approx(makespan, rel=1e-9)
 
 
 @pytest.mark.parametrize("slots", [4, 8, 16])

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fope_lab.planning.calibration import Calibration, calibrated
+from fope_lab.planning.calibration import Calibration, calibrate
 from fope_lab.planning.devices import CPU, device_named, processor, this_machine
-from fope_lab.planning.time_model import Taken, fit_law
-from fope_lab.planning.workload import Work
+from fope_lab.planning.time_model import Timing, fit_time_model
+from fope_lab.planning.workload import Workload
 from fope_lab.store import Store
 
 LAW = (2.0, 0.01, 4e-6, 5e-11)
 
 
-def work(batches: int = 100, tokens: int = 100_000, flops: float = 1e12, **other: Any) -> Work:
+def work(batches: int = 100, tokens: int = 100_000, flops: float = 1e12, **other: Any) -> Workload:
     fields: dict[str, Any] = {
         "kind": "pretrain",
         "family": "training",
@@ -30,20 +30,20 @@ def work(batches: int = 100, tokens: int = 100_000, flops: float = 1e12, **other
         "precision": "float32",
         "share": 0.0,
     }
-    return Work(**(fields | {"batches": batches, "tokens": tokens, "flops": flops} | other))
+    return Workload(**(fields | {"batches": batches, "tokens": tokens, "flops": flops} | other))
 
 
-def reading(kind: str, flops: float = 1e11, **other: Any) -> Work:
+def reading(kind: str, flops: float = 1e11, **other: Any) -> Workload:
     sizes = {"batches": 10, "tokens": 50_000, "flops": flops}
     return work(**(sizes | {"kind": kind, "family": "evaluation"} | other))
 
 
-def true_seconds(one: Work) -> float:
+def true_seconds(one: Workload) -> float:
     terms = (1.0, one.batches or 0, one.tokens or 0, one.flops or 0)
     return sum(c * x for c, x in zip(LAW, terms, strict=True))
 
 
-def many(count: int, seed: int = 0) -> list[Work]:
+def many(count: int, seed: int = 0) -> list[Workload]:
     """Works of sizes over three orders of magnitude."""
     draw = random.Random(seed)
     found = []
@@ -55,7 +55,7 @@ def many(count: int, seed: int = 0) -> list[Work]:
 
 
 def test_a_known_law_is_found_again() -> None:
-    law = fit_law(Taken(one, true_seconds(one)) for one in many(40))
+    law = fit_time_model(Timing(one, true_seconds(one)) for one in many(40))
     assert law is not None
     for one in many(20, seed=1):
         assert law.seconds(one) == pytest.approx(true_seconds(one), rel=0.05)
@@ -65,10 +65,10 @@ def test_noise_and_outliers_do_not_carry_it_away() -> None:
     """Errors of 10 %, and every eighth stage five times too slow."""
     draw = random.Random(2)
     taken = [
-        Taken(one, true_seconds(one) * draw.lognormvariate(0, 0.1) * (5 if i % 8 == 0 else 1))
+        Timing(one, true_seconds(one) * draw.lognormvariate(0, 0.1) * (5 if i % 8 == 0 else 1))
         for i, one in enumerate(many(60))
     ]
-    law = fit_law(taken)
+    law = fit_time_model(taken)
     assert law is not None
     errors = sorted(abs(law.seconds(one) / true_seconds(one) - 1) for one in many(40, seed=3))
     assert errors[20] < 0.1
@@ -78,9 +78,9 @@ def test_noise_and_outliers_do_not_carry_it_away() -> None:
 def test_an_embedding_that_costs_more_is_told_apart() -> None:
     works = [dataclasses.replace(one, embedding=e) for one in many(20) for e in ("rotary", "fire")]
     taken = [
-        Taken(one, true_seconds(one) * (1.5 if one.embedding == "fire" else 1.0)) for one in works
+        Timing(one, true_seconds(one) * (1.5 if one.embedding == "fire" else 1.0)) for one in works
     ]
-    law = fit_law(taken)
+    law = fit_time_model(taken)
     assert law is not None
     [new] = many(1, seed=9)
     ratio = law.seconds(dataclasses.replace(new, embedding="fire")) / law.seconds(new)
@@ -88,19 +88,19 @@ def test_an_embedding_that_costs_more_is_told_apart() -> None:
 
 
 def test_one_size_gives_its_rate() -> None:
-    law = fit_law([Taken(work(flops=1e12), 50.0), Taken(work(flops=1e12), 52.0)])
+    law = fit_time_model([Timing(work(flops=1e12), 50.0), Timing(work(flops=1e12), 52.0)])
     assert law is not None
     assert law.seconds(work(flops=4e12)) == pytest.approx(4 * 51.0)
 
 
 def test_two_sizes_give_start_up_and_rate() -> None:
-    law = fit_law([Taken(work(flops=1e12), 12.0), Taken(work(flops=3e12), 32.0)])
+    law = fit_time_model([Timing(work(flops=1e12), 12.0), Timing(work(flops=3e12), 32.0)])
     assert law is not None
     assert law.seconds(work(flops=2e12)) == pytest.approx(22.0, rel=0.05)
 
 
 def test_nothing_gives_no_law() -> None:
-    assert fit_law([]) is None
+    assert fit_time_model([]) is None
 
 
 @settings(deadline=None, max_examples=40)
@@ -123,7 +123,7 @@ def test_more_work_never_takes_less_time(
     measured: list[tuple[int, int, float, float]], batches: int, tokens: int, flops: float
 ) -> None:
     """Whatever was measured, however little sense it makes."""
-    law = fit_law(Taken(work(b, t, f), seconds) for b, t, f, seconds in measured)
+    law = fit_time_model(Timing(work(b, t, f), seconds) for b, t, f, seconds in measured)
     assert law is not None
     base = law.seconds(work(batches, tokens, flops))
     assert base > 0
@@ -134,10 +134,10 @@ def test_more_work_never_takes_less_time(
 
 def test_each_way_to_fall_back_says_so() -> None:
     cpu = this_machine()
-    taken = [Taken(one, true_seconds(one)) for one in many(8)]
-    perplexity = [Taken(reading("perplexity", f), f / 1e10) for f in (1e11, 2e11)]
+    taken = [Timing(one, true_seconds(one)) for one in many(8)]
+    perplexity = [Timing(reading("perplexity", f), f / 1e10) for f in (1e11, 2e11)]
 
-    def told(wanted: Work, *found: Taken) -> str:
+    def told(wanted: Workload, *found: Timing) -> str:
         return Calibration({CPU: found}).estimate(wanted, cpu).source
 
     like = reading("perplexity")
@@ -150,17 +150,17 @@ def test_each_way_to_fall_back_says_so() -> None:
 
 
 def test_unknown_work_is_as_long_as_that_of_the_same_question() -> None:
-    def asked(flops: float, question: str = "q") -> Work:
+    def asked(flops: float, question: str = "q") -> Workload:
         return reading("downstream", flops, question=question, batches=None, tokens=None)
 
-    taken = [Taken(asked(1e6), 10.0), Taken(asked(1e6), 12.0), Taken(asked(1e6), 11.0)]
+    taken = [Timing(asked(1e6), 10.0), Timing(asked(1e6), 12.0), Timing(asked(1e6), 11.0)]
     calibration = Calibration({CPU: taken})
     found = calibration.estimate(asked(3e6), this_machine())
     assert found.seconds == pytest.approx(33.0)
-    assert found.source == "measured on cpu: 3 stages that asked the same"
+    assert found.source == "measured on cpu: 3 stages with the same settings"
     nothing = calibration.estimate(asked(3e6, "another"), this_machine())
     assert nothing.seconds is None
-    assert nothing.source.startswith("not known")
+    assert nothing.source.startswith("unknown")
 
 
 @pytest.mark.parametrize(("precision", "peak"), [("bfloat16", 154.8e12), ("float32", 38.7e12)])
@@ -176,7 +176,7 @@ def test_what_is_assumed_of_a_gpu(precision: str, peak: float) -> None:
 
 
 def test_other_devices_and_precisions_tell_nothing() -> None:
-    on_a6000 = [Taken(work(share=1.0), 100.0)]
+    on_a6000 = [Timing(work(share=1.0), 100.0)]
     calibration = Calibration({"a6000": on_a6000})
     a6000, h100 = device_named("a6000"), device_named("h100")
     assert calibration.estimate(work(share=1.0), a6000).source.startswith("measured on a6000")
@@ -208,7 +208,7 @@ def finished(store: Store, key: str, **changes: Any) -> Path:
 
 
 def seconds_learnt(store: Store, device: str = CPU, **changes: Any) -> float | None:
-    found = calibrated(store).estimate(work(**changes), device_named(device))
+    found = calibrate(store).estimate(work(**changes), device_named(device))
     return None if found.source.startswith("assumed") else found.seconds
 
 

@@ -11,8 +11,8 @@ from sweep_files import BASE, PRETRAIN, changed, load, of, write
 
 from fope_lab.cli import main
 from fope_lab.planning.devices import CPU, GIB, Device, device_named
-from fope_lab.planning.estimate import budget
-from fope_lab.planning.memory_fit import MARGIN, unfit
+from fope_lab.planning.estimate import estimate_plans
+from fope_lab.planning.memory_fit import MARGIN, why_too_large
 from fope_lab.sweep import SweepError, load_sweep, plan
 
 LARGE = {
@@ -51,20 +51,20 @@ def test_the_margin_is_above_the_error_of_the_estimates(tmp_path: Path) -> None:
     """1.04 of what was measured at most, so that what fits exactly is not refused."""
     stage = changed_stage(tmp_path, "pretrain", {})
     assert MARGIN >= 1.04
-    assert unfit(stage, device(stage.cost.memory / 1.04), None) is None
-    assert unfit(stage, device(stage.cost.memory / (MARGIN * 1.01)), None) is not None
+    assert why_too_large(stage, device(stage.cost.memory / 1.04), None) is None
+    assert why_too_large(stage, device(stage.cost.memory / (MARGIN * 1.01)), None) is not None
 
 
 def test_where_nothing_is_known_nothing_is_refused(tmp_path: Path) -> None:
     stage = changed_stage(tmp_path, "pretrain", {})
-    assert unfit(stage, None, device(1)) is None
+    assert why_too_large(stage, None, device(1)) is None
     for other in load(tmp_path, BASE).stages:
-        assert unfit(other, device(1), None) is None, "no GPU is asked for"
+        assert why_too_large(other, device(1), None) is None, "no GPU is asked for"
 
 
 def test_a_refusal_says_what_is_needed_of_what_and_its_parts(tmp_path: Path) -> None:
     stage = changed_stage(tmp_path, "pretrain", {})
-    reason = unfit(stage, device_named("a6000"), None)
+    reason = why_too_large(stage, device_named("a6000"), None)
     assert reason is not None
     pattern = r"needs ([\d.]+) GiB, a6000 has 48.0 GiB \((.*)\); .* would do"
     found = re.match(pattern, reason)
@@ -85,7 +85,7 @@ HELP = re.compile(r"(train\.\S+|resources|batch_tokens)(?: (\d+|\{.*?\}))?")
 def test_what_would_help_does(tmp_path: Path, name: str, gib: float) -> None:
     """Each way out, set in the sweep file, makes the stage fit."""
     place = device(gib * GIB)
-    reason = unfit(changed_stage(tmp_path, name, {}), place, None)
+    reason = why_too_large(changed_stage(tmp_path, name, {}), place, None)
     if reason is None:
         assert name == "perplexity"
         return
@@ -104,7 +104,7 @@ def test_what_would_help_does(tmp_path: Path, name: str, gib: float) -> None:
             else:
                 changes[f"stages.{name}.{field}"] = int(value) if value else True
         assert changes, words
-        assert unfit(changed_stage(tmp_path, name, changes), place, None) is None, words
+        assert why_too_large(changed_stage(tmp_path, name, changes), place, None) is None, words
 
 
 def test_workers_of_a_machine_share_its_memory(tmp_path: Path) -> None:
@@ -112,19 +112,19 @@ def test_workers_of_a_machine_share_its_memory(tmp_path: Path) -> None:
     changes = {"stages.pretrain.resources": {"workers": 4}}
     stage = changed_stage(tmp_path, "pretrain", changes)
     alone = device(2 * stage.cost.memory, CPU)
-    reason = unfit(stage, None, alone)
+    reason = why_too_large(stage, None, alone)
     assert reason is not None
     assert "for its 4 workers, this machine has" in reason
 
 
 def test_a_gpu_is_not_to_be_had_on_a_cpu(tmp_path: Path) -> None:
     stage = changed_stage(tmp_path, "pretrain", {"stages.pretrain.resources.gpus": 4})
-    assert unfit(stage, device_named(CPU), None) == "asks for 4 GPUs, and cpu has none"
+    assert why_too_large(stage, device_named(CPU), None) == "asks for 4 GPUs, and cpu has none"
 
 
 def test_a_plan_blocks_what_does_not_fit_and_says_why(tmp_path: Path) -> None:
     planned = plan(load_sweep(write(tmp_path / "large.yaml", LARGE)))
-    found = budget([planned], device="rtx-4090", price=1.0)
+    found = estimate_plans([planned], device="rtx-4090", price=1.0)
     rows = {row["name"]: row for row in found.as_json()["stages"]}
     row = rows["pretrain[seed=0]"]
     assert row["state"] == "blocked"
@@ -135,7 +135,7 @@ def test_a_plan_blocks_what_does_not_fit_and_says_why(tmp_path: Path) -> None:
     messages = [str(problem) for problem in caught.value.problems]
     assert len(messages) == 2, "one for each stage of the file, not one for each seed"
     assert re.search(r"large\.yaml: stages\.pretrain: needs .* \(2 stages\)$", messages[0])
-    budget([planned], device="h200").require_fit()
+    estimate_plans([planned], device="h200").require_fit()
 
 
 def test_the_command_refuses_and_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,7 +174,7 @@ def test_what_waits_for_a_blocked_stage_is_told(
 ) -> None:
     few = {"stages.perplexity.batch_tokens": 512}
     path = write(tmp_path / "large.yaml", changed(LARGE, few))
-    found = budget([plan(load_sweep(path))], device="rtx-4090")
+    found = estimate_plans([plan(load_sweep(path))], device="rtx-4090")
     blocked = {key for key, state in found.states.items() if state.state == "blocked"}
     waiting = found.waiting()
     assert waiting
@@ -187,5 +187,5 @@ def test_what_waits_for_a_blocked_stage_is_told(
         if stage.key in rest:
             assert not (blocked | {one.key for one in waiting}) & set(stage.parents.values())
     assert main(["plan", str(path), "--store", str(tmp_path / "s"), "--device", "rtx-4090"]) == 2
-    assert f"{len(waiting)} of the stages to do wait for a blocked one" in capsys.readouterr().out
-    assert budget([plan(load_sweep(path))], device="h200").waiting() == ()
+    assert f"{len(waiting)} stages wait for a blocked stage" in capsys.readouterr().out
+    assert estimate_plans([plan(load_sweep(path))], device="h200").waiting() == ()

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sweep_files import BASE, PRETRAIN, changed, write
 
-from fope_lab.planning.estimate import budget
+from fope_lab.planning.estimate import estimate_plans
 from fope_lab.sweep import Sweep, SweepError, load_sweep, plan
 
 WORDS = """
@@ -110,7 +110,7 @@ def check(path: Path) -> None:
         problems = error.problems
     else:
         assert isinstance(sweep, Sweep)
-        budget([plan(sweep)]).as_json()
+        estimate_plans([plan(sweep)]).as_json()
         return
     assert problems
     for problem in problems:

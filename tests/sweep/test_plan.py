@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 from sweep_files import BASE, load, of
 
-from fope_lab.planning.estimate import budget
+from fope_lab.planning.estimate import estimate_plans
 from fope_lab.planning.plan_table import print_plan
 from fope_lab.store import Attempt, Store, StoreError
 from fope_lab.sweep import Plan, plan
@@ -22,7 +22,7 @@ from fope_lab.sweep.resolve import Stage
 
 ROW = ["key", "name", "kind", "state", "reason", "parents", "axes", "seed"]
 ROW += ["params", "tokens", "flops", "memory", "seconds", "gpu_hours", "cost", "estimate"]
-Work = Callable[[Attempt], None]
+Workload = Callable[[Attempt], None]
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def stage(planned: Plan, name: str) -> Stage:
     return found
 
 
-def attempt(store: Store, stage: Stage, work: Work) -> None:
+def attempt(store: Store, stage: Stage, work: Workload) -> None:
     """One attempt at a stage."""
     begun = store.folder(stage.kind, stage.key).begin("test", {})
     with contextlib.suppress(RuntimeError), begun as one:
@@ -55,14 +55,14 @@ def finish(one: Attempt) -> None:
     one.finish({"loss": 1.0})
 
 
-def save(step: int) -> Work:
+def save(step: int) -> Workload:
     def work(one: Attempt) -> None:
         one.save_checkpoint(step, lambda path: (path / "x").write_text("x") and None)
 
     return work
 
 
-def fail(message: str) -> Work:
+def fail(message: str) -> Workload:
     def work(one: Attempt) -> None:
         raise RuntimeError(message)
 
@@ -177,7 +177,7 @@ def test_json_has_what_was_agreed(tmp_path: Path, store: Store) -> None:
     one = of(sweep, "pretrain")[0]
     attempt(store, one, finish)
     attempt(store, of(sweep, "pretrain")[1], save(1))
-    found = budget([plan(sweep, store)], store).as_json()
+    found = estimate_plans([plan(sweep, store)], store).as_json()
     content = json.loads(json.dumps(found, allow_nan=False))
     assert list(content) == ["stages", "totals"]
     assert all(list(row) == ROW for row in content["stages"])
@@ -228,7 +228,7 @@ def test_json_has_what_was_agreed(tmp_path: Path, store: Store) -> None:
 
 def test_hours_on_a_gpu_are_not_known_yet(tmp_path: Path) -> None:
     content = {**BASE, "grid": {"pretrain.resources.gpus": [1]}}
-    found = budget([plan(load(tmp_path, content))]).as_json()
+    found = estimate_plans([plan(load(tmp_path, content))]).as_json()
     by_kind = {row["kind"]: row["gpu_hours"] for row in found["stages"]}
     assert by_kind["pretrain"] is None
     assert by_kind["passkey"] == 0.0
@@ -239,22 +239,22 @@ def test_the_table_names_every_stage_and_the_totals(two: Plan, store: Store) -> 
     attempt(store, stage(two, TRAIN), finish)
     console = Console(width=250, file=io.StringIO())
     planned = plan(two.sweep, store)
-    print_plan(budget([planned], store), console)
+    print_plan(estimate_plans([planned], store), console)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     for one in planned.stages:
         [line] = [line for line in lines if line.startswith(one.name)]
         assert planned.states[one.key].state in line
         assert one.key[:8] in line
-    totals: dict[str, Any] = budget([planned], store).as_json()["totals"]
+    totals: dict[str, Any] = estimate_plans([planned], store).as_json()["totals"]
     assert (
         f"two: 6 stages: 1 cached, 5 run; to do: {totals['tokens']:,} tokens, "
         f"{totals['flops']:.2e} FLOPs, {totals['memory'] / 2**30:.1f} GiB at most in a worker"
     ) in lines
     [time] = [line for line in lines if line.startswith("time: ")]
-    assert "without 3 whose time is not known" in time
+    assert "not counting 3 stages whose time is unknown" in time
     notes = [
         "assumed: 20 GFLOP/s a core, and no start-up",
-        "not known: only running tells how much work it is",
+        "unknown until run (the input's size is not known in advance)",
     ]
     assert lines[-2:] == [f"[{number}] {note}" for number, note in enumerate(notes, 1)]
     by_name = {line.split()[0]: line for line in lines if "[" in line}

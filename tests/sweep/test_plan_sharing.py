@@ -14,10 +14,10 @@ from sweep_files import PRETRAIN, changed, write
 
 from fope_lab.cli import main
 from fope_lab.planning.devices import cores, device_named
-from fope_lab.planning.estimate import Budget, asked_by, budget
+from fope_lab.planning.estimate import PlanEstimate, estimate_plans, requested_stages
 from fope_lab.planning.plan_table import MANY, print_plan
 from fope_lab.planning.schedule import Machines
-from fope_lab.planning.workload import work_of
+from fope_lab.planning.workload import workload_of
 from fope_lab.store import Store
 from fope_lab.sweep import Sweep, SweepError, load_sweep, plan
 
@@ -48,8 +48,8 @@ def pair(tmp_path: Path) -> list[Sweep]:
     ]
 
 
-def together(sweeps: list[Sweep], **options: Any) -> Budget:
-    return budget([plan(one) for one in sweeps], **options)
+def together(sweeps: list[Sweep], **options: Any) -> PlanEstimate:
+    return estimate_plans([plan(one) for one in sweeps], **options)
 
 
 def test_equal_stages_of_two_sweeps_are_one(pair: list[Sweep]) -> None:
@@ -95,7 +95,7 @@ def test_what_a_file_asks_of_another_counts_once(tmp_path: Path) -> None:
             | {"grid": {"pretrain.embedding": ["rope", "nope"]}, "seeds": [0, 1]},
         )
     )
-    names = [stage.stage for stage in asked_by(two)]
+    names = [stage.stage for stage in requested_stages(two)]
     assert sorted(names) == ["passkey"] * 4 + ["prepare-data"] + ["pretrain"] * 4
     totals = together([one, two]).as_json()["totals"]
     # The passkeys differ in resources alone, which are in no key.
@@ -141,8 +141,8 @@ def test_a_measured_gpu_is_the_device_where_none_is_named(
     [training] = [s for s in pair[0].stages if s.name == "pretrain[embedding=rope,seed=0]"]
     ran = {"device": "NVIDIA L4", "processor": "", "threads": 1, "workers": 1}
     with store.folder("pretrain", "elsewhere").begin("test", {}) as attempt:
-        attempt.finish({}, ran | {"work": work_of(training).as_json()})
-    found = budget([plan(one, store) for one in pair], store)
+        attempt.finish({}, ran | {"work": workload_of(training).as_json()})
+    found = estimate_plans([plan(one, store) for one in pair], store)
     assert found.device == device_named("l4")
     rows = {row["name"]: row for row in found.as_json()["stages"]}
     assert rows[training.name]["estimate"] == "measured on l4: 1 training"
@@ -174,9 +174,9 @@ def test_the_command_takes_files_and_folders(
     assert main(["plan", *paths, *store, "--json", "--device", "l4", "--price", "0.7"]) == 0
     assert json.loads(capsys.readouterr().out) == of_folder
     assert main(["plan", *paths, *store]) == 0
-    assert "26 stages asked, 17 to have; saved: 9 stages" in capsys.readouterr().out
+    assert "26 requested, 17 unique after sharing; saved: 9 stages" in capsys.readouterr().out
     assert main(["plan", *paths, str(folder), *paths, *store]) == 0  # each once
-    assert "26 stages asked, 17 to have; saved: 9 stages" in capsys.readouterr().out
+    assert "26 requested, 17 unique after sharing; saved: 9 stages" in capsys.readouterr().out
     assert not (folder / "none").exists()
 
 
@@ -205,7 +205,7 @@ def test_which_machines_the_time_by_the_clock_is_for(tmp_path: Path, pair: list[
     assert one == pytest.approx(4 * four)
 
 
-def printed(budget: Budget, **options: Any) -> list[str]:
+def printed(budget: PlanEstimate, **options: Any) -> list[str]:
     console = Console(width=250, file=io.StringIO())
     print_plan(budget, console, **options)
     return list(console.file.getvalue().splitlines())  # type: ignore[attr-defined]
@@ -221,11 +221,11 @@ def test_many_stages_are_grouped_by_name(tmp_path: Path, pair: list[Sweep]) -> N
     assert len(lines) < MANY
     [training] = [line for line in lines if line.startswith("pretrain ") and " 44 " in line]
     assert "44 run" in training
-    assert any("--all lists each stage" in line for line in lines)
+    assert any("--all lists every stage" in line for line in lines)
     for name in ("large", "one", "two"):
         assert any(line.startswith(f"{name} (") for line in lines)
     [sharing] = [line for line in lines if line.startswith("sharing: ")]
-    assert f"{13 + 13 + 89} stages asked, {17 + 88} to have; saved: 10 stages" in sharing
+    assert f"{13 + 13 + 89} requested, {17 + 88} unique after sharing; saved: 10 stages" in sharing
     every = printed(found, every=True)
     assert sum(line.startswith("pretrain[") for line in every) == 44 + 12
     assert not any("--all" in line for line in every)
