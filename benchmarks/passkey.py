@@ -43,7 +43,7 @@ from torch import Tensor, nn
 from fope_lab.data.tasks.passkey import Trial, prompt_form
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.embeddings import EmbeddingError, resolve_embedding
-from fope_lab.evaluation.exact_match import exact_match
+from fope_lab.evaluation.scoring.exact_match import exact_match
 from fope_lab.model import SCALES, Decoder, generate
 from fope_lab.model.export.modeling import FopeLabConfig, FopeLabForCausalLM
 

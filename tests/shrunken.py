@@ -19,16 +19,16 @@ from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.recipe import Data
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.embeddings.spec import parse_embedding
+from fope_lab.evaluation.analysis import AnalysisStage
+from fope_lab.evaluation.leval import LEval
+from fope_lab.evaluation.longbench import LongBench
+from fope_lab.evaluation.passkey import Passkey
+from fope_lab.evaluation.perplexity import Perplexity
+from fope_lab.evaluation.posgen import PosGen
 from fope_lab.model.config import ModelConfig
 from fope_lab.stages import (
-    AnalysisStage,
     Finetune,
     FurtherTraining,
-    LEval,
-    LongBench,
-    Passkey,
-    Perplexity,
-    PosGen,
     Pretrain,
     Resources,
     StageConfig,

@@ -12,12 +12,13 @@ import torch
 from shipped import FILES, ROOT, by_key, method, named, sweep_of
 
 from fope_lab.config.cache import Memo
+from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model import Decoder
 from fope_lab.papers.index import paper_names
 from fope_lab.report.compare.match_cells import fit, reads
 from fope_lab.report.compare.published import load_published
 from fope_lab.report.results.stage_results import StageResult
-from fope_lab.stages import EvaluationConfig, TrainingConfig
+from fope_lab.stages import TrainingConfig
 from fope_lab.sweep import plan
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.model_spec import learned_of
@@ -37,7 +38,7 @@ def test_it_is_planned_and_its_cost_is_known(file: Path) -> None:
             assert stage.cost.tokens == stage.spec.train.steps * stage.spec.train.batch_tokens
             assert stage.cost.flops
             assert stage.cost.memory
-        elif isinstance(stage.spec, EvaluationConfig):
+        elif isinstance(stage.spec, ModelEvaluation):
             assert stage.cost.parameters
             if stage.spec.forward_passes() is not None:
                 assert stage.cost.tokens
@@ -68,9 +69,9 @@ def test_each_published_number_has_its_model(file: Path) -> None:
                     fit(stage, readings, wanted) is not None
                     and reads(stage, column.corpus)
                     and any(
-                        measure.metric == column.metric
+                        measure.name == column.metric
                         and (column.x is None or column.x in (measure.xs or ()))
-                        for measure in stage.spec.measures()
+                        for measure in stage.spec.metrics()
                     )
                     for stage in sweep.stages
                 ), (row.label, column.label, wanted)

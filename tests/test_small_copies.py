@@ -18,9 +18,8 @@ from shipped import FILES, ROOT, by_key, method, named, sweep_of
 from shrunken import small_embedding, small_length, small_model, small_stage
 
 from fope_lab.data.benchmarks.downstream.base import DownstreamTask, Question
-from fope_lab.data.benchmarks.leval import Example as LEvalQuestion
-from fope_lab.data.benchmarks.longbench import BUCKETS
-from fope_lab.data.benchmarks.longbench import Example as LongBenchQuestion
+from fope_lab.data.benchmarks.leval import LEvalQuestion
+from fope_lab.data.benchmarks.longbench import BUCKETS, LongBenchQuestion
 from fope_lab.data.corpora import local as local_corpora
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.packing import write_packed
@@ -103,9 +102,9 @@ class Workshop:
             for name, value in row.values.items():
                 assert math.isfinite(value), name
                 logged.setdefault(name, set()).add(row.step)
-        for measure in spec.measures():
-            assert measure.metric in logged
-            assert logged[measure.metric] >= set(measure.xs or ()), measure
+        for measure in spec.metrics():
+            assert measure.name in logged
+            assert logged[measure.name] >= set(measure.xs or ()), measure
         checkpoint = folder.checkpoint()
         return folder.path if checkpoint is None else checkpoint.path
 
@@ -159,10 +158,10 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
             name: dataclasses.replace(task, max_new_tokens=4)
             for name, task in longbench.TASKS.items()
         }
-        patch.setattr(longbench, "read_examples", lambda files, task: buckets)
+        patch.setattr(longbench.source, "read_questions", lambda files, task: buckets)
         patch.setattr(longbench, "TASKS", short)
         asked = LEvalQuestion("A document.", ABOUT_IT, "A")
-        patch.setattr(leval, "read_examples", lambda files, task: [asked])
+        patch.setattr(leval.source, "read_questions", lambda files, task: [asked])
         patch.setattr(leval, "MAX_NEW_TOKENS", 4)
         yield Workshop(tmp_path_factory.mktemp("workshop"))
 

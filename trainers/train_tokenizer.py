@@ -43,7 +43,7 @@ def run(stage: TrainTokenizer, attempt: Attempt, parents: Mapping[str, Path]) ->
 def copy(stage: CopyTokenizer, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
     """Take GPT-NeoX's tokenizer from where `fope-lab fetch` put it: the store's own folder, which
     is the one that this attempt is in, whatever the process was told. Raises DataError."""
-    store = attempt.folder.path.parents[1]
+    store = attempt.folder.store
 
     def write(directory: Path) -> None:
         shutil.copyfile(gpt_neox_file(store), directory / TOKENIZER_FILE)

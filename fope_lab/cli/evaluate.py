@@ -7,19 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.config.problems import did_you_mean, name_list, shown
-from fope_lab.stages import FILE_KINDS, KINDS, EvaluationConfig
+from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.sweep import Problem, SweepError
 from fope_lab.sweep.adhoc_sweep import as_reference, parse_argument
+from fope_lab.sweep.kinds import FILE_KINDS, KINDS
 
 FLAG = "--tasks"
 SAID_ELSEWHERE = {"kind": "it is the name before the colon", "from": "CHECKPOINT says it"}
 """Fields of a stage that an argument does not give, and why."""
 
 
-def evaluation_kinds() -> dict[str, type[EvaluationConfig]]:
+def evaluation_kinds() -> dict[str, type[ModelEvaluation]]:
     """The kinds of stages that measure a model, by name."""
     found = {name: KINDS[name] for name in FILE_KINDS}
-    return {name: kind for name, kind in found.items() if issubclass(kind, EvaluationConfig)}
+    return {name: kind for name, kind in found.items() if issubclass(kind, ModelEvaluation)}
 
 
 def evaluation_content(

@@ -1,52 +1,92 @@
-"""A stage that analyses: the arrays, the figure, and what it says in numbers, into the store."""
+"""An analysis of a paper, of a model or of none: its arrays, its figure, and its numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from fope_lab.analysis import Analysis, Subject
 from fope_lab.analysis.base import ARRAYS, FIGURE
-from fope_lab.drawing.svg import standalone_svg
-from fope_lab.evaluation.checkpoint import load_parent
-from fope_lab.evaluation.held_out import held_out_text
+from fope_lab.config.problems import FieldPath
+from fope_lab.config.pydantic_errors import SectionError
+from fope_lab.data.corpora.base import Corpus
+from fope_lab.evaluation.base import Evaluation
+from fope_lab.stages.sections import AnalysisSection, CorpusSection
+from fope_lab.store.result import Measurement
 
 if TYPE_CHECKING:
-    from fope_lab.stages.analysis import AnalysisStage
-    from fope_lab.store import Attempt
+    from fope_lab.evaluation.context import Context
 
 
-def run(stage: AnalysisStage, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
-    """Save `arrays.npz` and `figure.svg`, and log the numbers."""
-    analysis: Analysis = stage.analysis
-    arrays = analysis.compute(_subject(stage, parents), attempt.progress)
-    numbers = analysis.numbers(arrays)
+class AnalysisStage(Evaluation):
+    """The arrays and the figure of one analysis; `fope-lab analyze` lists all analyses."""
 
-    def write(directory: Path) -> None:
-        np.savez_compressed(directory / ARRAYS, allow_pickle=False, **arrays)
-        svg = standalone_svg(analysis.draw(arrays), analysis.name, analysis.says)
-        (directory / FIGURE).write_text(svg, encoding="utf-8")
+    version = 1
 
-    if numbers:
-        attempt.log(0, numbers)
-    attempt.save_checkpoint(0, write)
-    return {
-        "analysis": analysis.name,
-        "source": analysis.source,
-        "says": analysis.says,
-        "numbers": numbers,
-    }
+    kind: Literal["analysis"]
+    analysis: AnalysisSection
+    from_: Annotated[str | None, Field(alias="from", min_length=1)] = None
+    corpus: CorpusSection | None = None
 
+    def stands_alone(self) -> bool:
+        """Whether the analysis looks at no model."""
+        return self.from_ is None
 
-def _subject(stage: AnalysisStage, parents: Mapping[str, Path]) -> Subject | None:
-    if stage.from_ is None:
-        return None
-    model, tokenizer = load_parent(parents, stage.resources)
-    tokens = np.empty(0, np.int64)
-    if stage.corpus is not None:
-        wanted, name = stage.analysis.tokens, f"the analysis {stage.analysis.name}"
-        tokens = np.asarray(held_out_text(parents, tokenizer, wanted, name)[:wanted], np.int64)
-    return Subject(model, tokenizer, tokens)  # type: ignore[arg-type]
+    def corpora(self) -> Mapping[str, Corpus]:
+        """The text, where the analysis reads one."""
+        return {} if self.corpus is None else {"corpus": self.corpus}
+
+    @model_validator(mode="after")
+    def _what_it_needs(self) -> Self:
+        analysis: Analysis = self.analysis
+        wanted = {
+            "from": (self.from_ is not None, analysis.needs != "nothing", "a model"),
+            "corpus": (self.corpus is not None, analysis.needs == "text", "a text"),
+        }
+        problems: list[tuple[FieldPath, str]] = []
+        for field, (given, needed, what) in wanted.items():
+            if needed and not given:
+                problems.append(((field,), f"is missing: {analysis.name} looks at {what}"))
+            elif given and not needed:
+                message = f"has no effect: {analysis.name} looks at no {what.removeprefix('a ')}"
+                problems.append(((field,), message))
+        if problems:
+            raise SectionError(problems)
+        return self
+
+    def run(self, context: Context) -> dict[str, Any]:
+        """Save `arrays.npz` and `figure.svg`, and log the analysis's numbers."""
+        from fope_lab.drawing.svg import standalone_svg
+
+        analysis: Analysis = self.analysis
+        arrays = analysis.compute(self._subject(context), context.report_progress)
+        numbers = analysis.numbers(arrays)
+
+        def write(directory: Path) -> None:
+            np.savez_compressed(directory / ARRAYS, allow_pickle=False, **arrays)
+            svg = standalone_svg(analysis.draw(arrays), analysis.name, analysis.says)
+            (directory / FIGURE).write_text(svg, encoding="utf-8")
+
+        context.log(*(Measurement(name=name, value=value) for name, value in numbers.items()))
+        context.save(write)
+        return {
+            "analysis": analysis.name,
+            "source": analysis.source,
+            "says": analysis.says,
+            "numbers": numbers,
+        }
+
+    def _subject(self, context: Context) -> Subject | None:
+        """The model, and the beginning of the text, that the analysis looks at."""
+        if self.from_ is None:
+            return None
+        tokens = np.empty(0, np.int64)
+        if self.corpus is not None:
+            wanted = self.analysis.tokens
+            text = context.text("corpus", wanted, f"the analysis {self.analysis.name}")
+            tokens = np.asarray(text[:wanted], np.int64)
+        return Subject(context.model, context.tokenizer, tokens)  # type: ignore[arg-type]

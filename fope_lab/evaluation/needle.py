@@ -1,30 +1,121 @@
 """A needle in a haystack: accuracy of repeating a key, by context length and depth.
 
-One forward pass scores a trial (exact_match.py).
+One forward pass scores a trial (scoring/exact_match.py).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
+from fope_lab.config.problems import FieldPath
+from fope_lab.config.pydantic_errors import SectionError
+from fope_lab.data.corpora.base import Corpus
+from fope_lab.data.tasks.base import task_problem
 from fope_lab.data.tasks.needle import needle_depths, needle_form, needle_trials
+from fope_lab.data.tasks.passkey_task import PasskeyTask
+from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.evaluation.checkpoint import load_parent
-from fope_lab.evaluation.exact_match import exact_match
-from fope_lab.evaluation.held_out import held_out_text
+from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
+from fope_lab.evaluation.scoring.intervals import error_of_mean
+from fope_lab.stages.metric import Metric, accuracy_by_length
+from fope_lab.stages.section import Lengths, PositiveInt
+from fope_lab.stages.sections import CorpusSection
+from fope_lab.store.result import Measurement
 
 if TYPE_CHECKING:
-    from fope_lab.stages import Needle
-    from fope_lab.store import Attempt
+    from fope_lab.evaluation.context import Context
 
 METRIC = "needle_accuracy_by_length"
+
+
+class Needle(ModelEvaluation):
+    """Whether the model repeats a key at each of some depths of each context length."""
+
+    version = 1
+
+    kind: Literal["needle"]
+    lengths: Lengths
+    depths: Annotated[
+        PositiveInt, Field(description="The number of depths, equally spaced from 0 to 1.")
+    ] = 11
+    trials: Annotated[
+        PositiveInt, Field(description="The number of trials at each length and depth.")
+    ] = 20
+    form: Literal["english", "symbolic"] = "english"
+    corpus: Annotated[
+        CorpusSection | None,
+        Field(
+            description="The corpus whose held-out text is the haystack; "
+            "the default is the passkey's filler."
+        ),
+    ] = None
+
+    def corpora(self) -> Mapping[str, Corpus]:
+        """The haystack, if it is real text."""
+        return {} if self.corpus is None else {"corpus": self.corpus}
+
+    def max_sequence_length(self) -> tuple[FieldPath, int] | None:
+        """The longest prompt."""
+        return ("lengths",), max(self.lengths)
+
+    def forward_passes(self) -> Iterable[ForwardPass] | None:
+        """One prompt for each trial at each depth."""
+        return [ForwardPass(length, self.depths * self.trials) for length in self.lengths]
+
+    def metrics(self) -> Iterable[Metric]:
+        """The accuracy at each length, over all depths."""
+        return [accuracy_by_length("needle", METRIC, self.lengths, self.corpus)]
+
+    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
+        """The shortest prompt, if it is too short."""
+        if problem := task_problem(PasskeyTask(form=self.form), min(self.lengths), tokenizer):
+            yield ("lengths",), problem
+
+    @model_validator(mode="after")
+    def _text_around_english(self) -> Self:
+        if self.corpus is not None and self.form != "english":
+            message = f"has no effect: the {self.form} form has a filler of its own"
+            raise SectionError([(("corpus",), message)])
+        return self
+
+    def run(self, context: Context) -> dict[str, Any]:
+        """Log the accuracy at each length, and return a heat map over lengths and depths."""
+        text = None
+        if self.corpus is not None:
+            text = context.text("corpus", max(self.lengths), "a haystack")
+        trials = self.depths * self.trials
+        progress = context.progress(trials * sum(self.lengths))
+        results = []
+        for length in sorted(self.lengths):
+            result = needle_accuracy(
+                context.model,
+                context.tokenizer,
+                length,
+                depths=self.depths,
+                trials=self.trials,
+                form=self.form,
+                text=text,
+                batch_tokens=self.batch_tokens,
+                progress=progress.part(trials, weight=length),
+            )
+            context.log(
+                Measurement(
+                    name=METRIC, x=length, value=result.accuracy, stderr=result.stderr, n=trials
+                )
+            )
+            results.append(result)
+        return {
+            "form": self.form,
+            "haystack": "held-out text" if self.corpus else "filler",
+            "lengths": [_entry(result) for result in results],
+            "heatmaps": [depth_heatmap(results)],
+        }
 
 
 @dataclass(frozen=True)
@@ -42,14 +133,15 @@ class NeedleResult:
 
     @property
     def stderr(self) -> float | None:
-        """The standard error of the accuracy, by trials: those of all depths have one key and one
-        text, and so are not independent. None for a single trial."""
-        shares = self.correct.mean(axis=0)
-        return float(shares.std(ddof=1)) / math.sqrt(len(shares)) if len(shares) > 1 else None
+        """The standard error of the accuracy, by trials; None for a single trial.
+
+        The trials of all depths have one key and one text, and so are not independent.
+        """
+        return error_of_mean(self.correct.mean(axis=0))
 
     @property
     def by_depth(self) -> list[float]:
-        """The same at each depth."""
+        """The accuracy at each depth."""
         accuracies: list[float] = self.correct.mean(axis=1).tolist()
         return accuracies
 
@@ -71,6 +163,8 @@ def needle_accuracy(
     `model` is as in exact_match; `text` (n,) are token ids to hide the key in, or None for the
     form's filler. Raises DataError if the prompt does not fit, or the text is too short for it.
     """
+    from fope_lab.evaluation.scoring.exact_match import exact_match
+
     places = needle_depths(depths)
     cells = needle_trials(needle_form(form, tokenizer, text), length, places, trials)
     asked = [trial for cell in cells for trial in cell]
@@ -90,43 +184,6 @@ def depth_heatmap(results: Sequence[NeedleResult]) -> dict[str, Any]:
         "values": np.stack([result.by_depth for result in results], axis=1).tolist(),
         "low": 0.0,
         "high": 1.0,
-    }
-
-
-def run(stage: Needle, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
-    """Log `needle_accuracy_by_length`, the mean over depths, with step = context length."""
-    model, tokenizer = load_parent(parents, stage.resources)
-    longest = max(stage.lengths)
-    text = held_out_text(parents, tokenizer, longest, "a haystack") if stage.corpus else None
-    per_length = stage.depths * stage.trials
-    total = per_length * sum(stage.lengths)
-    done = 0
-    results = []
-    for length in sorted(stage.lengths):
-
-        def progress(trials: int, length: int = length, before: int = done) -> None:
-            attempt.progress(before + trials * length, total)
-
-        result = needle_accuracy(
-            model,
-            tokenizer,
-            length,
-            depths=stage.depths,
-            trials=stage.trials,
-            form=stage.form,
-            text=text,
-            batch_tokens=stage.batch_tokens,
-            progress=progress,
-        )
-        done += per_length * length
-        error = {} if result.stderr is None else {f"{METRIC}_stderr": result.stderr}
-        attempt.log(length, {METRIC: result.accuracy, **error})
-        results.append(result)
-    return {
-        "form": stage.form,
-        "haystack": "held-out text" if stage.corpus else "filler",
-        "lengths": [_entry(result) for result in results],
-        "heatmaps": [depth_heatmap(results)],
     }
 
 

@@ -1,35 +1,103 @@
 """Passkey retrieval: whether a model repeats a key that is hidden in filler.
 
-One forward pass scores a trial (exact_match.py).
+One forward pass scores a trial (scoring/exact_match.py).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fope_lab.config.problems import FieldPath
+from fope_lab.data.tasks.base import task_problem
 from fope_lab.data.tasks.passkey import prompt_form
+from fope_lab.data.tasks.passkey_task import PasskeyTask
+from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.evaluation.checkpoint import load_parent
-from fope_lab.evaluation.exact_match import exact_match
+from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
+from fope_lab.evaluation.scoring.intervals import wilson_interval
+from fope_lab.stages.metric import Metric, accuracy_by_length
+from fope_lab.stages.section import Lengths, PositiveInt
+from fope_lab.store.result import Measurement
 
 if TYPE_CHECKING:
-    from fope_lab.stages import Passkey
-    from fope_lab.store import Attempt
+    from fope_lab.evaluation.context import Context
 
+METRIC = "passkey_accuracy_by_length"
 DEPTHS = 10
+
+
+class Passkey(ModelEvaluation):
+    """Whether the model repeats a key hidden in filler, at each context length."""
+
+    version = 4  # each sequence draws its own positions, where they are drawn
+
+    kind: Literal["passkey"]
+    lengths: Lengths
+    trials: PositiveInt = 1000
+    form: Literal["english", "symbolic"] = "english"
+
+    def max_sequence_length(self) -> tuple[FieldPath, int] | None:
+        """The longest prompt."""
+        return ("lengths",), max(self.lengths)
+
+    def forward_passes(self) -> Iterable[ForwardPass] | None:
+        """One prompt for each trial."""
+        return [ForwardPass(length, self.trials) for length in self.lengths]
+
+    def metrics(self) -> Iterable[Metric]:
+        """The accuracy at each length."""
+        return [accuracy_by_length("passkey", METRIC, self.lengths)]
+
+    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
+        """The shortest prompt, if it is too short."""
+        if problem := task_problem(PasskeyTask(form=self.form), min(self.lengths), tokenizer):
+            yield ("lengths",), problem
+
+    def run(self, context: Context) -> dict[str, Any]:
+        """Log the accuracy at each length, and return the accuracy by depth."""
+        progress = context.progress(self.trials * sum(self.lengths))
+        results = []
+        for length in self.lengths:
+            result = passkey_accuracy(
+                context.model,
+                context.tokenizer,
+                length,
+                trials=self.trials,
+                form=self.form,
+                batch_tokens=self.batch_tokens,
+                progress=progress.part(self.trials, weight=length),
+            )
+            context.log(
+                Measurement(
+                    name=METRIC,
+                    x=length,
+                    value=result.accuracy,
+                    ci95=result.interval,
+                    n=self.trials,
+                )
+            )
+            low, high = result.interval
+            results.append(
+                {
+                    "length": length,
+                    "accuracy": result.accuracy,
+                    "ci95": [low, high],
+                    "correct": int(result.correct.sum()),
+                    "trials": self.trials,
+                    "by_depth": result.by_depth,
+                }
+            )
+        return {"form": self.form, "lengths": results}
 
 
 @dataclass(frozen=True)
 class PasskeyResult:
-    """Which trials of a length were right, and at which depth in [0, 1] their keys lay."""
+    """Which trials of a length were right, and the depth in [0, 1] of the key in each of them."""
 
     length: int
     correct: NDArray[np.bool_]
@@ -72,58 +140,12 @@ def passkey_accuracy(
 ) -> PasskeyResult:
     """Score trials 0 … `trials` − 1 of exactly `length` tokens, about `batch_tokens` at a time.
 
-    `model.hidden(input_ids)` is (batch, length, …), and `model.head` of a part of it is that part's
-    logits (batch, part, vocabulary). Raises DataError if the prompt does
-    not fit; what the model itself raises is an error too, never a wrong answer.
+    `model` is as in exact_match. Raises DataError if the prompt does not fit; what the model itself
+    raises is an error too, never a wrong answer.
     """
+    from fope_lab.evaluation.scoring.exact_match import exact_match
+
     prompts = prompt_form(form, tokenizer)
     asked = [prompts.trial(length, i) for i in range(trials)]
     correct = exact_match(model, asked, batch_tokens=batch_tokens, progress=progress)
     return PasskeyResult(length, correct, np.array([trial.depth for trial in asked]))
-
-
-def wilson_interval(correct: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's score interval of a binomial share (Wilson 1927)."""
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    share = correct / trials
-    middle = (share + z * z / (2 * trials)) / (1 + z * z / trials)
-    spread = math.sqrt(share * (1 - share) / trials + (z / (2 * trials)) ** 2)
-    half = z / (1 + z * z / trials) * spread
-    # Around the share, which rounding may leave just outside where it is 0 or 1.
-    return min(share, max(0.0, middle - half)), max(share, min(1.0, middle + half))
-
-
-def run(stage: Passkey, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
-    """Log `passkey_accuracy_by_length` with step = context length."""
-    model, tokenizer = load_parent(parents, stage.resources)
-    total = stage.trials * sum(stage.lengths)
-    done = 0
-    results = []
-    for length in stage.lengths:
-
-        def progress(trials: int, length: int = length, before: int = done) -> None:
-            attempt.progress(before + trials * length, total)
-
-        result = passkey_accuracy(
-            model,
-            tokenizer,
-            length,
-            trials=stage.trials,
-            form=stage.form,
-            batch_tokens=stage.batch_tokens,
-            progress=progress,
-        )
-        done += stage.trials * length
-        attempt.log(length, {"passkey_accuracy_by_length": result.accuracy})
-        low, high = result.interval
-        results.append(
-            {
-                "length": length,
-                "accuracy": result.accuracy,
-                "ci95": [low, high],
-                "correct": int(result.correct.sum()),
-                "trials": stage.trials,
-                "by_depth": result.by_depth,
-            }
-        )
-    return {"form": stage.form, "lengths": results}

@@ -1,38 +1,213 @@
 """PosGen: whether a model goes on with a sequence, within the length it was trained at and beyond.
 
 Wang et al., "Resonance RoPE", arXiv 2403.00071, §5: a token is right if it is the argmax, over all
-of the model's vocabulary, after the right ones before it; "OOD accuracy" is of all tokens that lie
+of the model's vocabulary, after the right ones before it; "OOD accuracy" is of all tokens that are
 beyond the trained length.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
+from fope_lab.config.problems import FieldPath
+from fope_lab.config.pydantic_errors import SectionError
 from fope_lab.data.problems import DataError
-from fope_lab.data.recipe import parse_data
-from fope_lab.data.tasks.posgen import Ids, period
+from fope_lab.data.recipe import Data
+from fope_lab.data.tasks.posgen import FAR, MODULUS, NEAR, Ids, Subtask, period
 from fope_lab.data.tasks.posgen_splits import SequenceSet
 from fope_lab.data.tasks.posgen_task import PosGenTask
-from fope_lab.evaluation.checkpoint import device_of, load_parent
-from fope_lab.evaluation.hidden_states import final_states
-from fope_lab.model import read_config
-from fope_lab.store import StageFolder
+from fope_lab.data.tokenizers.recipe import TokenizerRecipe, known_vocabulary
+from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
+from fope_lab.evaluation.scoring.intervals import error_of_mean
+from fope_lab.stages.base import StageConfig
+from fope_lab.stages.metric import POSITION, Metric
+from fope_lab.stages.section import PositiveInt
+from fope_lab.stages.training import TrainingConfig
+from fope_lab.store.result import Measurement
 
 if TYPE_CHECKING:
-    from fope_lab.stages import PosGen
-    from fope_lab.store import Attempt
+    from fope_lab.evaluation.context import Context
 
-LOGIT_ROWS = 512  # predictions whose logits are held at once, as in perplexity.py
+BEYOND, WITHIN = "posgen_ood_accuracy", "posgen_accuracy"
+BY_POSITION = "posgen_accuracy_by_position"
+LOGIT_ROWS = 512  # predictions whose logits are held at once, as in perplexity/losses.py
+
+
+class PosGen(ModelEvaluation):
+    """Whether the model goes on with sequences of PosGen, within the trained length and beyond."""
+
+    version = 1
+
+    kind: Literal["posgen"]
+    subtask: Subtask
+    length: PositiveInt = 256
+    count: Annotated[PositiveInt, Field(description="The number of sequences.")] = 1000
+    split: Annotated[
+        Literal["validation", "test"],
+        Field(description="The part that sequences are from; no training sequence begins alike."),
+    ] = "test"
+    modulus: Annotated[int, Field(ge=2)] = MODULUS
+    j: PositiveInt = FAR
+    k: PositiveInt = NEAR
+    official_leaky: Annotated[
+        bool,
+        Field(description="Whether sequences begin as in the released code, which is as trained."),
+    ] = False
+    trained_length: Annotated[
+        PositiveInt | None,
+        Field(
+            description="The position from which on a token is beyond the trained length; "
+            "the default is the length of the last training."
+        ),
+    ] = None
+
+    @property
+    def sequence_set(self) -> SequenceSet:
+        """The set that the sequences are drawn from."""
+        return SequenceSet(
+            subtask=self.subtask,
+            modulus=self.modulus,
+            j=self.j,
+            k=self.k,
+            official_leaky=self.official_leaky,
+        )
+
+    def max_sequence_length(self) -> tuple[FieldPath, int] | None:
+        """The length of every sequence."""
+        return ("length",), self.length
+
+    def forward_passes(self) -> Iterable[ForwardPass] | None:
+        """All sequences."""
+        return [ForwardPass(self.length, self.count)]
+
+    def metrics(self) -> Iterable[Metric]:
+        """The accuracy beyond the trained length, within it, and at each position."""
+        accuracy = Metric(name=WITHIN, short_name=WITHIN, better="higher", unit="fraction")
+        positions = tuple(range(self.sequence_set.given, self.length))
+        beyond = dataclasses.replace(
+            accuracy, name=BEYOND, short_name="posgen", label="posgen ood accuracy", mastery=WITHIN
+        )
+        by_position = dataclasses.replace(
+            accuracy,
+            name=BY_POSITION,
+            short_name="posgen_by_position",
+            axis=POSITION,
+            xs=positions,
+            mastery=WITHIN,
+        )
+        return [beyond, accuracy, by_position]
+
+    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
+        """Tokens of the sequences that the model's vocabulary lacks."""
+        vocabulary = known_vocabulary(tokenizer)
+        return [] if vocabulary is None else self._vocabulary_problems(vocabulary)
+
+    def parent_problems(self, parent: StageConfig) -> Iterable[tuple[FieldPath, str]]:
+        """Another PosGen than the model is trained on, and a length that is not beyond."""
+        if not isinstance(parent, TrainingConfig):
+            return []
+        trained_length = self.trained_length or parent.data.length
+        return self._training_problems(sequence_sets(parent.data), trained_length)
+
+    def _vocabulary_problems(self, vocabulary: int) -> Iterable[tuple[FieldPath, str]]:
+        if self.modulus > vocabulary:
+            message = f"found {self.modulus}, needs at most the {vocabulary} tokens of the model"
+            yield ("modulus",), message
+
+    def _training_problems(
+        self, trained_on: list[SequenceSet], trained_length: int
+    ) -> Iterable[tuple[FieldPath, str]]:
+        """What a model that was trained on these sets, at this length, can't be asked."""
+        if trained_on and self.sequence_set not in trained_on:
+            trained = dataclasses.asdict(trained_on[0])
+            for name, value in dataclasses.asdict(self.sequence_set).items():
+                if value != trained[name]:
+                    yield (name,), f"found {value}, and the model is trained with {trained[name]}"
+        if self.length <= trained_length:
+            message = f"found {self.length}, needs more than the {trained_length} tokens that"
+            yield ("length",), f"{message} the model is trained at, or else no token is beyond them"
+
+    @model_validator(mode="after")
+    def _there_are_such_sequences(self) -> Self:
+        problems: list[tuple[FieldPath, str]] = []
+        try:
+            if lacking := self.sequence_set.lacking(self.split, self.count):
+                problems.append((("count",), lacking))
+        except DataError as error:
+            problems += [(problem.at, problem.message) for problem in error.problems]
+        given, beyond = self.j + self.k, self.trained_length
+        if beyond is not None and beyond >= self.length:
+            message = f"found {beyond}, needs less than length {self.length}"
+            problems.append((("trained_length",), f"{message}: no token would be beyond it"))
+        if self.length <= given:
+            message = f"found {self.length}, needs more than the j + k = {given} given tokens"
+            problems.append((("length",), message))
+        if problems:
+            raise SectionError(problems)
+        return self
+
+    def run(self, context: Context) -> dict[str, Any]:
+        """Log the accuracies beyond, within and by position.
+
+        Raises DataError if the model was trained on another PosGen, has too few tokens for this
+        one, or was trained at no less than its length.
+        """
+        config = context.model_config
+        data = context.training_data
+        trained_on = [] if data is None else sequence_sets(data)
+        trained_length = self.trained_length or config.context_length
+        problems = [
+            *self._training_problems(trained_on, trained_length),
+            *self._vocabulary_problems(config.model.vocab_size),
+        ]
+        if problems:
+            raise DataError("; ".join(f"{field}: {message}" for (field,), message in problems))
+        correct = posgen_correct(
+            context.model,
+            self.sequence_set.sequences(self.split, self.count, self.length),
+            given=self.sequence_set.given,
+            batch_tokens=self.batch_tokens,
+            progress=context.progress(self.count).part(self.count),
+        )
+        result = PosGenResult(correct, self.sequence_set.given, trained_length)
+        chance = 1 / self.modulus
+        for position, accuracy in result.by_position.items():
+            context.log(
+                Measurement(
+                    name=BY_POSITION, x=position, value=accuracy, n=self.count, chance=chance
+                )
+            )
+        # The tokens of one sequence are not independent, so the error is over sequences.
+        measured = [
+            Measurement(
+                name=name,
+                value=float(shares.mean()),
+                stderr=error_of_mean(shares),
+                n=len(shares),
+                chance=chance,
+            )
+            for name, shares in ((BEYOND, result.beyond), (WITHIN, result.within))
+            if len(shares)
+        ]
+        context.log(*measured, step=self.length)
+        return {
+            **dataclasses.asdict(self.sequence_set),
+            "split": self.split,
+            "count": self.count,
+            "length": self.length,
+            "trained_length": trained_length,
+            **{name: value for one in measured for name, value in one.row.items()},
+            "chance": 1 / self.modulus,
+            "period": period(self.subtask, self.modulus, self.j, self.k),
+            "trained_on_posgen": bool(trained_on),
+        }
 
 
 @dataclass(frozen=True)
@@ -57,7 +232,7 @@ class PosGenResult:
 
     @property
     def beyond(self) -> NDArray[np.float64]:
-        """The same of the tokens beyond it, whose mean is the OOD accuracy."""
+        """Each sequence's share of right tokens beyond it, whose mean is the OOD accuracy."""
         return self._shares(self.correct[:, self._border :])
 
     def _shares(self, correct: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -68,15 +243,11 @@ class PosGenResult:
         return max(0, self.trained_length - self.given)
 
 
-def _measured(name: str, shares: NDArray[np.float64]) -> dict[str, float]:
-    """An accuracy with its standard error, by sequences: the tokens of one are not independent."""
-    found = {name: float(shares.mean())} if len(shares) else {}
-    if len(shares) > 1:
-        found[f"{name}_stderr"] = float(shares.std(ddof=1)) / math.sqrt(len(shares))
-    return found
+def sequence_sets(data: Data) -> list[SequenceSet]:
+    """The PosGen among what a model is trained on."""
+    return [source.task.sequence_set for source in data.mix if isinstance(source.task, PosGenTask)]
 
 
-@torch.inference_mode()
 def posgen_correct(
     model: Any,
     sequences: Ids,
@@ -91,87 +262,19 @@ def posgen_correct(
     (batch, length, …), and `model.head` of some of these states their logits. About `batch_tokens`
     are read at once; `progress` takes how many sequences are done.
     """
+    import torch
+
+    from fope_lab.evaluation.scoring.hidden_states import device_of, final_states
+
     device = device_of(model)
     size = max(1, batch_tokens // sequences.shape[1])
-    found = np.empty((len(sequences), sequences.shape[1] - given), np.bool_)
+    correct = np.empty((len(sequences), sequences.shape[1] - given), np.bool_)
     for first in range(0, len(sequences), size):
-        ids = torch.from_numpy(sequences[first : first + size]).to(device)
-        hidden = final_states(model, ids[:, :-1])[:, given - 1 :].flatten(0, 1)
-        chosen = [model.head(states).argmax(-1) for states in hidden.split(LOGIT_ROWS)]
-        right = torch.cat(chosen).view(len(ids), -1) == ids[:, given:]
-        found[first : first + size] = right.cpu().numpy()
+        with torch.inference_mode():
+            ids = torch.from_numpy(sequences[first : first + size]).to(device)
+            hidden = final_states(model, ids[:, :-1])[:, given - 1 :].flatten(0, 1)
+            chosen = [model.head(states).argmax(-1) for states in hidden.split(LOGIT_ROWS)]
+            right = torch.cat(chosen).view(len(ids), -1) == ids[:, given:]
+        correct[first : first + size] = right.cpu().numpy()
         progress(first + len(ids))
-    return found
-
-
-def run(stage: PosGen, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
-    """Log `posgen_ood_accuracy` and, within the trained length, `posgen_accuracy`, each with its
-    standard error and step = length; `posgen_accuracy_by_position` with step = position.
-
-    Raises DataError if the model was trained on another PosGen, has too few tokens for this one, or
-    was trained at no less than its length.
-    """
-    trained_on = _trained_on(parents["from"])
-    if trained_on and stage.sequence_set not in trained_on:
-        raise DataError(_mismatch(stage.sequence_set, trained_on))
-    config = read_config(parents["from"])
-    if stage.modulus > config.model.vocab_size:
-        raise DataError(
-            f"modulus: found {stage.modulus}, needs at most the {config.model.vocab_size} tokens "
-            "of the model"
-        )
-    trained_length = stage.trained_length or config.context_length
-    if trained_length >= stage.length:
-        raise DataError(
-            f"length: found {stage.length}, needs more than the {trained_length} tokens that the "
-            "model was trained at, or else no token is beyond them"
-        )
-    sequences = stage.sequence_set.sequences(stage.split, stage.count, stage.length)
-    model, _ = load_parent(parents, stage.resources)
-    correct = posgen_correct(
-        model,
-        sequences,
-        given=stage.sequence_set.given,
-        batch_tokens=stage.batch_tokens,
-        progress=lambda done: attempt.progress(done, stage.count),
-    )
-    result = PosGenResult(correct, stage.sequence_set.given, trained_length)
-    for position, accuracy in result.by_position.items():
-        attempt.log(position, {"posgen_accuracy_by_position": accuracy})
-    measured = _measured("posgen_ood_accuracy", result.beyond)
-    measured |= _measured("posgen_accuracy", result.within)
-    attempt.log(stage.length, measured)
-    return {
-        **dataclasses.asdict(stage.sequence_set),
-        "split": stage.split,
-        "count": stage.count,
-        "length": stage.length,
-        "trained_length": trained_length,
-        **measured,
-        "chance": 1 / stage.modulus,
-        "period": period(stage.subtask, stage.modulus, stage.j, stage.k),
-        "trained_on_posgen": bool(trained_on),
-    }
-
-
-def _trained_on(checkpoint: Path) -> list[SequenceSet]:
-    """The PosGen that the stage which left a checkpoint trained on; none if that is not known."""
-    if not checkpoint.is_dir():  # a model of the hub
-        return []
-    request = StageFolder(checkpoint.parent.parent).request() or {}
-    try:
-        data = parse_data(request["config"]["data"], checkpoint)
-    except (KeyError, TypeError, DataError):
-        return []
-    return [one.task.sequence_set for one in data.mix if isinstance(one.task, PosGenTask)]
-
-
-def _mismatch(asked: SequenceSet, trained_on: list[SequenceSet]) -> str:
-    """What to say of a task that the model has not learnt."""
-    theirs = dataclasses.asdict(trained_on[0])
-    different = [
-        f"{name}: found {value}, and the model was trained with {theirs[name]}"
-        for name, value in dataclasses.asdict(asked).items()
-        if value != theirs[name]
-    ]
-    return "; ".join(different)
+    return correct

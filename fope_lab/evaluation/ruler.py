@@ -1,39 +1,202 @@
 """RULER's key-value and variable-tracking tasks: exactly the values, or variables, asked for.
 
 RULER counts how many of them a generated text holds; here the answer has one spelling, which one
-forward pass scores whole (exact_match.py).
+forward pass scores whole (scoring/exact_match.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import AfterValidator, Field, Strict, model_validator
 
-from fope_lab.data.tasks.ruler_tasks import RulerTask
+from fope_lab.config.problems import FieldPath
+from fope_lab.config.pydantic_errors import SectionError
+from fope_lab.data.corpora.base import Corpus
+from fope_lab.data.problems import DataError
+from fope_lab.data.tasks.base import task_problem
+from fope_lab.data.tasks.ruler_tasks import KeyValueTask, RulerTask, VariableTrackingTask
+from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.evaluation.checkpoint import load_parent
-from fope_lab.evaluation.exact_match import exact_match
-from fope_lab.evaluation.held_out import held_out_text
-from fope_lab.evaluation.passkey import wilson_interval
+from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
+from fope_lab.evaluation.scoring.intervals import wilson_interval
+from fope_lab.stages.metric import Metric, accuracy_by_length
+from fope_lab.stages.section import Lengths, PositiveInt, each_once
+from fope_lab.stages.sections import CorpusSection
+from fope_lab.store.result import Measurement
 
 if TYPE_CHECKING:
-    from fope_lab.stages import Ruler
-    from fope_lab.store import Attempt
+    from fope_lab.evaluation.context import Context
 
-METRICS = {
+TaskName = Literal["key-value", "variable-tracking"]
+METRICS: Mapping[TaskName, str] = {
     "key-value": "ruler_key_value_accuracy_by_length",
     "variable-tracking": "ruler_variable_tracking_accuracy_by_length",
 }
+OPTIONS: Mapping[TaskName, tuple[str, ...]] = {
+    "key-value": ("keys", "queries", "digits"),
+    "variable-tracking": ("chains", "hops"),
+}
+"""The fields that concern one task alone."""
+
+
+class Ruler(ModelEvaluation):
+    """Whether the model gives exactly the values, or variables, that a prompt asks for."""
+
+    version = 1
+
+    kind: Literal["ruler"]
+    lengths: Lengths
+    tasks: Annotated[
+        tuple[TaskName, ...], Strict(False), Field(min_length=1), AfterValidator(each_once)
+    ] = ("key-value", "variable-tracking")
+    trials: Annotated[
+        PositiveInt, Field(description="The number of trials of each task at each length.")
+    ] = 500
+    form: Literal["english", "symbolic"] = "english"
+    keys: Annotated[
+        PositiveInt, Field(description="The number of keys that a key-value prompt hides.")
+    ] = 4
+    queries: Annotated[
+        PositiveInt, Field(description="The number of these keys that are asked for at once.")
+    ] = 1
+    digits: Annotated[
+        int, Field(ge=1, le=9, description="The number of digits of each key's value.")
+    ] = 7
+    chains: Annotated[
+        PositiveInt, Field(description="The number of chains of variables; RULER has one.")
+    ] = 1
+    hops: Annotated[
+        PositiveInt, Field(description="The number of hops between variables in a chain.")
+    ] = 4
+    corpus: Annotated[
+        CorpusSection | None,
+        Field(
+            description="The corpus whose held-out text is the haystack; "
+            "the default is the passkey's filler."
+        ),
+    ] = None
+
+    @classmethod
+    def task_names(cls) -> Sequence[str]:
+        """The two tasks."""
+        return tuple(OPTIONS)
+
+    def described(self) -> dict[TaskName, RulerTask]:
+        """The tasks with their options, by name."""
+        make: Mapping[TaskName, Callable[[], RulerTask]] = {
+            "key-value": lambda: KeyValueTask(
+                form=self.form, keys=self.keys, queries=self.queries, digits=self.digits
+            ),
+            "variable-tracking": lambda: VariableTrackingTask(
+                form=self.form, chains=self.chains, hops=self.hops
+            ),
+        }
+        return {name: make[name]() for name in self.tasks}
+
+    def corpora(self) -> Mapping[str, Corpus]:
+        """The haystack, if it is real text."""
+        return {} if self.corpus is None else {"corpus": self.corpus}
+
+    def max_sequence_length(self) -> tuple[FieldPath, int] | None:
+        """The longest prompt."""
+        return ("lengths",), max(self.lengths)
+
+    def forward_passes(self) -> Iterable[ForwardPass] | None:
+        """One prompt for each trial of each task."""
+        return [ForwardPass(length, self.trials * len(self.tasks)) for length in self.lengths]
+
+    def metrics(self) -> Iterable[Metric]:
+        """The accuracy of each task at each length."""
+        for task in self.tasks:
+            yield accuracy_by_length(task, METRICS[task], self.lengths, self.corpus)
+
+    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
+        """The shortest prompt of each task that is too short."""
+        for task in self.described().values():
+            if problem := task_problem(task, min(self.lengths), tokenizer):
+                yield ("lengths",), problem
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        problems: list[tuple[FieldPath, str]] = [
+            ((option,), f"has no effect: {task} is not among the tasks")
+            for task, options in OPTIONS.items()
+            for option in options
+            if task not in self.tasks and option in self.model_fields_set
+        ]
+        if self.corpus is not None and self.form != "english":
+            message = f"has no effect: the {self.form} form has a filler of its own"
+            problems.append((("corpus",), message))
+        try:
+            self.described()
+        except DataError as error:
+            problems += [(problem.at, problem.message) for problem in error.problems]
+        if problems:
+            raise SectionError(problems)
+        return self
+
+    def run(self, context: Context) -> dict[str, Any]:
+        """Log the accuracy of each task at each length."""
+        text = None
+        if self.corpus is not None:
+            text = context.text("corpus", max(self.lengths), "a haystack")
+        tasks = self.described()
+        for task in tasks.values():
+            task.check(context.tokenizer, min(self.lengths))  # before any of the work
+        progress = context.progress(self.trials * len(tasks) * sum(self.lengths))
+        entries = []
+        chance = {}
+        for length in self.lengths:
+            measured = []
+            for name, task in tasks.items():
+                result = ruler_accuracy(
+                    context.model,
+                    context.tokenizer,
+                    task,
+                    length,
+                    trials=self.trials,
+                    text=text,
+                    batch_tokens=self.batch_tokens,
+                    progress=progress.part(self.trials, weight=length),
+                )
+                measured.append(
+                    Measurement(
+                        name=METRICS[name],
+                        x=length,
+                        value=result.accuracy,
+                        ci95=result.interval,
+                        n=self.trials,
+                        chance=result.chance,
+                    )
+                )
+                chance[METRICS[name]] = result.chance
+                entries.append(
+                    {
+                        "metric": METRICS[name],
+                        "length": length,
+                        "accuracy": result.accuracy,
+                        "ci95": list(result.interval),
+                        "correct": int(result.correct.sum()),
+                        "trials": self.trials,
+                    }
+                )
+            context.log(*measured)
+        return {
+            "form": self.form,
+            "haystack": "held-out text" if self.corpus else "filler",
+            "chance": chance,
+            "lengths": entries,
+        }
 
 
 @dataclass(frozen=True)
 class RulerResult:
-    """Which trials of a task and length were right, and the level of guessing."""
+    """Which trials of a task and length were right, and the accuracy of guessing."""
 
     length: int
     correct: NDArray[np.bool_]
@@ -43,6 +206,11 @@ class RulerResult:
     def accuracy(self) -> float:
         """The share of trials whose whole answer was right."""
         return float(self.correct.mean())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the accuracy."""
+        return wilson_interval(int(self.correct.sum()), len(self.correct))
 
 
 def ruler_accuracy(
@@ -61,59 +229,9 @@ def ruler_accuracy(
     `model` is as in exact_match; `text` (n,) are token ids to hide the statements in, or None for
     the form's filler. Raises DataError if a prompt does not fit, or the text is too short for it.
     """
+    from fope_lab.evaluation.scoring.exact_match import exact_match
+
     prompts = task.prompts(tokenizer, text)
     asked = [prompts.trial(length, i) for i in range(trials)]
     correct = exact_match(model, asked, batch_tokens=batch_tokens, progress=progress)
     return RulerResult(length, correct, prompts.chance)
-
-
-def run(stage: Ruler, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
-    """Log a metric for each task (METRICS), with step = context length."""
-    model, tokenizer = load_parent(parents, stage.resources)
-    longest = max(stage.lengths)
-    text = held_out_text(parents, tokenizer, longest, "a haystack") if stage.corpus else None
-    tasks = stage.described()
-    for task in tasks.values():
-        task.check(tokenizer, min(stage.lengths))  # before any of the work
-    total = stage.trials * len(tasks) * sum(stage.lengths)
-    done = 0
-    entries = []
-    chance = {}
-    for length in stage.lengths:
-        measured = {}
-        for name, task in tasks.items():
-
-            def progress(trials: int, length: int = length, before: int = done) -> None:
-                attempt.progress(before + trials * length, total)
-
-            result = ruler_accuracy(
-                model,
-                tokenizer,
-                task,
-                length,
-                trials=stage.trials,
-                text=text,
-                batch_tokens=stage.batch_tokens,
-                progress=progress,
-            )
-            done += stage.trials * length
-            measured[METRICS[name]] = result.accuracy
-            chance[METRICS[name]] = result.chance
-            correct = int(result.correct.sum())
-            entries.append(
-                {
-                    "metric": METRICS[name],
-                    "length": length,
-                    "accuracy": result.accuracy,
-                    "ci95": list(wilson_interval(correct, stage.trials)),
-                    "correct": correct,
-                    "trials": stage.trials,
-                }
-            )
-        attempt.log(length, measured)
-    return {
-        "form": stage.form,
-        "haystack": "held-out text" if stage.corpus else "filler",
-        "chance": chance,
-        "lengths": entries,
-    }

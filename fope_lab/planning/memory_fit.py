@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.config.problems import Problem, SweepError
+from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.config import parameters
 from fope_lab.model.memory import Memory
 from fope_lab.planning.devices import CPU, GIB, Device
-from fope_lab.stages import EvaluationConfig, StageConfig, TrainingConfig
-from fope_lab.stages.cost import reading_peak, training_peak
+from fope_lab.stages import StageConfig, TrainingConfig
+from fope_lab.sweep.cost import reading_peak, training_peak
 
 if TYPE_CHECKING:
     from fope_lab.model.config import ModelConfig
@@ -95,14 +96,14 @@ def _explained(
 def _peak(spec: StageConfig, model: ModelConfig, learned: int) -> Memory:
     if isinstance(spec, TrainingConfig):
         return training_peak(spec, model, learned)
-    held = reading_peak(spec, model, learned) if isinstance(spec, EvaluationConfig) else None
+    held = reading_peak(spec, model, learned) if isinstance(spec, ModelEvaluation) else None
     return held or Memory(weights=0, activations=0, peak=0)
 
 
 def _changed(spec: StageConfig) -> list[Changes]:
     if isinstance(spec, TrainingConfig):
         return _changed_training(spec)
-    return [_smaller_reading(spec)] if isinstance(spec, EvaluationConfig) else []
+    return [_smaller_reading(spec)] if isinstance(spec, ModelEvaluation) else []
 
 
 def _changed_training(spec: TrainingConfig) -> list[Changes]:
@@ -158,7 +159,7 @@ def _trained(spec: TrainingConfig, changes: dict[str, Any]) -> TrainingConfig:
     return spec.model_copy(update={"train": spec.train.model_copy(update=changes)})
 
 
-def _smaller_reading(spec: EvaluationConfig) -> Changes:
+def _smaller_reading(spec: ModelEvaluation) -> Changes:
     tokens = spec.batch_tokens
     while tokens > 1:
         tokens //= 2

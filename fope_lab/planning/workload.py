@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.config import flops_per_token
-from fope_lab.stages import EvaluationConfig, TrainingConfig
+from fope_lab.stages import TrainingConfig
 from fope_lab.sweep.keys import digest
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def workload_of(stage: Stage) -> Workload:
         family, precision = TRAINING, spec.train.precision
         share = spec.train.batch_tokens // size
         batches = spec.train.steps * -(-share // min(spec.train.micro_batch_tokens or share, share))
-    elif isinstance(spec, EvaluationConfig):
+    elif isinstance(spec, ModelEvaluation):
         family = EVALUATION
         batches = sum(
             -(-one.sequences // max(1, spec.batch_tokens // one.length))

@@ -1,9 +1,10 @@
-"""The kinds of stages and their configurations: what a stage's section of a sweep file may hold.
+"""What the kinds of stages are made of, and the kinds that train or prepare data.
 
-A kind is one class: its fields, its `version`, and the function that does its work, named as
-"module:function" so that reading a sweep imports neither torch nor ray. Raise `version` when the
-same configuration would give other numbers than before: old stages keep their keys, and the work
-is done anew under new ones.
+A kind is one class: its fields, its `version`, and its `entry_point`, the function that does its
+work, named as "module:function" so that reading a sweep imports neither torch nor ray. Raise
+`version` when the same configuration would give other numbers than before: old stages keep their
+keys, and the work is done anew under new ones. The kinds that measure are in
+`fope_lab/evaluation/`.
 """
 
 from __future__ import annotations
@@ -15,18 +16,8 @@ from fope_lab.analysis import Analysis
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.recipe import Data
 from fope_lab.data.tokenizers.recipe import TrainedTokenizer
-from fope_lab.stages.analysis import AnalysisStage
 from fope_lab.stages.base import ChildConfig, Resources, StageConfig
 from fope_lab.stages.data import CopyTokenizer, PrepareData, TrainTokenizer
-from fope_lab.stages.downstream import Downstream
-from fope_lab.stages.evaluation import EvaluationConfig
-from fope_lab.stages.leval import LEval
-from fope_lab.stages.longbench import LongBench
-from fope_lab.stages.needle import Needle
-from fope_lab.stages.passkey import Passkey
-from fope_lab.stages.perplexity import Perplexity
-from fope_lab.stages.posgen import PosGen
-from fope_lab.stages.ruler import Ruler
 from fope_lab.stages.section import Section, each_once
 from fope_lab.stages.training import (
     Extend,
@@ -38,26 +29,14 @@ from fope_lab.stages.training import (
 )
 
 __all__ = [
-    "FILE_KINDS",
-    "KINDS",
-    "AnalysisStage",
     "ChildConfig",
     "CopyTokenizer",
-    "Downstream",
-    "EvaluationConfig",
     "Extend",
     "Finetune",
     "FurtherTraining",
-    "LEval",
-    "LongBench",
-    "Needle",
-    "Passkey",
-    "Perplexity",
-    "PosGen",
     "PrepareData",
     "Pretrain",
     "Resources",
-    "Ruler",
     "Section",
     "StageConfig",
     "TrainSettings",
@@ -66,29 +45,6 @@ __all__ = [
     "each_once",
     "plain",
 ]
-
-KINDS: dict[str, type[StageConfig]] = {
-    kind.model_fields["kind"].annotation.__args__[0]: kind  # type: ignore[union-attr]
-    for kind in (
-        PrepareData,
-        TrainTokenizer,
-        CopyTokenizer,
-        Pretrain,
-        Extend,
-        Finetune,
-        Perplexity,
-        Passkey,
-        Needle,
-        Ruler,
-        PosGen,
-        Downstream,
-        LongBench,
-        LEval,
-        AnalysisStage,
-    )
-}
-FILE_KINDS = [kind for kind, cls in KINDS.items() if cls.user_facing]
-"""The kinds that a sweep file may name."""
 
 
 def plain(value: Any, *, key: bool = False) -> Any:

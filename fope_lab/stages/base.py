@@ -12,7 +12,7 @@ from fope_lab.config.problems import FieldPath
 from fope_lab.config.pydantic_errors import SectionError
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
-from fope_lab.stages.measure import Measure
+from fope_lab.stages.metric import Metric
 from fope_lab.stages.section import PositiveInt, Section
 
 
@@ -92,8 +92,8 @@ class StageConfig(Section):
         field; the first is `data.0`."""
         return {}
 
-    def measures(self) -> Iterable[Measure]:
-        """The metrics that claims, tables and figures may name."""
+    def metrics(self) -> Iterable[Metric]:
+        """The metrics that the stage logs, which claims, tables and figures may name."""
         return ()
 
     def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:

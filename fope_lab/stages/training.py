@@ -11,7 +11,7 @@ from pydantic import Field, Strict, model_validator
 from fope_lab.config.problems import FieldPath
 from fope_lab.config.pydantic_errors import SectionError
 from fope_lab.stages.base import ChildConfig, StageConfig
-from fope_lab.stages.measure import Measure
+from fope_lab.stages.metric import Metric
 from fope_lab.stages.section import PositiveInt, Section
 from fope_lab.stages.sections import DataSection, EmbeddingSection, ModelSection, TokenizerSection
 
@@ -128,12 +128,12 @@ class TrainingConfig(StageConfig):
             return ("train", "validation_length"), held_out
         return ("data", "length"), self.data.length
 
-    def measures(self) -> Iterable[Measure]:
+    def metrics(self) -> Iterable[Metric]:
         """The last losses."""
-        yield Measure("loss", "loss")
+        names = ["loss"]
         if self.train.validate_every is not None:
-            yield Measure("validation_loss", "validation_loss")
-            yield Measure("least_validation_loss", "least_validation_loss")
+            names += ["validation_loss", "least_validation_loss"]
+        return [Metric(name=name, short_name=name, better="lower", unit="nats") for name in names]
 
     @model_validator(mode="after")
     def _whole_batches(self) -> Self:

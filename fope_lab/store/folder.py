@@ -28,6 +28,16 @@ class StageFolder:
         self.kind, self.key = path.parent.name, path.name
         self.attempts = Attempts(path)
 
+    @classmethod
+    def of_checkpoint(cls, checkpoint: Path) -> StageFolder | None:
+        """The folder of the stage that left a checkpoint; None if `checkpoint` is no folder."""
+        return cls(checkpoint.parents[1]) if checkpoint.is_dir() else None
+
+    @property
+    def store(self) -> Path:
+        """The root folder of the store."""
+        return self.path.parents[1]
+
     def is_done(self) -> bool:
         """Whether DONE is there and the result and checkpoint that it names are whole."""
         return self._done() is not None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.stages import StageConfig
-from fope_lab.stages.cost import Cost
+from fope_lab.sweep.cost import Cost
 from fope_lab.sweep.model_spec import Lineage
 
 

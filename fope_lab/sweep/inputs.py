@@ -8,9 +8,9 @@ from typing import Any
 from fope_lab.config.problems import FieldPath
 from fope_lab.data.corpora.base import Corpus, Kind, Split
 from fope_lab.data.recipe import Source
+from fope_lab.data.tasks.base import task_problem
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
 from fope_lab.stages import Finetune, StageConfig, TrainingConfig
-from fope_lab.stages.evaluation import task_misfit
 from fope_lab.stages.labels import corpus_label, tokenizer_label
 from fope_lab.sweep.model_spec import Report
 
@@ -89,5 +89,5 @@ def _rows_without_effect(spec: StageConfig) -> Iterator[tuple[FieldPath, str]]:
 
 def _row_misfit(source: Source, length: int, tokenizer: TokenizerRecipe) -> str | None:
     assert source.task is not None
-    message = task_misfit(source.task, length + 1, tokenizer)
+    message = task_problem(source.task, length + 1, tokenizer)
     return message and f"{message} (a row of training has one token more than data.length)"

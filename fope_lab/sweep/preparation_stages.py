@@ -23,8 +23,8 @@ from fope_lab.stages import (
     TrainTokenizer,
     plain,
 )
-from fope_lab.stages.cost import Cost
 from fope_lab.stages.labels import corpus_label, tokenizer_label
+from fope_lab.sweep.cost import Cost
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.keys import stage_key
 

@@ -21,17 +21,9 @@ from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.model.checkpoint import CheckpointError
 from fope_lab.model.huggingface.names import PREFIX
-from fope_lab.stages import (
-    FILE_KINDS,
-    KINDS,
-    Pretrain,
-    Resources,
-    StageConfig,
-    TrainingConfig,
-    cost,
-    plain,
-)
+from fope_lab.stages import Pretrain, Resources, StageConfig, TrainingConfig, plain
 from fope_lab.stages.labels import label, stage_name
+from fope_lab.sweep import cost
 from fope_lab.sweep.apply_axes import Filled, fill
 from fope_lab.sweep.cross_file import Foreign, JoinError
 from fope_lab.sweep.expand import Cell
@@ -39,6 +31,7 @@ from fope_lab.sweep.external_model import Checkpoint, read_checkpoint, read_hub_
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.inputs import inputs_of
 from fope_lab.sweep.keys import stage_key
+from fope_lab.sweep.kinds import FILE_KINDS, KINDS
 from fope_lab.sweep.model_spec import Report, learned_of, lineage_of
 from fope_lab.sweep.preparation_stages import OwnStages
 from fope_lab.sweep.problem_collector import Findings

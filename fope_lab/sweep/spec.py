@@ -20,10 +20,11 @@ from fope_lab.config.problems import FieldPath, Problem, SweepError, format_path
 from fope_lab.config.pydantic_errors import messages_of
 from fope_lab.config.yaml_document import Document
 from fope_lab.papers.index import NameOfPaper
-from fope_lab.stages import FILE_KINDS, KINDS, Section, each_once
+from fope_lab.stages import Section, each_once
 from fope_lab.sweep.cross_file import Foreign, Library
 from fope_lab.sweep.expand import expand_cells, same_value
 from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.kinds import FILE_KINDS, KINDS
 from fope_lab.sweep.problem_collector import Findings
 from fope_lab.sweep.report_check import report_problems
 from fope_lab.sweep.report_section import ReportSection

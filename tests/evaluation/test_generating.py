@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
-from fope_lab.evaluation.generating import Answer, answer
+from fope_lab.evaluation.scoring.generating import Answer, answer
 from fope_lab.model import Decoder, ModelConfig
 
 BYTE = ByteTokenizer()

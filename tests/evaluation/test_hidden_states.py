@@ -10,11 +10,11 @@ import torch
 
 from fope_lab.data.tasks.posgen import generate
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
-from fope_lab.evaluation.hidden_states import final_states
-from fope_lab.evaluation.loglikelihood import score_continuations
 from fope_lab.evaluation.passkey import passkey_accuracy
-from fope_lab.evaluation.perplexity import perplexity
+from fope_lab.evaluation.perplexity.losses import perplexity
 from fope_lab.evaluation.posgen import posgen_correct
+from fope_lab.evaluation.scoring.hidden_states import final_states
+from fope_lab.evaluation.scoring.loglikelihood import score_continuations
 from fope_lab.model import Decoder, ModelConfig
 
 SIZES = ModelConfig(num_layers=2, num_heads=2, head_dim=16, vocab_size=272)

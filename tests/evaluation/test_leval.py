@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from answering import BYTE, Told
 
-from fope_lab.data.benchmarks.leval import TABLE_2, TASKS, Example
+from fope_lab.data.benchmarks.leval import TABLE_2, TASKS, LEvalQuestion
 from fope_lab.data.problems import DataError
-from fope_lab.evaluation.leval import leval, run
-from fope_lab.stages import LEval
+from fope_lab.evaluation.context import run
+from fope_lab.evaluation.leval import LEval, leval
 from fope_lab.store import Store
 
 ANSWERS = {
@@ -28,8 +28,8 @@ ANSWERS = {
 QUESTION = "Is it so? Answer this question based on the world described in the document."
 
 
-def question(task: str, document: str = "[key]") -> Example:
-    return Example(document, QUESTION, ANSWERS[task][0])
+def question(task: str, document: str = "[key]") -> LEvalQuestion:
+    return LEvalQuestion(document, QUESTION, ANSWERS[task][0])
 
 
 def knows(task: str) -> Callable[[str], str]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from fope_lab.evaluation.loglikelihood import HEAD_ROWS, Score, score_continuations
+from fope_lab.evaluation.scoring.loglikelihood import HEAD_ROWS, Score, score_continuations
 from fope_lab.model import Decoder, ModelConfig
 
 VOCABULARY = 32

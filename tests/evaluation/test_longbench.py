@@ -13,21 +13,22 @@ from answering import BYTE, Told
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.data.benchmarks.longbench import BUCKETS, TASKS, Example
+from fope_lab.data.benchmarks.longbench import BUCKETS, TASKS, LongBenchQuestion
 from fope_lab.data.problems import DataError
-from fope_lab.evaluation.longbench import by_bucket, chosen, longbench, run
-from fope_lab.evaluation.longbench_metrics import qa_f1, rouge_l, rouge_l_of_words
-from fope_lab.stages import LongBench
+from fope_lab.evaluation.benchmark import Group, summaries_by_group
+from fope_lab.evaluation.context import run
+from fope_lab.evaluation.longbench import LongBench, first_of_buckets, longbench
+from fope_lab.evaluation.longbench.metrics import qa_f1, rouge_l, rouge_l_of_words
 from fope_lab.store import Store
 
 CLASSES = ("Date", "Food", "City")
 ENDS = {"gov_report": "\n\nSummary:", "multi_news": "\n\nSummary:"}
 
 
-def example(index: int, words: int = 100, filler: int = 0) -> Example:
+def example(index: int, words: int = 100, filler: int = 0) -> LongBenchQuestion:
     """A question whose context holds the answer, under the question's number."""
     answer = CLASSES[index % 3]
-    return Example(
+    return LongBenchQuestion(
         input=f"#{index}?",
         context=f"[{index}={answer}]" + "".join(chr(97 + i % 23) for i in range(filler)),
         answers=(answer, "something else"),
@@ -36,7 +37,7 @@ def example(index: int, words: int = 100, filler: int = 0) -> Example:
     )
 
 
-def row(one: Example) -> str:
+def row(one: LongBenchQuestion) -> str:
     fields = {"length": one.words, "dataset": "x", "language": "en", "_id": "1"}
     lists = {"answers": list(one.answers), "all_classes": list(one.classes)}
     return json.dumps({"input": one.input, "context": one.context, **lists, **fields}) + "\n"
@@ -150,20 +151,20 @@ def test_every_question_is_in_its_bucket(lengths: list[int], limit: int) -> None
     for one in examples:
         upper = 4000 if one.words < 4000 else 8000 if one.words < 8000 else 16_000
         assert one.bucket.step == upper
-    kept = chosen(examples, limit)
+    kept = first_of_buckets(examples, limit)
     for bucket in BUCKETS:
         inside = [one for one in examples if one.bucket == bucket]
         assert [one for one in kept if one.bucket == bucket] == inside[:limit]
-    assert chosen(examples, None) == examples
+    assert first_of_buckets(examples, None) == examples
 
 
 def test_a_bucket_has_the_mean_of_its_questions_and_their_error() -> None:
     examples = [example(0, words) for words in (3999, 0, 4000, 8000, 12)]
     right = iter([True, False, True, True, True])
     model = Told(lambda text: "Date" if next(right) else "Food")
-    found = by_bucket(
-        examples, longbench(model, BYTE, "trec", examples, context_length=2000, batch_tokens=1)
-    )
+    answered = longbench(model, BYTE, "trec", examples, context_length=2000, batch_tokens=1)
+    groups = [Group(one.bucket.name, one.bucket.step) for one in examples]
+    found = {group.name: one for group, one in summaries_by_group(groups, answered).items()}
     assert {name: one["questions"] for name, one in found.items()} == {
         "0-4k": 3,
         "4-8k": 1,
@@ -210,7 +211,7 @@ def test_a_stage_logs_every_bucket_and_leaves_all_answers(
     trec = result["tasks"]["trec"]
     assert (trec["max_new_tokens"], trec["format"]) == (64, "plain")
     assert trec["buckets"]["0-4k"]["questions"] == 1
-    assert result["average"]["4-8k"]["score"] == 0
+    assert result["average"]["buckets"]["4-8k"]["score"] == 0
     checkpoint = stage_folder.checkpoint()
     assert checkpoint is not None
     lines = (checkpoint.path / "answers.jsonl").read_text().splitlines()

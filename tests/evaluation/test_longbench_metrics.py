@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rouge_score import rouge_scorer
 
-from fope_lab.evaluation.longbench_metrics import (
+from fope_lab.evaluation.longbench.metrics import (
     classification,
     normalised,
     qa_f1,

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from fope_lab.data.benchmarks.longbench import BUCKETS
-from fope_lab.stages import KINDS, Pretrain, StageConfig
+from fope_lab.stages import Pretrain, StageConfig
 from fope_lab.store import Store
+from fope_lab.sweep.kinds import KINDS
 
 LENGTHS = {"lengths": [16, 32]}
 SECTIONS: list[dict[str, Any]] = [
@@ -41,11 +42,11 @@ def section(options: dict[str, Any]) -> StageConfig:
     return KINDS[options["kind"]].model_validate({"from": "m", **options}, strict=False)
 
 
-def places(stage: StageConfig) -> set[tuple[str, int | None]]:
+def points(stage: StageConfig) -> set[tuple[str, int | None]]:
     """(metric, x) of all that a stage says it measures."""
     return {
-        (measure.metric, x)
-        for measure in stage.measures()
+        (measure.name, x)
+        for measure in stage.metrics()
         for x in (measure.xs if measure.xs is not None else [None])
     }
 
@@ -66,21 +67,21 @@ def test_a_stage_logs_what_it_says(
         for name in row.values
         if not name.endswith("_stderr")
     }
-    assert logged == places(stage)
+    assert logged == points(stage)
 
 
 def test_what_tells_that_a_task_is_learned_is_measured_too() -> None:
     for options in SECTIONS:
-        measures = list(section(options).measures())
-        for measure in measures:
-            assert measure.learnt in {None, *(one.metric for one in measures)}
-        accuracies = {one.metric for one in measures if "accuracy" in one.metric}
-        assert {one.metric for one in measures if one.learnt} == accuracies - {"posgen_accuracy"}
+        metrics = list(section(options).metrics())
+        for measure in metrics:
+            assert measure.mastery in {None, *(one.name for one in metrics)}
+        accuracies = {one.name for one in metrics if "accuracy" in one.name}
+        assert {one.name for one in metrics if one.mastery} == accuracies - {"posgen_accuracy"}
 
 
 def test_tasks_are_called_by_their_names() -> None:
     stage = section({"kind": "downstream", "tasks": ["arc_easy", "trivia_qa_wiki", "sciq"]})
-    assert {one.name: one.metric for one in stage.measures()} == {
+    assert {one.short_name: one.name for one in stage.metrics()} == {
         "arc_easy": "arc_easy_accuracy",
         "arc_easy_loss": "arc_easy_loss",
         "trivia_qa_wiki": "trivia_qa_wiki_loss",  # nothing to choose from
@@ -89,14 +90,14 @@ def test_tasks_are_called_by_their_names() -> None:
         "downstream": "downstream_accuracy",
     }
     leval = section({"kind": "leval", "tasks": ["gsm100", "sci_fi"], "revision": "a" * 40})
-    assert [(one.name, one.metric) for one in leval.measures()] == [
+    assert [(one.short_name, one.name) for one in leval.metrics()] == [
         ("gsm100", "leval_gsm100"),
         ("sci_fi", "leval_sci_fi"),
         ("leval", "leval_average"),
     ]
     longbench = section({"kind": "longbench", "tasks": ["trec"]})
     steps = tuple(bucket.step for bucket in BUCKETS)
-    assert [(one.name, one.metric, one.xs) for one in longbench.measures()] == [
+    assert [(one.short_name, one.name, one.xs) for one in longbench.metrics()] == [
         ("trec", "longbench_trec_by_words", steps),
         ("longbench", "longbench_average_by_words", steps),
     ]
@@ -115,7 +116,7 @@ def test_a_training_measures_its_losses() -> None:
                 "train": {**train, **options},
             }
         )
-        return [measure.metric for measure in stage.measures()]
+        return [measure.name for measure in stage.metrics()]
 
     assert names() == ["loss"]
     assert names(validate_every=5) == ["loss", "validation_loss", "least_validation_loss"]

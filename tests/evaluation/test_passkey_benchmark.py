@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks import passkey
-from fope_lab.evaluation.exact_match import exact_match
+from fope_lab.evaluation.scoring.exact_match import exact_match
 
 GIVEN = Namespace(trials=8, rounds=2, form="english", batch_tokens=1100, clock="cpu")
 

@@ -17,16 +17,16 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
-from fope_lab.evaluation.perplexity import (
+from fope_lab.evaluation.context import run
+from fope_lab.evaluation.perplexity import Perplexity
+from fope_lab.evaluation.perplexity.losses import (
     AVERAGES,
     LOSS_ROWS,
     WINDOWS,
     PerplexityResult,
     perplexity,
-    run,
 )
 from fope_lab.model import load_model
-from fope_lab.stages import Perplexity
 from fope_lab.store import Store
 
 VOCABULARY = 23

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.posgen import Subtask
 from fope_lab.data.tasks.posgen_splits import SequenceSet
-from fope_lab.evaluation.posgen import PosGenResult, posgen_correct, run
+from fope_lab.evaluation.context import run
+from fope_lab.evaluation.posgen import PosGen, PosGenResult, posgen_correct
 from fope_lab.model import Decoder, ModelConfig, load_model, save_model
-from fope_lab.stages import PosGen
 from fope_lab.store import Store
 
 VOCABULARY = 31
@@ -215,13 +215,13 @@ def test_where_beyond_begins_can_be_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"modulus": 7}, "modulus: found 7, and the model was trained with 17"),
+        ({"modulus": 7}, "modulus: found 7, and the model is trained with 17"),
         (
             {"subtask": "recursive", "official_leaky": True},
-            "subtask: found recursive, and the model was trained with cot; "
-            "official_leaky: found True, and the model was trained with False",
+            "subtask: found recursive, and the model is trained with cot; "
+            "official_leaky: found True, and the model is trained with False",
         ),
-        ({"k": 2}, "k: found 2, and the model was trained with 3"),
+        ({"k": 2}, "k: found 2, and the model is trained with 3"),
         ({"length": 32}, "length: found 32, needs more than the 32 tokens"),
     ],
 )

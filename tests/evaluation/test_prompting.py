@@ -11,10 +11,16 @@ from hypothesis import strategies as st
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, as_tokenizer
-from fope_lab.evaluation.prompting import FORMATS, KEEPS, Asked, cut_middle, fit_document
+from fope_lab.evaluation.scoring.prompting import (
+    FORMATS,
+    KEEPS,
+    PromptParts,
+    cut_middle,
+    fit_document,
+)
 
 BYTE = ByteTokenizer()
-ASKED = Asked("Why?", instructions="Be short.", lead="\nAnswer:")
+ASKED = PromptParts("Why?", instructions="Be short.", lead="\nAnswer:")
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
     "{{ message['content'] }}<|im_end|>\n{% endfor %}"
@@ -74,8 +80,8 @@ def test_plain_and_llama2_formats() -> None:
     assert BYTE.decode(FORMATS["plain"](BYTE, ASKED)) == "Be short.Why?\nAnswer:"
     expected = "[INST]<<SYS>>\nBe short.\n<</SYS>>\n\nWhy?[/INST]\nAnswer:"
     assert BYTE.decode(FORMATS["llama2"](BYTE, ASKED)) == expected
-    assert BYTE.decode(FORMATS["llama2"](BYTE, Asked("Why?"))) == "[INST]Why?[/INST]"
-    assert BYTE.decode(FORMATS["llama2"](BYTE, Asked("Why?", closed=False))) == "[INST]Why?"
+    assert BYTE.decode(FORMATS["llama2"](BYTE, PromptParts("Why?"))) == "[INST]Why?[/INST]"
+    assert BYTE.decode(FORMATS["llama2"](BYTE, PromptParts("Why?", closed=False))) == "[INST]Why?"
 
 
 def chatty(make_bpe: Callable[..., Any], template: str | None) -> Any:
@@ -86,13 +92,13 @@ def chatty(make_bpe: Callable[..., Any], template: str | None) -> Any:
 
 def test_what_a_model_expects_before_a_text_is_there_once(make_bpe: Callable[..., Any]) -> None:
     bpe = make_bpe(bos=True)
-    assert FORMATS["plain"](as_tokenizer(bpe), Asked("Why?")) == bpe.encode("Why?")
+    assert FORMATS["plain"](as_tokenizer(bpe), PromptParts("Why?")) == bpe.encode("Why?")
     assert bpe.encode("Why?")[0] == 1
 
 
-@pytest.mark.parametrize("asked", [ASKED, Asked("The grass is green?")])
+@pytest.mark.parametrize("asked", [ASKED, PromptParts("The grass is green?")])
 def test_the_chat_format_is_the_templates_own_prompt(
-    make_bpe: Callable[..., Any], asked: Asked
+    make_bpe: Callable[..., Any], asked: PromptParts
 ) -> None:
     bpe = chatty(make_bpe, CHATML)
     messages = [{"role": "user", "content": asked.question}]

@@ -13,21 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fope_lab.data.problems import DataError
-from fope_lab.evaluation.generating import Answer
-from fope_lab.evaluation.prompting import Prompt
-from fope_lab.evaluation.scored_answers import (
+from fope_lab.evaluation.scoring.generating import Answer
+from fope_lab.evaluation.scoring.intervals import mean_and_error
+from fope_lab.evaluation.scoring.prompting import Prompt
+from fope_lab.evaluation.scoring.scored_answers import (
     ANSWERS,
-    Answered,
+    ScoredQuestion,
     ask,
     average,
-    mean_and_error,
-    rows_of,
     summary,
     write_answers,
 )
 
-ONE = Answered(((10, 0), (7, 3)), (Answer("yes", 4, True), Answer(" ", 9, False)), (100.0, 0.0))
-OTHER = Answered(((12, 5),), (Answer("no", 2, True),), (50.0,))
+ONE = ScoredQuestion(
+    ((10, 0), (7, 3)), (Answer("yes", 4, True), Answer(" ", 9, False)), (100.0, 0.0)
+)
+OTHER = ScoredQuestion(((12, 5),), (Answer("no", 2, True),), (50.0,))
 
 
 @given(st.lists(st.floats(0, 100), min_size=2, max_size=30))
@@ -56,10 +57,9 @@ def test_a_summary_counts_prompts_and_answers() -> None:
 
 def test_the_average_of_tasks_is_not_that_of_their_questions() -> None:
     tasks = [{"score": 10.0, "stderr": 3.0}, {"score": 40.0, "stderr": 4.0}]
-    assert average(tasks) == (25, pytest.approx(2.5))
-    assert average([*tasks, {"score": 100.0, "stderr": None}]) == (50, None)
-    assert rows_of("x", 2.0, 1.0) == {"x": 2.0, "x_stderr": 1.0}
-    assert rows_of("x", 2.0, None) == {"x": 2.0}
+    assert average(tasks) == {"score": 25, "stderr": pytest.approx(2.5)}
+    unknown = average([*tasks, {"score": 100.0, "stderr": None}])
+    assert unknown == {"score": 50, "stderr": None}
 
 
 def test_answers_are_left_as_lines(tmp_path: Path) -> None:

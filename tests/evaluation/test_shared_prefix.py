@@ -15,10 +15,10 @@ from fope_lab.data.tasks.passkey import Trial, prompt_form
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.embeddings.describe import EXAMPLES, describe
 from fope_lab.embeddings.presets import PRESETS
-from fope_lab.evaluation import exact_match as of_exact_match
-from fope_lab.evaluation import shared_prefix
-from fope_lab.evaluation.exact_match import exact_match
-from fope_lab.evaluation.shared_prefix import (
+from fope_lab.evaluation.scoring import exact_match as of_exact_match
+from fope_lab.evaluation.scoring import shared_prefix
+from fope_lab.evaluation.scoring.exact_match import exact_match
+from fope_lab.evaluation.scoring.shared_prefix import (
     PlainReader,
     SharedPrefixReader,
     lexicographic,

@@ -12,7 +12,7 @@ from fope_lab.data.recipe import TASKS
 from fope_lab.embeddings import PRESETS
 from fope_lab.embeddings.base import embedding_types, transform_types
 from fope_lab.model.config import SCALES as MODEL_SCALES
-from fope_lab.stages import FILE_KINDS
+from fope_lab.sweep.kinds import FILE_KINDS
 
 TRAIN = "train: {tokens: 1e5, batch_tokens: 2048, learning_rate: 1e-3}"
 

@@ -15,14 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sweep_files import BASE, PRETRAIN, changed, keys, load, of, write
 
-from fope_lab.stages import (
-    FILE_KINDS,
-    KINDS,
-    Resources,
-    Section,
-    TrainSettings,
-)
+from fope_lab.stages import Resources, Section, TrainSettings
 from fope_lab.sweep import load_sweep
+from fope_lab.sweep.kinds import FILE_KINDS, KINDS
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 FULL: dict[str, Any] = changed(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from sweep_files import BASE, PRETRAIN_LINE, changed, load, of, told, write
 
-from fope_lab.stages import FILE_KINDS
 from fope_lab.sweep import SweepError, load_sweep
+from fope_lab.sweep.kinds import FILE_KINDS
 
 PERPLEXITY_LINE = "{kind: perplexity, from: p, corpus: c4, lengths: [64]}"
 

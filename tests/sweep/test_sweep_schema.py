@@ -11,8 +11,8 @@ import pytest
 from sweep_files import BASE, changed, load
 
 from fope_lab.config.yaml_document import Document
-from fope_lab.stages import FILE_KINDS
 from fope_lab.sweep import load_sweep
+from fope_lab.sweep.kinds import FILE_KINDS
 from fope_lab.sweep.schema import sweep_json_schema
 
 SWEEPS = Path(__file__).parents[2] / "sweeps"

@@ -13,7 +13,7 @@ from real_training import BYTES, LENGTH, ROWS, SIZES, RealStage, prepare, pretra
 from torch import Tensor
 
 from fope_lab.embeddings import EmbeddingError, build_embedding
-from fope_lab.evaluation.perplexity import perplexity
+from fope_lab.evaluation.perplexity.losses import perplexity
 from fope_lab.model import load_model, read_config
 from fope_lab.stages import Extend
 from fope_lab.store import Store

@@ -18,9 +18,10 @@ from benchmarks.parity import random_model
 from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.packing import PackedCorpus, write_packed
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
-from fope_lab.evaluation import perplexity
+from fope_lab.evaluation.context import run as evaluate
+from fope_lab.evaluation.perplexity import Perplexity
 from fope_lab.model import load_model, read_config
-from fope_lab.stages import Extend, Perplexity, StageConfig
+from fope_lab.stages import Extend, StageConfig
 from fope_lab.store import Store
 from trainers import extend
 
@@ -95,7 +96,7 @@ def test_a_model_is_evaluated(tmp_path: Path, parents: Mapping[str, Path], llama
         }
     )
     given = {**parents, "data.0": tmp_path / "held-out"}
-    path = run(tmp_path, stage, perplexity.run, given)
+    path = run(tmp_path, stage, evaluate, given)
     [found] = json.loads((path / "result.json").read_text())["lengths"]
     expected = {"tokenizer": load_tokenizer(str(llama)).identity(), "split": "validation"}
     tokens = PackedCorpus(given["data.0"], expected).tokens

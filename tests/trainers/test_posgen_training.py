@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fope_lab.data.problems import DataError
-from fope_lab.evaluation import posgen
+from fope_lab.evaluation.context import run as evaluate
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.resolve import Stage
@@ -58,7 +58,7 @@ def test_a_small_model_learns_the_recursive_task(sweep: dict[str, Stage], tmp_pa
     # A stage of this sweep would be refused; the same model may be given as a folder.
     spec = sweep["posgen"].spec.model_copy(update={"modulus": 7})
     another = dataclasses.replace(sweep["posgen"], spec=spec, key="another")
-    with pytest.raises(DataError, match="modulus: found 7, and the model was trained with 5"):
+    with pytest.raises(DataError, match="modulus: found 7, and the model is trained with 5"):
         evaluated(another, tmp_path, parents)
 
 
@@ -66,7 +66,7 @@ def evaluated(stage: Stage, root: Path, parents: dict[str, Path]) -> dict[str, A
     """What an evaluation's result.json says."""
     folder = Store(root).folder("posgen", stage.key)
     with folder.begin("test", {}) as attempt:
-        result = posgen.run(stage.spec, attempt, parents)  # type: ignore[arg-type]
+        result = evaluate(stage.spec, attempt, parents)  # type: ignore[arg-type]
         attempt.finish(result)
     found = folder.result()
     assert found is not None

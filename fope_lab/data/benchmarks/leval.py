@@ -110,7 +110,7 @@ OF_THE_WORLD = "based on the real-world knowledge and facts up until your last t
 
 
 @dataclass(frozen=True)
-class Example:
+class LEvalQuestion:
     """A question of a document, and its answer."""
 
     document: str
@@ -133,7 +133,7 @@ def task_files(dataset: str, revision: str | None) -> TaskFiles:
     return TaskFiles(dataset, revision, ON_HUB, PLACES)
 
 
-def read_examples(files: TaskFiles, task: str) -> Iterator[Example]:
+def read_questions(files: TaskFiles, task: str) -> Iterator[LEvalQuestion]:
     """The questions of a task, document by document. Raises DataError."""
     for line, row in zip(count(1), files.rows(file_of(task)), strict=False):
         where = f"{files.dataset}, {file_of(task)}, line {line}"
@@ -145,4 +145,4 @@ def read_examples(files: TaskFiles, task: str) -> Iterator[Example]:
             if not answer.strip() or (TASKS[task].fact and "[fact:" not in answer.lower()):
                 needs = "True or False and [fact: True or False]" if TASKS[task].fact else "text"
                 raise DataError(f"{where}: an output is {answer!r}, needs {needs}")
-            yield Example(document, instruction, answer)
+            yield LEvalQuestion(document, instruction, answer)

@@ -98,7 +98,7 @@ BUCKETS = (
 
 
 @dataclass(frozen=True)
-class Example:
+class LongBenchQuestion:
     """A question: `words` is the length of context, input and answers as LongBench counted it."""
 
     input: str
@@ -111,7 +111,7 @@ class Example:
     @property
     def bucket(self) -> Bucket:
         """The bucket that the question counts for."""
-        return next(one for one in BUCKETS if one.start <= self.words < one.end)
+        return next(bucket for bucket in BUCKETS if bucket.start <= self.words < bucket.end)
 
 
 def file_of(task: str) -> str:
@@ -125,7 +125,7 @@ def task_files(dataset: str, revision: str | None) -> TaskFiles:
     return TaskFiles(dataset, pinned, ON_HUB, PLACES)
 
 
-def read_examples(files: TaskFiles, task: str) -> Iterator[Example]:
+def read_questions(files: TaskFiles, task: str) -> Iterator[LongBenchQuestion]:
     """The questions of a task, in the file's order. Raises DataError."""
     for line, row in zip(count(1), files.rows(file_of(task)), strict=False):
         where = f"{files.dataset}, {file_of(task)}, line {line}"
@@ -135,7 +135,7 @@ def read_examples(files: TaskFiles, task: str) -> Iterator[Example]:
         words = whole_number_of(row, "length", where)
         if words < 0:
             raise DataError(f"{where}: length is {words}, needs a number of words")
-        yield Example(
+        yield LongBenchQuestion(
             input=text_of(row, "input", where),
             context=text_of(row, "context", where),
             answers=texts_of(row, "answers", where),

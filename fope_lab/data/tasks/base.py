@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from fope_lab.data.options import set_options
 from fope_lab.data.problems import DataError
 from fope_lab.data.rows import RowSource
-from fope_lab.data.tokenizers.tokenizer import Tokenizer
+from fope_lab.data.tokenizers.recipe import TokenizerRecipe
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, Tokenizer
+
+LONGEST_PROMPT = 10_000
+"""In tokens of the byte tokenizer; every prompt fits a greater length."""
 
 
 class Task(ABC):
@@ -38,3 +43,15 @@ class Task(ABC):
         Raises DataError as `check` does, and if the task has none.
         """
         raise DataError(f"the task {self.task} has no held-out rows")
+
+
+@functools.lru_cache
+def task_problem(task: Task, length: int, tokenizer: TokenizerRecipe) -> str | None:
+    """Why the task's prompts don't fit a length; None if they do, or if only running can tell."""
+    if tokenizer != "byte" or length > LONGEST_PROMPT:
+        return None
+    try:
+        task.check(ByteTokenizer(), length)
+    except DataError as error:
+        return str(error)
+    return None

@@ -17,8 +17,8 @@ from fope_lab.report.compare.paired import ALPHA, Decision, PairedTest, decide, 
 from fope_lab.report.compare.training_history import differences
 from fope_lab.report.results.aggregate import json_value
 from fope_lab.report.results.measurements import Measurement, MetricPoint, read_measurements
-from fope_lab.report.results.metrics import Metric, describe_metric
 from fope_lab.report.results.stage_results import StageResult
+from fope_lab.stages.metric import Metric
 from fope_lab.sweep.claims.comparison import Combination, Comparison, Seeds, compare
 from fope_lab.sweep.claims.grammar import Order, parse_claim
 from fope_lab.sweep.claims.selection import Catalogue, Selected
@@ -130,13 +130,13 @@ def _judge(
 ) -> Verdict:
     claim, selected = comparison.claim, comparison.selected
     terms = [
-        _Term(name, seeds, results.values(seeds, (selected.metric, claim.x)))
+        _Term(name, seeds, results.values(seeds, (selected.metric.name, claim.x)))
         for name, seeds in zip(comparison.names, combination.members, strict=True)
     ]
     pairs = [_Pair(one, other) for one, other in pairwise(terms)]
     n = min(len(pair.seeds) for pair in pairs)
-    word, p, reason = _decided(pairs, describe_metric(selected.metric), SIGNS[claim.order])
-    if selected.learnt is not None and (unlearned := _unlearned(terms, selected, learnt, results)):
+    word, p, reason = _decided(pairs, selected.metric, SIGNS[claim.order])
+    if selected.mastery is not None and (unlearned := _unlearned(terms, selected, learnt, results)):
         word, p, reason = "not trained", None, unlearned
     return Verdict(
         text=text,
@@ -278,17 +278,17 @@ def _place_inside(
 ) -> tuple[MetricPoint | None, str]:
     """The number that tells what a model learned: the curve's own at the longest x that it was
     trained at, or the metric that says it."""
-    assert selected.learnt is not None
-    if selected.learnt != selected.metric:
-        name = describe_metric(selected.learnt).label
-        return (selected.learnt, None), f"as {name} inside the trained length"
+    metric, mastery = selected.metric, selected.mastery
+    assert mastery is not None
+    if mastery != metric:
+        return (mastery.name, None), f"as {mastery.label} inside the trained length"
     if length is None:
         return None, "the length that it was trained at is not known"
-    xs = [x for metric, x in measured if metric == selected.metric and x is not None]
+    xs = [x for name, x in measured if name == metric.name and x is not None]
     short = [x for x in xs if x <= length]
     if not short:
         return None, f"nothing was read inside the trained length {length}"
-    return (selected.metric, max(short)), f"at {max(short)}, inside the trained length {length}"
+    return (metric.name, max(short)), f"at {max(short)}, inside the trained length {length}"
 
 
 def _unequal(pairs: Sequence[_Pair], results: _Results) -> tuple[str, ...]:

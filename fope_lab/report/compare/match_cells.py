@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.report.compare.published import PublishedColumn, PublishedRow, PublishedTable
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.metrics import describe_metric
 from fope_lab.report.results.stage_results import StageResult
-from fope_lab.stages import EvaluationConfig
 from fope_lab.stages.labels import corpus_label, label, label_parts, stage_name
 from fope_lab.sweep.graph import Stage
 
@@ -95,7 +95,7 @@ class CellMatcher:
             return False
         waiting = [r.stage for r in self._readings.values() if r.state != "done"]
         return any(
-            isinstance(stage.spec, EvaluationConfig)
+            isinstance(stage.spec, ModelEvaluation)
             and reads(stage, column.corpus)
             and fit(stage, self._readings, dict(zip(wanted, labels, strict=True))) is not None
             for labels in product(*wanted.values())

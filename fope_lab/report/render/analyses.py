@@ -12,10 +12,10 @@ import numpy as np
 from fope_lab.analysis import Analysis, Arrays
 from fope_lab.analysis.base import ARRAYS
 from fope_lab.drawing.svg import inline_svg
+from fope_lab.evaluation.analysis import AnalysisStage
 from fope_lab.report.render.figure import Figure
 from fope_lab.report.results.axes import Axes, read_axes
 from fope_lab.report.results.stage_results import StageResult
-from fope_lab.stages import AnalysisStage
 from fope_lab.store import StageFolder
 
 if TYPE_CHECKING:

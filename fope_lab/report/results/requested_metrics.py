@@ -46,4 +46,4 @@ def _named(texts: Sequence[str], by_name: ByName) -> list[tuple[str, str]]:
     """(stage, metric) of each text of a checked sweep file."""
     catalogue = Catalogue(by_name)
     found = [catalogue.find(parse_quantity(text)) for text in texts]
-    return [(selected.stage, selected.metric) for selected in found]
+    return [(selected.stage, selected.metric.name) for selected in found]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fope_lab.config.problems import did_you_mean, name_list, shown
 from fope_lab.stages.labels import corpus_label
-from fope_lab.stages.measure import Measure
+from fope_lab.stages.metric import Metric
 from fope_lab.sweep.claims.grammar import ClaimError, Quantity
 from fope_lab.sweep.graph import Stage
 
@@ -15,34 +15,36 @@ from fope_lab.sweep.graph import Stage
 @dataclass(frozen=True)
 class Selected:
     """One metric of one stage of the sweep file, with the stages that measure it, over axes and
-    seeds, each with what it measures; `name` is what sweep files call the metric."""
+    seeds, each with its own metric; `metric` is that of the first stage.
+
+    `mastery` is the metric that tells whether a model has learned the task, where it may fail to.
+    """
 
     stage: str
-    name: str
-    metric: str
-    learnt: str | None
-    measuring: tuple[tuple[Stage, Measure], ...]
+    metric: Metric
+    mastery: Metric | None
+    measuring: tuple[tuple[Stage, Metric], ...]
 
     @property
     def xs(self) -> tuple[int, ...]:
         """Every point of the curve; none of a single number."""
-        return tuple(sorted({x for _, measure in self.measuring for x in measure.xs or ()}))
+        return tuple(sorted({x for _, metric in self.measuring for x in metric.xs or ()}))
 
     def at(self, x: int | None) -> tuple[Stage, ...]:
         """The stages that measure it at x. Raises ClaimError if none does."""
         found = tuple(
             stage
-            for stage, measure in self.measuring
-            if (x is None and measure.xs is None) or x in (measure.xs or ())
+            for stage, metric in self.measuring
+            if (x is None and metric.xs is None) or x in (metric.xs or ())
         )
         if found:
             return found
-        measured = _few(self.xs)
+        name, measured = self.metric.short_name, _few(self.xs)
         if not self.xs:
-            raise ClaimError(f"{self.name} is a single number, and has no @{x}")
+            raise ClaimError(f"{name} is a single number, and has no @{x}")
         if x is None:
-            raise ClaimError(f"{self.name} is a curve; needs @x, one of {measured}")
-        raise ClaimError(f"{self.stage} does not measure {self.name} at {x} (at: {measured})")
+            raise ClaimError(f"{name} is a curve; needs @x, one of {measured}")
+        raise ClaimError(f"{self.stage} does not measure {name} at {x} (at: {measured})")
 
 
 class Catalogue:
@@ -50,7 +52,7 @@ class Catalogue:
 
     def __init__(self, by_name: Mapping[str, Sequence[Stage]]) -> None:
         self._by_name = {
-            name: [(stage, list(stage.spec.measures())) for stage in stages]
+            name: [(stage, list(stage.spec.metrics())) for stage in stages]
             for name, stages in by_name.items()
         }
 
@@ -72,23 +74,25 @@ class Catalogue:
                 f"{' and '.join(having)} measure {quantity.metric}; name one, as in {said}"
             )
         name, measuring = next(iter(having.items()))
-        first = measuring[0][1]
-        return Selected(name, first.name, first.metric, first.learnt, tuple(measuring))
+        stage, first = measuring[0]
+        by_name = {metric.name: metric for metric in stage.spec.metrics()}
+        mastery = None if first.mastery is None else by_name[first.mastery]
+        return Selected(name, first, mastery, tuple(measuring))
 
-    def _measuring(self, name: str, quantity: Quantity) -> list[tuple[Stage, Measure]]:
+    def _measuring(self, name: str, quantity: Quantity) -> list[tuple[Stage, Metric]]:
         return [
-            (stage, measure)
-            for stage, measures in self._by_name[name]
-            for measure in measures
-            if quantity.metric in (measure.name, measure.metric)
+            (stage, metric)
+            for stage, metrics in self._by_name[name]
+            for metric in metrics
+            if quantity.metric in (metric.short_name, metric.name)
         ]
 
     def _unknown(self, names: Sequence[str], quantity: Quantity) -> ClaimError:
         known = dict.fromkeys(
-            measure.name
+            metric.short_name
             for name in names
-            for _, measures in self._by_name[name]
-            for measure in measures
+            for _, metrics in self._by_name[name]
+            for metric in metrics
         )
         near = did_you_mean(quantity.metric, list(known))
         who = "no stage" if quantity.stage is None else f"stage {quantity.stage} does not"
@@ -96,7 +100,7 @@ class Catalogue:
         return ClaimError(f"{who} {verb} {quantity.metric!r}{near} (allowed: {name_list(known)})")
 
 
-Having = dict[str, list[tuple[Stage, Measure]]]
+Having = dict[str, list[tuple[Stage, Metric]]]
 
 
 def _of_corpus(having: Having, quantity: Quantity) -> Having:
@@ -104,13 +108,13 @@ def _of_corpus(having: Having, quantity: Quantity) -> Having:
     labels: dict[str, None] = {}
     found: Having = {}
     for name, measuring in having.items():
-        for stage, measure in measuring:
-            if measure.corpus is None:
+        for stage, metric in measuring:
+            if metric.corpus is None:
                 continue
-            label = corpus_label(measure.corpus)
+            label = corpus_label(metric.corpus)
             labels[label] = None
             if label == quantity.corpus:
-                found.setdefault(name, []).append((stage, measure))
+                found.setdefault(name, []).append((stage, metric))
     if not labels:
         raise ClaimError(f"{quantity.metric} is of no corpus; leave out ({quantity.corpus})")
     if not found:

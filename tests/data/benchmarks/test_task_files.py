@@ -32,10 +32,10 @@ def test_a_file_is_found_in_its_places(tmp_path: Path) -> None:
     for place in ("trec_e.jsonl", "data/trec_e.jsonl"):
         folder = tmp_path / place.replace("/", "-")
         written(folder / place, ROW, {**ROW, "length": 8, "all_classes": ["x"]})
-        found = list(longbench.read_examples(local(folder), "trec"))
+        found = list(longbench.read_questions(local(folder), "trec"))
         assert found == [
-            longbench.Example("q", "c", ("a", "b"), 7, ("a", "d")),
-            longbench.Example("q", "c", ("a", "b"), 8, ("x",)),
+            longbench.LongBenchQuestion("q", "c", ("a", "b"), 7, ("a", "d")),
+            longbench.LongBenchQuestion("q", "c", ("a", "b"), 8, ("x",)),
         ]
 
 
@@ -86,20 +86,20 @@ def test_what_is_read_on_the_hub_is_read_as_it_is_here(tmp_path: Path) -> None:
     assert files.on_hub.startswith("zip://data/{name}::hf://datasets/{dataset}@{revision}/")
     here = f"{tmp_path}/{{dataset}}/{{revision}}/"
     moved = files.on_hub.replace("hf://datasets/{dataset}@{revision}/", here)
-    [found] = longbench.read_examples(dataclasses.replace(files, on_hub=moved), "trec")
+    [found] = longbench.read_questions(dataclasses.replace(files, on_hub=moved), "trec")
     assert found.words == 7
 
     written(tmp_path / "L4NLP" / "LEval" / "c0" / "LEval" / "Exam" / "tpo.jsonl", DOCUMENT)
     other = leval.task_files("L4NLP/LEval", "c0")
     moved = other.on_hub.replace("hf://datasets/{dataset}@{revision}/", here)
-    found_there = list(leval.read_examples(dataclasses.replace(other, on_hub=moved), "tpo"))
-    assert found_there == [leval.Example("d", "i", "A"), leval.Example("d", "j", "B")]
+    found_there = list(leval.read_questions(dataclasses.replace(other, on_hub=moved), "tpo"))
+    assert found_there == [leval.LEvalQuestion("d", "i", "A"), leval.LEvalQuestion("d", "j", "B")]
 
 
 def test_a_hub_out_of_reach_says_what_else_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(DataError, match=r"Exam/tpo\.jsonl can't be read: .* give a local folder"):
-        list(leval.read_examples(leval.task_files("L4NLP/LEval", "1" * 40), "tpo"))
+        list(leval.read_questions(leval.task_files("L4NLP/LEval", "1" * 40), "tpo"))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_hub_out_of_reach_says_what_else_to_do(monkeypatch: pytest.MonkeyPatch
 def test_a_row_that_is_no_question(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     written(tmp_path / "trec_e.jsonl", {**ROW, **change})
     with pytest.raises(DataError, match=r"trec_e\.jsonl, " + message):
-        list(longbench.read_examples(local(tmp_path), "trec"))
+        list(longbench.read_questions(local(tmp_path), "trec"))
 
 
 @pytest.mark.parametrize(
@@ -135,16 +135,16 @@ def test_a_document_without_its_answers(
         (tmp_path / "sci_fi.jsonl").rename(tmp_path / "tpo.jsonl")
     task = "tpo" if "text" in message else "sci_fi"
     with pytest.raises(DataError, match=message):
-        list(leval.read_examples(leval.task_files(str(tmp_path), None), task))
+        list(leval.read_questions(leval.task_files(str(tmp_path), None), task))
 
 
 def test_a_row_that_lacks_a_field_names_those_it_has(tmp_path: Path) -> None:
     written(tmp_path / "samsum_e.jsonl", {"input": "q", "length": 3})
     with pytest.raises(DataError, match=r"line 1 has no field context \(it has: input, length\)"):
-        list(longbench.read_examples(local(tmp_path), "samsum"))
+        list(longbench.read_questions(local(tmp_path), "samsum"))
 
 
 def test_a_file_that_is_no_json_is_named(tmp_path: Path) -> None:
     (tmp_path / "samsum_e.jsonl").write_text("no json\n")
     with pytest.raises(DataError, match=r"samsum_e\.jsonl can't be read"):
-        list(longbench.read_examples(local(tmp_path), "samsum"))
+        list(longbench.read_questions(local(tmp_path), "samsum"))

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from report_samples import BASE, finish, make_report, write_plan
 from scipy import stats
 
+from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.papers.index import PAPERS, paper_names
 from fope_lab.report.compare.match_cells import is_like
 from fope_lab.report.compare.paper_comparison import PaperComparison, compare_with_paper
@@ -23,7 +24,6 @@ from fope_lab.report.compare.published import PublishedTable, load_published, re
 from fope_lab.report.numbers import metric_name
 from fope_lab.report.results.aggregate import Cell, MeanEstimate, MissingSeed, group_seeds
 from fope_lab.report.results.stage_results import StageResult
-from fope_lab.stages import EvaluationConfig
 from fope_lab.stages.labels import label
 from fope_lab.store import Store
 from fope_lab.sweep import SweepError, load_sweep
@@ -446,7 +446,7 @@ def _cells(published: PublishedTable, readings: list[StageResult]) -> list[Cell]
     """What the evaluations of these kinds will measure of the table."""
     places = dict.fromkeys((column.metric, column.x) for column in published.all_columns)
     cells = []
-    for group in group_seeds(r for r in readings if isinstance(r.stage.spec, EvaluationConfig)):
+    for group in group_seeds(r for r in readings if isinstance(r.stage.spec, ModelEvaluation)):
         stage = group[0].stage
         gaps = tuple(
             MissingSeed(r.stage.seed, r.stage.key, r.stage.name, r.state, "") for r in group

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.evaluation.checkpoint import device_of
+from fope_lab.evaluation.scoring.hidden_states import device_of
 from fope_lab.model.generation import generate
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from fope_lab.evaluation.longbench_metrics import ARTICLES, PUNCTUATION
+from fope_lab.evaluation.longbench.metrics import ARTICLES, PUNCTUATION
 
 OPTIONS = "ABCD"
 INCOMPLETE = 0.25
@@ -25,7 +25,7 @@ CODE_PHRASES = (
     "printed",
 )
 
-Metric = Callable[[Sequence[str], str], list[float]]
+AnswerScore = Callable[[Sequence[str], str], list[float]]
 """Of what a model wrote (the second text being about the fact, where it is asked for) and the right
 answer: a score for each thing asked."""
 
@@ -92,7 +92,7 @@ def contained(written: Sequence[str], answer: str) -> list[float]:
     return [exact_match(text, answer)]
 
 
-METRICS: Mapping[str, Metric] = {
+METRICS: Mapping[str, AnswerScore] = {
     "choice": choice,
     "choices": choices,
     "number": number,

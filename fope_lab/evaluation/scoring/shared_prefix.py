@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fope_lab.embeddings.relative import RelativeBias
-from fope_lab.evaluation.checkpoint import device_of
-from fope_lab.evaluation.hidden_states import final_states
+from fope_lab.evaluation.scoring.hidden_states import device_of, final_states
 from fope_lab.model.cache import Cache
 from fope_lab.model.decoder import Decoder
 

@@ -20,7 +20,7 @@ class Prompt(NamedTuple):
     left_out: int
 
 
-class Asked(NamedTuple):
+class PromptParts(NamedTuple):
     """A question with instructions before it and the `lead` that begins its answer. `closed` says
     whether Llama 2's format closes the instruction before the answer."""
 
@@ -30,36 +30,36 @@ class Asked(NamedTuple):
     closed: bool = True
 
 
-Format = Callable[[Tokenizer, Asked], list[int]]
+Format = Callable[[Tokenizer, PromptParts], list[int]]
 
 
-def plain(tokenizer: Tokenizer, asked: Asked) -> list[int]:
+def plain(tokenizer: Tokenizer, parts: PromptParts) -> list[int]:
     """The text as it is, after what the model expects before every text."""
-    text = asked.instructions + asked.question + asked.lead
+    text = parts.instructions + parts.question + parts.lead
     return [*tokenizer.prefix_ids, *tokenizer.encode(text)]
 
 
-def chat(tokenizer: Tokenizer, asked: Asked) -> list[int]:
+def chat(tokenizer: Tokenizer, parts: PromptParts) -> list[int]:
     """The tokenizer's own chat template, up to where the assistant's answer begins, then the lead.
 
     Raises DataError if there is none, or if it can't write a system message where there are
     instructions.
     """
-    messages = [{"role": "user", "content": asked.question}]
-    if asked.instructions:
-        messages.insert(0, {"role": "system", "content": asked.instructions})
+    messages = [{"role": "user", "content": parts.question}]
+    if parts.instructions:
+        messages.insert(0, {"role": "system", "content": parts.instructions})
     # A template is asked for a whole chat, and says where the assistant begins to speak.
     [(ids, learnt)] = tokenizer.encode_chats([[*messages, {"role": ASSISTANT, "content": "A"}]])
     if 1 not in learnt:
         raise DataError("the tokenizer's chat template leaves out what the assistant says")
-    return [*ids[: learnt.index(1)], *tokenizer.encode(asked.lead)]
+    return [*ids[: learnt.index(1)], *tokenizer.encode(parts.lead)]
 
 
-def llama2(tokenizer: Tokenizer, asked: Asked) -> list[int]:
+def llama2(tokenizer: Tokenizer, parts: PromptParts) -> list[int]:
     """Llama 2's format as LongBench (pred.py) and L-Eval (llama2-chat-test.py) write it."""
-    system = f"<<SYS>>\n{asked.instructions}\n<</SYS>>\n\n" if asked.instructions else ""
-    question = f"[INST]{system}{asked.question}" + "[/INST]" * asked.closed
-    return plain(tokenizer, Asked(question, lead=asked.lead))
+    system = f"<<SYS>>\n{parts.instructions}\n<</SYS>>\n\n" if parts.instructions else ""
+    question = f"[INST]{system}{parts.question}" + "[/INST]" * parts.closed
+    return plain(tokenizer, PromptParts(question, lead=parts.lead))
 
 
 FORMATS: Mapping[str, Format] = {"plain": plain, "chat": chat, "llama2": llama2}

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fope_lab.evaluation.shared_prefix import Reader, lexicographic, reader_of
+from fope_lab.evaluation.scoring.shared_prefix import Reader, lexicographic, reader_of
 
 
 class Question(Protocol):

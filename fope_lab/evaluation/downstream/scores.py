@@ -16,34 +16,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.data.benchmarks.downstream import TASKS, DownstreamTask, Question
+from fope_lab.data.benchmarks.downstream import DownstreamTask, Question
 from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import permutation
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.evaluation.checkpoint import load_parent
-from fope_lab.evaluation.loglikelihood import Score, score_continuations
+from fope_lab.evaluation.scoring.intervals import error_of_mean
+from fope_lab.store.result import Measurement
 
 if TYPE_CHECKING:
-    from fope_lab.stages import Downstream
-    from fope_lab.store import Attempt
+    from fope_lab.evaluation.scoring.loglikelihood import Score
 
 Ids = NDArray[np.int64]
 MEAN = "downstream_accuracy"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The questions of a task as a model reads them: a request for each choice, question by
-    question.
+class TokenizedTask:
+    """The questions of a task as a model reads them, with a request for each of their choices.
 
-    `total` is how many questions the task has; `truncated` of the requests have lost the beginning
-    of their context; `longest` is the most tokens that the model reads.
+    A request is a context and a continuation, token ids each. `total` is how many questions the
+    task has; `truncated` of the requests have lost the beginning of their context; `longest` is the
+    most tokens that the model reads.
     """
 
     task: DownstreamTask
@@ -68,7 +66,7 @@ class DownstreamResult:
     """What a task's questions gave, a number for each (questions,): losses in nats per character,
     and whether the right choice was made; `correct` is None for a task without choices."""
 
-    asked: Asked
+    asked: TokenizedTask
     correct: NDArray[np.bool_] | None
     correct_without_space: NDArray[np.bool_] | None
     loss: NDArray[np.float64]
@@ -82,25 +80,35 @@ class DownstreamResult:
         return float(np.mean([1 / len(question.choices) for question in self.asked.questions]))
 
     def standard_error(self, values: NDArray[Any]) -> float | None:
-        """Of the mean of `values`, a number for each question: the deviation between documents, of
-        whose variations the mean counts, by √documents; None for a single document."""
+        """The standard error of the mean of `values` (questions,); None for a single document.
+
+        It is the deviation between documents, of whose variations the mean counts, by √documents.
+        """
         of = [question.document for question in self.asked.questions]
         _, index, variations = np.unique(of, return_inverse=True, return_counts=True)
         means = np.bincount(index, weights=values) / variations
-        return float(means.std(ddof=1) / math.sqrt(len(means))) if len(means) > 1 else None
+        return error_of_mean(means)
 
-    def metrics(self) -> dict[str, float]:
-        """What a stage logs: `<task>_accuracy` if there are choices, `<task>_loss`, and the
-        standard errors of both."""
-        found: dict[str, float] = {}
-        for name, values in (("accuracy", self.correct), ("loss", self.loss)):
-            if values is None:
-                continue
-            metric = f"{self.asked.task.name}_{name}"
-            found[metric] = float(values.mean())
-            if (error := self.standard_error(values)) is not None:
-                found[f"{metric}_stderr"] = error
-        return found
+    @property
+    def measurements(self) -> list[Measurement]:
+        """`<task>_accuracy`, if the task has choices, and `<task>_loss`."""
+        name, n = self.asked.task.name, len(self.asked.questions)
+        loss = Measurement(
+            name=f"{name}_loss",
+            value=float(self.loss.mean()),
+            stderr=self.standard_error(self.loss),
+            n=n,
+        )
+        if self.correct is None:
+            return [loss]
+        accuracy = Measurement(
+            name=f"{name}_accuracy",
+            value=float(self.correct.mean()),
+            stderr=self.standard_error(self.correct),
+            n=n,
+            chance=self.chance,
+        )
+        return [accuracy, loss]
 
     def as_json(self) -> dict[str, Any]:
         """What result.json says of the task."""
@@ -125,14 +133,14 @@ class DownstreamResult:
         return said if self.correct is None else {**said, "chance": self.chance}
 
 
-def ask(
+def tokenize_task(
     task: DownstreamTask,
     questions: Sequence[Question],
     tokenizer: Tokenizer,
     *,
     limit: int | None = None,
     max_length: int | None = None,
-) -> Asked:
+) -> TokenizedTask:
     """Questions in tokens.
 
     With `limit`, that many documents of the task's at most, drawn alike for every model. With
@@ -164,7 +172,7 @@ def ask(
                 before, read, truncated = before[-room:], max_length, truncated + 1
             longest = max(longest, read)
             requests.append((before, after))
-    return Asked(task, tuple(kept), tuple(requests), len(questions), truncated, longest)
+    return TokenizedTask(task, tuple(kept), tuple(requests), len(questions), truncated, longest)
 
 
 def _some(
@@ -181,19 +189,21 @@ def _some(
 
 def downstream_score(
     model: Any,
-    asked: Asked,
+    asked: TokenizedTask,
     *,
     batch_tokens: int = 16_384,
     progress: Callable[[int], None] = lambda done: None,
 ) -> DownstreamResult:
     """Score a task with a model (see score_continuations); `progress` takes the requests done."""
+    from fope_lab.evaluation.scoring.loglikelihood import score_continuations
+
     scores = score_continuations(
         model, asked.requests, batch_tokens=batch_tokens, progress=progress
     )
     return result_of(asked, scores)
 
 
-def result_of(asked: Asked, scores: Sequence[Score]) -> DownstreamResult:
+def result_of(asked: TokenizedTask, scores: Sequence[Score]) -> DownstreamResult:
     """The result of a task from its requests' scores."""
     correct, without_space = [], []
     measures: dict[str, list[float]] = {name: [] for name in MEASURES}
@@ -234,71 +244,20 @@ DECISIONS: Mapping[str, Callable[[NDArray[np.float64], Sequence[str]], NDArray[n
 """What is greatest for the choice that is made, from log-probabilities in nats and their texts."""
 
 
-def run(stage: Downstream, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
-    """Log each task's metrics, and of several with choices the mean, `downstream_accuracy`."""
-    store = attempt.folder.path.parents[1]
-    model, tokenizer = load_parent(parents, stage.resources)
-    tasks = [TASKS[name] for name in stage.tasks]
-    asked = [
-        ask(
-            task,
-            task.questions(store),
-            tokenizer,
-            limit=stage.limit,
-            max_length=stage.max_length,
-        )
-        for task in tasks
-    ]
-    _check_room(model, asked)  # before any of the work
-    total = sum(len(one.requests) for one in asked)
-    done = 0
-    results = []
-    for one in asked:
+def mean_accuracy(results: Sequence[DownstreamResult]) -> Measurement | None:
+    """The mean accuracy of tasks with choices, each counting the same.
 
-        def progress(requests: int, before: int = done) -> None:
-            attempt.progress(before + requests, total)
-
-        result = downstream_score(model, one, batch_tokens=stage.batch_tokens, progress=progress)
-        done += len(one.requests)
-        attempt.log(0, result.metrics())
-        results.append(result)
-    mean = mean_accuracy(results)
-    if mean:
-        attempt.log(0, mean)
-    chances = [result.chance for result in results if result.correct is not None]
-    return {
-        **mean,
-        "chance": {MEAN: float(np.mean(chances))} if mean else {},
-        "limit": stage.limit,
-        "max_length": stage.max_length,
-        # Beside the tasks' measurements, since a report shows them apart from what was asked.
-        "asked": {one.task.name: one.as_json() for one in asked},
-        "tasks": [result.as_json() for result in results],
-    }
-
-
-def mean_accuracy(results: Sequence[DownstreamResult]) -> dict[str, float]:
-    """The mean accuracy of tasks with choices, each counting the same, and its standard error; of
-    one task nothing, since its accuracy is that."""
+    None for fewer than two such tasks.
+    """
     chosen = [(one, one.correct) for one in results if one.correct is not None]
     if len(chosen) < 2:
-        return {}
-    found = {MEAN: float(np.mean([correct.mean() for _, correct in chosen]))}
+        return None
     errors = [one.standard_error(correct) for one, correct in chosen]
     known = [error for error in errors if error is not None]
-    if len(known) == len(errors):
-        found[f"{MEAN}_stderr"] = math.hypot(*known) / len(known)
-    return found
-
-
-def _check_room(model: Any, asked: Sequence[Asked]) -> None:
-    """Raises DataError if a task's contexts are longer than the model has positions for."""
-    limits = [one.definition.longest(one.shape) for one in model.position_embeddings]
-    room = min((limit for limit in limits if limit is not None), default=None)
-    for one in asked:
-        if room is not None and one.longest > room:
-            raise DataError(
-                f"{one.task.name} has a context and continuation of {one.longest} tokens, and the "
-                f"embedding has positions for {room}; max_length: {room} would leave out the "
-                "beginning of such contexts"
-            )
+    return Measurement(
+        name=MEAN,
+        value=float(np.mean([correct.mean() for _, correct in chosen])),
+        stderr=math.hypot(*known) / len(known) if len(known) == len(errors) else None,
+        n=len(chosen),
+        chance=float(np.mean([one.chance for one, _ in chosen])),
+    )

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sweep_files import BASE, changed, load, of
 
-from fope_lab.evaluation.perplexity import WINDOWS
+from fope_lab.evaluation.perplexity.losses import WINDOWS
 from fope_lab.model.config import ModelConfig
 from fope_lab.model.decoder import Decoder
 from fope_lab.model.memory import reading_memory, training_memory

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fope_lab.evaluation.checkpoint import device_of
-from fope_lab.evaluation.hidden_states import final_states
+from fope_lab.evaluation.scoring.hidden_states import device_of, final_states
 
 HEAD_ROWS = 512  # predictions whose logits are held at once: 100 MB at 50,000 tokens of vocabulary
 

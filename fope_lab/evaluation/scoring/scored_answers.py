@@ -1,4 +1,4 @@
-"""Questions that a model answered in its own words, and what they say together."""
+"""Questions that a model answered in its own words, with their scores, and the scores together."""
 
 from __future__ import annotations
 
@@ -7,28 +7,34 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.evaluation.generating import Answer, answer
-from fope_lab.evaluation.prompting import Prompt
+from fope_lab.evaluation.scoring.intervals import mean_and_error
+from fope_lab.evaluation.scoring.prompting import Prompt
+
+if TYPE_CHECKING:
+    from fope_lab.evaluation.scoring.generating import Answer
 
 ANSWERS = "answers.jsonl"
-"""The file of all that was asked: its question's number in the task, what was written, scores."""
+"""The file that has a line for each question: its number in the task, what was written, scores."""
 
 
 @dataclass(frozen=True)
-class Answered:
-    """A question: `asked` are the tokens of each prompt and how many of its text's were left out,
-    `answers` what was written after each, `scores` in percent, one for each thing asked."""
+class ScoredQuestion:
+    """A question with what a model answered.
+
+    `asked` are the tokens of each prompt, and how many of the text's tokens were left out;
+    `answers` is what was written after each, `scores` are in percent, one for each prompt.
+    """
 
     asked: tuple[tuple[int, int], ...]
     answers: tuple[Answer, ...]
     scores: tuple[float, ...]
 
     def as_json(self, **about: Any) -> str:
-        """A line of ANSWERS, which begins with what is said `about` the question."""
+        """A line of ANSWERS, which begins with the fields of `about`."""
         prompts = [
             {"tokens": tokens, "left_out": left_out, "answer": one.text, "ended": one.ended}
             for (tokens, left_out), one in zip(self.asked, self.answers, strict=True)
@@ -60,6 +66,8 @@ def ask(
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Answer]:
     """The answers to prompts, each with its answer within the context; see generating.answer."""
+    from fope_lab.evaluation.scoring.generating import answer
+
     room = room_for_prompts(context_length, max_new_tokens)
     for prompt in prompts:
         assert 0 < len(prompt.ids) <= room, (len(prompt.ids), room)
@@ -78,8 +86,8 @@ def ask(
     return answers
 
 
-def summary(answered: Sequence[Answered]) -> dict[str, Any]:
-    """What several questions say together, at least one.
+def summary(answered: Sequence[ScoredQuestion]) -> dict[str, Any]:
+    """The scores of several questions together, at least one.
 
     `score` is the mean of all scores and `stderr` its standard error, s/√n; None for one score.
     `prompts_cut` had `tokens_left_out` tokens more than fit; `answers_at_budget` were not at their
@@ -103,27 +111,14 @@ def summary(answered: Sequence[Answered]) -> dict[str, Any]:
     }
 
 
-def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
-    """The mean and its standard error, s/√n with s² of n − 1; None for a single value."""
-    count = len(values)
-    mean = math.fsum(values) / count
-    if count == 1:
-        return mean, None
-    return mean, math.sqrt(math.fsum((one - mean) ** 2 for one in values) / (count - 1) / count)
-
-
-def average(summaries: Sequence[Mapping[str, Any]]) -> tuple[float, float | None]:
+def average(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The mean of several tasks' scores and its standard error, the tasks being independent."""
-    errors = [one["stderr"] for one in summaries]
-    mean = math.fsum(one["score"] for one in summaries) / len(summaries)
+    errors = [task["stderr"] for task in summaries]
+    mean = math.fsum(task["score"] for task in summaries) / len(summaries)
     if None in errors:
-        return mean, None
-    return mean, math.sqrt(math.fsum(error**2 for error in errors)) / len(summaries)
-
-
-def rows_of(name: str, score: float, stderr: float | None) -> dict[str, float]:
-    """A metric with its standard error, as a stage logs them."""
-    return {name: score} if stderr is None else {name: score, f"{name}_stderr": stderr}
+        return {"score": mean, "stderr": None}
+    error = math.sqrt(math.fsum(error**2 for error in errors)) / len(summaries)
+    return {"score": mean, "stderr": error}
 
 
 def write_answers(lines: Iterable[str]) -> Callable[[Path], None]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
 from fope_lab.model.config import ModelConfig, Parameters, flops_per_token, parameters
 from fope_lab.model.memory import Memory, reading_memory, training_memory
-from fope_lab.stages import EvaluationConfig, StageConfig, TrainingConfig
-from fope_lab.stages.evaluation import ForwardPass
+from fope_lab.stages import StageConfig, TrainingConfig
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def estimate(spec: StageConfig, model: ModelConfig, learned: int) -> Cost:
         tokens = spec.train.steps * spec.train.batch_tokens
         flops = tokens * flops_per_token(model, spec.data.length)
         return Cost(size, tokens, flops, training_peak(spec, model, learned).peak)
-    if isinstance(spec, EvaluationConfig):
+    if isinstance(spec, ModelEvaluation):
         held = reading_peak(spec, model, learned)
         memory = None if held is None else held.peak
         readings = spec.forward_passes()
@@ -63,7 +63,7 @@ def training_peak(spec: TrainingConfig, model: ModelConfig, learned: int) -> Mem
     )
 
 
-def reading_peak(spec: EvaluationConfig, model: ModelConfig, learned: int) -> Memory | None:
+def reading_peak(spec: ModelEvaluation, model: ModelConfig, learned: int) -> Memory | None:
     """The memory at the length that needs most: shorter sequences are read more at a time.
 
     None where only running can tell how long sequences are.

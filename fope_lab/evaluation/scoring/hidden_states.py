@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """The device of a model's first parameter or buffer; the CPU if it has none."""
+    tensors = [*model.parameters(), *model.buffers()]
+    return tensors[0].device if tensors else torch.device("cpu")
 
 
 def final_states(model: Any, ids: Tensor, **more: Any) -> Tensor:

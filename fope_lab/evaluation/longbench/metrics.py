@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-Metric = Callable[[str, str, Sequence[str]], float]
-"""Of a prediction and a right answer; the third are all classes, where there are some."""
+AnswerScore = Callable[[str, str, Sequence[str]], float]
+"""Takes a prediction, a right answer and all classes (if there are classes); returns a score."""
 
 PUNCTUATION = str.maketrans("", "", string.punctuation)
 ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -99,5 +99,5 @@ def _common_words(one: Sequence[str], other: Sequence[str]) -> set[str]:
     return words
 
 
-ROUGES: Mapping[str, Metric] = {"rouge-score": rouge_l, "rouge": rouge_l_of_words}
+ROUGES: Mapping[str, AnswerScore] = {"rouge-score": rouge_l, "rouge": rouge_l_of_words}
 """Rouge-L by the package that computes it so."""

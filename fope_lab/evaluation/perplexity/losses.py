@@ -1,7 +1,7 @@
-"""Perplexity: exp of the token-weighted mean loss, at several context lengths.
+"""Perplexity of a model on one text: exp of the token-weighted mean loss, at a context length.
 
 Every token but the first is predicted exactly once, whatever the length, so the numbers of
-different lengths are of the same tokens. Documents lie one after the other, an end-of-text token
+different lengths are of the same tokens. Documents follow one another, an end-of-text token
 between them, and windows run over their ends, as in training.
 
 - `chunked`: the text is cut into pieces of `length`, which see nothing of each other, so a
@@ -12,19 +12,15 @@ between them, and windows run over their ends, as in training.
 
 The mean is over tokens, or over windows, each with the mean of the tokens that it scores (YaRN's
 script): the text's first and last window then weigh as much as others that score more or less.
-
-Of two texts there is also the ratio of the perplexities: how much worse a model is on text of
-another kind than it was trained on (FoPE, Fig. 6: PPL(C4)/PPL(Books)).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby, islice, pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -33,13 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fope_lab.data.shards import ShardedArray
-from fope_lab.evaluation.checkpoint import device_of, load_parent
-from fope_lab.evaluation.held_out import held_out_text
-from fope_lab.evaluation.hidden_states import final_states
-
-if TYPE_CHECKING:
-    from fope_lab.stages import Perplexity
-    from fope_lab.store import Attempt
+from fope_lab.evaluation.scoring.hidden_states import device_of, final_states
 
 MOST_LOSS = 700.0  # nats: beyond it perplexity is no number
 LOSS_ROWS = 512  # predictions whose logits are held at once: 100 MB at 50,000 tokens of vocabulary
@@ -86,12 +76,12 @@ class PerplexityResult:
 
     @property
     def loss_sum(self) -> float:
-        """Of all tokens."""
+        """The summed loss of all predicted tokens, in nats."""
         return float(self.loss_sums.sum())
 
     @property
     def count(self) -> int:
-        """Predicted tokens."""
+        """How many tokens were predicted."""
         return int(self.counts.sum())
 
     @property
@@ -256,78 +246,3 @@ def _losses(model: Any, tokens: Tokens, windows: list[Window], device: torch.dev
 def _batched(windows: Iterator[Window], size: int) -> Iterator[list[Window]]:
     while batch := list(islice(windows, size)):
         yield batch
-
-
-PACKING = "documents end to end, an end-of-text token between them, windows across their ends"
-
-
-def run(stage: Perplexity, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
-    """Log `perplexity_by_length` and `loss_by_length`, with step = context length.
-
-    With `over`, also `perplexity_ratio_by_length`: the perplexity of `corpus` over that of `over`,
-    at the same lengths, of at most as many tokens.
-    With `position_buckets`, also `perplexity_by_position` at the largest length, with step = the
-    most tokens of context that a prediction of the bucket has: one more than its last position.
-    """
-    model, tokenizer = load_parent(parents, stage.resources)
-    largest = max(stage.lengths)
-    what = f"perplexity at length {largest}"
-    texts = {
-        field: held_out_text(parents, tokenizer, largest + 1, what, f"data.{i}").first(stage.tokens)
-        for i, field in enumerate(stage.corpora())
-    }
-    total = len(stage.lengths) * sum(len(tokens) - 1 for tokens in texts.values())
-    done = 0
-    lengths = []
-    by_position: list[PositionBucket] = []
-    for length in stage.lengths:
-        results = {}
-        for field, tokens in texts.items():
-
-            def progress(predicted: int, before: int = done) -> None:
-                attempt.progress(before + predicted, total)
-
-            results[field] = perplexity(
-                model,
-                tokens,
-                length,
-                method=stage.method,
-                stride=stage.stride,
-                batch_tokens=stage.batch_tokens,
-                progress=progress,
-            )
-            done += len(tokens) - 1
-        found = {field: _found(result, stage) for field, result in results.items()}
-        of_length = {"length": length, **found["corpus"]}
-        metrics = {f"{name}_by_length": of_length[name] for name in ("perplexity", "loss")}
-        if "over" in found:
-            ratio = math.exp(found["corpus"]["loss"] - found["over"]["loss"])
-            of_length |= {"over": found["over"], "perplexity_ratio": ratio}
-            metrics["perplexity_ratio_by_length"] = ratio
-        attempt.log(length, metrics)
-        lengths.append(of_length)
-        if length == largest and stage.position_buckets is not None:
-            by_position = results["corpus"].by_position(stage.position_buckets)
-    for bucket in by_position:
-        attempt.log(bucket.last_context, {"perplexity_by_position": bucket.perplexity})
-    return {
-        "method": stage.method,
-        "stride": stage.stride,
-        "average": stage.average,
-        "packing": PACKING,
-        "lengths": lengths,
-        "by_position": [{**asdict(one), "perplexity": one.perplexity} for one in by_position],
-    }
-
-
-def _found(result: PerplexityResult, stage: Perplexity) -> dict[str, Any]:
-    """What the result.json says of one text at one length."""
-    loss = AVERAGES[stage.average](result)
-    return {
-        "perplexity": math.exp(loss),
-        "loss": loss,
-        "loss_sum": result.loss_sum,
-        "tokens": result.count,
-        "windows": result.windows,
-        "mean_context": result.mean_context,
-    }

@@ -1,0 +1,295 @@
+"""What LongBench and L-Eval share: their options, and the loop over their tasks.
+
+A model answers questions of several tasks in its own words, and each answer is scored in percent.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+
+from fope_lab.config.problems import FieldPath, did_you_mean, name_list
+from fope_lab.config.pydantic_errors import SectionError
+from fope_lab.data.benchmarks.task_files import TaskFiles
+from fope_lab.data.problems import DataError
+from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
+from fope_lab.evaluation.base import ModelEvaluation
+from fope_lab.evaluation.scoring.scored_answers import (
+    ScoredQuestion,
+    average,
+    summary,
+    write_answers,
+)
+from fope_lab.stages.labels import tokenizer_label
+from fope_lab.stages.section import PositiveInt
+from fope_lab.store.result import Measurement
+
+if TYPE_CHECKING:
+    from fope_lab.evaluation.context import Context
+
+
+def _absolute(dataset: str, info: ValidationInfo) -> str:
+    """The path of a folder, made absolute; a name on the hub as it is."""
+    base = Path.cwd() if info.context is None else info.context["base"]
+    files = TaskFiles(dataset, None, "", ())
+    try:
+        return files.resolved(base).dataset if files.is_local else dataset
+    except DataError as error:
+        raise SectionError([((), problem.message) for problem in error.problems]) from error
+
+
+def known_once(known: Iterable[str]) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
+    """For pydantic: a list of tasks, all of them known and none twice."""
+    names = list(known)
+
+    def check(tasks: tuple[str, ...]) -> tuple[str, ...]:
+        problems: list[tuple[FieldPath, str]] = []
+        for index, task in enumerate(tasks):
+            if task not in names:
+                near = did_you_mean(task, names)
+                message = f"unknown task {task!r}{near} (allowed: {name_list(names)})"
+                problems.append(((index,), message))
+            elif task in tasks[:index]:
+                problems.append(((index,), f"names {task} twice"))
+        if problems:
+            raise SectionError(problems)
+        return tasks
+
+    return check
+
+
+DatasetName = Annotated[
+    str,
+    Field(
+        min_length=1,
+        description="The dataset's name on the hub, or a folder: a path that begins with / ./ ../ "
+        "or ~.",
+    ),
+    AfterValidator(_absolute),
+]
+
+
+class Group(NamedTuple):
+    """Questions whose scores are averaged: `name` and the x of the metric, None if all are one."""
+
+    name: str
+    x: int | None
+
+
+ALL = Group("all", None)
+
+
+class Benchmark(ModelEvaluation):
+    """Questions of several tasks, which the model answers in its own words."""
+
+    version = 1
+
+    dataset: DatasetName
+    revision: Annotated[
+        str | None, Field(description="The commit of the dataset, if it is a name on the hub.")
+    ] = None
+    tasks: tuple[str, ...]
+    context_length: Annotated[
+        PositiveInt | None,
+        Field(
+            description="The most tokens of prompt and answer together; the default is the length "
+            "that the model was trained at."
+        ),
+    ] = None
+    format: Annotated[
+        Literal["plain", "chat", "llama2"],
+        Field(
+            description="How a prompt is written: as plain text, in the tokenizer's chat template, "
+            "or in Llama 2's format."
+        ),
+    ] = "plain"
+    limit: Annotated[
+        PositiveInt | None, Field(description="The most questions to ask; the default is all.")
+    ] = None
+
+    @property
+    @abstractmethod
+    def files(self) -> TaskFiles:
+        """Where the files of the tasks are."""
+
+    @abstractmethod
+    def file_names(self) -> list[str]:
+        """The files of the tasks."""
+
+    @abstractmethod
+    def budget(self) -> tuple[str, int]:
+        """The task whose answers may be longest, and how many tokens they may have."""
+
+    @abstractmethod
+    def questions(self, task: str) -> Sequence[Any]:
+        """The questions of a task that are asked."""
+
+    def prompts_of_a_question(self, task: str) -> int:
+        """How many prompts ask a question of the task."""
+        return 1
+
+    @abstractmethod
+    def answers(
+        self,
+        context: Context,
+        task: str,
+        questions: Sequence[Any],
+        context_length: int,
+        progress: Callable[[int], None],
+    ) -> list[ScoredQuestion]:
+        """The questions, answered by the model and scored, in their order.
+
+        `progress` takes how many prompts are answered.
+        """
+
+    def group(self, question: Any) -> Group:
+        """The group that a question is averaged in."""
+        return ALL
+
+    @abstractmethod
+    def metric_name(self, task: str) -> str:
+        """The metric of a task, or of all tasks together if `task` is "average"."""
+
+    @abstractmethod
+    def published(self, task: str) -> dict[str, Any]:
+        """What the benchmark says of a task: its prompt, its budget, its score."""
+
+    def about(self, question: Any) -> dict[str, Any]:
+        """What the file of answers says of a question."""
+        return {}
+
+    @functools.cached_property
+    def contents(self) -> dict[str, str]:
+        """The SHA-256 of each local file, as it was when the stage was planned."""
+        return self.files.identity(self.file_names())
+
+    def check_contents(self) -> None:
+        """Raises DataError if a file is not what it was when the stage was planned."""
+        planned, present = self.contents, self.files.identity(self.file_names())
+        for name in planned:
+            if planned[name] != present[name]:
+                raise DataError(
+                    f"{self.files.local_file(name)} holds something else here than where and when "
+                    f"the sweep was planned (SHA-256 {planned[name]}, found {present[name]}); run "
+                    "the sweep again to plan with it"
+                )
+
+    def identities(self) -> Mapping[str, Any]:
+        """The content of local files instead of their place; the commit of files on the hub."""
+        if self.files.is_local:
+            return {"dataset": self.contents}
+        return {"revision": self.files.revision}
+
+    def max_sequence_length(self) -> tuple[FieldPath, int] | None:
+        """The length of prompt and answer, where the stage gives one."""
+        return None if self.context_length is None else (("context_length",), self.context_length)
+
+    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
+        """A chat template that the tokenizer lacks."""
+        if self.format == "chat" and not may_write_chats(tokenizer):
+            label = tokenizer_label(tokenizer)
+            yield ("format",), f"the tokenizer {label} has no chat template to write prompts in"
+
+    @model_validator(mode="after")
+    def _files_that_are_there(self) -> Self:
+        try:
+            files = self.files.resolved(Path.cwd())
+            if files.is_local:
+                for name in self.file_names():
+                    files.local_file(name)
+        except DataError as error:
+            raise SectionError([(p.at, p.message) for p in error.problems]) from error
+        return self
+
+    @model_validator(mode="after")
+    def _room_for_a_prompt(self) -> Self:
+        task, budget = self.budget()
+        if self.context_length is not None and self.context_length <= budget:
+            message = (
+                f"found {self.context_length}, needs more than the {budget} tokens that an answer "
+                f"of {task} may have"
+            )
+            raise SectionError([(("context_length",), message)])
+        return self
+
+    def run(self, context: Context) -> dict[str, Any]:
+        """Log the score of each task, and of several tasks their average; keep all answers.
+
+        The average is that of the groups in which every task has questions.
+        """
+        self.check_contents()
+        context_length = self.context_length or context.model_config.context_length
+        asked = {task: self.questions(task) for task in self.tasks}
+        prompts = {task: len(q) * self.prompts_of_a_question(task) for task, q in asked.items()}
+        progress = context.progress(sum(prompts.values()))
+        lines: list[str] = []
+        scores: dict[str, dict[Group, dict[str, Any]]] = {}
+        for task, questions in asked.items():
+            answered = self.answers(
+                context, task, questions, context_length, progress.part(prompts[task])
+            )
+            for index, (question, scored) in enumerate(zip(questions, answered, strict=True)):
+                lines.append(scored.as_json(task=task, question=index, **self.about(question)))
+            scores[task] = summaries_by_group(map(self.group, questions), answered)
+            for group, found in scores[task].items():
+                context.log(self._measured(task, group, found))
+        averages = averages_by_group(list(scores.values()))
+        if any(metric.short_name == self.kind for metric in self.metrics()):
+            for group, mean in averages.items():
+                context.log(self._measured("average", group, mean))
+        context.save(write_answers(lines))
+        return {
+            "dataset": self.files.dataset,
+            "revision": self.files.revision,
+            "contents": self.contents,
+            "context_length": context_length,
+            **self.settings(),
+            "limit": self.limit,
+            "tasks": {
+                task: {**self.published(task), **by_group(found)} for task, found in scores.items()
+            },
+            "average": by_group(averages),
+        }
+
+    def settings(self) -> dict[str, Any]:
+        """Which of its options decide how prompts are written and answers scored."""
+        return {"format": self.format}
+
+    def _measured(self, task: str, group: Group, found: Mapping[str, Any]) -> Measurement:
+        return Measurement(
+            name=self.metric_name(task),
+            x=group.x,
+            value=found["score"],
+            stderr=found["stderr"],
+            n=found.get("scores"),
+        )
+
+
+def summaries_by_group(
+    groups: Iterable[Group], answered: Sequence[ScoredQuestion]
+) -> dict[Group, dict[str, Any]]:
+    """The summary of each group, by rising x; `groups` has the group of each question."""
+    members: dict[Group, list[ScoredQuestion]] = {}
+    for group, scored in zip(groups, answered, strict=True):
+        members.setdefault(group, []).append(scored)
+    return {group: summary(members[group]) for group in sorted(members, key=lambda g: g.x or 0)}
+
+
+def averages_by_group(
+    tasks: Sequence[Mapping[Group, Mapping[str, Any]]],
+) -> dict[Group, dict[str, Any]]:
+    """The mean of all tasks' scores and its standard error, in each group that every task has."""
+    shared = [group for group in tasks[0] if all(group in task for task in tasks)]
+    return {group: average([task[group] for task in tasks]) for group in shared}
+
+
+def by_group(scores: Mapping[Group, dict[str, Any]]) -> dict[str, Any]:
+    """Scores as result.json has them: by the group's name, or as such if there is one group."""
+    if set(scores) == {ALL}:
+        return scores[ALL]
+    return {"buckets": {group.name: found for group, found in scores.items()}}

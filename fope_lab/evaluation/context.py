@@ -1,0 +1,122 @@
+"""What an evaluation works with: the model, its tokenizer, texts, the store, and where it logs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fope_lab.data.packing import PackedCorpus
+from fope_lab.data.problems import DataError
+from fope_lab.data.recipe import Data, parse_data
+from fope_lab.data.shards import ShardedArray
+from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
+from fope_lab.model import CheckpointConfig, load_model, read_config
+from fope_lab.store import StageFolder
+from fope_lab.store.result import Measurement
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from fope_lab.evaluation.base import Evaluation
+    from fope_lab.store import Attempt
+
+
+def run(stage: Evaluation, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
+    """Run an evaluation as a stage; returns the content of its result.json."""
+    return stage.run(Context(stage, attempt, parents))
+
+
+class Progress:
+    """Tells how far an evaluation is that works through several parts, one after the other."""
+
+    def __init__(self, report: Callable[[int, int], None], total: int) -> None:
+        self._report, self._total, self._before = report, total, 0
+
+    def part(self, items: int, weight: int = 1) -> Callable[[int], None]:
+        """Begin the next part, of `items` that count `weight` each.
+
+        Returns a function that takes how many items of the part are done.
+        """
+        before = self._before
+        self._before += items * weight
+        return lambda done: self._report(before + done * weight, self._total)
+
+
+class Context:
+    """One run of an evaluation."""
+
+    def __init__(self, stage: Evaluation, attempt: Attempt, parents: Mapping[str, Path]) -> None:
+        self._stage, self._attempt, self._parents = stage, attempt, parents
+
+    @functools.cached_property
+    def model_config(self) -> CheckpointConfig:
+        """The model's sizes, tokenizer and trained length; loads no weights."""
+        return read_config(self._parents["from"])
+
+    @functools.cached_property
+    def model(self) -> nn.Module:
+        """The model in eval mode, on a GPU if the stage reserves one."""
+        device = "cuda" if self._stage.resources.gpus else "cpu"
+        return load_model(self._parents["from"]).to(device)
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+        return load_tokenizer(self.model_config.tokenizer)
+
+    @property
+    def training_data(self) -> Data | None:
+        """The data of the training that left the model; None where that is not known."""
+        folder = StageFolder.of_checkpoint(self._parents["from"])
+        request = None if folder is None else folder.request()
+        try:
+            return parse_data((request or {})["config"]["data"], self._parents["from"])
+        except (KeyError, TypeError, DataError):
+            return None
+
+    @property
+    def store(self) -> Path:
+        """The root folder of the store that the stage is in."""
+        return self._attempt.folder.store
+
+    def text(self, field: str, at_least: int, purpose: str) -> ShardedArray:
+        """The held-out part of the corpus in `field`, as the model's tokens (n,).
+
+        Slices are read from disk. Raises DataError if there are fewer than `at_least` tokens, which
+        `purpose` needs.
+        """
+        role = f"data.{list(self._stage.corpora()).index(field)}"
+        expected = {"tokenizer": self.tokenizer.identity(), "split": "validation"}
+        tokens = PackedCorpus(self._parents[role], expected).tokens
+        if len(tokens) < at_least:
+            raise DataError(
+                f"{purpose} needs {at_least:,} tokens, and the held-out text has {len(tokens):,}"
+            )
+        return tokens
+
+    def report_progress(self, done: int, total: int) -> None:
+        """Tell how far the run is, in any unit."""
+        self._attempt.progress(done, total)
+
+    def progress(self, total: int) -> Progress:
+        """The progress of several parts that add up to `total`, in any unit."""
+        return Progress(self.report_progress, total)
+
+    def log(self, *measurements: Measurement, step: int | None = None) -> None:
+        """Log measurements as one row of metrics.
+
+        The row's step is their x, or `step` for single numbers (default 0).
+        """
+        if not measurements:
+            return
+        [x] = {measurement.x for measurement in measurements}
+        values = {
+            name: value for measurement in measurements for name, value in measurement.row.items()
+        }
+        self._attempt.log(x if x is not None else step or 0, values)
+
+    def save(self, write: Callable[[Path], None]) -> None:
+        """Have `write` fill a folder with files, which the stage keeps as its checkpoint."""
+        self._attempt.save_checkpoint(0, write)

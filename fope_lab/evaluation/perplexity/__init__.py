@@ -1,0 +1,228 @@
+"""Perplexity by context length, on one text or on two (the maths is in losses.py).
+
+Of two texts there is also the ratio of the perplexities: how much worse a model is on text of
+another kind than it was trained on (FoPE, Fig. 6: PPL(C4)/PPL(Books)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fope_lab.config.problems import FieldPath
+from fope_lab.config.pydantic_errors import SectionError
+from fope_lab.data.corpora.base import Corpus
+from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
+from fope_lab.stages.metric import LENGTH, POSITION, Metric
+from fope_lab.stages.section import Lengths, PositiveInt
+from fope_lab.stages.sections import CorpusSection
+from fope_lab.store.result import Measurement
+
+if TYPE_CHECKING:
+    from fope_lab.evaluation.context import Context
+    from fope_lab.evaluation.perplexity.losses import PerplexityResult, PositionBucket
+
+PERPLEXITY, LOSS = "perplexity_by_length", "loss_by_length"
+RATIO, BY_POSITION = "perplexity_ratio_by_length", "perplexity_by_position"
+PACKING = "documents end to end, an end-of-text token between them, windows across their ends"
+
+
+class Perplexity(ModelEvaluation):
+    """The exponential of the mean loss on held-out text, at each context length."""
+
+    version = 4  # each sequence draws its own positions, where they are drawn
+
+    kind: Literal["perplexity"]
+    corpus: CorpusSection
+    over: Annotated[
+        CorpusSection | None,
+        Field(
+            description="Another corpus, to measure as well the ratio of the perplexities: "
+            "`corpus` over this one."
+        ),
+    ] = None
+    lengths: Lengths
+    method: Literal["chunked", "sliding"] = "chunked"
+    stride: PositiveInt | None = None
+    tokens: Annotated[
+        PositiveInt | None,
+        Field(description="The most tokens to read of each text; the default is all."),
+    ] = None
+    average: Annotated[
+        Literal["tokens", "windows"],
+        Field(description="What has equal weight: every token, or the mean of every window."),
+    ] = "tokens"
+    position_buckets: Annotated[
+        PositiveInt | None,
+        Field(
+            description="The number of points of a curve by position at the largest length; "
+            "the default is no curve."
+        ),
+    ] = None
+
+    def corpora(self) -> Mapping[str, Corpus]:
+        """The text, and the one that it is compared with."""
+        texts = {"corpus": self.corpus}
+        return texts if self.over is None else {**texts, "over": self.over}
+
+    def max_sequence_length(self) -> tuple[FieldPath, int] | None:
+        """The largest window."""
+        return ("lengths",), max(self.lengths)
+
+    def forward_passes(self) -> Iterable[ForwardPass] | None:
+        """The windows at each length, of texts that are taken to have `tokens` tokens each.
+
+        The last token of a text is predicted and not read.
+        """
+        if self.tokens is None:
+            return None
+        read = self.tokens - 1
+        passes = []
+        for length in self.lengths:
+            if self.stride is not None:
+                windows = 1 + max(0, -(-(read - length) // self.stride))
+                passes.append(ForwardPass(length, windows))
+            else:
+                passes.append(ForwardPass(length, read // length))
+                passes.append(ForwardPass(read % length, 1))
+        return passes * len(self.corpora())
+
+    def metrics(self) -> Iterable[Metric]:
+        """Perplexity and loss on `corpus`, its perplexity over that on `over`, and by position."""
+        curve: dict[str, Any] = {"better": "lower", "corpus": self.corpus, "axis": LENGTH}
+        curve["xs"] = lengths = tuple(sorted(self.lengths))
+        yield Metric(name=PERPLEXITY, short_name="perplexity", unit="perplexity", **curve)
+        yield Metric(name=LOSS, short_name=LOSS, unit="nats", shown_as=PERPLEXITY, **curve)
+        if self.over is not None:
+            yield Metric(name=RATIO, short_name="perplexity_ratio", unit="ratio", **curve)
+        if self.position_buckets is not None:
+            ends = range(1, self.position_buckets + 1)
+            curve |= {"axis": POSITION}
+            curve["xs"] = tuple(lengths[-1] * end // self.position_buckets for end in ends)
+            yield Metric(name=BY_POSITION, short_name=BY_POSITION, unit="perplexity", **curve)
+
+    @model_validator(mode="after")
+    def _over_another_text(self) -> Self:
+        if self.over is not None and self.over.canonical() == self.corpus.canonical():
+            raise SectionError([(("over",), "is the corpus itself: every ratio would be 1")])
+        return self
+
+    @model_validator(mode="after")
+    def _text_longer_than_a_window(self) -> Self:
+        longest = max(self.lengths)
+        if self.tokens is not None and self.tokens <= longest:
+            message = f"found {self.tokens}, needs more than the largest length {longest}"
+            raise SectionError([(("tokens",), message)])
+        return self
+
+    @model_validator(mode="after")
+    def _bucket_of_a_position(self) -> Self:
+        longest = max(self.lengths)
+        if self.position_buckets is not None and self.position_buckets > longest:
+            message = f"found {self.position_buckets}, needs at most the largest length {longest}"
+            raise SectionError([(("position_buckets",), message)])
+        return self
+
+    @model_validator(mode="after")
+    def _stride_of_a_sliding_window(self) -> Self:
+        message = None
+        if self.stride is None and self.method == "sliding":
+            message = "is missing: method sliding needs a stride"
+        elif self.stride is not None and self.method != "sliding":
+            message = f"found {self.stride}, which has no effect with method {self.method}"
+        elif self.stride is not None and self.stride > min(self.lengths):
+            message = (
+                f"found {self.stride}, needs at most the smallest length {min(self.lengths)}, so "
+                "that no token between two windows is left out"
+            )
+        if message:
+            raise SectionError([(("stride",), message)])
+        return self
+
+    def run(self, context: Context) -> dict[str, Any]:
+        """Log perplexity and loss at each length, and with `over` the ratio of the perplexities.
+
+        The ratio is that of `corpus` over `over`, at the same lengths, of at most as many tokens.
+        With `position_buckets`, also log the perplexity by position at the largest length: x is the
+        most tokens of context that a prediction of the bucket has, one more than its last position.
+        """
+        from fope_lab.evaluation.perplexity.losses import perplexity
+
+        largest = max(self.lengths)
+        purpose = f"perplexity at length {largest}"
+        texts = {
+            field: context.text(field, largest + 1, purpose).first(self.tokens)
+            for field in self.corpora()
+        }
+        progress = context.progress(
+            len(self.lengths) * sum(len(tokens) - 1 for tokens in texts.values())
+        )
+        lengths = []
+        by_position: list[PositionBucket] = []
+        for length in self.lengths:
+            results = {
+                field: perplexity(
+                    context.model,
+                    tokens,
+                    length,
+                    method=self.method,
+                    stride=self.stride,
+                    batch_tokens=self.batch_tokens,
+                    progress=progress.part(len(tokens) - 1),
+                )
+                for field, tokens in texts.items()
+            }
+            entries = {field: self._entry(result) for field, result in results.items()}
+            entry = {"length": length, **entries["corpus"]}
+            values = {PERPLEXITY: entry["perplexity"], LOSS: entry["loss"]}
+            if "over" in entries:
+                ratio = math.exp(entry["loss"] - entries["over"]["loss"])
+                entry |= {"over": entries["over"], "perplexity_ratio": ratio}
+                values[RATIO] = ratio
+            count = results["corpus"].count
+            context.log(
+                *(
+                    Measurement(name=name, x=length, value=value, n=count)
+                    for name, value in values.items()
+                )
+            )
+            lengths.append(entry)
+            if length == largest and self.position_buckets is not None:
+                by_position = results["corpus"].by_position(self.position_buckets)
+        for bucket in by_position:
+            context.log(
+                Measurement(
+                    name=BY_POSITION,
+                    x=bucket.last_context,
+                    value=bucket.perplexity,
+                    n=bucket.count,
+                )
+            )
+        return {
+            "method": self.method,
+            "stride": self.stride,
+            "average": self.average,
+            "packing": PACKING,
+            "lengths": lengths,
+            "by_position": [
+                {**asdict(bucket), "perplexity": bucket.perplexity} for bucket in by_position
+            ],
+        }
+
+    def _entry(self, result: PerplexityResult) -> dict[str, Any]:
+        """What result.json says of one text at one length."""
+        from fope_lab.evaluation.perplexity.losses import AVERAGES
+
+        loss = AVERAGES[self.average](result)
+        return {
+            "perplexity": math.exp(loss),
+            "loss": loss,
+            "loss_sum": result.loss_sum,
+            "tokens": result.count,
+            "windows": result.windows,
+            "mean_context": result.mean_context,
+        }

@@ -1,0 +1,113 @@
+"""A metric: what a number that a stage logs means, declared once by the stage that logs it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from fope_lab.data.corpora.base import Corpus
+
+Unit = Literal["fraction", "nats", "perplexity", "ratio", "percent"]
+DECIMALS: dict[Unit, str] = {"fraction": ".3f", "nats": ".3f"}
+"""How tables write a value; other units have three significant digits or so."""
+_NON_FINITE = {"nan": "NaN", "inf": "∞", "-inf": "−∞"}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What a curve runs over: `name` ends the metric's name, as in `perplexity_by_length`.
+
+    `label` is the axis title of a figure. `in_tokens` says whether x counts tokens, so that the
+    trained length can be marked on it.
+    """
+
+    name: str
+    label: str
+    in_tokens: bool
+
+
+LENGTH = Axis("length", "context length, tokens", in_tokens=True)
+POSITION = Axis("position", "position, tokens", in_tokens=True)
+WORDS = Axis("words", "bucket of lengths, words", in_tokens=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """A metric of one stage.
+
+    `name` is the name that it is logged under, `short_name` the name that claims use, `label` the
+    words that tables use; by default the label is the name in words, without its axis.
+    A curve has an `axis` and `xs`, the points that the configuration asks for; a single number has
+    neither. `corpus` is the text that the metric is measured on. `mastery` is set for the accuracy
+    of a task that a model may fail to learn: it names the metric that tells what the model knows
+    inside the trained length, which is this metric at a short x, or another one. `shown_as` names
+    the metric of the same stage that says the same and that tables show instead.
+    """
+
+    name: str
+    short_name: str
+    better: Literal["lower", "higher"]
+    unit: Unit
+    axis: Axis | None = None
+    xs: tuple[int, ...] | None = None
+    label: str = ""
+    corpus: Corpus | None = None
+    mastery: str | None = None
+    shown_as: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            ending = "" if self.axis is None else f"_by_{self.axis.name}"
+            object.__setattr__(self, "label", self.name.removesuffix(ending).replace("_", " "))
+
+    @property
+    def by(self) -> str:
+        """The name of a curve's axis; empty for a single number."""
+        return "" if self.axis is None else self.axis.name
+
+    @property
+    def in_tokens(self) -> bool:
+        """Whether the metric is a curve over tokens."""
+        return self.axis is not None and self.axis.in_tokens
+
+    @property
+    def is_fraction(self) -> bool:
+        """Whether all values are in [0, 1]."""
+        return self.unit == "fraction"
+
+    def format(self, value: float, spread: float | None = None) -> str:
+        """`value` as tables show it, `± spread` with the same number of decimals."""
+        if not math.isfinite(value):
+            return _NON_FINITE[str(value)]
+        return f"{value:{self._form(value)}}" + (
+            "" if spread is None else f" ± {self.format_error(value, spread)}"
+        )
+
+    def format_error(self, value: float, error: float) -> str:
+        """An error of `value`, with as many decimals as the value has."""
+        return f"{error:{self._form(value)}}" if math.isfinite(error) else _NON_FINITE[str(error)]
+
+    def _form(self, value: float) -> str:
+        size = abs(value)
+        if self.unit in DECIMALS:
+            return DECIMALS[self.unit]
+        if size >= 1e6:
+            return ".2e"
+        return ",.0f" if size >= 1000 else ".1f" if size >= 100 else ".2f"
+
+
+def accuracy_by_length(
+    short_name: str, name: str, lengths: tuple[int, ...], corpus: Corpus | None = None
+) -> Metric:
+    """An accuracy at several context lengths; the shorter ones tell whether the task is learned."""
+    return Metric(
+        name=name,
+        short_name=short_name,
+        better="higher",
+        unit="fraction",
+        axis=LENGTH,
+        xs=tuple(sorted(lengths)),
+        corpus=corpus,
+        mastery=name,
+    )
