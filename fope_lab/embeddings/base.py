@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from fope_lab.embeddings.hf_rope import HfRope
     from fope_lab.embeddings.ladder import Ladder
 
 
@@ -180,6 +181,14 @@ class Embedding:
 
         return torch.arange(offset, offset + length, device=device)
 
+    def to_hf(self, shape: Shape, max_length: int) -> HfRope:
+        """The rotation as transformers describes it in a model of up to `max_length` tokens.
+
+        Raises EmbeddingError with every reason why transformers cannot express this embedding.
+        Torch-free.
+        """
+        raise EmbeddingError([not_in_transformers(self)])
+
 
 @dataclass(frozen=True, kw_only=True)
 class FrequencyTransform:
@@ -192,6 +201,10 @@ class FrequencyTransform:
     source: ClassVar[str]
     elementwise: ClassVar[bool] = False
     """Whether a frequency's value depends on that frequency alone, and not on its place."""
+    hf_types: ClassVar[tuple[str, ...]] = ()
+    """The values of transformers' `rope_type` that `from_hf` reads."""
+    hf_reads: ClassVar[tuple[str, ...]] = ()
+    """Parameters of those types that a config.json may not have with any other type."""
 
     def __init_subclass__(cls, *, name: str, source: str) -> None:
         cls.name, cls.source = name, source
@@ -213,6 +226,27 @@ class FrequencyTransform:
 
     def apply(self, ladder: Ladder) -> Ladder:
         """The ladder after this transform."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_hf(cls, rope: HfRope) -> tuple[Mapping[str, Any] | None, int]:
+        """The options of the transform that one of the `hf_types` stands for, as a sweep file has
+        them, or None where it changes no frequency; and the original length in tokens.
+
+        Raises KeyError for a parameter that is missing, ValueError or TypeError for one that is not
+        a number.
+        """
+        raise NotImplementedError
+
+    def hf_problems(self) -> Iterator[EmbeddingProblem]:
+        """Why transformers cannot express these options."""
+        return iter(())
+
+    def to_hf(self, ladder: Ladder, rope: HfRope) -> HfRope:
+        """The rotation `rope` of a `ladder` with this transform in transformers' form.
+
+        A transform that does not replace this method has no such form.
+        """
         raise NotImplementedError
 
 
@@ -249,6 +283,28 @@ def check_definition(definition: Embedding, shape: Shape, path: str = "embedding
     problems = [EmbeddingProblem(path, problem) for problem in found]
     if problems:
         raise EmbeddingError(problems)
+
+
+def not_in_transformers(definition: Embedding) -> EmbeddingProblem:
+    """The problem of an embedding that transformers' Llama does not have."""
+    base = FrequencyTransform.to_hf
+    known = [kind.name for kind in _transforms_by_file() if kind.to_hf is not base]
+    return EmbeddingProblem(
+        path="embedding",
+        found=f"found {canonical(definition)}",
+        allowed=f"rotary with at most one of {', '.join(known)}",
+    )
+
+
+def hf_transforms() -> Mapping[str, type[FrequencyTransform] | None]:
+    """The transform that each `rope_type` of transformers stands for: none for "default"."""
+    kinds = {name: kind for kind in _transforms_by_file() for name in kind.hf_types}
+    return {"default": None, **kinds}
+
+
+def _transforms_by_file() -> list[type[FrequencyTransform]]:
+    """Every transform, in an order that does not depend on what was imported first."""
+    return sorted(transform_types().values(), key=lambda kind: kind.__module__)
 
 
 def embedding_types() -> Mapping[str, type[Embedding]]:

@@ -6,10 +6,12 @@ arXiv 2306.15595, Eq. 4.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from fope_lab.embeddings.base import FrequencyTransform
+from fope_lab.embeddings.hf_rope import HfRope
 from fope_lab.embeddings.ladder import Ladder
 from fope_lab.embeddings.shared_options import Factor
 
@@ -21,6 +23,7 @@ class Interpolate(
     """ω/s for every frequency ω."""
 
     elementwise: ClassVar[bool] = True
+    hf_types: ClassVar[tuple[str, ...]] = ("linear",)
 
     factor: Factor
 
@@ -29,3 +32,13 @@ class Interpolate(
         return replace(
             ladder, frequencies=tuple(omega / self.factor for omega in ladder.frequencies)
         )
+
+    @classmethod
+    def from_hf(cls, rope: HfRope) -> tuple[Mapping[str, Any] | None, int]:
+        """The `factor` of "linear"; a factor of 1 changes no frequency."""
+        factor = float(rope.parameters["factor"])
+        return ({"factor": factor} if factor != 1 else None), rope.max_length
+
+    def to_hf(self, ladder: Ladder, rope: HfRope) -> HfRope:
+        """The rotation with rope_type "linear"."""
+        return rope.updated(rope_type="linear", factor=self.factor)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.embeddings.base import FrequencyTransform
+from fope_lab.embeddings.errors import EmbeddingProblem
+from fope_lab.embeddings.hf_rope import HfRope
 from fope_lab.embeddings.ladder import Ladder
 from fope_lab.embeddings.shared_options import Factor, OriginalLength
 
@@ -57,6 +59,10 @@ class Ntk(FrequencyTransform, name="ntk", source="Peng et al., arXiv 2309.00071,
         """The ladder of the larger base."""
         return _rescaled(ladder, BASE_SCALINGS[self.base_scaling](self.factor, ladder.head_dim))
 
+    def to_hf(self, ladder: Ladder, rope: HfRope) -> HfRope:
+        """The rotation with the larger base: transformers needs no `rope_type` for it."""
+        return rope.updated(rope_theta=self.apply(ladder).base)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicNtk(
@@ -67,6 +73,8 @@ class DynamicNtk(
     L is `original_length`, or the training length. Up to it nothing changes. g is `growth`: 1 in
     the paper, and the `factor` of Hugging Face's "dynamic".
     """
+
+    hf_types: ClassVar[tuple[str, ...]] = ("dynamic",)
 
     original_length: OriginalLength | None = None
     base_scaling: BaseScaling = "ntk"
@@ -90,3 +98,20 @@ class DynamicNtk(
         times = ladder.length / (self.original_length or ladder.train_length)
         factor = max(1.0, self.growth * times - (self.growth - 1))
         return _rescaled(ladder, BASE_SCALINGS[self.base_scaling](factor, ladder.head_dim))
+
+    @classmethod
+    def from_hf(cls, rope: HfRope) -> tuple[Mapping[str, Any] | None, int]:
+        """The `factor` of "dynamic", which is the growth here."""
+        return {"growth": float(rope.parameters["factor"])}, rope.max_length
+
+    def hf_problems(self) -> Iterator[EmbeddingProblem]:
+        """A base that is multiplied by s alone, which transformers does not have."""
+        if self.base_scaling != "ntk":
+            yield EmbeddingProblem(
+                "dynamic_ntk.base_scaling", f"found {self.base_scaling}", allowed="ntk"
+            )
+
+    def to_hf(self, ladder: Ladder, rope: HfRope) -> HfRope:
+        """The rotation with rope_type "dynamic", which grows from `max_length`."""
+        longest = self.original_length or ladder.train_length
+        return replace(rope.updated(rope_type="dynamic", factor=self.growth), max_length=longest)

@@ -8,10 +8,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.embeddings.base import Embedding, FrequencyTransform, Shape, Tensors, canonical
+from fope_lab.embeddings.base import (
+    Embedding,
+    FrequencyTransform,
+    Shape,
+    Tensors,
+    canonical,
+    hf_transforms,
+    not_in_transformers,
+)
+from fope_lab.embeddings.errors import EmbeddingError
+from fope_lab.embeddings.hf_rope import HfRope
 from fope_lab.embeddings.ladder import Ladder, rope_ladder
 
 if TYPE_CHECKING:
@@ -119,6 +129,38 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
             frequencies = self._frequencies_at(shape, positions).to(frequencies)
         cos, sin = cos_sin(frequencies, positions)
         return cos, sin.masked_fill(frequencies == 0, STILL_SIN[self.below_floor])
+
+    @classmethod
+    def from_hf(cls, rope: HfRope) -> tuple[dict[str, Any], int]:
+        """The composition that a rotation of transformers comes to, as a sweep file has it, and the
+        original length in tokens. Torch-free.
+
+        Raises KeyError for a rope_type that no transform reads or a parameter that is missing,
+        ValueError or TypeError for a parameter that is not a number.
+        """
+        kind = hf_transforms()[str(rope.rope_type)]
+        options, original_length = (None, rope.max_length) if kind is None else kind.from_hf(rope)
+        transforms = [] if kind is None or options is None else [{"type": kind.name, **options}]
+        base = float(rope.parameters["rope_theta"])
+        return {"type": cls.name, "base": base, "transforms": transforms}, original_length
+
+    def to_hf(self, shape: Shape, max_length: int) -> HfRope:
+        """RoPE of this base, with the parameters of the one transform, if there is one.
+
+        A subclass is another mechanism, which transformers does not have.
+        """
+        unknown = [t for t in self.transforms if type(t).to_hf is FrequencyTransform.to_hf]
+        problems = [problem for t in self.transforms for problem in t.hf_problems()]
+        if type(self) is not Rotary or len(self.transforms) > 1 or unknown:
+            problems.insert(0, not_in_transformers(self))
+        if problems:
+            raise EmbeddingError(problems)
+        parameters = {"rope_type": "default", "rope_theta": self.base}
+        rope = HfRope(parameters=parameters, max_length=max_length)
+        ladder = next(self.ladders(shape))
+        for transform in self.transforms:
+            rope = transform.to_hf(ladder, rope)
+        return rope
 
     def _frequencies_at(self, shape: Shape, positions: Tensor) -> Tensor:
         """Frequencies (…, 1, head_dim/2) of sequences that end with the last of the positions."""

@@ -6,12 +6,14 @@ Peng et al., "YaRN: Efficient Context Window Extension of Large Language Models"
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.embeddings.base import FrequencyTransform
+from fope_lab.embeddings.errors import EmbeddingProblem
+from fope_lab.embeddings.hf_rope import HfRope
 from fope_lab.embeddings.ladder import Ladder
 from fope_lab.embeddings.shared_options import Factor, OriginalLength
 
@@ -23,6 +25,8 @@ class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.0007
     As Hugging Face computes it, the ramp of §3.2 runs over the pair's index: it is 0 (kept) at the
     pair of `beta` cycles in the original length and 1 (divided by s) at the pair of `alpha` cycles.
     """
+
+    hf_types: ClassVar[tuple[str, ...]] = ("yarn", "llama3")
 
     factor: Factor
     original_length: OriginalLength | None = None
@@ -82,6 +86,28 @@ class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.0007
         omega = cycles / self.cycles(1.0, ladder)
         return -ladder.head_dim * math.log(omega) / (2 * math.log(ladder.base))
 
+    @classmethod
+    def from_hf(cls, rope: HfRope) -> tuple[Mapping[str, Any] | None, int]:
+        """The options of "yarn" or "llama3"; a factor of 1 changes no frequency."""
+        return HF_READERS[str(rope.rope_type)](rope), rope.original_length
+
+    def hf_problems(self) -> Iterator[EmbeddingProblem]:
+        """A blend of wavelengths, or Llama 3's ramp with an attention factor."""
+        if self.blend != "frequency":
+            yield EmbeddingProblem("yarn.blend", f"found {self.blend}", allowed="frequency")
+        if self.ramp == "cycles" and self.attention_factor != 1.0:
+            yield EmbeddingProblem(
+                "yarn.attention_factor", "a ramp over cycles is Llama 3's", allowed="1"
+            )
+
+    def to_hf(self, ladder: Ladder, rope: HfRope) -> HfRope:
+        """The rotation with rope_type "yarn", or "llama3" for a ramp over cycles."""
+        return rope.updated(
+            **HF_WRITERS[self.ramp](self),
+            factor=self.factor,
+            original_max_position_embeddings=self.original_length or ladder.train_length,
+        )
+
 
 Ramp = Callable[[float, float], float]
 """From a place in the ladder and its frequency to 0 (kept) … 1 (divided by the factor)."""
@@ -127,3 +153,76 @@ BLENDS: Mapping[str, Callable[[float, float, float], float]] = {
 
 def _clamp(value: float, low: float, high: float) -> float:
     return min(max(value, low), high)
+
+
+def _from_hf_yarn(rope: HfRope) -> Mapping[str, Any] | None:
+    given = rope.parameters
+    factor = float(given.get("factor") or rope.max_length / rope.original_length)
+    scale = given.get("attention_factor")
+    gains = given.get("mscale"), given.get("mscale_all_dim")
+    if scale is None and all(gains):
+        above, below = (_deepseek_scale(factor, float(gain)) for gain in gains if gain)
+        scale = above / below
+    if factor == 1 and scale in (None, 1):
+        return None
+    return {
+        "factor": factor,
+        "alpha": float(given.get("beta_slow") or 1),
+        "beta": float(given.get("beta_fast") or 32),
+        "truncate": given.get("truncate", True),
+        "attention_factor": None if scale is None else float(scale),
+    }
+
+
+def _deepseek_scale(factor: float, gain: float) -> float:
+    """DeepSeek's generalisation of YaRN's attention factor, 0.1·gain·ln s + 1."""
+    return 0.1 * gain * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+
+def _from_hf_llama3(rope: HfRope) -> Mapping[str, Any] | None:
+    """Llama 3 has YaRN's own ramp, over L/λ = `low_freq_factor` … `high_freq_factor` cycles,
+    without an attention factor."""
+    given = rope.parameters
+    factor = float(given["factor"])
+    if factor == 1:
+        return None
+    return {
+        "ramp": "cycles",
+        "factor": factor,
+        "alpha": float(given["low_freq_factor"]),
+        "beta": float(given["high_freq_factor"]),
+        "attention_factor": 1.0,
+    }
+
+
+HF_READERS: Mapping[str, Callable[[HfRope], Mapping[str, Any] | None]] = {
+    "yarn": _from_hf_yarn,
+    "llama3": _from_hf_llama3,
+}
+"""By `rope_type`: from the parameters of a rotation to the options of `Yarn`."""
+
+
+def _to_hf_yarn(yarn: Yarn) -> dict[str, Any]:
+    rope = {
+        "rope_type": "yarn",
+        "beta_slow": yarn.alpha,
+        "beta_fast": yarn.beta,
+        "truncate": yarn.truncate,
+    }
+    factor = yarn.attention_factor
+    return rope if factor is None else {**rope, "attention_factor": factor}
+
+
+def _to_hf_llama3(yarn: Yarn) -> dict[str, Any]:
+    return {
+        "rope_type": "llama3",
+        "low_freq_factor": yarn.alpha,
+        "high_freq_factor": yarn.beta,
+    }
+
+
+HF_WRITERS: Mapping[str, Callable[[Yarn], dict[str, Any]]] = {
+    "index": _to_hf_yarn,
+    "cycles": _to_hf_llama3,
+}
+"""By `ramp`: from a `Yarn` to the parameters of a rotation, less those that both types have."""

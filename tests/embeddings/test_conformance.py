@@ -1,6 +1,7 @@
-"""What every embedding must do, whatever it is: one suite over the presets and the registry.
+"""What every embedding must do: one suite over the presets, the mechanisms and the transforms.
 
-An embedding that is added is checked with no change here; `LearnedSlopes` below is one.
+An embedding or a transform that is added is checked with no change here; `LearnedSlopes` below is
+an added embedding.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ from typing import Annotated, Any, ClassVar
 
 import pytest
 import torch
+from hugging_face import llama_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from fope_lab.config.annotations import Interval
 from fope_lab.embeddings import (
+    EmbeddingError,
     base,
     build_embedding,
     embedding_names,
@@ -27,12 +32,14 @@ from fope_lab.embeddings import (
 from fope_lab.embeddings.base import Embedding, Shape, Tensors, embedding_types
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.embeddings.presets import PRESETS
+from fope_lab.embeddings.rotary import Rotary
+from fope_lab.embeddings.schema import option_json_schema, parts_of
 from fope_lab.embeddings.spec import option_types
 from fope_lab.model import Decoder, ModelConfig
 from fope_lab.model.attention import causal_attention
 
-REQUIRED = {"factor": 4.0}
-"""A value for each option that some preset has no default for."""
+EXAMPLES = {"factor": 4.0}
+"""Values for options without a default whose interval is too wide to take its middle."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,20 +73,46 @@ class LearnedSlopes(Embedding, name="learned-slopes", source="here"):
         return -tensors["slopes"] * distance[..., None, :, :]
 
 
-def spec_of(name: str) -> dict[str, Any]:
-    """A description with every option that has no default, at a base that keeps half the pairs."""
+def required_options(part: type[Any]) -> dict[str, Any]:
+    """A value for each option of a mechanism or transform that has no default."""
+    required = (f.name for f in dataclasses.fields(part) if f.default is dataclasses.MISSING)
+    return {option: example(option, option_json_schema(part, option)) for option in required}
+
+
+def example(option: str, schema: Mapping[str, Any]) -> Any:
+    """A value that an option may have: the first of a list, or a number within its interval."""
+    if option in EXAMPLES or "enum" in schema:
+        return EXAMPLES.get(option) or schema["enum"][0]
+    least = schema.get("minimum", schema.get("exclusiveMinimum", 0))
+    most = schema.get("maximum", schema.get("exclusiveMaximum", least + 4))
+    return {"number": (least + most) / 2, "integer": (least + most) // 2}[schema["type"]]
+
+
+def of_embedding(name: str) -> dict[str, Any]:
+    """A preset or mechanism with every option that has no default, at a base that keeps half the
+    pairs."""
     preset = PRESETS.get(name)
-    composition = preset.composition if preset else {"type": name}
-    parts = [
-        embedding_types()[composition["type"]],
-        *(base.transform_types()[part["type"]] for part in composition.get("transforms", ())),
-    ]
-    options = {option for part in parts for option in option_types(part)}
-    required = {option: value for option, value in REQUIRED.items() if option in options}
-    return {"type": name, **required, **({"base": 129} if "base" in options else {})}
+    parts = parts_of(preset.composition if preset else {"type": name})
+    options = {option for part, _ in parts for option in option_types(part)}
+    required: dict[str, Any] = {"base": 129} if "base" in options else {}
+    for part, fixed in parts:
+        missing = required_options(part)
+        required |= {option: missing[option] for option in missing if option not in fixed}
+    return {"type": name, **required}
 
 
-NAMES = sorted({*embedding_names(), *embedding_types()})
+def of_transform(name: str) -> dict[str, Any]:
+    """RoPE, at a base that keeps half the pairs, with one transform of its frequencies."""
+    transform = {"type": name, **required_options(base.transform_types()[name])}
+    return {"type": "rotary", "base": 129, "transforms": [transform]}
+
+
+SPECS = {
+    **{name: of_embedding(name) for name in sorted({*embedding_names(), *embedding_types()})},
+    **{f"rotary with {name}": of_transform(name) for name in sorted(base.transform_types())},
+}
+"""Every preset, every mechanism, and every transform, whether or not a preset has it."""
+NAMES = list(SPECS)
 every_embedding = pytest.mark.parametrize("name", NAMES)
 # Defining it has registered it: only these tests are to see it.
 del base._EMBEDDINGS[LearnedSlopes.name]
@@ -97,7 +130,7 @@ CONFIG = ModelConfig(num_layers=2, num_heads=4, num_kv_heads=2, head_dim=16, voc
 
 
 def build(name: str, **sizes: int) -> PositionEmbedding:
-    return build_embedding(spec_of(name), **{**SIZES, **sizes})
+    return build_embedding(SPECS[name], **{**SIZES, **sizes})
 
 
 def queries_and_keys(length: int, kv_heads: int = 4, batch: int = 2) -> tuple[Tensor, Tensor]:
@@ -123,13 +156,20 @@ def scores(embedding: PositionEmbedding, q: Tensor, k: Tensor, positions: Tensor
 
 def test_an_added_embedding_is_found() -> None:
     assert "learned-slopes" in NAMES
-    assert set(PRESETS) < set(NAMES)
+    assert {*PRESETS, *embedding_types()} < set(NAMES)
+
+
+def test_every_transform_is_found() -> None:
+    alone = [spec["transforms"] for spec in SPECS.values() if "transforms" in spec]
+    assert {transform["type"] for [transform] in alone} == set(base.transform_types())
 
 
 @every_embedding
 def test_it_names_its_source(name: str) -> None:
     preset = PRESETS.get(name)
-    assert preset.source if preset else embedding_types()[name].source
+    definition = build(name).definition
+    parts = [definition, *getattr(definition, "transforms", ())]
+    assert preset.source if preset else all(part.source for part in parts)
 
 
 @every_embedding
@@ -367,7 +407,7 @@ def test_gradients_reach_the_inputs_and_all_that_is_learned(name: str) -> None:
 
 @every_embedding
 def test_a_decoder_trains_with_it(name: str) -> None:
-    model = Decoder(CONFIG, spec_of(name), train_length=64, seed=3)
+    model = Decoder(CONFIG, SPECS[name], train_length=64, seed=3)
     tokens = torch.arange(40).remainder(50).expand(2, 40)
     logits = model(tokens).logits
     assert logits.shape == (2, 40, 50)
@@ -380,7 +420,7 @@ def test_a_decoder_trains_with_it(name: str) -> None:
 
 @every_embedding
 def test_a_decoders_weights_and_its_embeddings_do_not_depend_on_each_other(name: str) -> None:
-    model = Decoder(CONFIG, spec_of(name), train_length=64, seed=3)
+    model = Decoder(CONFIG, SPECS[name], train_length=64, seed=3)
     plain = Decoder(CONFIG, "nope", train_length=64, seed=3).state_dict()
     assert all(
         torch.equal(plain[key], weight)
@@ -397,18 +437,47 @@ def test_a_decoders_weights_and_its_embeddings_do_not_depend_on_each_other(name:
 
 @every_embedding
 def test_its_learned_parameters_are_known_beforehand(name: str) -> None:
-    model = Decoder(CONFIG, spec_of(name), train_length=64)
+    model = Decoder(CONFIG, SPECS[name], train_length=64)
     learned = sum(parameter.numel() for parameter in model.position_embeddings.parameters())
     assert learned == learned_parameters(
-        spec_of(name), CONFIG.num_layers, **{**SIZES, "num_kv_heads": CONFIG.num_kv_heads}
+        SPECS[name], CONFIG.num_layers, **{**SIZES, "num_kv_heads": CONFIG.num_kv_heads}
     )
 
 
 @every_embedding
 def test_its_composition_builds_the_same_embedding(name: str) -> None:
-    composition = resolve_embedding(spec_of(name))
+    composition = resolve_embedding(SPECS[name])
     again = build_embedding(composition, **SIZES)
     assert again.definition == build(name).definition
+
+
+@every_embedding
+def test_transformers_has_the_same_rotation_if_it_has_a_form_for_it(name: str) -> None:
+    """Within the training length and beyond it; what is read back is the same embedding."""
+    embedding = build(name)
+    try:
+        rope = embedding.definition.to_hf(embedding.shape, 256)
+    except EmbeddingError as error:
+        assert "(allowed: rotary with at most one of " in str(error)  # noqa: PT017
+        return
+    config = llama_config(SIZES["head_dim"], rope.max_length, **rope.parameters)
+    theirs = LlamaRotaryEmbedding(config)
+    composition, train_length = Rotary.from_hf(rope)
+    read = build_embedding(composition, **{**SIZES, "train_length": train_length})
+    for length in (64, 200):
+        positions = torch.arange(length)
+        cos, sin = theirs(torch.zeros(1), positions[None])
+        for ours in (embedding.tables(positions), read.tables(positions)):
+            assert ours is not None
+            torch.testing.assert_close(ours[0], cos, rtol=0, atol=1e-4)
+            torch.testing.assert_close(ours[1][..., 8:], sin[..., 8:], rtol=0, atol=1e-4)
+
+
+def test_a_rope_type_of_transformers_is_one_transform() -> None:
+    names = [name for kind in base.transform_types().values() for name in kind.hf_types]
+    assert {"default", *names} == set(base.hf_transforms())
+    assert len(names) == len(set(names))
+    assert set(names) <= ROPE_INIT_FUNCTIONS.keys()
 
 
 def test_a_name_is_taken_once() -> None:

@@ -10,11 +10,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fope_lab.embeddings.base import hf_transforms
 from fope_lab.embeddings.errors import EmbeddingError
+from fope_lab.embeddings.hf_rope import HfRope
+from fope_lab.embeddings.rotary import Rotary
 from fope_lab.embeddings.spec import check_embedding, resolve_embedding
 from fope_lab.model.checkpoint_config import CheckpointConfig, CheckpointError
 from fope_lab.model.config import ModelConfig
-from fope_lab.model.huggingface.rope import SCALINGS, Json, rope_parameters
+
+Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +127,7 @@ def _read(description: Json, where: str, tokenizer: str) -> CheckpointConfig:
     # None is what says that there is no sliding window; elsewhere it means the default.
     explicit = {"sliding_window"} & description.keys()
     fields = {**family.defaults, **given, **{name: description[name] for name in explicit}}
-    rope = rope_parameters(fields)
+    rope = HfRope.of_config(fields)
     problems = [*_refused(fields, rope), *_wrong_values(fields)]
     activation = fields["hidden_act"]
     if activation not in family.activations:
@@ -132,15 +136,11 @@ def _read(description: Json, where: str, tokenizer: str) -> CheckpointConfig:
     other = fields.get("hidden_activation", activation)
     if family.activations.get(other, other) != family.activations.get(activation, activation):
         problems.append(_problem("hidden_activation", other, f"hidden_act's {activation}"))
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    scaling = SCALINGS.get(str(kind))
-    if scaling is None:
-        problems.append(_problem("rope_type", kind, *SCALINGS))
-    if problems or scaling is None:
+    if str(rope.rope_type) not in hf_transforms():
+        problems.append(_problem("rope_type", rope.rope_type, *hf_transforms()))
+    if problems:
         raise CheckpointError(f"{where}: {'; '.join(problems)}")
     sizes = {ours: fields[theirs] for ours, theirs in SIZES.items()}
-    longest = fields["max_position_embeddings"]
-    transform, original = scaling(rope, longest)
     model = ModelConfig(
         **sizes,
         head_dim=fields.get("head_dim", sizes["hidden_size"] // sizes["num_heads"]),
@@ -150,46 +150,44 @@ def _read(description: Json, where: str, tokenizer: str) -> CheckpointConfig:
         feed_forward=family.activations[activation],
         scale_embeddings=family.scale_embeddings,
     )
-    embedding = _embedding(rope, transform, model, original)
+    composition, original_length = Rotary.from_hf(rope)
     return CheckpointConfig(
         model=model,
-        embedding=embedding,
-        train_length=original,
-        context_length=longest,
+        embedding=_embedding(composition, rope, model, original_length),
+        train_length=original_length,
+        context_length=rope.max_length,
         tokenizer=tokenizer,
     )
 
 
 def _embedding(
-    rope: Json, transform: Json | None, model: ModelConfig, train_length: int
+    composition: Json, rope: HfRope, model: ModelConfig, train_length: int
 ) -> dict[str, Any]:
-    spec = {
-        "type": "rotary",
-        "base": float(rope["rope_theta"]),
-        "transforms": [transform] if transform else [],
-    }
+    """The canonical form of a composition. Raises ValueError if the model cannot have it."""
     try:
         check_embedding(
-            spec,
+            composition,
             head_dim=model.head_dim,
             num_heads=model.num_heads,
             num_kv_heads=model.num_kv_heads,
             train_length=train_length,
         )
     except EmbeddingError as error:
-        raise ValueError(f"rope parameters {dict(rope)}: {error}") from None
-    return resolve_embedding(spec)
+        raise ValueError(f"rope parameters {dict(rope.parameters)}: {error}") from None
+    return resolve_embedding(composition)
 
 
-def _refused(fields: Json, rope: Json) -> Iterator[str]:
+def _refused(fields: Json, rope: HfRope) -> Iterator[str]:
+    transform = hf_transforms().get(str(rope.rope_type))
+    read = () if transform is None else transform.hf_reads
     for name, allowed in REFUSED.items():
-        found = rope.get(name, fields.get(name))
-        if found not in allowed:
+        found = rope.parameters.get(name, fields.get(name))
+        if found not in allowed and name not in read:
             yield _problem(name, found, *allowed)
     kinds = fields.get("layer_types", ())
     if other := [kind for kind in kinds if kind != "full_attention"]:
         yield _problem("layer_types", other[0], "full_attention")
-    if nested := [name for name, value in rope.items() if isinstance(value, Mapping)]:
+    if nested := [name for name, value in rope.parameters.items() if isinstance(value, Mapping)]:
         yield f"rope_parameters: found one set for {nested[0]} (allowed: one for all layers)"
 
 
