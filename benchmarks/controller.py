@@ -34,7 +34,7 @@ import pickle, sys
 from fope_lab.orchestration.trial import run_attempt
 from fope_lab.store import Store
 config, trial, root = pickle.load(open(sys.argv[1], "rb"))
-outcome = run_attempt(config, trial, Store(root))
+outcome = run_attempt(config, trial, Store.create(root))
 sys.exit(outcome != "done")
 """
 

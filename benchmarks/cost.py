@@ -138,7 +138,7 @@ def main() -> None:
     parser.add_argument("--store", help="an empty folder to keep (default: one that is removed)")
     folder = parser.parse_args().store
     with tempfile.TemporaryDirectory() as temporary:
-        store = Store(Path(folder or temporary) / "store")
+        store = Store.create(Path(folder or temporary) / "store")
         paths = {name: store.root / f"{name}.yaml" for name in READINGS}
         files = {
             "calibration": sweep_of("calibration", CALIBRATION, (256, 60_000)),

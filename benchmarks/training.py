@@ -47,6 +47,8 @@ from fope_lab.data.mixture import Batch
 from fope_lab.model import SCALES, Decoder, ModelConfig
 from fope_lab.model.config import flops_per_token, parameters
 from fope_lab.stages import TrainSettings
+from fope_lab.store import AttemptHandle, NullWriter
+from fope_lab.store.paths import StagePaths
 from trainers.loop import train
 from trainers.optimizer import decay_groups
 
@@ -110,21 +112,6 @@ def _wait_for_device() -> None:
         torch.cuda.synchronize()
 
 
-class Silent:
-    """In place of an attempt at a stage: nothing is written."""
-
-    resumed_from = None
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """No row."""
-
-    def progress(self, step: int, total: int, **values: float | str) -> None:
-        """No table."""
-
-    def save_checkpoint(self, step: int, write: Callable[[Path], None]) -> None:
-        """No checkpoint."""
-
-
 Contestant = Callable[[Shape, torch.Tensor, Turns, bool], None]
 """Trains a shape on tokens (rows of length + 1), taking its turns; compiled, if so wanted."""
 
@@ -162,12 +149,11 @@ def ours(shape: Shape, tokens: torch.Tensor, turns: Turns, compiled: bool) -> No
         rows = rows_of(tokens, shape, step)
         return Batch(rows[:, :-1], rows[:, 1:])
 
-    attempt: Any = Silent()
     train(
         start_model(shape),
         batches,
         settings,
-        attempt,
+        NullWriter(AttemptHandle(StagePaths(Path()), 0, None)),
         lambda directory, weights: None,
         seed=0,
         device=DEVICE,

@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--chromium", default="chromium")
     parser.add_argument("--out", type=Path, default=Path("docs"))
     options = parser.parse_args()
-    sweep, store = load_sweep(options.sweep), Store(options.store)
+    sweep, store = load_sweep(options.sweep), Store.open(options.store)
     report = store.root / "reports" / sweep.name / "report.html"
     take(options.chromium, report.as_uri(), options.out / "report.png", (1280, 1500), 2_000)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 import math
 import os
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from fope_lab.embeddings import build_embedding, resolve_embedding
 from fope_lab.evaluation import leval, longbench
 from fope_lab.model import Decoder, load_model, save_model
 from fope_lab.stages import StageConfig, TrainingConfig, plain
+from fope_lab.stages.entry_points import load_function
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.keys import digest
@@ -93,10 +93,9 @@ class Workshop:
             for i, corpus in enumerate(spec.corpora().values()):
                 roles[f"data.{i}"] = self._pack(corpus, "validation")
         folder = self._store.folder(spec.kind, key)
-        module, _, function = type(spec).entry_point.partition(":")
-        work = getattr(importlib.import_module(module), function)
+        work = load_function(type(spec).entry_point)
         with folder.begin("test", {"config": plain(spec)}) as attempt:
-            attempt.finish(work(spec, attempt, roles))
+            attempt.finish(work(spec, attempt.writer, roles))
         logged: dict[str, set[int]] = {}
         for row in folder.rows():
             for name, value in row.values.items():

@@ -1,9 +1,9 @@
-"""What a training stage saves, so that going on from it changes no bit of the result.
+"""What a training stage saves, so that resuming from it changes no bit of the result.
 
-A checkpoint directory holds the model (fope_lab/model/checkpoint.py), training.json with the
-progress, and, except in a stage's final checkpoint, what only the resumed loop needs: training.pt
-with the optimizer's state and the random-number generators, and best.safetensors with the weights
-that had the least validation loss, if these are to be kept and the model has moved on.
+A checkpoint folder holds the model (fope_lab/model/checkpoint.py) and training.json with the
+progress. Unless it is the stage's final checkpoint, it also holds what the resumed loop needs:
+training.pt with the optimizer's state and the random-number generators, and best.safetensors with
+the weights of the least validation loss, if the stage selects those and the model has moved on.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ BEST = "best.safetensors"
 
 @dataclass
 class Progress:
-    """How far training is: steps done, the loss of each, the seconds that they took, and the
-    validation losses with the steps after which they were measured."""
+    """Progress of a training: steps done, the loss of each (nats) and the seconds they took.
+
+    `validation_losses` were measured after `validation_steps`.
+    """
 
     step: int = 0
     losses: list[float] = field(default_factory=list)
@@ -37,18 +39,18 @@ class Progress:
 
     @property
     def best_step(self) -> int | None:
-        """After which step the validation loss was least (the first, of equals), if any was."""
+        """The step with the least validation loss, the first of equals, or None before any."""
         pairs = zip(self.validation_losses, self.validation_steps, strict=True)
         return min(pairs, default=(0.0, None))[1]
 
 
 @dataclass(frozen=True)
 class ResumeState:
-    """What only a resumed loop needs; all of it whole, however many workers there are."""
+    """The state that only a resumed loop needs. It is whole, however many workers there are."""
 
     optimizer: Mapping[str, Any]
     best: Path | None
-    """The file of the best weights so far, unless they are the model's own."""
+    """The file with the best weights so far, or None if those are the model's own."""
 
 
 def write_progress(directory: Path, progress: Progress) -> None:
@@ -57,7 +59,7 @@ def write_progress(directory: Path, progress: Progress) -> None:
 
 
 def read_progress(directory: Path) -> Progress:
-    """The progress that `write_progress` saved in `directory`."""
+    """Read the progress that `write_progress` saved in `directory`."""
     return Progress(**json.loads((directory / PROGRESS).read_text(encoding="utf-8")))
 
 
@@ -65,15 +67,15 @@ def write_state(directory: Path, state: ResumeState, device: torch.device) -> No
     """Save `state` and this process's random-number generators in `directory`."""
     if state.best is not None:
         shutil.copyfile(state.best, directory / BEST)
-    with (directory / STATE).open("wb") as file:  # a full disk is then an OSError that says so
+    with (directory / STATE).open("wb") as file:  # so that a full disk raises an OSError
         torch.save({"optimizer": state.optimizer, "random": _random_state(device)}, file)
 
 
 def restore_state(directory: Path, device: torch.device) -> Mapping[str, Any]:
-    """Put the random-number generators where they were; the saved state of the optimizer.
+    """Restore the random-number generators; returns the saved state of the optimizer.
 
-    The model's weights are the caller's: it reads them from `directory` when it builds the model.
-    All workers draw the same random numbers, so that those of one are those of all.
+    The caller reads the model's weights from `directory` itself. All workers draw the same random
+    numbers, so the generators of one worker serve all.
     """
     state = torch.load(directory / STATE, map_location="cpu", weights_only=True)
     torch.set_rng_state(state["random"]["cpu"])
@@ -83,7 +85,7 @@ def restore_state(directory: Path, device: torch.device) -> Mapping[str, Any]:
 
 
 def best_weights(directory: Path) -> Path:
-    """The file of the best weights in a checkpoint to go on from: its own, or the model's."""
+    """The file with the best weights in a checkpoint to resume from."""
     own = directory / BEST
     return own if own.exists() else directory / WEIGHTS
 

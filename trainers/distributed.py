@@ -8,8 +8,8 @@ the last checkpoint with as many workers as it can get.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import importlib
 import os
 import pickle
 import socket
@@ -21,22 +21,22 @@ from typing import Any
 
 from fope_lab.atomic_files import write_atomic
 from fope_lab.stages import Resources, TrainingConfig
-from fope_lab.store import Attempt, Checkpoint
-from trainers.worker_attempt import Loan
+from fope_lab.stages.entry_points import load_function
+from fope_lab.store import Attempt, AttemptHandle, Checkpoint, FolderWriter, NullWriter
 
 FEWER_AFTER_SECONDS = 60.0
-"""How long an attempt that follows a lost one waits for all workers, before it takes fewer."""
+"""How long an attempt after lost workers waits for all workers before it takes fewer."""
 
 RESERVED = ".reserved"
-"""Ends the name of a file that holds the placement group of an attempt's workers."""
+"""The suffix of the file that holds the placement group of an attempt's workers."""
 
 
 class WorkersLostError(RuntimeError):
-    """Workers died, or were no longer reached: the stage can go on from its last checkpoint."""
+    """Workers died or could not be reached. The stage can resume from its last checkpoint."""
 
 
 class WorkFailedError(Exception):
-    """What the work raised on a worker, on its way to the trial."""
+    """Carries an error that the work raised on a worker to the trial."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
@@ -44,13 +44,13 @@ class WorkFailedError(Exception):
 
 
 @dataclass(frozen=True)
-class Task:
-    """What each worker gets."""
+class WorkerTask:
+    """What every worker of an attempt gets."""
 
     stage: TrainingConfig
-    loan: Loan
+    handle: AttemptHandle
     parents: Mapping[str, Path]
-    notes: Path
+    scratch: Path
 
 
 def run_workers(
@@ -58,29 +58,29 @@ def run_workers(
     attempt: Attempt,
     parents: Mapping[str, Path],
     *,
-    again: bool,
-    notes: Path,
+    is_retry: bool,
+    scratch: Path,
 ) -> dict[str, Any]:
-    """The stage's work by all its workers: what that of worker 0 returned.
+    """Do the stage's work with all its workers; returns what the work of worker 0 returned.
 
-    If this is done `again`, since workers were lost or the process that waited for them, it is done
-    by as many as there is room for now. `notes` is a folder that all nodes see, for files of Ray's
-    own. Raises what the work raised, and WorkersLostError.
+    A retry, after workers or the process that waited for them were lost, takes as many workers as
+    there is room for now. `scratch` is a folder for Ray's own files that all nodes see. Raises what
+    the work raised, and WorkersLostError.
     """
     from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
     from ray.train.torch import TorchConfig, TorchTrainer
 
     on_gpus = stage.resources.gpus > 0
-    folder = notes / f"{stage.kind}-{attempt.folder.key}"
-    _free_earlier(folder)
+    folder = scratch / f"{stage.kind}-{attempt.writer.paths.key}"
+    _free_reservations(folder)
     size = stage.resources.size
-    if again:
+    if is_retry:
         rows = stage.train.batch_tokens // stage.data.length
         size = _available_size(stage.resources, possible_sizes(rows, size))
         stage = with_memory_as_planned(stage)
     trainer = TorchTrainer(
-        functools.partial(_work, Task(stage, Loan.of(attempt), parents, folder)),
-        # Sums of counts and the like may lie on the CPU.
+        functools.partial(_work, WorkerTask(stage, attempt.writer.handle, parents, folder)),
+        # Some sums, such as those of counts, are on the CPU.
         torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if on_gpus else "gloo"),
         scaling_config=ScalingConfig(
             num_workers=size,
@@ -97,34 +97,34 @@ def run_workers(
         result, checkpoint = trainer.fit().return_value
     except TrainingFailedError as error:
         raise _reason(error) from None
-    attempt.saved_by_worker(checkpoint)
+    attempt.writer.newest = checkpoint
     return dict(result)
 
 
 def with_memory_as_planned(stage: TrainingConfig) -> TrainingConfig:
-    """The stage, so that fewer workers need no more memory each: they take their larger shares of a
-    batch in as small parts as all workers would."""
-    train = stage.train
-    tokens = train.micro_batch_tokens or train.batch_tokens // stage.resources.size
-    return stage.model_copy(
-        update={"train": train.model_copy(update={"micro_batch_tokens": tokens})}
-    )
+    """The stage with the micro-batches of all its workers, so that fewer need no more memory each.
+
+    Their shares of a batch are larger, and they process them in more parts.
+    """
+    tokens = stage.train.micro_batch(stage.resources.size)
+    train = stage.train.model_copy(update={"micro_batch_tokens": tokens})
+    return stage.model_copy(update={"train": train})
 
 
 def _worker_bundle(resources: Resources) -> dict[str, float]:
-    """What each of several workers occupies, in Ray's names."""
+    """The resources that one of several workers occupies, by Ray's names."""
     return {"CPU": resources.cpus, **({"GPU": 1.0} if resources.gpus else {})}
 
 
 def possible_sizes(rows: int, size: int) -> list[int]:
-    """The numbers of workers, `size` at most, that share `rows` rows evenly, most first."""
+    """All numbers of workers up to `size` that divide `rows` evenly, the largest first."""
     return [count for count in range(size, 0, -1) if rows % count == 0]
 
 
 def _available_size(resources: Resources, sizes: Sequence[int]) -> int:
-    """The first of `sizes` for which there is room now, or the last.
+    """The first of `sizes` that there is room for now, or the last.
 
-    For the first, all workers, nodes that are on their way are waited for.
+    The first size is that of all workers: it waits a while for nodes that are starting.
     """
     from ray.util.placement_group import placement_group, remove_placement_group
 
@@ -139,10 +139,10 @@ def _available_size(resources: Resources, sizes: Sequence[int]) -> int:
     return sizes[-1]
 
 
-def _work(task: Task) -> tuple[dict[str, Any], Checkpoint | None]:
-    """What each worker does: what the work returned, and the last checkpoint.
+def _work(task: WorkerTask) -> tuple[dict[str, Any], Checkpoint | None]:
+    """Do one worker's part; returns what the work returned, and the last checkpoint.
 
-    A process group is there already.
+    Ray Train has initialized the process group.
     """
     import torch.distributed as dist
     from ray.util import get_current_placement_group
@@ -153,29 +153,29 @@ def _work(task: Task) -> tuple[dict[str, Any], Checkpoint | None]:
     workers = STRATEGIES[resources.strategy]()
     if workers.rank == 0:
         reserved = pickle.dumps(get_current_placement_group())
-        write_atomic(task.notes / f"{task.loan.token}{RESERVED}", reserved)
+        write_atomic(task.scratch / f"{task.handle.token}{RESERVED}", reserved)
     places: list[str] = [""] * workers.size
     dist.all_gather_object(places, f"{socket.gethostname()}:{os.getpid()}")
-    module, _, function = task.stage.entry_point.partition(":")
-    work = getattr(importlib.import_module(module), function)
+    work = load_function(task.stage.entry_point)
+    writer = (FolderWriter if workers.rank == 0 else NullWriter)(task.handle)
     try:
-        with task.loan.open(workers.rank) as attempt:
-            attempt.note(f"workers ({resources.strategy}): {', '.join(places)}")
-            result = work(task.stage, attempt, task.parents, workers=workers)
+        with contextlib.closing(writer):
+            writer.note(f"workers ({resources.strategy}): {', '.join(places)}")
+            result = work(task.stage, writer, task.parents, workers=workers)
     except Exception as error:
         if is_lost_peer(error):
             raise
-        # A traceback does not survive the way to the trial, a note does.
+        # A traceback does not survive the way to the trial; a note does.
         error.add_note(f"On worker {workers.rank}:\n{traceback.format_exc()}")
         raise WorkFailedError(error) from None
-    return result, attempt.newest
+    return result, writer.newest
 
 
-def _free_earlier(folder: Path) -> None:
+def _free_reservations(folder: Path) -> None:
     """Free what earlier attempts had reserved for their workers.
 
-    Ray Train does so itself, unless the process that called it dies. Then the reservation stays:
-    the process that Ray has for this case asks the dashboard, which may not be there.
+    Ray Train does this itself, unless the process that called it dies. The reservation then stays:
+    Ray's process for this case asks the dashboard, which may not be running.
     """
     from ray.util.placement_group import remove_placement_group
 
@@ -185,9 +185,9 @@ def _free_earlier(folder: Path) -> None:
 
 
 def _reason(error: Exception) -> Exception:
-    """What the work itself raised, if it did, or else WorkersLostError.
+    """The error that the work itself raised, or else WorkersLostError.
 
-    Where a worker is gone, all that the others can say is that they don't reach it.
+    When a worker is gone, the others only report that they can't reach it.
     """
     from ray.train import ControllerError, WorkerGroupError
 
@@ -199,7 +199,7 @@ def _reason(error: Exception) -> Exception:
     for _, failure in sorted(failures.items()):
         if isinstance(failure, WorkFailedError):
             return failure.error
-    gone = {rank: one for rank, one in failures.items() if not is_lost_peer(one)} or failures
-    texts = {rank: str(getattr(one, "health_check_failure", one)) for rank, one in gone.items()}
-    said = "; ".join(f"{rank}: {' '.join(text.split())[:1000]}" for rank, text in texts.items())
-    return WorkersLostError(f"lost workers, by number: {said}")
+    gone = {rank: e for rank, e in failures.items() if not is_lost_peer(e)} or failures
+    texts = {rank: str(getattr(e, "health_check_failure", e)) for rank, e in gone.items()}
+    reasons = "; ".join(f"{rank}: {' '.join(text.split())[:1000]}" for rank, text in texts.items())
+    return WorkersLostError(f"lost workers, by number: {reasons}")

@@ -1,44 +1,30 @@
-"""Extend: go on training a parent's model on longer text, perhaps with another embedding.
+"""Extension starts from a parent's model, to train it on longer text.
 
-The original length of the embedding stays the length that the parent was first trained at; what a
-new embedding of the same mechanism can keep of the old one (FoPE's coefficients where the same
-pairs survive, learned parameters) it keeps, and draws the rest from the stage's seed.
+The embedding's original length stays the length that the parent was first trained at. A new
+embedding of the same mechanism keeps what it can of the old one (learned parameters, and FoPE's
+coefficients where the same pairs survive) and draws the rest from the stage's seed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.model import load_model, read_config
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import Extend
-from fope_lab.store import Attempt
-from trainers.stage import train_stage
-from trainers.worker_group import WorkerGroup
+from trainers.start import Start
 
 
-def run(
-    stage: Extend, attempt: Attempt, parents: Mapping[str, Path], workers: WorkerGroup | None = None
-) -> dict[str, Any]:
-    """The parent's checkpoint is the role "from"; an embedding of None goes on with its own.
+def start(stage: Extend, parents: Mapping[str, Path]) -> Start:
+    """The model in the parent's checkpoint, whose role is "from".
 
-    Raises loop.NonFiniteError, memory.TrainingMemoryError, DataError, CheckpointError,
-    EmbeddingError.
+    It keeps its own embedding if the stage's is None. Raises CheckpointError and EmbeddingError.
     """
     parent = parents["from"]
-    tokenizer = load_tokenizer(read_config(parent).tokenizer)
 
-    def start() -> Decoder:
+    def build_model() -> Decoder:
         return load_model(parent, embedding=stage.embedding, seed=stage.seed)
 
-    return train_stage(
-        stage,
-        attempt,
-        parents,
-        start,
-        tokenizer=tokenizer,
-        workers=workers or WorkerGroup(),
-    )
+    return Start(load_tokenizer(read_config(parent).tokenizer), build_model)

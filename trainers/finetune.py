@@ -1,30 +1,26 @@
-"""Finetune: pairs of prompt and answer, or chats, with the loss on what the assistant says only."""
+"""Fine-tuning starts from a parent's model, to train it on pairs of prompt and answer or on chats.
+
+The loss is on the assistant's text only: the data mark all other tokens as ignored.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import load_for_stage, load_tokenizer
 from fope_lab.model import load_model, read_config
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import Finetune
-from fope_lab.store import Attempt
-from trainers.stage import train_stage
-from trainers.worker_group import WorkerGroup
+from trainers.start import Start
 
 
-def run(
-    stage: Finetune,
-    attempt: Attempt,
-    parents: Mapping[str, Path],
-    workers: WorkerGroup | None = None,
-) -> dict[str, Any]:
-    """The parent's checkpoint is the role "from"; the data's rows leave prompts without a loss.
+def start(stage: Finetune, parents: Mapping[str, Path]) -> Start:
+    """The model in the parent's checkpoint, whose role is "from".
 
-    Raises loop.NonFiniteError, memory.TrainingMemoryError, DataError, CheckpointError.
+    The stage's tokenizer may add a chat template and tokens to the model's own. Raises DataError if
+    it changes the ids that the model was trained with, CheckpointError and EmbeddingError.
     """
     parent = parents["from"]
     config = read_config(parent)
@@ -42,14 +38,7 @@ def run(
                 f"{config.model.vocab_size}"
             )
 
-    def start() -> Decoder:
+    def build_model() -> Decoder:
         return load_model(parent, embedding=stage.embedding, seed=stage.seed)
 
-    return train_stage(
-        stage,
-        attempt,
-        parents,
-        start,
-        tokenizer=tokenizer,
-        workers=workers or WorkerGroup(),
-    )
+    return Start(tokenizer, build_model)

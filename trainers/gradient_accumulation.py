@@ -1,7 +1,8 @@
 """Forward and backward passes of a group of workers over a batch, in micro-batches.
 
-The gradient of a step is Σ losses / number of counted labels, both over the global batch. So it is
-the same however the batch is split, among workers or in time, and each label counts the same.
+The gradient of a step is Σ losses / number of counted labels, both over the global batch. It is
+therefore the same however the batch is split among workers or over time, and every label counts
+equally.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from trainers.worker_group import WorkerGroup
 
 
 class StepRunner:
-    """StepRunner through `model`, which is on `device` and which the workers may share among them.
+    """Runs `model`, which is on `device`, forwards and backwards for the steps of a training.
 
-    `module` is the model as the workers wrapped it: its parameters are the ones to optimise, under
-    their plain names. What is called is the module, or that compiled.
+    `module` is the model as the workers wrapped it. Its parameters are the ones to optimize, under
+    their plain names. If the settings ask for it, a compiled module is what is called.
     """
 
     def __init__(
@@ -35,16 +36,19 @@ class StepRunner:
         self._settings, self._device, self._workers = settings, device, workers
 
     def backward(self, batch: Batch) -> Tensor:
-        """Add the gradient of the global batch's mean loss, of which `batch` is this worker's
-        share, to the parameters; that loss, a scalar in nats."""
-        counted = self._workers.sum(_counted(batch).to(self._device)).clamp(min=1)
-        parts = list(self._parts(batch))
+        """Add the gradient of the global batch's mean loss to the parameters.
+
+        `batch` is this worker's share of the global batch. Returns the mean loss over all labels of
+        the global batch, a scalar in nats.
+        """
+        counted = self._workers.sum(_count_labels(batch).to(self._device)).clamp(min=1)
+        parts = list(self._micro_batches(batch))
         total = torch.zeros((), device=self._device)
         for part in parts:
             with contextlib.ExitStack() as stack:
                 if part is not parts[-1]:
                     stack.enter_context(self._workers.accumulating(self.module))
-                    # Randomised positions are drawn for a batch, so each part draws the same ones.
+                    # Random positions are drawn once per batch, so every part draws the same ones.
                     stack.enter_context(torch.random.fork_rng(devices=()))
                 loss = self._loss_sum(part)
                 (loss / counted).backward()
@@ -53,23 +57,25 @@ class StepRunner:
 
     @torch.no_grad()
     def loss(self, batches: Iterable[Batch]) -> float:
-        """Mean loss over all labels of all workers' batches, in nats; the model in eval mode.
-        Raises DataError if there is no label."""
+        """The mean loss over all labels of all workers' batches, in nats, in evaluation mode.
+
+        Raises DataError if no token has a label.
+        """
         total = torch.zeros(2, dtype=torch.float64, device=self._device)
         self.module.eval()
         for batch in batches:
-            # However many batches there are, all draw the same positions where these are random.
+            # Every batch draws the same random positions, however many batches there are.
             with torch.random.fork_rng(devices=()):
                 total[0] += self._loss_sum(batch)
-            total[1] += _counted(batch)
+            total[1] += _count_labels(batch)
         self.module.train()
         loss_sum, counted = self._workers.sum(total).tolist()
         if not counted:
-            raise DataError("no token of the held-out data is to be learnt")
+            raise DataError("validation data has no label tokens")
         return float(loss_sum / counted)
 
     def _loss_sum(self, batch: Batch) -> Tensor:
-        """The summed loss of a micro-batch, float32."""
+        """The summed loss of a micro-batch, a float32 scalar in nats."""
         device = self._device
         documents = None if batch.documents is None else batch.documents.to(device)
         with torch.autocast(
@@ -80,16 +86,15 @@ class StepRunner:
             )
         return cast(Tensor, output.loss)
 
-    def _parts(self, batch: Batch) -> Iterator[Batch]:
-        """The batch in micro-batches of whole rows, the last one perhaps smaller."""
+    def _micro_batches(self, batch: Batch) -> Iterator[Batch]:
+        """The batch in micro-batches of whole rows; the last one may be smaller."""
         rows, length = batch.input_ids.shape
-        tokens = self._settings.micro_batch_tokens
-        size = rows if tokens is None else tokens // length
+        size = self._settings.micro_batch(self._workers.size) // length
         for start in range(0, rows, size):
             part = slice(start, start + size)
             documents = None if batch.documents is None else batch.documents[part]
             yield Batch(batch.input_ids[part], batch.labels[part], documents)
 
 
-def _counted(batch: Batch) -> Tensor:
+def _count_labels(batch: Batch) -> Tensor:
     return (batch.labels != IGNORED).sum()

@@ -1,8 +1,8 @@
 """The training loop of every kind of training stage: pretrain, extend and finetune.
 
-The batch of a step is a function of the step, so a resumed run needs no data state; with the
-optimizer's and the random state from the checkpoint it repeats the uninterrupted run bit for bit
-(on the CPU; CUDA kernels are not all deterministic).
+The batch of a step is a function of the step, so a resumed run needs no state of the data. With the
+optimizer's state and the random state from the checkpoint, it repeats the uninterrupted run bit for
+bit on the CPU. On CUDA not all kernels are deterministic.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 from fope_lab.data.mixture import Batch
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import Resources, TrainSettings
-from fope_lab.store import Attempt, Checkpoint
+from fope_lab.store import Checkpoint, RunWriter
 from trainers.checkpoints import (
     Progress,
     ResumeState,
@@ -37,32 +37,32 @@ from trainers.optimizer import build_optimizer, learning_rate, set_learning_rate
 from trainers.worker_group import WorkerGroup
 
 Batches = Callable[[int], Batch]
-"""This worker's share of the batch of update number `step`, from 0; always the same."""
+"""Returns this worker's share of the batch of step `step`, from 0; always the same."""
 HeldOutBatches = Callable[[], Iterable[Batch]]
-"""This worker's share of the held-out data; always the same."""
+"""Returns this worker's share of the held-out data; always the same."""
 WriteModel = Callable[[Path, Mapping[str, Tensor]], None]
 """Writes a model with these weights (see `Decoder.untied_state`) to a directory."""
 
 FINAL_SHARE = 20
 """The final loss is the mean over the last 1/20 of the steps: a single step's is mostly noise."""
 VALIDATION_SEED = 0
-"""Of the positions that some embeddings draw: the same for every validation."""
+"""Seeds the positions that some embeddings draw, so that they are the same in every validation."""
 
 
 class NonFiniteError(RuntimeError):
-    """The loss or the gradient is no longer a number, so training stopped."""
+    """Training stopped because the loss or the gradient is not finite."""
 
 
 def _device_name(device: torch.device) -> str:
-    """What a plan knows it by."""
+    """The name that plans know the device by."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def choose_device(resources: Resources) -> torch.device:
-    """The GPU that the stage reserved, or the CPU.
+    """The GPU that the stage reserved, or the CPU if it reserved none.
 
-    Raises RuntimeError if a GPU is asked for and none can be seen: a stage meant for a GPU would
-    take weeks on the CPU.
+    Raises RuntimeError if the stage reserved a GPU and this process sees none: a stage meant for a
+    GPU would take weeks on the CPU.
     """
     if resources.gpus == 0:
         return torch.device("cpu")
@@ -77,7 +77,7 @@ def train(
     model: Decoder,
     batches: Batches,
     settings: TrainSettings,
-    attempt: Attempt,
+    writer: RunWriter,
     write_model: WriteModel,
     *,
     seed: int,
@@ -87,17 +87,16 @@ def train(
 ) -> dict[str, Any]:
     """Train `model`, which is on `device`, to the end and save the stage's final checkpoint.
 
-    If the attempt goes on from a checkpoint, the model must hold that checkpoint's weights.
-    `held_out` is needed where the settings have `validate_every`. All workers of a group call this
-    alike, and the attempt of the first alone writes. The global random state is left as it was.
-    Returns what result.json says about the training. Raises NonFiniteError.
+    If `writer` resumes from a checkpoint, the model must hold that checkpoint's weights. Settings
+    with `validate_every` need `held_out`. All workers of a group call this, with a writer each, and
+    only worker 0's writes to the store. The global random state is restored at the end. Returns
+    what result.json says about the training. Raises NonFiniteError, and StoreError if a checkpoint
+    can't be saved.
     """
     cuda_devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda_devices):
         torch.manual_seed(seed)
-        run = _Run(
-            model, settings, attempt, write_model, device, held_out, workers or WorkerGroup()
-        )
+        run = _Run(model, settings, writer, write_model, device, held_out, workers or WorkerGroup())
         while run.progress.step < settings.steps:
             run.update(batches(run.progress.step))
     return run.summary()
@@ -105,11 +104,11 @@ def train(
 
 @dataclass
 class _Run:
-    """One attempt's pass through the loop."""
+    """The state of one run of the loop, from its start or checkpoint to the last step."""
 
     model: Decoder
     settings: TrainSettings
-    attempt: Attempt
+    writer: RunWriter
     write_model: WriteModel
     device: torch.device
     held_out: HeldOutBatches | None
@@ -121,15 +120,15 @@ class _Run:
         self.model.train()
         self.runner = StepRunner(self.model, self.settings, self.device, self.workers)
         self.optimizer = build_optimizer(self.runner.module, self.settings)
-        self.last_checkpoint = self.attempt.resumed_from
+        self.last_checkpoint = self.writer.resumed_from
         self.progress = Progress()
         if self.last_checkpoint is not None:
             self.progress = read_progress(self.last_checkpoint.path)
             if self.progress.step < self.settings.steps:
                 state = restore_state(self.last_checkpoint.path, self.device)
                 self.workers.load_optimizer_state(self.model, self.optimizer, state)
-        # Loss and gradient norm of the latest steps, still on the device: reading them there and
-        # then would make every step wait for the GPU.
+        # Loss and gradient norm of the latest steps stay on the device for a while: reading them at
+        # once would make every step wait for the GPU.
         self.unread: list[Tensor] = []
         self.row_step = self.progress.step
         self.row_time = time.monotonic()
@@ -137,7 +136,7 @@ class _Run:
         self.started = self.row_time
 
     def update(self, batch: Batch) -> None:
-        """One optimizer step, and whatever is due after it."""
+        """Take one optimizer step, then log, validate and save what is due."""
         settings = self.settings
         rate = learning_rate(self.progress.step, settings)
         set_learning_rate(self.optimizer, rate)
@@ -160,13 +159,13 @@ class _Run:
             self._log(rate, norm_value)
         if validation_due:
             self._validate()
-            # The best weights are those of a checkpoint, so that they outlive this process.
+            # The best weights go into a checkpoint, so that they outlive this process.
             checkpoint_due |= settings.select == "best" and self.progress.best_step == step
         if checkpoint_due:
             self._save(final)
 
     def summary(self) -> dict[str, Any]:
-        """What result.json says about the training."""
+        """The part of result.json that describes the training."""
         settings, progress = self.settings, self.progress
         last = max(settings.steps // FINAL_SHARE, 1)
         tokens = settings.steps * settings.batch_tokens
@@ -181,7 +180,7 @@ class _Run:
         }
 
     def _selected(self) -> dict[str, Any]:
-        """Which weights the stage ends with, if there are validation losses to tell them by."""
+        """The weights that the stage ends with and their loss, if it validates."""
         progress = self.progress
         if self.settings.validate_every is None:
             return {}
@@ -189,7 +188,7 @@ class _Run:
         step = progress.best_step if best else progress.step
         assert step is not None  # the last step is always validated
         loss = progress.validation_losses[progress.validation_steps.index(step)]
-        # The least of several measured losses is less than what other data would give.
+        # The least of several measured losses underestimates the loss on other data.
         return {
             "selected_step": step,
             "validation_loss": loss,
@@ -198,7 +197,7 @@ class _Run:
         }
 
     def _read(self) -> float:
-        """Move the unread losses into the progress; the gradient norm of the latest step."""
+        """Move the unread losses into the progress; returns the last step's gradient norm."""
         values = torch.stack(self.unread).tolist()
         self.unread.clear()
         for loss, norm in values:
@@ -217,8 +216,8 @@ class _Run:
             "tokens_per_second": steps_per_second * self.settings.batch_tokens,
         }
         self.row_step, self.row_time = step, now
-        self.attempt.log(step, values)
-        self.attempt.progress(
+        self.writer.log(step, values)
+        self.writer.progress(
             step,
             self.settings.steps,
             loss=values["loss"],
@@ -226,11 +225,11 @@ class _Run:
         )
 
     def _row_start(self, step: int) -> int:
-        """The step after which the row of `step` begins, whichever attempt took those steps."""
+        """The step after which the row of `step` begins, even if another attempt took the steps."""
         return (step - 1) // self.settings.log_every * self.settings.log_every
 
     def _validate(self) -> None:
-        """Measure the loss on held-out data, which leaves the training as it was."""
+        """Measure the loss on held-out data, without changing the training."""
         assert self.held_out is not None
         started = time.monotonic()
         step = self.progress.step
@@ -248,8 +247,8 @@ class _Run:
         values = {"validation_loss": loss}
         if step == self.settings.steps:
             values["least_validation_loss"] = min(self.progress.validation_losses)
-        self.attempt.log(step, values)
-        self.row_time += time.monotonic() - started  # tokens a second are those of training
+        self.writer.log(step, values)
+        self.row_time += time.monotonic() - started  # validation does not count as training time
 
     def _save(self, final: bool) -> None:
         progress, device = self.progress, self.device
@@ -257,7 +256,7 @@ class _Run:
         earlier = self.settings.select == "best" and progress.best_step not in (None, progress.step)
         best = best_weights(self.last_checkpoint.path) if earlier and self.last_checkpoint else None
         weights, state = None, None
-        # What all workers together hold, they gather together, although one of them writes it.
+        # All workers gather what they share, although only one of them writes it.
         if not (final and earlier):
             weights = self.workers.weights(self.model)
         if not final:
@@ -270,19 +269,19 @@ class _Run:
             if state is not None:
                 write_state(directory, state, device)
 
-        self.last_checkpoint = self.attempt.save_checkpoint(progress.step, write)
+        self.last_checkpoint = self.writer.save_checkpoint(progress.step, write)
 
     def _not_finite(self, loss: float, norm: float) -> NonFiniteError:
         step = len(self.progress.losses)
-        found = f"loss is {loss}" if not math.isfinite(loss) else f"gradient's norm is {norm}"
+        what = f"loss is {loss}" if not math.isfinite(loss) else f"gradient's norm is {norm}"
         return NonFiniteError(
-            f"the {found} at step {step + 1} of {self.settings.steps} (batch {step},"
+            f"the {what} at step {step + 1} of {self.settings.steps} (batch {step},"
             f" learning rate {learning_rate(step, self.settings):.3g}); {self._kept()}."
             " Try a lower train.learning_rate or a longer train.warmup."
         )
 
     def _kept(self) -> str:
-        """What training could go on from."""
+        """Says which checkpoint training could resume from."""
         if self.last_checkpoint is None:
             return "there is no checkpoint before it"
         return (

@@ -1,4 +1,4 @@
-"""What to lower when a training runs out of memory."""
+"""Advice for a training that runs out of memory: which settings to lower."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import torch
 from fope_lab.stages import TrainingConfig
 
 CPU_ALLOCATOR = "DefaultCPUAllocator"
-"""What torch's error begins with on the CPU, where it is a plain RuntimeError."""
+"""How torch's error begins on the CPU, where it is a plain RuntimeError."""
 
 
 class TrainingMemoryError(RuntimeError):
-    """A training needs more memory than there is."""
+    """A training needs more memory than there is; the message says what to lower."""
 
 
 @contextlib.contextmanager
 def memory_advice(stage: TrainingConfig) -> Iterator[None]:
-    """Around a training: raises TrainingMemoryError, which says what to lower, if memory ends."""
+    """Turn every out-of-memory error of the block into a TrainingMemoryError."""
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError) as error:
@@ -32,8 +32,7 @@ def memory_advice(stage: TrainingConfig) -> Iterator[None]:
 
 def _advice(stage: TrainingConfig, error: BaseException) -> TrainingMemoryError:
     train, length = stage.train, stage.data.length
-    share = train.batch_tokens // stage.resources.size
-    micro = min(train.micro_batch_tokens or share, share)
+    micro = train.micro_batch(stage.resources.size)
     ways = []
     if micro > length:
         ways.append(f"lower train.micro_batch_tokens (now {micro}; at least data.length)")

@@ -1,7 +1,7 @@
 """AdamW with decay groups, and learning-rate schedules as pure functions of the step.
 
-Matrices decay (projections, token embedding, head); vectors (norms) do not, nor does anything that
-a position embedding learns: 0 is no neutral value for a slope or a coefficient.
+Matrices decay (projections, token embedding, head). Vectors (norms) do not, and neither does what a
+position embedding learns: 0 is not a neutral value for a slope or a coefficient.
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.stages import TrainSettings
 
 Schedule = Callable[[int, int, TrainSettings], float]
-"""(updates after the warm-up up to this one, all updates after the warm-up, settings) → fraction of
-the peak rate."""
+"""Maps (updates since the warm-up including this one, all updates after the warm-up, settings) to
+the fraction of the peak rate."""
 
 
 def cosine(done: int, total: int, settings: TrainSettings) -> float:
-    """1 to the final rate along half a cosine (Loshchilov & Hutter, arXiv 1608.03983, Eq. 5)."""
+    """Falls from 1 to the final rate along half a cosine.
+
+    Loshchilov & Hutter, arXiv 1608.03983, Eq. 5.
+    """
     final = settings.final_learning_rate
     return final + (1 - final) * (1 + math.cos(math.pi * done / total)) / 2
 
 
 def warmup_stable_decay(done: int, total: int, settings: TrainSettings) -> float:
-    """1, and over the last round(decay·steps) updates linearly to the final rate.
+    """Stays at 1, then falls linearly to the final rate over the last round(decay·steps) updates.
 
     Hu et al., "MiniCPM", arXiv 2404.06395, §4.2, with the linear cooldown of Hägele et al., arXiv
     2405.18392.
@@ -43,7 +46,7 @@ def warmup_stable_decay(done: int, total: int, settings: TrainSettings) -> float
 
 
 def constant(done: int, total: int, settings: TrainSettings) -> float:
-    """1 throughout; the final rate has no effect."""
+    """Stays at 1; the final rate has no effect."""
     return 1.0
 
 
@@ -55,10 +58,10 @@ SCHEDULES: Mapping[str, Schedule] = {
 
 
 def learning_rate(step: int, settings: TrainSettings) -> float:
-    """The rate of update number `step`, 0 … steps − 1.
+    """The learning rate of update `step`, from 0 to steps − 1.
 
     It grows linearly over the first round(warmup·steps) updates, the last of which uses the full
-    rate, and then follows the schedule, whose end falls on the last update.
+    rate. It then follows the schedule, which ends at the last update.
     """
     warmup = round(settings.warmup * settings.steps)
     if step < warmup:
@@ -68,7 +71,7 @@ def learning_rate(step: int, settings: TrainSettings) -> float:
 
 
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Two parameter groups: trainable matrices with `weight_decay`, all else without any."""
+    """Two parameter groups: trainable matrices with `weight_decay`, all others without decay."""
     embeddings = (module for module in model.modules() if isinstance(module, PositionEmbedding))
     positional = {parameter for embedding in embeddings for parameter in embedding.parameters()}
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -83,7 +86,7 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
 
 
 def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
-    """AdamW over the model's trainable parameters; the loop sets the rate of each step."""
+    """AdamW over the model's trainable parameters; the training loop sets the rate of each step."""
     devices = {parameter.device.type for parameter in model.parameters()}
     return torch.optim.AdamW(
         decay_groups(model, settings.weight_decay),

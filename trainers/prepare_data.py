@@ -1,4 +1,4 @@
-"""Prepare data: tokenise a corpus once, for every stage that reads it."""
+"""Prepare data: tokenize a corpus once, for every stage that reads it."""
 
 from __future__ import annotations
 
@@ -10,40 +10,42 @@ from typing import TYPE_CHECKING, Any
 from fope_lab.data.packing import PackedCorpus, data_identity, write_packed
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import load_for_stage
+from fope_lab.store import StageFolder
 from fope_lab.sweep.keys import stage_key
 
 if TYPE_CHECKING:
     from fope_lab.stages import PrepareData
-    from fope_lab.store import Attempt
+    from fope_lab.store import RunWriter
 
 
-def run(stage: PrepareData, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
-    """Write the prepared-data directory as the stage's checkpoint; returns what it holds.
+def run(stage: PrepareData, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
+    """Write the prepared data as the stage's checkpoint; returns a summary of them.
 
-    As many processes tokenise as the stage has processors. Raises DataError if the corpus is not
-    what it was when the stage was planned.
+    One process tokenizes per CPU of the stage. Raises DataError if the corpus has changed since the
+    stage was planned.
     """
-    if attempt.resumed_from is not None:  # written whole, and lost before it was called finished
-        packed = PackedCorpus(attempt.resumed_from.path, {"split": stage.split})
+    if writer.resumed_from is not None:  # the data are whole; only the end of the stage is missing
+        packed = PackedCorpus(writer.resumed_from.path, {"split": stage.split})
         packed.verify()
         return _result(packed.info)
     tokenizer = load_for_stage(stage.tokenizer, parents)
     identity = data_identity(stage.corpus, tokenizer.identity(), stage.split)
-    # A tokenizer that a stage made is in the key by that stage's own.
-    planned = (attempt.folder.request() or {}).get("parents", {})
+    # A tokenizer that another stage makes is in this key by that stage's key.
+    request = StageFolder(writer.paths.folder).request()
+    planned = (request or {}).get("parents", {})
     parts = {name: identity[name] for name in ("corpus", "tokenizer") if name not in planned}
-    if stage_key(stage, planned, parts) != attempt.folder.key:
+    if stage_key(stage, planned, parts) != writer.paths.key:
         raise DataError(
-            f"{stage.corpus.canonical()} holds something else here than where and when the sweep "
-            f"was planned (found {parts}); run the sweep again to plan with it"
+            f"{stage.corpus.canonical()} has other content here than when and where the sweep was "
+            f"planned (found {parts}); run the sweep again to plan with this content"
         )
     data: dict[str, Any] = {}
     started = time.monotonic()
 
     def progress(documents: int, tokens: int) -> None:
-        # How many documents a stream holds is known only at its end.
+        # The number of documents in a stream is known only at its end.
         speed = tokens / (time.monotonic() - started)
-        attempt.progress(documents, documents + 1, tokens=tokens, tokens_per_second=speed)
+        writer.progress(documents, documents + 1, tokens=tokens, tokens_per_second=speed)
 
     def write(directory: Path) -> None:
         data.update(
@@ -57,7 +59,7 @@ def run(stage: PrepareData, attempt: Attempt, parents: Mapping[str, Path]) -> di
             )
         )
 
-    attempt.save_checkpoint(1, write)
+    writer.save_checkpoint(1, write)
     return _result(data)
 
 

@@ -1,41 +1,25 @@
-"""Pretrain: a model from scratch."""
+"""Pretraining starts from a model with random weights."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from fope_lab.data.tokenizers.tokenizer import load_for_stage
 from fope_lab.model import ModelConfig
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import Pretrain
-from fope_lab.store import Attempt
-from trainers.stage import train_stage
-from trainers.worker_group import WorkerGroup
+from trainers.start import Start
 
 
-def run(
-    stage: Pretrain,
-    attempt: Attempt,
-    parents: Mapping[str, Path],
-    workers: WorkerGroup | None = None,
-) -> dict[str, Any]:
-    """Weights, embedding coefficients and the order of the data all follow from the stage's seed.
+def start(stage: Pretrain, parents: Mapping[str, Path]) -> Start:
+    """A new model. Its weights and its embedding's coefficients follow from the stage's seed.
 
-    Raises loop.NonFiniteError, memory.TrainingMemoryError, DataError, EmbeddingError.
+    Raises EmbeddingError, and DataError if the tokenizer can't be loaded.
     """
-    tokenizer = load_for_stage(stage.tokenizer, parents)
     config: ModelConfig = stage.model
 
-    def start() -> Decoder:
+    def build_model() -> Decoder:
         return Decoder(config, stage.embedding, train_length=stage.data.length, seed=stage.seed)
 
-    return train_stage(
-        stage,
-        attempt,
-        parents,
-        start,
-        tokenizer=tokenizer,
-        workers=workers or WorkerGroup(),
-    )
+    return Start(load_for_stage(stage.tokenizer, parents), build_model)

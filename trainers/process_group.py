@@ -1,9 +1,9 @@
-"""Several processes that train one model: DDP, or FSDP2 where each holds a share of everything.
+"""Groups of several processes that train one model: DDP, or FSDP2, which shards everything.
 
 Both exchange float32: bfloat16 is the loop's autocast, which casts whole weights where they are
-used. Gradients are summed and not averaged, since the loop divides by the labels of all workers. A
-process group must be there (torch.distributed.init_process_group), for the CPU and for the device:
-"gloo", or "cpu:gloo,cuda:nccl".
+used. Gradients are summed and not averaged, since the loop divides by the labels of all workers.
+torch.distributed.init_process_group must have been called with a backend for the CPU and for the
+device: "gloo", or "cpu:gloo,cuda:nccl".
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class ProcessGroup(WorkerGroup):
         self.size = dist.get_world_size()
 
     def sum(self, value: Tensor) -> Tensor:
-        """See WorkerGroup."""
+        """The sum of `value` over all workers, which all of them get."""
         total = value.clone()
         dist.all_reduce(total)
         return total
 
 
 class Replicas(ProcessGroup):
-    """Each worker has the whole model and optimizer (Li et al., arXiv 2006.15704)."""
+    """DDP: each worker has the whole model and optimizer (Li et al., arXiv 2006.15704)."""
 
     def wrap(self, model: Decoder) -> nn.Module:
-        """See WorkerGroup; all go on from worker 0's parameters."""
-        # Buffers are the same everywhere: they follow from the configuration and the seed.
+        """Wrap the model in DDP. All workers start from worker 0's parameters."""
+        # Buffers are the same everywhere, since they follow from the configuration and the seed.
         module = DistributedDataParallel(
             model, forward_sync_buffers=False, gradient_as_bucket_view=True
         )
@@ -52,26 +52,26 @@ class Replicas(ProcessGroup):
         return module
 
     def accumulating(self, module: nn.Module) -> contextlib.AbstractContextManager[None]:
-        """See WorkerGroup."""
+        """A context in which DDP exchanges no gradients."""
         return cast(DistributedDataParallel, module).no_sync()
 
 
 def _summed(bucket: Tensor) -> torch.futures.Future[Tensor]:
-    """The exchange of some of the gradients, without DDP's own division by the workers."""
+    """Sum a bucket of gradients over the workers, without DDP's division by their number."""
     work = dist.all_reduce(bucket, async_op=True)
     return work.get_future().then(lambda done: done.value()[0])
 
 
 class Shards(ProcessGroup):
-    """Each worker has a share of each parameter and of its optimizer state, and all of a layer only
-    while it is computed (FSDP2; Zhao et al., arXiv 2304.11277).
+    """FSDP2: each worker has a share of each parameter and its optimizer state.
 
-    Autocast keeps bfloat16 copies of all weights to the end of a forward pass, and autograd to that
-    of the backward pass unless layers are computed twice (gradient_checkpointing).
+    A worker holds all of a layer only while it computes the layer (Zhao et al., arXiv 2304.11277).
+    Autocast keeps bfloat16 copies of all weights until the forward pass ends. Autograd keeps them
+    until the backward pass ends, unless layers are computed twice (gradient_checkpointing).
     """
 
     def wrap(self, model: Decoder) -> nn.Module:
-        """See WorkerGroup; parameters become sharded ones, in place."""
+        """Replace the model's parameters by sharded ones, in place."""
         device = next(model.parameters()).device.type
         mesh = init_device_mesh(device, (self.size,))
         # The position embeddings that layers share belong to the root, as do the token embedding
@@ -79,12 +79,12 @@ class Shards(ProcessGroup):
         for module in (*model.layers, model):
             sharded = fully_shard(module, mesh=mesh)
             sharded.set_gradient_divide_factor(1.0)
-            sharded.set_force_sum_reduction_for_comms(True)  # AVG and scaled sums are NCCL's alone
+            sharded.set_force_sum_reduction_for_comms(True)  # only NCCL has AVG and scaled sums
         return model
 
     @contextlib.contextmanager
     def accumulating(self, module: nn.Module) -> Iterator[None]:
-        """See WorkerGroup."""
+        """A context in which FSDP exchanges no gradients."""
         sharded = cast(FSDPModule, module)
         sharded.set_requires_gradient_sync(False)
         try:
@@ -93,17 +93,17 @@ class Shards(ProcessGroup):
             sharded.set_requires_gradient_sync(True)
 
     def clip(self, module: nn.Module, norm: float) -> Tensor:
-        """See WorkerGroup."""
+        """Scale the gradients to a norm of at most `norm`; returns the norm of all shards."""
         return cast(DTensor, super().clip(module, norm)).full_tensor()
 
     def weights(self, model: Decoder) -> dict[str, Tensor]:
-        """See WorkerGroup."""
+        """The model's whole `untied_state` on worker 0, gathered from all shards."""
         return {name: self._whole(tensor) for name, tensor in model.untied_state().items()}
 
     def _whole(self, value: Any) -> Any:
         if not isinstance(value, DTensor):
             return value
-        whole = value.full_tensor()  # one at a time, and kept by one worker alone, off the GPU
+        whole = value.full_tensor()  # one tensor at a time, kept by worker 0 alone, off the GPU
         return whole.cpu() if self.rank == 0 else None
 
     def _share(self, value: Any, parameter: Tensor) -> Any:
@@ -118,13 +118,13 @@ class Shards(ProcessGroup):
 STRATEGIES: Mapping[str, Callable[[], ProcessGroup]] = MappingProxyType(
     {"ddp": Replicas, "fsdp": Shards}
 )
-"""A stage's `resources.strategy`."""
+"""The group for each `resources.strategy` of a stage."""
 
 
 def is_lost_peer(error: BaseException) -> bool:
-    """Whether an exchange failed, as it does where another worker is gone.
+    """Whether an exchange failed, as it does when another worker is gone.
 
-    gloo's errors have no class of their own, but name the file that they come from.
+    gloo's errors have no class of their own, but they name the source file that they come from.
     """
     if isinstance(error, dist.DistError):
         return True

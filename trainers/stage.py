@@ -1,12 +1,12 @@
-"""What pretrain, extend and finetune share: from a stage's configuration to a trained checkpoint.
+"""The work of every training stage: from its configuration to a trained checkpoint.
 
-They differ in the model that they start from, which each of them builds itself.
+The kinds of training differ in their start (trainers/start.py) and share everything after it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,43 +18,43 @@ from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model import load_model, parameters, save_model
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainingConfig
-from fope_lab.store import Attempt
+from fope_lab.stages.entry_points import load_function
+from fope_lab.store import RunWriter
 from trainers.loop import choose_device, train
 from trainers.oom_advice import memory_advice
+from trainers.start import Start
 from trainers.validation import HeldOut
 from trainers.worker_group import WorkerGroup
 
 
-def train_stage(
+def run(
     stage: TrainingConfig,
-    attempt: Attempt,
+    writer: RunWriter,
     parents: Mapping[str, Path],
-    start: Callable[[], Decoder],
-    *,
-    tokenizer: Tokenizer,
-    workers: WorkerGroup,
+    workers: WorkerGroup | None = None,
 ) -> dict[str, Any]:
-    """Train to the end, from `start()` or from the checkpoint that the attempt goes on from.
+    """Train to the end, from the stage's start or from the checkpoint that the attempt resumes.
 
-    `parents` holds the prepared data under "data.0", "data.1", …, and under "validation.0", … where
-    the stage validates; a copy of the tokenizer goes into each checkpoint. Returns what result.json
-    says. Raises memory.TrainingMemoryError, which says what to lower.
+    `parents` holds the prepared data as "data.0", "data.1", …, and as "validation.0", … if the
+    stage validates. Every checkpoint gets a copy of the tokenizer. Returns what result.json says.
+    Raises oom_advice.TrainingMemoryError, which says what to lower, loop.NonFiniteError, DataError,
+    CheckpointError and EmbeddingError.
     """
+    start: Start = load_function(stage.start)(stage, parents)
     with memory_advice(stage):
-        return _train_stage(stage, attempt, parents, start, tokenizer, workers)
+        return _train(stage, writer, parents, start, workers or WorkerGroup())
 
 
-def _train_stage(
+def _train(
     stage: TrainingConfig,
-    attempt: Attempt,
+    writer: RunWriter,
     parents: Mapping[str, Path],
-    start: Callable[[], Decoder],
-    tokenizer: Tokenizer,
+    start: Start,
     workers: WorkerGroup,
 ) -> dict[str, Any]:
     device = choose_device(stage.resources)
-    resumed = attempt.resumed_from
-    model = start() if resumed is None else load_model(resumed.path)
+    resumed, tokenizer = writer.resumed_from, start.tokenizer
+    model = start.build_model() if resumed is None else load_model(resumed.path)
     model.gradient_checkpointing = stage.train.gradient_checkpointing
     data = TrainingData(
         stage.data,
@@ -82,7 +82,7 @@ def _train_stage(
         model.to(device),
         data.batch,
         stage.train,
-        attempt,
+        writer,
         write_model,
         seed=stage.seed,
         device=device,
@@ -94,32 +94,32 @@ def _train_stage(
     facts = embedding.definition.facts(embedding.shape)
     examples = {"examples": data.examples()} if data.examples() else {}
     validated = {} if held_out is None else {"validation_rows": held_out.total}
-    return {**summary, **validated, "parameters": _count(model), **facts, **examples}
+    return {**summary, **validated, "parameters": _parameter_counts(model), **facts, **examples}
 
 
 def _held_out(
     stage: TrainingConfig, parents: Mapping[str, Path], tokenizer: Tokenizer, workers: WorkerGroup
 ) -> HeldOut | None:
-    """The held-out data of a stage that validates, as much at a time as in training."""
+    """The held-out data of a stage that validates, read in micro-batches of the training's size."""
     train, length = stage.train, stage.train.validation_length or stage.data.length
     if train.validation_tokens is None:
         return None
-    share = train.batch_tokens // workers.size
-    rows = max(1, min(train.micro_batch_tokens or share, share) // length)
     return HeldOut(
         stage.data,
         parents,
         tokenizer,
         tokens=train.validation_tokens,
         length=length,
-        rows=rows,
+        rows=max(1, train.micro_batch(workers.size) // length),
         workers=workers,
     )
 
 
-def _count(model: Decoder) -> dict[str, int]:
-    """Parameters of body, head and input embedding, and in total; what a position embedding learns
-    counts as body."""
+def _parameter_counts(model: Decoder) -> dict[str, int]:
+    """The parameters of body, head and input embedding, and their total.
+
+    What a position embedding learns counts as body.
+    """
     counted = parameters(model.config)
     learned = sum(parameter.numel() for parameter in model.position_embeddings.parameters())
     counted = dataclasses.replace(counted, body=counted.body + learned)

@@ -1,4 +1,4 @@
-"""Tokenizers that a stage makes: tokenizer.json, for the stages that have it as "tokenizer"."""
+"""Tokenizers that a stage makes: tokenizer.json, for the children that read it as "tokenizer"."""
 
 from __future__ import annotations
 
@@ -15,45 +15,47 @@ from fope_lab.sweep.keys import stage_key
 
 if TYPE_CHECKING:
     from fope_lab.stages import CopyTokenizer, TrainTokenizer
-    from fope_lab.store import Attempt
+    from fope_lab.store import RunWriter
 
 
-def run(stage: TrainTokenizer, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
-    """Train a tokenizer; returns its vocabulary, which is smaller than asked for a small corpus.
+def run(stage: TrainTokenizer, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
+    """Train a tokenizer; returns its identity, digest and vocabulary size.
 
-    Raises DataError if the corpus is not what it was when the stage was planned.
+    A small corpus gives a smaller vocabulary than was asked for. Raises DataError if the corpus has
+    changed since the stage was planned.
     """
     recipe = stage.tokenizer
     identity = recipe.identity()
-    if stage_key(stage, {}, {"tokenizer": identity}) != attempt.folder.key:
+    if stage_key(stage, {}, {"tokenizer": identity}) != writer.paths.key:
         raise DataError(
-            f"{recipe.corpus.canonical()} holds something else here than where and when the sweep "
-            f"was planned (found {identity['corpus']}); run the sweep again to plan with it"
+            f"{recipe.corpus.canonical()} has other content here than when and where the sweep was "
+            f"planned (found {identity['corpus']}); run the sweep again to plan with this content"
         )
 
     def progress(documents: int) -> None:
-        attempt.progress(documents, documents + 1)
+        writer.progress(documents, documents + 1)
 
     def write(directory: Path) -> None:
         TRAINERS[recipe.train](recipe, directory / TOKENIZER_FILE, progress)
 
-    return {"identity": identity, **_saved(attempt, write)}
+    return {"identity": identity, **_saved(writer, write)}
 
 
-def copy(stage: CopyTokenizer, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
-    """Take GPT-NeoX's tokenizer from where `fope-lab fetch` put it: the store's own folder, which
-    is the one that this attempt is in, whatever the process was told. Raises DataError."""
-    store = attempt.folder.store
+def copy(stage: CopyTokenizer, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
+    """Copy GPT-NeoX's tokenizer from the store that this stage is in; returns digest and size.
+
+    `fope-lab fetch` put it there. Raises DataError if it is missing or not the expected file.
+    """
 
     def write(directory: Path) -> None:
-        shutil.copyfile(gpt_neox_file(store), directory / TOKENIZER_FILE)
+        shutil.copyfile(gpt_neox_file(writer.paths.store), directory / TOKENIZER_FILE)
 
-    return _saved(attempt, write)
+    return _saved(writer, write)
 
 
-def _saved(attempt: Attempt, write: Callable[[Path], None]) -> dict[str, Any]:
-    """Save what `write` writes, unless a lost attempt did; what there is to say about it."""
-    checkpoint = attempt.resumed_from or attempt.save_checkpoint(1, write)
+def _saved(writer: RunWriter, write: Callable[[Path], None]) -> dict[str, Any]:
+    """Save what `write` writes unless an earlier attempt has; returns its digest and size."""
+    checkpoint = writer.resumed_from or writer.save_checkpoint(1, write)
     path = checkpoint.path / TOKENIZER_FILE
     tokenizer = load_tokenizer(str(path))
     return {"sha256": tokenizer.identity()["sha256"], "vocabulary": tokenizer.vocabulary_size}

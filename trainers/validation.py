@@ -1,8 +1,8 @@
-"""The held-out data of a training: the split `validation` of its own corpora, in the same packing.
+"""The held-out data of a training: the `validation` split of its own corpora, packed the same way.
 
-Rows come from the corpora in the proportions of the training's mixture, in an order that depends on
-nothing but the data, so that all embeddings and seeds are measured on the same rows. Tasks beside
-text are left out; without text, those are read that have held-out rows. No row is read twice.
+Rows come from the corpora in the proportions of the training's mixture. Their order depends on the
+data alone, so all embeddings and seeds are measured on the same rows. Where there is text, tasks
+are left out; without text, the tasks that have held-out rows are read. No row is read twice.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ ORDER_SEED = 0
 
 
 class HeldOut:
-    """At most `tokens` tokens in rows of `length`; `batches` are this worker's share of them.
+    """At most `tokens` held-out tokens, in rows of `length` tokens.
 
-    `directories` holds the prepared data of source i under "validation.i". `rows` are a worker's at
-    a time. Raises DataError if a corpus has no held-out row of the length.
+    `directories` holds the prepared data of source i as "validation.i". Each worker reads `rows`
+    rows at a time. Raises DataError if a corpus has no held-out row of this length.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class HeldOut:
         self.total = self._distinct_rows([data.mix[i].weight for i in places], tokens)
 
     def batches(self) -> Iterator[Batch]:
-        """As many on each worker; rows past the last have no label that counts."""
+        """This worker's batches, equally many on each worker; rows past the last have no labels."""
         together = self._rows * self._workers.size
         for step, first in enumerate(range(0, self.total, together)):
             batch = self._data.batch(step)
@@ -67,7 +67,7 @@ class HeldOut:
             yield replace(batch, labels=batch.labels.masked_fill(past[:, None], IGNORED))
 
     def _distinct_rows(self, weights: list[float], tokens: int) -> int:
-        """How many rows of the mixture there are before one comes again, `tokens` at most."""
+        """The number of rows before the mixture repeats one, within `tokens` tokens."""
         mixture = Mixture(weights)
         epochs = [source.epoch for source in self._data.sources]
 

@@ -15,42 +15,44 @@ from torch import Tensor, nn
 from fope_lab.model.decoder import Decoder
 
 OptimizerState = Mapping[str, Mapping[str, Any]]
-"""What an optimizer holds of each parameter, by the parameter's name: whole, wherever it came from,
-so that a group of any size and kind can go on from it."""
+"""An optimizer's state of each parameter, by the parameter's name. It is whole, whichever group it
+came from, so a group of any size and strategy can resume from it."""
 
 
 class WorkerGroup:
-    """A group of one worker. The others override what exchanges something.
+    """A group of one worker. Larger groups override the methods that exchange something.
 
-    The optimizer must be built after `wrap`, which may put other parameters into the model.
+    Build the optimizer after `wrap`, which may replace the model's parameters.
     """
 
     rank: int = 0
     size: int = 1
 
     def wrap(self, model: Decoder) -> nn.Module:
-        """The module to call in training, for a model that is on its device: gradients of its
-        backward pass are sums over the whole group."""
+        """The module to call in training, for a model that is on its device.
+
+        The gradients of its backward pass are sums over the whole group.
+        """
         return model
 
     def sum(self, value: Tensor) -> Tensor:
-        """The sum of `value` over all workers, on all of them."""
+        """The sum of `value` over all workers, which all of them get."""
         return value
 
     def accumulating(self, module: nn.Module) -> contextlib.AbstractContextManager[None]:
-        """Around passes after which gradients are not complete yet, and need not be exchanged."""
+        """A context for passes that are not the last of a step: they exchange no gradients."""
         return contextlib.nullcontext()
 
     def clip(self, module: nn.Module, norm: float) -> Tensor:
-        """Scale gradients down to a norm of at most `norm`; the norm before, over all workers."""
+        """Scale the gradients to a norm of at most `norm`; returns the norm before, a scalar."""
         return nn.utils.clip_grad_norm_(module.parameters(), norm)
 
     def weights(self, model: Decoder) -> dict[str, Tensor]:
-        """The whole `untied_state` of the model on worker 0; anything on the others. All call."""
+        """The model's whole `untied_state` on worker 0; undefined elsewhere. All must call this."""
         return model.untied_state()
 
     def optimizer_state(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> OptimizerState:
-        """The whole state of the optimizer on worker 0; anything on the others. All call it."""
+        """The optimizer's whole state on worker 0; undefined elsewhere. All must call this."""
         return {
             name: {key: self._whole(value) for key, value in optimizer.state[parameter].items()}
             for name, parameter in model.named_parameters()
@@ -60,12 +62,12 @@ class WorkerGroup:
     def load_optimizer_state(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, state: OptimizerState
     ) -> None:
-        """Put a state from `optimizer_state` back. All call it, with the same state.
+        """Restore a state from `optimizer_state`. All must call this with the same state.
 
-        Raises ValueError if it is not that of the optimizer's parameters.
+        Raises ValueError if the state belongs to other parameters than the optimizer's.
         """
         names = {parameter: name for name, parameter in model.named_parameters()}
-        parameters = [one for group in optimizer.param_groups for one in group["params"]]
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
         wanted = {names[parameter] for parameter in parameters}
         if state and wanted != state.keys():
             odd = sorted(wanted ^ state.keys())
@@ -84,9 +86,9 @@ class WorkerGroup:
         optimizer.load_state_dict({"state": shares if state else {}, "param_groups": groups})
 
     def _whole(self, value: Any) -> Any:
-        """What the group holds of a value of the optimizer's state, put together."""
+        """The whole of a value in the optimizer's state, gathered from all workers."""
         return value
 
     def _share(self, value: Any, parameter: Tensor) -> Any:
-        """This worker's part of such a value, `parameter` being its own part of the parameter."""
+        """This worker's part of a whole value; `parameter` is its part of the parameter."""
         return value

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fope_lab.report import Report
-    from fope_lab.store import Store
     from fope_lab.sweep import Sweep
 
 
@@ -71,9 +70,10 @@ def validate(options: argparse.Namespace) -> int:
 
 def plan(options: argparse.Namespace) -> int:
     from fope_lab.planning.estimate import estimate_plans
+    from fope_lab.store import Store
     from fope_lab.sweep import plan as plan_sweep
 
-    store = _existing_store(options.store)
+    store = Store.open(options.store)
     planned = estimate_plans(
         [plan_sweep(sweep, store) for sweep in _load(options.files)],
         store,
@@ -90,13 +90,6 @@ def plan(options: argparse.Namespace) -> int:
         print_plan(planned, _console(), every=options.all)
     planned.require_fit()
     return DONE
-
-
-def _existing_store(root: str) -> Store | None:
-    """The store, or None where there is none yet: planning makes no folder."""
-    from fope_lab.store import Store
-
-    return Store(root) if Path(root).expanduser().exists() else None
 
 
 def run(options: argparse.Namespace) -> int:
@@ -131,7 +124,7 @@ def analyze(options: argparse.Namespace) -> int:
         return DONE
     content = analysis_content(options.name, options.checkpoints, options.corpus, options.gpus)
     code, sweep = _run_made("analyze", content, options)
-    print_figures(sweep, Store(options.store), _console())
+    print_figures(sweep, Store.open(options.store), _console())
     return code
 
 
@@ -145,9 +138,9 @@ def _run_made(
     from fope_lab.sweep.adhoc_sweep import keep_sweep, make_sweep
 
     sweep, text = make_sweep(command, options.name_of_sweep, content)
-    require_unblocked([plan_sweep(sweep, _existing_store(options.store))])
+    require_unblocked([plan_sweep(sweep, Store.open(options.store))])
     console = _console(stderr=quiet)
-    path = keep_sweep(sweep, text, Store(options.store).root)
+    path = keep_sweep(sweep, text, Store.create(options.store).root)
     console.print(f"as a sweep: {path}", highlight=False, soft_wrap=True, markup=False)
     code = run_sweeps(
         [sweep],
@@ -165,7 +158,7 @@ def status(options: argparse.Namespace) -> int:
     from fope_lab.store import Store
 
     sweep = _load_one(options.file)
-    store = Store(options.store)
+    store = Store.open(options.store)
     status = observed_status(sweep.stages, store)
     _console().print(status_table(sweep.stages, status, store))
     return FAILED if any(one.phase is Phase.FAILED for one in status.values()) else DONE
@@ -176,7 +169,8 @@ def report(options: argparse.Namespace) -> int:
     from fope_lab.store import Store, StoreError
 
     sweep = _load_one(options.file)
-    if _existing_store(options.store) is None:
+    store = Store.open(options.store)
+    if not store.root.exists():
         raise StoreError(f"there is no store {options.store}: nothing has run there")
     report = _current_report(sweep, options)
     if options.json:
@@ -187,8 +181,11 @@ def report(options: argparse.Namespace) -> int:
         return DONE
     console = _console()
     report.print(console)
-    path = write_report(report, Store(options.store))
-    console.print(f"report: {path}", soft_wrap=True, highlight=False)
+    try:
+        text = f"report: {write_report(report, store)}"
+    except OSError as error:
+        text = f"report: not written, the store is read-only ({error})"
+    console.print(text, soft_wrap=True, highlight=False, markup=False)
     return DONE
 
 
@@ -199,7 +196,7 @@ def _current_report(sweep: Sweep, options: argparse.Namespace) -> Report:
     from fope_lab.sweep import plan as plan_sweep
     from fope_lab.tracking import Tracker
 
-    store = Store(options.store)
+    store = Store.open(options.store)
     tracker = Tracker(store.root, options.tracking_uri)
     return build_report_of(plan_sweep(sweep, store), store, tracker)
 
@@ -216,7 +213,7 @@ def ui(options: argparse.Namespace) -> int:
     from fope_lab.store import Store
     from fope_lab.tracking import serve
 
-    return int(serve(Store(options.store).root, options.host, options.port))
+    return int(serve(Store.create(options.store).root, options.host, options.port))
 
 
 def submit(options: argparse.Namespace) -> int:

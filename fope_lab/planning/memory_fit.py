@@ -120,8 +120,7 @@ def _changed_training(spec: TrainingConfig) -> list[Changes]:
 
 
 def _smaller_batches(spec: TrainingConfig, also: dict[str, Any]) -> Changes:
-    share = spec.train.batch_tokens // spec.resources.size
-    rows = min(spec.train.micro_batch_tokens or share, share) // spec.data.length
+    rows = spec.train.micro_batch(spec.resources.size) // spec.data.length
     words = _words(also)
     while rows > 1:
         rows //= 2

@@ -64,8 +64,8 @@ def workload_of(stage: Stage) -> Workload:
     size = spec.resources.size
     if isinstance(spec, TrainingConfig):
         family, precision = TRAINING, spec.train.precision
-        share = spec.train.batch_tokens // size
-        batches = spec.train.steps * -(-share // min(spec.train.micro_batch_tokens or share, share))
+        micro_batches = -(-spec.train.share(size) // spec.train.micro_batch(size))
+        batches = spec.train.steps * micro_batches
     elif isinstance(spec, ModelEvaluation):
         family = EVALUATION
         batches = sum(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, Strict, model_validator
 
@@ -74,6 +74,15 @@ class TrainSettings(Section):
         """Optimizer steps: enough for `tokens`."""
         return -(-self.tokens // self.batch_tokens)
 
+    def share(self, workers: int) -> int:
+        """Tokens of a batch that each of `workers` processes."""
+        return self.batch_tokens // workers
+
+    def micro_batch(self, workers: int) -> int:
+        """Tokens that each of `workers` processes in one forward and backward pass."""
+        share = self.share(workers)
+        return min(self.micro_batch_tokens or share, share)
+
     @model_validator(mode="before")
     @classmethod
     def _filled(cls, given: Any) -> Any:
@@ -116,6 +125,10 @@ class TrainingConfig(StageConfig):
 
     trains = True
     outside_file = MappingProxyType({"seed": "seeds are the whole sweep's, as in seeds: [0, 1, 2]"})
+
+    entry_point = "trainers.stage:run"
+    start: ClassVar[str]
+    """The function that returns what the training starts from (trainers.start.Start)."""
 
     data: DataSection
     train: TrainSettings
@@ -176,7 +189,7 @@ def _nearest(tokens: int, multiple: int) -> str:
 class Pretrain(TrainingConfig):
     """Train a model from scratch."""
 
-    entry_point = "trainers.pretrain:run"
+    start = "trainers.pretrain:start"
 
     kind: Literal["pretrain"]
     model: ModelSection
@@ -199,7 +212,7 @@ class FurtherTraining(TrainingConfig, ChildConfig):
 class Extend(FurtherTraining):
     """Go on training a model, on longer text and perhaps with another embedding."""
 
-    entry_point = "trainers.extend:run"
+    start = "trainers.extend:start"
 
     kind: Literal["extend"]
 
@@ -208,7 +221,7 @@ class Finetune(FurtherTraining):
     """Supervised pairs or chats, perhaps with another embedding: the loss is on what the assistant
     says only."""
 
-    entry_point = "trainers.finetune:run"
+    start = "trainers.finetune:start"
 
     kind: Literal["finetune"]
     tokenizer: TokenizerSection | None = None

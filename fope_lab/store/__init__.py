@@ -1,16 +1,16 @@
-"""The store: a folder for each stage, which alone says what was asked, measured and finished.
+"""The store: one folder per stage, which alone says what was asked, measured and finished.
 
     <store>/<kind>/<key>/
       stage.yaml      what was asked: the resolved configuration and where it came from
-      attempts/       who worked on it (fope_lab/store/lease.py)
-      metrics/        <token>-<step>.jsonl: a segment per attempt and checkpoint interval
+      attempts/       who worked on the stage (fope_lab/store/lease.py)
+      metrics/        <token>-<step>.jsonl: one segment per attempt and checkpoint interval
       checkpoint/     <token>-<step>/, each with a manifest.json that was written last
-      progress.json   for the live table; never read as a result
+      progress.json   for the progress view; never read as a result
       log.txt  result.json  DONE
 
-A checkpoint counts when its manifest is there and every file in it has the size it says; a stage
-is done when DONE is there and what it names is whole. Rows past the checkpoint that an attempt
-went on from belong to the lost attempt and are not read.
+A checkpoint counts when its manifest exists and every file has the size that the manifest states. A
+stage is done when DONE exists and what it names is whole. If an attempt resumed from a checkpoint,
+rows past that checkpoint belong to the lost attempt and are not read.
 """
 
 from __future__ import annotations
@@ -21,12 +21,17 @@ from fope_lab.store.folder import StageFolder
 from fope_lab.store.problems import LeaseLostError, StageDoneError, StoreError
 from fope_lab.store.root import Store
 from fope_lab.store.row import Row
+from fope_lab.store.writer import AttemptHandle, FolderWriter, NullWriter, RunWriter
 
 __all__ = [
     "Attempt",
+    "AttemptHandle",
     "Checkpoint",
+    "FolderWriter",
     "LeaseLostError",
+    "NullWriter",
     "Row",
+    "RunWriter",
     "StageDoneError",
     "StageFolder",
     "Store",

@@ -1,66 +1,45 @@
-"""An attempt at a stage: its metrics, its checkpoints, its end."""
+"""An attempt at a stage: the lease that it holds, the writer that it gives to the work, its end."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import json
-import os
-import shutil
 import time
 import traceback
-import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from fope_lab.atomic_files import (
-    create_exclusive,
-    files_below,
-    is_full_disk,
-    sha256_file,
-    sync_directory,
-    sync_file,
-    write_atomic,
-    write_json,
-)
-from fope_lab.store.checkpoint import Checkpoint, is_complete
-from fope_lab.store.lease import Heartbeat
+from fope_lab.atomic_files import create_exclusive, write_atomic
+from fope_lab.store.checkpoint import Checkpoint, newest_complete
+from fope_lab.store.lease import Lease
 from fope_lab.store.problems import LeaseLostError, StoreError
-
-if TYPE_CHECKING:
-    from fope_lab.store.folder import StageFolder
-
-PROGRESS_SECONDS = 1.0
-KEPT_CHECKPOINTS = 2  # the newest, and the one before it should the newest turn out damaged
+from fope_lab.store.writer import FolderWriter, remove_old_checkpoints
 
 
-@dataclass
 class Attempt:
-    """One try at a stage, holding its lease; used as a context manager.
+    """One attempt at a stage, used as a context manager.
 
-    Leaving the block with an exception records the failure; leaving it normally without `finish`
-    releases the lease (the work goes on from its last checkpoint later).
+    If the block raises, the failure is recorded. If it ends without `finish`, the lease is
+    released, and a later attempt resumes from the last checkpoint.
     """
 
-    folder: StageFolder
-    token: int
-    resumed_from: Checkpoint | None
-    _segment: io.TextIOWrapper | None = None
-    _segment_step: int = 0
-    _shown: float = 0.0
-    _started: float = field(default_factory=time.monotonic)
-    _started_cpu: float = field(default_factory=time.process_time)
-    _ended: bool = False
+    def __init__(self, lease: Lease, writer: FolderWriter) -> None:
+        self.lease, self.writer = lease, writer
+        self._paths = writer.paths
+        self._started, self._started_cpu = time.monotonic(), time.process_time()
+        self._ended = False
 
-    def __post_init__(self) -> None:
-        self._segment_step = self.resumed_from.step if self.resumed_from else 0
-        self._newest = self.resumed_from
-        self._heartbeat = Heartbeat(self.folder.attempts, self.token)
-        self._remove_leftovers()
+    @property
+    def token(self) -> int:
+        """The number of this attempt; later attempts at the stage have larger ones."""
+        return self.lease.token
+
+    @property
+    def resumed_from(self) -> Checkpoint | None:
+        """The checkpoint that this attempt resumes from, or None if it starts from scratch."""
+        return self.writer.resumed_from
 
     def __enter__(self) -> Self:
         return self
@@ -73,11 +52,11 @@ class Attempt:
     ) -> None:
         if error is not None and not self._ended:
             text = "".join(traceback.format_exception(error))
-            # A full disk must not hide the error that is being reported, nor keep the lease.
+            # A full disk must neither hide the error that is being reported nor keep the lease.
             with contextlib.suppress(OSError):
-                self._close_segment()
+                self.writer.close()
             with contextlib.suppress(OSError):
-                self.note(text)
+                self.writer.note(text)
             self._end(
                 {
                     "outcome": "failed",
@@ -88,97 +67,31 @@ class Attempt:
             )
         elif not self._ended:
             try:
-                self._close_segment()
+                self.writer.close()
             finally:
                 self._end({"outcome": "released"})
 
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Append a row of metrics. Buffered: it becomes durable with the next checkpoint."""
-        row = {"step": step, "time": time.time_ns() // 1_000_000, "values": dict(values)}
-        if self._segment is None:
-            name = f"{self.token:04d}-{self._segment_step:09d}.jsonl"
-            path = self.folder.path / "metrics" / name
-            path.parent.mkdir(exist_ok=True)
-            self._segment = path.open("a", encoding="utf-8")
-        self._segment.write(json.dumps(row) + "\n")
+    def finish(
+        self, result: Mapping[str, Any], execution_record: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write result.json and DONE. From then on the stage is never run again.
 
-    def progress(self, step: int, total: int, **values: float | str) -> None:
-        """Tell the live table how far this attempt is; at most one write a second."""
-        now = time.monotonic()
-        if now - self._shown < PROGRESS_SECONDS and step < total:
-            return
-        self._shown = now
-        write_json(
-            self.folder.path / "progress.json",
-            {
-                "token": self.token,
-                "step": step,
-                "total": total,
-                "seconds": now - self._started,
-                "first_step": self.resumed_from.step if self.resumed_from else 0,
-                **values,
-            },
-        )
-
-    def note(self, text: str) -> None:
-        """Append to log.txt."""
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
-        with (self.folder.path / "log.txt").open("a", encoding="utf-8") as file:
-            file.write(f"{stamp}Z [{self.token}] {text.rstrip()}\n")
-
-    def save_checkpoint(self, step: int, write: Callable[[Path], None]) -> Checkpoint:
-        """Have `write` fill a fresh directory, then make it the stage's checkpoint of `step`.
-
-        The metrics logged so far become durable first, so that a checkpoint never has fewer rows
-        than steps. Raises LeaseLostError if another attempt took over, and StoreError if the disk
-        is full.
+        `execution_record` says what the attempt ran on. It goes into DONE together with the CPU
+        seconds of this process, which other programs on the machine do not lengthen, and with
+        whether the attempt resumed from an earlier one. Raises StoreError if the checkpoint that
+        the result belongs to is no longer whole, and LeaseLostError if a newer attempt has begun.
         """
-        self._check_lease()
-        parent = self.folder.path / "checkpoint"
-        temporary = parent / f".{self.token:04d}-{step:09d}.{uuid.uuid4().hex}"
-        try:
-            self._close_segment()
-            self._segment_step = step
-            temporary.mkdir(parents=True)
-            write(temporary)
-            self._write_manifest(temporary, step)
-        except Exception as error:
-            shutil.rmtree(temporary, ignore_errors=True)  # it may be what fills the disk
-            if is_full_disk(error):
-                raise self._no_space(step) from error
-            raise
-        final = parent / f"{self.token:04d}-{step:09d}"
-        if final.exists():  # this very attempt saved this step before: the same content again
-            shutil.rmtree(final)
-        os.rename(temporary, final)
-        sync_directory(parent)
-        self._keep(KEPT_CHECKPOINTS)
-        self._newest = Checkpoint(final, self.token, step)
-        return self._newest
-
-    def saved_by_worker(self, checkpoint: Checkpoint | None) -> None:
-        """Another process has saved this, its last checkpoint, under this attempt's token."""
-        self._newest = checkpoint
-
-    def finish(self, result: Mapping[str, Any], ran: Mapping[str, Any] | None = None) -> None:
-        """Write result.json and DONE: from here on the stage is never run again.
-
-        `ran` says what the attempt ran on. With it DONE keeps the seconds that the processors of
-        this process were at work, which other programs on the machine don't lengthen, and whether
-        the attempt went on from an earlier one. Raises StoreError if the checkpoint that the result
-        is of is no longer whole.
-        """
-        self._check_lease()
-        self._close_segment()
-        newest = self.folder.checkpoint()
-        if newest != self._newest:
+        self.lease.require()
+        self.writer.close()
+        newest, expected = newest_complete(self._paths), self.writer.newest
+        if newest != expected:
             raise StoreError(
-                f"{self.folder.path} can't be finished: its result is of"
-                f" {self._newest and self._newest.path}, but the newest complete checkpoint is"
+                f"{self._paths.folder} can't be finished: its result belongs to"
+                f" {expected and expected.path}, but the newest complete checkpoint is"
                 f" {newest and newest.path}"
             )
         content = json.dumps(dict(result), indent=1, ensure_ascii=False).encode()
-        write_atomic(self.folder.path / "result.json", content)
+        write_atomic(self._paths.result, content)
         seconds = time.monotonic() - self._started
         done: dict[str, Any] = {
             "token": self.token,
@@ -187,68 +100,17 @@ class Attempt:
             "checkpoint": newest.path.name if newest else None,
             "result_sha256": hashlib.sha256(content).hexdigest(),
         }
-        if ran is not None:
+        if execution_record is not None:
             done["ran"] = {
-                **ran,
+                **execution_record,
                 "cpu_seconds": time.process_time() - self._started_cpu,
                 "resumed": self.resumed_from is not None,
             }
-        path = self.folder.path / "DONE"
-        if not create_exclusive(path, json.dumps(done, indent=1)):
-            raise LeaseLostError(f"{self.folder.path} was finished by another attempt")
-        self._keep(1)
+        if not create_exclusive(self._paths.done, json.dumps(done, indent=1)):
+            raise LeaseLostError(f"{self._paths.folder} was finished by another attempt")
+        remove_old_checkpoints(self._paths, keep=1)
         self._end({"outcome": "done", "seconds": seconds})
 
-    def _write_manifest(self, directory: Path, step: int) -> None:
-        """Make the files of a checkpoint durable, and list them."""
-        files = {}
-        for path in files_below(directory):
-            sync_file(path)
-            files[str(path.relative_to(directory))] = {
-                "size": path.stat().st_size,
-                "sha256": sha256_file(path),
-            }
-        manifest = {"step": step, "token": self.token, "files": files}
-        write_json(directory / "manifest.json", manifest)
-
-    def _no_space(self, step: int) -> StoreError:
-        last = self.folder.checkpoint()
-        kept = "there is none yet" if last is None else f"that is {last.path} of step {last.step}"
-        return StoreError(
-            f"no space left in {self.folder.path} for the checkpoint of step {step}. Make room and"
-            f" run again: the stage goes on from its last complete checkpoint ({kept})."
-        )
-
     def _end(self, outcome: Mapping[str, Any]) -> None:
-        self._heartbeat.stop()
         self._ended = True
-        # A full disk must not hide the error that is being reported; the lease then goes stale.
-        with contextlib.suppress(OSError):
-            self.folder.attempts.end(self.token, {"time": time.time(), **outcome})
-
-    def _check_lease(self) -> None:
-        newest = self.folder.attempts.newest_token()
-        if newest != self.token:
-            raise LeaseLostError(
-                f"{self.folder.path}: attempt {self.token} was superseded by attempt {newest}"
-            )
-
-    def _close_segment(self) -> None:
-        segment, self._segment = self._segment, None
-        if segment is not None:
-            try:
-                segment.flush()
-                os.fsync(segment.fileno())
-            finally:
-                with contextlib.suppress(OSError):  # what it holds can't be written now either
-                    segment.close()
-
-    def _keep(self, count: int) -> None:
-        complete = [c for c in self.folder.checkpoints() if is_complete(c.path)]
-        for checkpoint in complete[count:]:
-            shutil.rmtree(checkpoint.path, ignore_errors=True)
-
-    def _remove_leftovers(self) -> None:
-        for path in (self.folder.path / "checkpoint").glob(".[0-9]*"):
-            if int(path.name[1:5]) < self.token:
-                shutil.rmtree(path, ignore_errors=True)
+        self.lease.end(outcome)

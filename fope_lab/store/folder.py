@@ -1,4 +1,4 @@
-"""A stage's folder: what was asked, what is finished, and the lease to work on it."""
+"""A stage's folder in the store: what was asked for, what is finished, and how to begin work."""
 
 from __future__ import annotations
 
@@ -14,47 +14,50 @@ import yaml
 
 from fope_lab.atomic_files import read_json, write_atomic
 from fope_lab.store.attempt import Attempt
-from fope_lab.store.checkpoint import Checkpoint, is_complete, is_intact, parse_checkpoint
-from fope_lab.store.lease import Attempts
+from fope_lab.store.checkpoint import (
+    Checkpoint,
+    is_complete,
+    list_checkpoints,
+    newest_complete,
+    newest_intact,
+)
+from fope_lab.store.lease import Attempts, Lease
+from fope_lab.store.paths import StagePaths
 from fope_lab.store.problems import StageDoneError
 from fope_lab.store.row import Row
+from fope_lab.store.writer import AttemptHandle, FolderWriter, remove_unfinished_checkpoints
 
 
 class StageFolder:
-    """Reading a stage's folder; `begin` opens it for writing."""
+    """Reads a stage's folder, which need not exist. Only `begin` writes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.kind, self.key = path.parent.name, path.name
+        self.paths = StagePaths(path)
         self.attempts = Attempts(path)
 
     @classmethod
     def of_checkpoint(cls, checkpoint: Path) -> StageFolder | None:
-        """The folder of the stage that left a checkpoint; None if `checkpoint` is no folder."""
+        """The folder of the stage that left a checkpoint, or None if that is not a folder."""
         return cls(checkpoint.parents[1]) if checkpoint.is_dir() else None
 
-    @property
-    def store(self) -> Path:
-        """The root folder of the store."""
-        return self.path.parents[1]
-
     def is_done(self) -> bool:
-        """Whether DONE is there and the result and checkpoint that it names are whole."""
+        """Whether DONE exists, and the result and the checkpoint that it names are whole."""
         return self._done() is not None
 
     def request(self) -> dict[str, Any] | None:
-        """What was asked (stage.yaml), or None if no attempt was ever made."""
+        """The configuration that was asked for, or None if nobody ever began the stage."""
         try:
-            return dict(yaml.safe_load((self.path / "stage.yaml").read_text(encoding="utf-8")))
+            return dict(yaml.safe_load(self.paths.request.read_text(encoding="utf-8")))
         except (OSError, yaml.YAMLError):
             return None
 
     def result(self) -> dict[str, Any] | None:
-        """result.json of a finished stage, else None."""
-        return read_json(self.path / "result.json") if self.is_done() else None
+        """The result of a finished stage, else None."""
+        return read_json(self.paths.result) if self.is_done() else None
 
     def seconds(self) -> float | None:
-        """Wall time in seconds that the finishing attempt took, or None."""
+        """The wall time of the attempt that finished the stage, in seconds, or None."""
         done = self._done()
         return None if done is None else float(done["seconds"])
 
@@ -69,14 +72,14 @@ class StageFolder:
         return None if first is None else float(first.details["started"])
 
     def progress(self) -> dict[str, Any] | None:
-        """The last progress report of the newest attempt, or None."""
-        progress = read_json(self.path / "progress.json")
+        """The latest progress of the newest attempt, or None."""
+        progress = read_json(self.paths.progress)
         if progress is None or progress.get("token") != self.attempts.newest_token():
             return None
         return dict(progress)
 
     def failure(self) -> dict[str, Any] | None:
-        """{"error", "traceback", "time"} if the newest attempt failed, else None."""
+        """The error, its type, traceback and time if the newest attempt failed, else None."""
         newest = self.attempts.newest()
         if newest is None or newest.end is None or newest.end.get("outcome") != "failed":
             return None
@@ -85,89 +88,84 @@ class StageFolder:
     def checkpoint(self) -> Checkpoint | None:
         """The final checkpoint of a finished stage, else the newest complete one, else None."""
         done = self._done()
-        if done is not None:
-            return (
-                parse_checkpoint(self.path / "checkpoint" / done["checkpoint"])
-                if done["checkpoint"]
-                else None
-            )
-        return next((c for c in self.checkpoints() if is_complete(c.path)), None)
+        if done is None:
+            return newest_complete(self.paths)
+        name = done["checkpoint"]
+        return Checkpoint.parse(self.paths.checkpoints / name) if name else None
 
     def rows(self) -> list[Row]:
-        """The durable rows in order of writing: all of a finished stage, otherwise those up to
-        the newest complete checkpoint."""
+        """The durable rows in the order of writing.
+
+        For a finished stage these are all rows, otherwise those up to the newest complete
+        checkpoint.
+        """
         done = self._done()
         if done is not None:
-            return self._lineage_rows(done["token"], None)
+            return self._rows_up_to(done["token"], None)
         checkpoint = self.checkpoint()
-        return [] if checkpoint is None else self._lineage_rows(checkpoint.token, checkpoint.step)
+        return [] if checkpoint is None else self._rows_up_to(checkpoint.token, checkpoint.step)
 
     def begin(
         self, owner: str, request: Mapping[str, Any], supersede: int | None = None
     ) -> Attempt:
         """Take the lease and open the stage for writing.
 
-        `owner` names who asks (a retry by the same owner takes over at once), `supersede` the token
-        of an attempt that the caller has watched go stale. Raises lease.LeaseHeldError, and
-        StageDoneError if the stage is finished (perhaps a moment ago, by another driver).
+        `owner` names the driver that asks; a retry by the same owner takes over at once.
+        `supersede` is the token of an attempt that the caller has watched go stale. Raises
+        lease.LeaseHeldError if another driver holds the lease, and StageDoneError if the stage is
+        finished, perhaps a moment ago and by another driver.
         """
         token = self.attempts.next_token(owner, supersede)
         if self.is_done():
             raise StageDoneError(f"{self.path} is finished")
-        resumed = next((c for c in self.checkpoints() if is_intact(c.path)), None)
-        damaged = [c.path.name for c in self.checkpoints() if not is_complete(c.path)]
+        resumed = newest_intact(self.paths)
+        damaged = [c.path.name for c in list_checkpoints(self.paths) if not is_complete(c.path)]
+        origin = None if resumed is None else {"token": resumed.token, "step": resumed.step}
         self.attempts.take(
             token,
             owner,
-            {
-                "host": socket.gethostname(),
-                "pid": os.getpid(),
-                "resumed_from": None
-                if resumed is None
-                else {"token": resumed.token, "step": resumed.step},
-            },
+            {"host": socket.gethostname(), "pid": os.getpid(), "resumed_from": origin},
         )
-        if not self.is_done():  # a DONE that is there names what was damaged or removed since
-            (self.path / "DONE").unlink(missing_ok=True)
-        if not (self.path / "stage.yaml").exists():
+        if not self.is_done():  # a DONE that still exists names output that was damaged or removed
+            self.paths.done.unlink(missing_ok=True)
+        if not self.paths.request.exists():
             text = yaml.safe_dump(dict(request), sort_keys=False, allow_unicode=True)
-            write_atomic(self.path / "stage.yaml", text)
-        attempt = Attempt(self, token, resumed)
+            write_atomic(self.paths.request, text)
+        lease = Lease(self.attempts, token)
+        remove_unfinished_checkpoints(self.paths, before=token)
+        writer = FolderWriter(AttemptHandle(self.paths, token, resumed))
         for name in damaged:
-            attempt.note(f"checkpoint {name} is not whole and is not used")
-        return attempt
+            writer.note(f"checkpoint {name} is not whole and is not used")
+        return Attempt(lease, writer)
 
     def _done(self) -> dict[str, Any] | None:
-        done = read_json(self.path / "DONE")
+        """The content of DONE if what it names is whole, else None."""
+        done = read_json(self.paths.done)
         if done is None:
             return None
         try:
-            result = (self.path / "result.json").read_bytes()
+            result = self.paths.result.read_bytes()
         except OSError:
             return None
         if hashlib.sha256(result).hexdigest() != done["result_sha256"]:
             return None
-        if done["checkpoint"] and not is_complete(self.path / "checkpoint" / done["checkpoint"]):
+        if done["checkpoint"] and not is_complete(self.paths.checkpoints / done["checkpoint"]):
             return None
         return dict(done)
 
-    def checkpoints(self) -> list[Checkpoint]:
-        """All checkpoint directories, complete or not, newest attempt and step first."""
-        found = [parse_checkpoint(p) for p in (self.path / "checkpoint").glob("[0-9]*-[0-9]*")]
-        return sorted(found, key=lambda c: (c.token, c.step), reverse=True)
-
-    def _lineage_rows(self, token: int, limit: int | None) -> list[Row]:
+    def _rows_up_to(self, token: int, step: int | None) -> list[Row]:
+        """The rows of attempt `token` up to `step`, after those that it resumed from."""
         record = self.attempts.record(token)
         origin = record.details.get("resumed_from") if record else None
-        before = [] if origin is None else self._lineage_rows(origin["token"], origin["step"])
-        own = self._attempt_rows(token)
-        return before + [row for row in own if limit is None or row.step <= limit]
+        before = [] if origin is None else self._rows_up_to(origin["token"], origin["step"])
+        own = self._rows_of_attempt(token)
+        return before + [row for row in own if step is None or row.step <= step]
 
-    def _attempt_rows(self, token: int) -> Iterator[Row]:
-        for path in sorted((self.path / "metrics").glob(f"{token:04d}-*.jsonl")):
+    def _rows_of_attempt(self, token: int) -> Iterator[Row]:
+        for path in sorted(self.paths.metrics.glob(f"{token:04d}-*.jsonl")):
             for line in path.read_text(encoding="utf-8").splitlines():
                 try:
                     raw = json.loads(line)
                 except ValueError:
-                    break  # the line that a killed process was writing
+                    break  # a killed process was writing this line
                 yield Row(raw["step"], raw["time"], raw["values"])

@@ -1,10 +1,10 @@
 """Who may work on a stage: numbered attempts, a heartbeat counter, and an observer's own clock.
 
-An attempt is the file `attempts/<token>.json`, created exclusively, so that of two drivers just one
-gets each token, and tokens only grow (they fence: everything an attempt writes carries its token).
-The holder counts up in `attempts/<token>.beat`; `attempts/<token>.end` says how it ended. Nobody
-compares clocks across machines: an observer calls a lease stale when the counter has not moved for
-`LEASE_SECONDS` of the observer's own monotonic clock.
+An attempt is the file `attempts/<token>.json`. It is created exclusively, so only one of two
+drivers gets a token. Tokens only grow, and everything that an attempt writes carries its token (a
+fencing token). The holder increments the counter in `attempts/<token>.beat`. How the attempt ended
+is in `attempts/<token>.end`. Clocks of different machines are never compared: an observer calls a
+lease stale when the counter has not moved for `LEASE_SECONDS` of its own monotonic clock.
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.atomic_files import create_exclusive, read_json, write_atomic, write_json
+from fope_lab.store.problems import LeaseLostError
 
 BEAT_SECONDS = 2.0
 LEASE_SECONDS = 16.0
 
 
 class LeaseHeldError(Exception):
-    """Another owner works on this stage."""
+    """Another driver holds the lease of this stage."""
 
 
 class LeaseState(enum.Enum):
-    """What an observer may conclude of a stage's newest attempt."""
+    """What an observer may conclude about the newest attempt at a stage."""
 
-    FREE = "free"  # none yet, or ended
+    FREE = "free"  # there is no attempt, or it has ended
     HELD = "held"  # its heartbeat moves, or has not been watched for long enough
-    STALE = "stale"  # its heartbeat stood still for LEASE_SECONDS
+    STALE = "stale"  # its heartbeat has stood still for LEASE_SECONDS
 
 
 @dataclass(frozen=True)
 class AttemptRecord:
-    """One try at a stage, as its file tells."""
+    """One attempt at a stage, as its files record it; `end` is None until it has ended."""
 
     token: int
     owner: str
@@ -48,40 +49,40 @@ class AttemptRecord:
 
 
 class Attempts:
-    """The attempts of one stage folder, as files."""
+    """The files that record the attempts at one stage."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "attempts"
 
     def newest_token(self) -> int:
-        """The largest token given out, 0 if none."""
+        """The largest token that was taken, or 0."""
         return max((int(path.stem) for path in self.path.glob("[0-9]*.json")), default=0)
 
     def record(self, token: int) -> AttemptRecord | None:
-        """The attempt with this token, or None."""
+        """The attempt with this token, or None if there is none."""
         details = read_json(self._file(token, "json"))
         if details is None:
             return None
         return AttemptRecord(token, details["owner"], details, read_json(self._file(token, "end")))
 
     def newest(self) -> AttemptRecord | None:
-        """The attempt with the largest token, or None."""
+        """The attempt with the largest token, or None if there is none."""
         return self.record(self.newest_token())
 
     def beat(self, token: int) -> int:
-        """The heartbeat counter of an attempt, 0 before its first beat."""
+        """The heartbeat counter of an attempt, or 0 before its first beat."""
         try:
             return int(self._file(token, "beat").read_text())
         except (OSError, ValueError):
             return 0
 
     def next_token(self, owner: str, supersede: int | None = None) -> int:
-        """The token that `owner` may now take: one more than the newest.
+        """The token that `owner` may take now: the newest plus one.
 
-        Allowed when the newest attempt has ended, was this owner's own (a retry after a crash), or
-        is the token that the caller has watched go stale; raises LeaseHeldError otherwise. What is
-        read of the stage between this call and a `take` that succeeds was final when it was read:
-        nobody else held a lease in between.
+        The newest attempt must have ended, belong to the same owner (a retry after a crash), or
+        have the token `supersede`, which the caller has watched go stale. Otherwise this raises
+        LeaseHeldError. Whatever the caller reads of the stage between this call and a successful
+        `take` is final, since nobody else held the lease in between.
         """
         newest = self.newest()
         if newest is None:
@@ -93,14 +94,22 @@ class Attempts:
     def take(self, token: int, owner: str, details: Mapping[str, Any]) -> None:
         """Take the lease with a token from `next_token`.
 
-        Raises LeaseHeldError when another process was quicker.
+        Raises LeaseHeldError if another process took the token first.
         """
         record = {"owner": owner, "started": time.time(), **details}
         if not create_exclusive(self._file(token, "json"), json.dumps(record, indent=1)):
             raise LeaseHeldError(f"{self.path.parent}: attempt {token} went to another process")
 
+    def require_newest(self, token: int) -> None:
+        """Raises LeaseLostError if there is an attempt newer than `token`."""
+        newest = self.newest_token()
+        if newest != token:
+            raise LeaseLostError(
+                f"{self.path.parent}: attempt {token} was superseded by attempt {newest}"
+            )
+
     def end(self, token: int, outcome: Mapping[str, Any]) -> None:
-        """Record how an attempt ended, which frees the lease."""
+        """Record how an attempt ended. This frees its lease."""
         write_json(self._file(token, "end"), dict(outcome))
 
     def write_beat(self, token: int, count: int) -> None:
@@ -112,7 +121,7 @@ class Attempts:
 
 
 class Heartbeat:
-    """Counts up in the background for as long as the lease is held."""
+    """Increments an attempt's counter in the background until `stop`."""
 
     def __init__(self, attempts: Attempts, token: int, seconds: float = BEAT_SECONDS) -> None:
         self._attempts, self._token, self._seconds = attempts, token, seconds
@@ -130,13 +139,32 @@ class Heartbeat:
                 return
 
     def stop(self) -> None:
-        """Stop counting."""
+        """Stop counting and wait for the thread to end."""
         self._stop.set()
         self._thread.join()
 
 
+class Lease:
+    """The right to work on a stage, kept alive by a heartbeat until `end`."""
+
+    def __init__(self, attempts: Attempts, token: int) -> None:
+        self.attempts, self.token = attempts, token
+        self.heartbeat = Heartbeat(attempts, token)
+
+    def require(self) -> None:
+        """Raises LeaseLostError if a newer attempt has taken the lease."""
+        self.attempts.require_newest(self.token)
+
+    def end(self, outcome: Mapping[str, Any]) -> None:
+        """Record how the attempt ended, which frees the lease."""
+        self.heartbeat.stop()
+        # A full disk must not hide the error that is being reported. The lease then goes stale.
+        with contextlib.suppress(OSError):
+            self.attempts.end(self.token, {"time": time.time(), **outcome})
+
+
 class LeaseObserver:
-    """Watches the leases of other drivers on this process's monotonic clock."""
+    """Watches the leases of other drivers by this process's monotonic clock."""
 
     def __init__(
         self, seconds: float = LEASE_SECONDS, clock: Callable[[], float] = time.monotonic
@@ -145,7 +173,7 @@ class LeaseObserver:
         self._seen: dict[Path, tuple[int, int, float]] = {}
 
     def state(self, attempts: Attempts, owner: str | None = None) -> tuple[LeaseState, int]:
-        """(state, newest token); an attempt of `owner` itself counts as free."""
+        """The lease's state and the newest token; an attempt by `owner` itself counts as free."""
         newest = attempts.newest()
         if newest is None:
             return LeaseState.FREE, 0

@@ -1,15 +1,15 @@
-"""Why the store, a stage or an attempt can't go on."""
+"""Errors of the store."""
 
 from __future__ import annotations
 
 
 class StoreError(Exception):
-    """The store can't be used: where, and why."""
+    """The store can't be used; the message says where and why."""
 
 
 class StageDoneError(StoreError):
-    """This stage is finished: there is nothing to begin."""
+    """The stage is already finished, so there is nothing to begin."""
 
 
 class LeaseLostError(StoreError):
-    """A newer attempt took over this stage while the present one was still running."""
+    """A newer attempt took over the stage while this one was still running."""

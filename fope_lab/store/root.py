@@ -2,45 +2,74 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from fope_lab.atomic_files import create_exclusive, read_json
 from fope_lab.store.folder import StageFolder
 from fope_lab.store.problems import StoreError
 
+CHOOSE_ANOTHER = "Choose another folder with --store or FOPE_LAB_STORE."
 
+
+@dataclass(frozen=True)
 class Store:
-    """The folder under which all stages live. Raises StoreError if it can't be written."""
+    """The folder `root`, an absolute path, under which all stages live.
 
-    def __init__(self, root: str | Path) -> None:
-        self.root = Path(root).expanduser().absolute()
-        probe = self.root / f".probe-{uuid.uuid4().hex}"
+    `open` gives a store to read, `create` one to write.
+    """
+
+    root: Path
+
+    @classmethod
+    def open(cls, root: str | os.PathLike[str]) -> Self:
+        """The store in the folder `root`. This writes nothing; a missing folder holds no stages.
+
+        Raises StoreError if `root` is not a folder.
+        """
+        path = Path(root).expanduser().absolute()
+        if path.exists() and not path.is_dir():
+            raise StoreError(f"the store {path} is not a folder. {CHOOSE_ANOTHER}")
+        return cls(path)
+
+    @classmethod
+    def create(cls, root: str | os.PathLike[str]) -> Self:
+        """The store in the folder `root`, which is made if it is missing.
+
+        Raises StoreError if the folder can't be written, or if its file system can't create files
+        exclusively.
+        """
+        path = Path(root).expanduser().absolute()
+        probe = path / f".probe-{uuid.uuid4().hex}"
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True)
             exclusive = create_exclusive(probe, "") and not create_exclusive(probe, "")
             probe.unlink()
         except OSError as error:
             raise StoreError(
-                f"the store {self.root} can't be written: {error.strerror or error}. "
-                "Choose another folder with --store or FOPE_LAB_STORE."
+                f"the store {path} can't be written: {error.strerror or error}. {CHOOSE_ANOTHER}"
             ) from error
         if not exclusive:
             raise StoreError(
-                f"the store {self.root} lies on a file system that can't create a file "
-                "exclusively, so two drivers could train one stage at once. "
-                "Use a local disk or NFS version 3 or later."
+                f"the store {path} is on a file system that can't create a file exclusively, so two"
+                " drivers could train the same stage at once. Use a local disk, or NFS version 3 or"
+                " later."
             )
+        return cls(path)
 
     def folder(self, kind: str, key: str) -> StageFolder:
         """The folder of a stage, whether it exists or not."""
         return StageFolder(self.root / kind / key)
 
-    def times(self) -> Iterator[dict[str, Any]]:
-        """Of every stage that was finished and says what it ran on: that, as DONE keeps it, and
-        the attempt's wall time as `seconds`. A small file a stage is read, no more."""
+    def execution_records(self) -> Iterator[dict[str, Any]]:
+        """What every finished stage ran on, as DONE records it, with its wall time as `seconds`.
+
+        Stages without such a record are left out. This reads one small file per stage.
+        """
         for path in sorted(self.root.glob("*/*/DONE")):
             done = read_json(path)
             if done is not None and done.get("ran") is not None:

@@ -1,4 +1,4 @@
-"""A row of metrics."""
+"""One row of metrics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """One row of metrics: `timestamp` in milliseconds since the epoch, kept for exact replays."""
+    """Metrics of one step. `timestamp` is in milliseconds since the epoch, kept for MLflow."""
 
     step: int
     timestamp: int

@@ -49,15 +49,14 @@ def estimate(spec: StageConfig, model: ModelConfig, learned: int) -> Cost:
 def training_peak(spec: TrainingConfig, model: ModelConfig, learned: int) -> Memory:
     """The memory of a worker, on a model whose position embedding learns `learned` parameters."""
     train, resources = spec.train, spec.resources
-    share = train.batch_tokens // resources.size
-    at_once = min(train.micro_batch_tokens or share, share)
+    at_once = train.micro_batch(resources.size)
     return training_memory(
         model,
         batch=max(1, at_once // spec.data.length),
         length=spec.data.length,
         precision=train.precision,
         gradient_checkpointing=train.gradient_checkpointing,
-        micro_batches=-(-share // at_once),
+        micro_batches=-(-train.share(resources.size) // at_once),
         learned=learned,
         shards=resources.size if resources.strategy == "fsdp" else 1,
     )

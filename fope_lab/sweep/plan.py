@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fope_lab.store import StageFolder, Store
@@ -36,11 +35,10 @@ class Plan:
 def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> Plan:
     """What a run of `sweep` would do, given what the store holds: all, if there is no store yet.
 
-    Planning makes no folder. Raises store.StoreError for a store that can't be used.
+    Planning writes nothing. Raises store.StoreError if `store` is not a folder.
     """
-    if isinstance(store, str | os.PathLike):
-        root = Path(store).expanduser()
-        store = Store(root) if root.exists() else None
+    if store is not None and not isinstance(store, Store):
+        store = Store.open(store)
     states: dict[str, State] = {}
     by_key = {stage.key: stage for stage in sweep.stages}
     for stage in sweep.stages:

@@ -19,6 +19,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -67,8 +68,12 @@ class Ledger:
         self._store, self._uri = store, uri
         self._root = store.root / "tracking"
         self._writer = uuid.uuid4().hex
+
+    @cached_property
+    def store_id(self) -> str:
+        """What tells this store from others in MLflow. It is drawn and written on first use."""
         create_exclusive(self._root / "id", uuid.uuid4().hex)
-        self.store_id = (self._root / "id").read_text(encoding="utf-8")
+        return (self._root / "id").read_text(encoding="utf-8")
 
     @contextlib.contextmanager
     def one_writer(self, sweep: str) -> Iterator[bool]:

@@ -54,7 +54,7 @@ class Tracker:
     """
 
     def __init__(self, store_root: str | Path, uri: str | None = None) -> None:
-        self._store = Store(store_root)
+        self._store = Store.open(store_root)
         self.uri = default_uri(self._store.root) if uri is None else checked_uri(uri)
         self._ledger = Ledger(self._store, self.uri)
         self._server = Server(self.uri, artifact_folder(self._store.root))

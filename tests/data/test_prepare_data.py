@@ -38,7 +38,7 @@ def test_the_checkpoint_is_the_prepared_data(texts: Path, tmp_path: Path, split:
     stage, key = plan(texts, split)
     folder = Store(tmp_path / "store").folder("prepare-data", key)
     with folder.begin("test", {}) as attempt:
-        attempt.finish(run(stage, attempt, {}))
+        attempt.finish(run(stage, attempt.writer, {}))
     checkpoint, result = folder.checkpoint(), folder.result()
     assert checkpoint is not None
     assert result is not None
@@ -53,11 +53,11 @@ def test_what_was_written_whole_is_not_written_again(texts: Path, tmp_path: Path
     stage, key = plan(texts)
     folder = Store(tmp_path / "store").folder("prepare-data", key)
     with folder.begin("test", {}) as attempt:
-        first = run(stage, attempt, {})
+        first = run(stage, attempt.writer, {})
     assert not folder.is_done()
     (texts / "one.txt").unlink()
     with folder.begin("test", {}) as attempt:
-        attempt.finish(run(stage, attempt, {}))
+        attempt.finish(run(stage, attempt.writer, {}))
     assert folder.result() == first
 
 
@@ -66,9 +66,9 @@ def test_data_that_changed_since_planning_is_refused(texts: Path, tmp_path: Path
     (texts / "one.txt").write_text("Something else.")
     folder = Store(tmp_path / "store").folder("prepare-data", key)
     with (
-        pytest.raises(DataError, match="holds something else here than where and when"),
+        pytest.raises(DataError, match="has other content here than when and where"),
         folder.begin("test", {}) as attempt,
     ):
-        run(stage, attempt, {})
+        run(stage, attempt.writer, {})
     assert folder.checkpoint() is None
     assert folder.failure() is not None

@@ -255,7 +255,7 @@ def test_a_stage_logs_and_states_what_it_did(parents: dict[str, Path], tmp_path:
     folder = Store(store_with_tasks(tmp_path)).folder("downstream", "key")
     stage = section(limit=5, max_length=16)
     with folder.begin("test", {}) as attempt:
-        attempt.finish(run(stage, attempt, parents))
+        attempt.finish(run(stage, attempt.writer, parents))
     values = {name: value for row in folder.rows() for name, value in row.values.items()}
     assert {row.step for row in folder.rows()} == {0}
     names = {"arc_easy_rc_5shot_accuracy", "arc_easy_rc_5shot_loss", "trivia_qa_wiki_loss"}
@@ -302,7 +302,7 @@ def test_contexts_beyond_the_last_position_are_an_error_before_the_work(tmp_path
         pytest.raises(DataError, match="positions for 16; max_length: 16 would leave out"),
         folder.begin("test", {}) as attempt,
     ):
-        run(section(), attempt, {"from": checkpoint})
+        run(section(), attempt.writer, {"from": checkpoint})
     assert folder.rows() == []
 
 

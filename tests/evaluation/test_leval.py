@@ -139,7 +139,7 @@ def test_a_stage_logs_every_task_and_the_average(
     )
     stage_folder = Store(tmp_path / "store").folder("leval", "key")
     with stage_folder.begin("test", {}) as attempt:
-        attempt.finish(run(stage, attempt, parents))
+        attempt.finish(run(stage, attempt.writer, parents))
     rows = {name: value for row in stage_folder.rows() for name, value in row.values.items()}
     names = ("leval_gsm100", "leval_sci_fi", "leval_average")
     assert rows == {name + end: 0.0 for name in names for end in ("", "_stderr")}

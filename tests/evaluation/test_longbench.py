@@ -196,7 +196,7 @@ def test_a_stage_logs_every_bucket_and_leaves_all_answers(
     )
     stage_folder = Store(tmp_path / "store").folder("longbench", "key")
     with stage_folder.begin("test", {}) as attempt:
-        attempt.finish(run(pickle.loads(pickle.dumps(stage)), attempt, parents))
+        attempt.finish(run(pickle.loads(pickle.dumps(stage)), attempt.writer, parents))
     rows = {
         (name, row.step): value for row in stage_folder.rows() for name, value in row.values.items()
     }
@@ -232,7 +232,7 @@ def test_the_context_is_the_models_own_by_default(
         Store(tmp_path / "store").folder("longbench", "key").begin("test", {}) as attempt,
         pytest.raises(DataError, match="found 32, needs more than the 32 tokens"),
     ):
-        run(stage, attempt, parents)
+        run(stage, attempt.writer, parents)
 
 
 def test_a_file_that_changed_since_it_was_planned_is_an_error(
@@ -247,7 +247,7 @@ def test_a_file_that_changed_since_it_was_planned_is_an_error(
         Store(tmp_path / "store").folder("longbench", "key").begin("test", {}) as attempt,
         pytest.raises(DataError, match=r"samsum_e\.jsonl holds something else here than"),
     ):
-        run(sent, attempt, parents)
+        run(sent, attempt.writer, parents)
     anew = LongBench(kind="longbench", **{"from": "m"}, dataset=str(folder), context_length=600)
     changed = {
         name for name in planned["dataset"] if planned["dataset"][name] != anew.contents[name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from fope_lab.data.benchmarks.longbench import BUCKETS
 from fope_lab.stages import Pretrain, StageConfig
+from fope_lab.stages.entry_points import load_function
 from fope_lab.store import Store
 from fope_lab.sweep.kinds import KINDS
 
@@ -56,11 +56,10 @@ def test_a_stage_logs_what_it_says(
     parents: dict[str, Path], tmp_path: Path, options: dict[str, Any]
 ) -> None:
     stage = section(options)
-    module, _, function = stage.entry_point.partition(":")
-    run = getattr(importlib.import_module(module), function)
+    run = load_function(stage.entry_point)
     folder = Store(tmp_path).folder(stage.kind, "key")
     with folder.begin("test", {}) as attempt:
-        attempt.finish(run(stage, attempt, {**parents, "data.1": parents["data.0"]}))
+        attempt.finish(run(stage, attempt.writer, {**parents, "data.1": parents["data.0"]}))
     logged = {
         (name, row.step if "_by_" in name else None)
         for row in folder.rows()

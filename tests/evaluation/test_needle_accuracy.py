@@ -101,7 +101,7 @@ def test_a_stage_logs_a_row_a_length_and_leaves_a_heat_map(
     stage = Needle.model_validate(section, strict=False)
     folder = Store(tmp_path).folder("needle", "key")
     with folder.begin("test", {}) as attempt:
-        attempt.finish(run(stage, attempt, parents))
+        attempt.finish(run(stage, attempt.writer, parents))
     assert [(row.step, row.values) for row in folder.rows()] == [
         (350, {"needle_accuracy_by_length": 0.0, "needle_accuracy_by_length_stderr": 0.0}),
         (400, {"needle_accuracy_by_length": 0.0, "needle_accuracy_by_length_stderr": 0.0}),
@@ -128,4 +128,4 @@ def test_a_text_that_is_too_short_stops_the_stage_before_any_work(
         pytest.raises(DataError, match="the held-out text has"),
         Store(tmp_path).folder("needle", "key").begin("test", {}) as attempt,
     ):
-        run(stage, attempt, parents)
+        run(stage, attempt.writer, parents)

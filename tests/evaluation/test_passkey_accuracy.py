@@ -189,7 +189,7 @@ def test_a_stage_logs_a_row_a_length(parents: dict[str, Path], tmp_path: Path) -
     stage = Passkey.model_validate({**section, "form": "symbolic"}, strict=False)
     folder = Store(tmp_path).folder("passkey", "key")
     with folder.begin("test", {}) as attempt:
-        attempt.finish(run(stage, attempt, parents))
+        attempt.finish(run(stage, attempt.writer, parents))
     rows = {row.step: row.values["passkey_accuracy_by_length"] for row in folder.rows()}
     assert rows == {64: 0.0, 16: 0.0}  # the model is untrained
     result = folder.result()

@@ -289,7 +289,7 @@ def test_a_stage_logs_a_row_a_length(
     stage = make_stage(tokens=1000, batch_tokens=512, **options)
     folder = Store(tmp_path).folder("perplexity", "key")
     with folder.begin("test", {}) as attempt:
-        result = run(stage, attempt, parents)
+        result = run(stage, attempt.writer, parents)
         attempt.finish(result)
     tokens = PackedCorpus(parents["data.0"], {}).tokens[:1000]
     model = load_model(parents["from"])
@@ -313,7 +313,7 @@ def test_a_stage_logs_positions_of_the_largest_length(
     stage = make_stage(tokens=1000, average=average, position_buckets=5, **how)
     folder = Store(tmp_path).folder("perplexity", "key")
     with folder.begin("test", {}) as attempt:
-        result = run(stage, attempt, parents)
+        result = run(stage, attempt.writer, parents)
         attempt.finish(result)
     tokens = PackedCorpus(parents["data.0"], {}).tokens[:1000]
     model = load_model(parents["from"])
@@ -348,7 +348,7 @@ def test_a_stage_that_can_not_be_measured_fails_at_once(
         pytest.raises(ValueError, match="needs 100,001 tokens"),
         folder.begin("test", {}) as attempt,
     ):
-        run(make_stage(lengths=[8, 100_000]), attempt, parents)
+        run(make_stage(lengths=[8, 100_000]), attempt.writer, parents)
     assert folder.failure() is not None
     assert not list((folder.path / "metrics").glob("*"))
     wrong = {**parents, "data.0": parents["from"]}
@@ -356,4 +356,4 @@ def test_a_stage_that_can_not_be_measured_fails_at_once(
         pytest.raises(DataError, match="is no prepared data"),
         folder.begin("test", {}) as attempt,
     ):
-        run(make_stage(), attempt, wrong)
+        run(make_stage(), attempt.writer, wrong)

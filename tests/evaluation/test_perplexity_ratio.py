@@ -43,14 +43,16 @@ def test_both_perplexities_and_their_ratio(
 ) -> None:
     folder = Store(tmp_path).folder("perplexity", "key")
     with folder.begin("test", {}) as attempt:
-        result = run(stage(tokens=900, **options), attempt, two_texts)
+        result = run(stage(tokens=900, **options), attempt.writer, two_texts)
         attempt.finish(result)
     alone = []
     for role in ("data.0", "data.1"):
         folder_alone = Store(tmp_path).folder("perplexity", role)
         one = stage(tokens=900, **options, over=None)
         with folder_alone.begin("test", {}) as attempt:
-            alone.append(run(one, attempt, {**two_texts, "data.0": two_texts[role]})["lengths"])
+            alone.append(
+                run(one, attempt.writer, {**two_texts, "data.0": two_texts[role]})["lengths"]
+            )
     rows = list(folder.rows())
     assert [row.step for row in rows] == [8, 32]
     for row, entry, first, second in zip(rows, result["lengths"], *alone, strict=True):
@@ -72,7 +74,7 @@ def test_both_perplexities_and_their_ratio(
 def test_without_another_text_there_is_no_ratio(parents: dict[str, Path], tmp_path: Path) -> None:
     folder = Store(tmp_path).folder("perplexity", "key")
     with folder.begin("test", {}) as attempt:
-        result = run(stage(over=None, tokens=500), attempt, parents)
+        result = run(stage(over=None, tokens=500), attempt.writer, parents)
         attempt.finish(result)
     assert {name for row in folder.rows() for name in row.values} == {
         "perplexity_by_length",
@@ -91,5 +93,5 @@ def test_the_other_text_has_to_reach_too(two_texts: dict[str, Path], tmp_path: P
         pytest.raises(DataError, match=f"needs {short + 1:,} tokens, .* has {short:,}"),
         folder.begin("test", {}) as attempt,
     ):
-        run(stage(lengths=[short]), attempt, two_texts)
+        run(stage(lengths=[short]), attempt.writer, two_texts)
     assert not list((folder.path / "metrics").glob("*"))

@@ -119,7 +119,7 @@ def checkpoint_of(tmp_path: Path, data: Any = None) -> Path:
 
     request = {} if data is None else {"config": {"data": data}}
     with folder.begin("test", request) as attempt:
-        attempt.save_checkpoint(1, write)
+        attempt.writer.save_checkpoint(1, write)
         attempt.finish({})
     checkpoint = folder.checkpoint()
     assert checkpoint is not None
@@ -132,7 +132,7 @@ def evaluated(tmp_path: Path, checkpoint: Path, **options: Any) -> tuple[dict[st
     stage = PosGen.model_validate({**section, **options})
     folder = Store(tmp_path / "store").folder("posgen", "key")
     with folder.begin("test", {}) as attempt:
-        result = run(stage, attempt, {"from": checkpoint})
+        result = run(stage, attempt.writer, {"from": checkpoint})
         attempt.finish(result)
     progress = folder.progress()
     assert progress is not None

@@ -105,7 +105,7 @@ def test_a_stage_logs_a_metric_for_each_task(parents: dict[str, Path], tmp_path:
     stage = Ruler.model_validate({**section, "form": "symbolic", "chains": 2}, strict=False)
     folder = Store(tmp_path).folder("ruler", "key")
     with folder.begin("test", {}) as attempt:
-        attempt.finish(run(stage, attempt, parents))
+        attempt.finish(run(stage, attempt.writer, parents))
     names = {"ruler_key_value_accuracy_by_length", "ruler_variable_tracking_accuracy_by_length"}
     assert {row.step: set(row.values) for row in folder.rows()} == {64: names, 48: names}
     result = folder.result()

@@ -145,7 +145,7 @@ def test_a_checkpoint_named_by_a_relative_path_comes_along(
         write(project / "model")
     else:
         with Store(project / "store").folder("pretrain", "key").begin("me", {}) as attempt:
-            attempt.save_checkpoint(1, write)
+            attempt.writer.save_checkpoint(1, write)
             attempt.finish({})
     path = project / "sweeps" / "own.yaml"
     path.write_text(CHILD.replace('"parent.yaml#pretrain"', reference))

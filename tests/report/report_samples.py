@@ -94,18 +94,18 @@ def _work(stage: Stage, attempt: Any, numbers: Numbers) -> None:
         steps = stage.spec.train.steps
         for step in range(10, steps + 1, 10):
             loss = last + 3 * math.exp(-5 * step / steps)
-            attempt.log(step, {"loss": loss, "learning_rate": 6e-4, "gradient_norm": 1.0})
+            attempt.writer.log(step, {"loss": loss, "learning_rate": 6e-4, "gradient_norm": 1.0})
         attempt.finish({"loss": last, "steps": steps, "seconds": 1.5, "parameters": {"body": 99}})
     elif stage.kind == "perplexity":
         for length in stage.spec.lengths:
             value = numbers(stage, length)
             loss = math.log(value) if value > 0 else value
-            attempt.log(length, {"perplexity_by_length": value, "loss_by_length": loss})
+            attempt.writer.log(length, {"perplexity_by_length": value, "loss_by_length": loss})
         entries = [{"length": length, "tokens": 19999} for length in stage.spec.lengths]
         attempt.finish({"method": "chunked", "stride": None, "lengths": entries})
     else:
         for length in stage.spec.lengths:
-            attempt.log(length, {"passkey_accuracy_by_length": numbers(stage, length)})
+            attempt.writer.log(length, {"passkey_accuracy_by_length": numbers(stage, length)})
         entries = [{"length": length, "trials": 200, "correct": 1} for length in stage.spec.lengths]
         attempt.finish({"form": "symbolic", "lengths": entries})
 

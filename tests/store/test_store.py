@@ -20,15 +20,15 @@ def folder(tmp_path: Path) -> StageFolder:
 
 
 def save(attempt: Attempt, step: int, text: str = "weights") -> None:
-    attempt.save_checkpoint(
+    attempt.writer.save_checkpoint(
         step, lambda path: (path / "model").write_text(f"{text} {step}") and None
     )
 
 
 def die(attempt: Attempt) -> None:
     """What a kill leaves behind at worst: every row on the disk, and no word about the end."""
-    attempt._close_segment()
-    attempt._heartbeat.stop()
+    attempt.writer.close()
+    attempt.lease.heartbeat.stop()
 
 
 def steps(folder: StageFolder) -> list[int]:
@@ -38,11 +38,11 @@ def steps(folder: StageFolder) -> list[int]:
 def test_a_finished_stage_is_done_with_its_result_rows_and_checkpoint(folder: StageFolder) -> None:
     assert not folder.is_done()
     with folder.begin("me", {"kind": "pretrain", "config": {"seed": 0}}) as attempt:
-        attempt.log(1, {"loss": 2.5})
+        attempt.writer.log(1, {"loss": 2.5})
         save(attempt, 1)
-        attempt.log(2, {"loss": 2.0})
+        attempt.writer.log(2, {"loss": 2.0})
         save(attempt, 2)
-        attempt.log(2, {"final": 1.0})
+        attempt.writer.log(2, {"final": 1.0})
         attempt.finish({"loss": 2.0})
     assert folder.is_done()
     assert folder.result() == {"loss": 2.0}
@@ -56,10 +56,10 @@ def test_a_finished_stage_is_done_with_its_result_rows_and_checkpoint(folder: St
 
 def test_rows_are_read_only_up_to_the_newest_checkpoint(folder: StageFolder) -> None:
     with folder.begin("me", {}) as attempt:
-        attempt.log(1, {"loss": 3.0})
+        attempt.writer.log(1, {"loss": 3.0})
         assert steps(folder) == []
         save(attempt, 2)
-        attempt.log(3, {"loss": 2.0})
+        attempt.writer.log(3, {"loss": 2.0})
         assert steps(folder) == [1]
 
 
@@ -101,17 +101,17 @@ def test_a_stage_finished_between_the_look_and_the_lease_is_not_begun_again(
 def test_a_resumed_attempt_replaces_the_rows_of_the_lost_one(folder: StageFolder) -> None:
     lost = folder.begin("me", {})
     for step in (1, 2):
-        lost.log(step, {"loss": 10.0 + step})
+        lost.writer.log(step, {"loss": 10.0 + step})
     save(lost, 2)
     for step in (3, 4):
-        lost.log(step, {"loss": 10.0 + step})
+        lost.writer.log(step, {"loss": 10.0 + step})
     die(lost)
 
     with folder.begin("me", {}) as attempt:
         assert attempt.resumed_from is not None
         assert attempt.resumed_from.step == 2
         for step in (3, 4, 5):
-            attempt.log(step, {"loss": 20.0 + step})
+            attempt.writer.log(step, {"loss": 20.0 + step})
         save(attempt, 5)
         attempt.finish({})
     assert [(row.step, row.values["loss"]) for row in folder.rows()] == [
@@ -121,7 +121,7 @@ def test_a_resumed_attempt_replaces_the_rows_of_the_lost_one(folder: StageFolder
 
 def test_a_superseded_attempt_can_write_nothing_that_counts(folder: StageFolder) -> None:
     zombie = folder.begin("me", {})
-    zombie.log(1, {"loss": 1.0})
+    zombie.writer.log(1, {"loss": 1.0})
     save(zombie, 1)
     with folder.begin("me", {}) as attempt:
         with pytest.raises(LeaseLostError, match="superseded by attempt 2"):
@@ -141,9 +141,9 @@ def test_two_owners_cannot_work_on_a_stage_at_once(folder: StageFolder) -> None:
 @pytest.mark.parametrize("damage", ["manifest", "file", "truncated"])
 def test_a_damaged_checkpoint_is_not_used(folder: StageFolder, damage: str) -> None:
     attempt = folder.begin("me", {})
-    attempt.log(1, {"loss": 1.0})
+    attempt.writer.log(1, {"loss": 1.0})
     save(attempt, 1)
-    attempt.log(2, {"loss": 1.0})
+    attempt.writer.log(2, {"loss": 1.0})
     save(attempt, 2)
     newest = folder.checkpoint()
     assert newest is not None
@@ -209,7 +209,7 @@ def test_leftovers_of_a_killed_write_are_removed(folder: StageFolder) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        attempt.save_checkpoint(1, dies)
+        attempt.writer.save_checkpoint(1, dies)
     assert folder.checkpoint() is None
     die(attempt)
     with folder.begin("me", {}):
@@ -218,7 +218,7 @@ def test_leftovers_of_a_killed_write_are_removed(folder: StageFolder) -> None:
 
 def test_progress_of_an_older_attempt_is_not_shown(folder: StageFolder) -> None:
     first = folder.begin("me", {})
-    first.progress(10, 10, loss=1.0)
+    first.writer.progress(10, 10, loss=1.0)
     progress = folder.progress()
     assert progress is not None
     assert (progress["step"], progress["loss"]) == (10, 1.0)
@@ -230,7 +230,7 @@ def test_progress_of_an_older_attempt_is_not_shown(folder: StageFolder) -> None:
 def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"can't be written: .*--store"):
-        Store(tmp_path / "file" / "store")
+        Store.create(tmp_path / "file" / "store")
 
 
 def test_a_store_without_exclusive_creation_is_refused(
@@ -239,7 +239,26 @@ def test_a_store_without_exclusive_creation_is_refused(
     """A file system whose hard links replace what is there (none is at hand, so it is played)."""
     monkeypatch.setattr("os.link", shutil.copy)
     with pytest.raises(StoreError, match="can't create a file exclusively"):
-        Store(tmp_path)
+        Store.create(tmp_path)
+
+
+def test_opening_a_store_writes_nothing(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store")
+    folder = store.folder("pretrain", "key")
+    assert not folder.is_done()
+    assert folder.checkpoint() is None
+    assert folder.rows() == []
+    assert folder.request() is folder.progress() is folder.failure() is None
+    assert list(store.execution_records()) == []
+    assert list(tmp_path.iterdir()) == []
+    assert Store.create(tmp_path / "store") == store
+    assert list((tmp_path / "store").iterdir()) == []
+
+
+def test_a_store_that_is_a_file_is_not_opened(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"file is not a folder\. .*--store"):
+        Store.open(tmp_path / "file")
 
 
 @settings(max_examples=40, deadline=None)
@@ -258,7 +277,7 @@ def test_any_sequence_of_crashes_leaves_each_step_once(
         step = attempt.resumed_from.step if attempt.resumed_from else 0
         while step < total:
             step += 1
-            attempt.log(step, {"loss": float(step)})
+            attempt.writer.log(step, {"loss": float(step)})
             if step == dies_at:
                 break
             if step % every == 0 or step == total:
@@ -274,7 +293,7 @@ def test_any_sequence_of_crashes_leaves_each_step_once(
 
 def test_a_line_cut_off_by_a_kill_ends_its_segment(folder: StageFolder) -> None:
     with folder.begin("me", {}) as attempt:
-        attempt.log(1, {"loss": 1.0})
+        attempt.writer.log(1, {"loss": 1.0})
         save(attempt, 1)
         attempt.finish({})
     [segment] = (folder.path / "metrics").iterdir()

@@ -51,13 +51,13 @@ def attempt(store: Store, stage: Stage, work: Workload) -> None:
 
 
 def finish(one: Attempt) -> None:
-    one.save_checkpoint(5, lambda path: (path / "x").write_text("x") and None)
+    one.writer.save_checkpoint(5, lambda path: (path / "x").write_text("x") and None)
     one.finish({"loss": 1.0})
 
 
 def save(step: int) -> Workload:
     def work(one: Attempt) -> None:
-        one.save_checkpoint(step, lambda path: (path / "x").write_text("x") and None)
+        one.writer.save_checkpoint(step, lambda path: (path / "x").write_text("x") and None)
 
     return work
 
@@ -168,7 +168,7 @@ def test_planning_makes_no_store_and_reads_one_by_its_path(two: Plan, tmp_path: 
 
 def test_a_store_that_is_a_file_is_an_error(two: Plan, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="can't be written"):
+    with pytest.raises(StoreError, match="is not a folder"):
         plan(two.sweep, tmp_path / "file")
 
 

@@ -42,11 +42,11 @@ def test_only_durable_rows_go_up_and_the_rest_follows(scene: Scene) -> None:
     plan = scene.plan()
     stage = of(plan, "pretrain")
     with scene.folder(stage).begin("test", {}) as attempt:
-        attempt.log(1, {"loss": 3.0})
+        attempt.writer.log(1, {"loss": 3.0})
         scene.tracker.project(plan)
         assert scene.points(scene.run(stage)) == []
-        attempt.save_checkpoint(1, write_nothing)
-        attempt.log(2, {"loss": 2.0})
+        attempt.writer.save_checkpoint(1, write_nothing)
+        attempt.writer.log(2, {"loss": 2.0})
         scene.tracker.project(plan)
         assert [point[1] for point in scene.points(scene.run(stage))] == [1]
         attempt.finish({})
@@ -64,7 +64,7 @@ def test_the_figure_that_a_stage_leaves_goes_up_with_it(scene: Scene) -> None:
         (directory / "arrays.npz").write_bytes(b"no picture")
 
     with scene.folder(stage).begin("test", {}) as attempt:
-        attempt.save_checkpoint(0, draw)
+        attempt.writer.save_checkpoint(0, draw)
         scene.tracker.project(plan)
         assert scene.files(stage) == []
         attempt.finish({})
@@ -152,7 +152,7 @@ def test_length_curves_have_the_length_as_their_step(scene: Scene) -> None:
     curve = {64: 9.5, 128: 11.25, 256: 80.0}
     with scene.folder(stage).begin("test", {}) as attempt:
         for length, value in curve.items():
-            attempt.log(length, {"perplexity_by_length": value})
+            attempt.writer.log(length, {"perplexity_by_length": value})
         attempt.finish({})
     scene.tracker.project(plan)
     client = MlflowClient(tracking_uri=scene.uri)
@@ -164,9 +164,9 @@ def test_what_is_not_finite_is_a_gap_and_a_tag(scene: Scene) -> None:
     plan = scene.plan()
     stage = of(plan, "perplexity")
     with scene.folder(stage).begin("test", {}) as attempt:
-        attempt.log(64, {"perplexity_by_length": 9.5})
-        attempt.log(128, {"perplexity_by_length": math.inf})
-        attempt.log(256, {"perplexity_by_length": math.nan})
+        attempt.writer.log(64, {"perplexity_by_length": 9.5})
+        attempt.writer.log(128, {"perplexity_by_length": math.inf})
+        attempt.writer.log(256, {"perplexity_by_length": math.nan})
         attempt.finish({})
     scene.tracker.project(plan)
     scene.restart().project(plan)
@@ -181,7 +181,7 @@ def test_names_that_mlflow_refuses_are_mended(scene: Scene) -> None:
     plan = scene.plan()
     stage = of(plan, "pretrain")
     with scene.folder(stage).begin("test", {}) as attempt:
-        attempt.log(1, {"loss@512": 2.0})
+        attempt.writer.log(1, {"loss@512": 2.0})
         attempt.finish({})
     scene.tracker.project(plan)
     assert scene.run(stage).data.metrics == {"loss_512": 2.0}
@@ -192,7 +192,7 @@ def test_a_stage_that_can_not_go_up_holds_up_no_other(scene: Scene) -> None:
     bad, good = of(plan, "pretrain"), of(plan, "pretrain", "nope")
     wrong: Any = "twelve"
     with scene.folder(bad).begin("test", {}) as attempt:
-        attempt.log(1, {"loss": wrong})
+        attempt.writer.log(1, {"loss": wrong})
         attempt.finish({})
     finish(scene.folder(good))
     for _ in range(2):
@@ -449,10 +449,10 @@ class Chaos:
     def rows(self) -> None:
         for _ in range(2):
             self.step += 1
-            self.attempt.log(self.step, {"loss": 1.0 / self.step, "x": float(self.step)})
+            self.attempt.writer.log(self.step, {"loss": 1.0 / self.step, "x": float(self.step)})
 
     def checkpoint(self) -> None:
-        self.attempt.save_checkpoint(self.step, write_nothing)
+        self.attempt.writer.save_checkpoint(self.step, write_nothing)
 
     def interrupt(self) -> None:
         self.attempt.__exit__(None, None, None)

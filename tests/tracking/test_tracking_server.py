@@ -195,10 +195,12 @@ def test_nothing_is_lost_or_doubled_when_the_server_is_killed_and_wiped(tmp_path
             if step == 150:
                 live.kill()
             before = time.monotonic()
-            attempt.log(step, {"loss": 1.0 / step})
+            attempt.writer.log(step, {"loss": 1.0 / step})
             longest = max(longest, time.monotonic() - before)
             if step % 10 == 0:
-                attempt.save_checkpoint(step, lambda path: (path / "model").write_bytes(b"m"))
+                attempt.writer.save_checkpoint(
+                    step, lambda path: (path / "model").write_bytes(b"m")
+                )
             time.sleep(0.01)
         attempt.finish({})
     assert longest < 0.2
@@ -233,7 +235,7 @@ def test_an_upload_that_is_cut_off_goes_on_where_it_was(tmp_path: Path) -> None:
     stage = of(plan, "pretrain")
     with scene.folder(stage).begin("test", {}) as attempt:
         for step in range(20_000):
-            attempt.log(step, {"loss": float(step)})
+            attempt.writer.log(step, {"loss": float(step)})
         attempt.finish({})
 
     def kill_in_the_middle() -> None:

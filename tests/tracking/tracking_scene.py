@@ -104,9 +104,9 @@ def finish(folder: StageFolder, steps: int = 3, checkpoint: bool = False) -> Non
     """Do a stage's work."""
     with folder.begin("test", {}) as attempt:
         for step in range(1, steps + 1):
-            attempt.log(step, {"loss": 1.0 / step, "learning_rate": 0.1})
+            attempt.writer.log(step, {"loss": 1.0 / step, "learning_rate": 0.1})
         if checkpoint:
-            attempt.save_checkpoint(steps, write_nothing)
+            attempt.writer.save_checkpoint(steps, write_nothing)
         attempt.finish({"steps": steps})
 
 

@@ -18,8 +18,8 @@ from fope_lab.data.packing import write_packed
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.model import ModelConfig
 from fope_lab.stages import Pretrain
-from fope_lab.store import Attempt, StageFolder, Store
-from trainers import pretrain
+from fope_lab.store import RunWriter, StageFolder, Store
+from trainers.stage import run
 
 BYTES = load_tokenizer("byte")
 SIZES = ModelConfig(
@@ -83,14 +83,14 @@ class RealStage:
     def attempt(self, finish: bool = True) -> dict[str, Any]:
         """One attempt, from the last checkpoint on: what result.json says, or would say."""
         with self.folder.begin("test", {}) as attempt:
-            result = self.train(attempt)
+            result = self.train(attempt.writer)
             if finish:
                 attempt.finish(result)
         return result
 
-    def train(self, attempt: Attempt) -> dict[str, Any]:
+    def train(self, writer: RunWriter) -> dict[str, Any]:
         """What the stage's function does within an attempt."""
-        return pretrain.run(self.stage, attempt, self.data)
+        return run(self.stage, writer, self.data)
 
     def interrupted_at(self, step: int) -> None:
         """An attempt that dies before update number `step`, if it comes to it."""

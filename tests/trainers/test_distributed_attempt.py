@@ -1,4 +1,4 @@
-"""What workers write of an attempt whose lease another process holds."""
+"""What workers write for an attempt whose lease another process holds."""
 
 from __future__ import annotations
 
@@ -7,23 +7,30 @@ from pathlib import Path
 
 import pytest
 
-from fope_lab.store import Attempt, LeaseLostError, StageFolder, Store
-from trainers.worker_attempt import Loan
+from fope_lab.store import (
+    FolderWriter,
+    LeaseLostError,
+    NullWriter,
+    RunWriter,
+    StageFolder,
+    Store,
+    StoreError,
+)
 
 
 def write(directory: Path) -> None:
     (directory / "weights").write_text("1 2 3")
 
 
-def work(attempt: Attempt) -> None:
-    """What a training does with its attempt."""
-    with attempt:
-        attempt.note("begun")
-        attempt.log(1, {"loss": 2.0})
-        attempt.progress(1, 2, loss=2.0)
-        attempt.save_checkpoint(1, write)
-        attempt.log(2, {"loss": 1.0})
-        attempt.save_checkpoint(2, write)
+def work(writer: RunWriter) -> None:
+    """What a training does with its writer."""
+    writer.note("begun")
+    writer.log(1, {"loss": 2.0})
+    writer.progress(1, 2, loss=2.0)
+    writer.save_checkpoint(1, write)
+    writer.log(2, {"loss": 1.0})
+    writer.save_checkpoint(2, write)
+    writer.close()
 
 
 @pytest.fixture
@@ -35,18 +42,18 @@ def test_the_first_worker_writes_as_the_holder_would_and_the_others_nothing(
     folder: StageFolder,
 ) -> None:
     with folder.begin("driver", {}) as attempt:
-        loan = pickle.loads(pickle.dumps(Loan.of(attempt)))
-        silent = loan.open(1)
+        handle = pickle.loads(pickle.dumps(attempt.writer.handle))
+        silent = NullWriter(handle)
         work(silent)
         assert folder.checkpoint() is None
         assert not (folder.path / "log.txt").exists()
         assert not (folder.path / "metrics").exists()
         assert not (folder.path / "progress.json").exists()
-        first = loan.open(0)
+        first = FolderWriter(handle)
         work(first)
-        assert first.newest == silent.save_checkpoint(2, write) == folder.checkpoint()
-        assert attempt.folder.attempts.newest().end is None  # type: ignore[union-attr]
-        attempt.saved_by_worker(first.newest)
+        assert first.newest == silent.newest == folder.checkpoint()
+        assert folder.attempts.newest().end is None  # type: ignore[union-attr]
+        attempt.writer.newest = first.newest
         attempt.finish({"loss": 1.0})
     assert folder.is_done()
     assert [row.values["loss"] for row in folder.rows()] == [2.0, 1.0]
@@ -54,21 +61,28 @@ def test_the_first_worker_writes_as_the_holder_would_and_the_others_nothing(
     assert "[1] begun" in (folder.path / "log.txt").read_text()
 
 
+def test_a_result_is_refused_if_its_checkpoint_is_not_the_newest(folder: StageFolder) -> None:
+    with folder.begin("driver", {}) as attempt:
+        work(FolderWriter(attempt.writer.handle))
+        with pytest.raises(StoreError, match="its result belongs to None, but the newest complete"):
+            attempt.finish({"loss": 1.0})
+    assert not folder.is_done()
+
+
 def test_a_worker_of_a_lost_attempt_can_no_longer_save(folder: StageFolder) -> None:
     with folder.begin("driver", {}) as attempt:
-        late = Loan.of(attempt).open(0)
+        late = FolderWriter(attempt.writer.handle)
         late.log(1, {"loss": 5.0})
         late.save_checkpoint(1, write)
         late.log(2, {"loss": 5.0})
-        late.__exit__(None, None, None)
+        late.close()
     with folder.begin("driver", {}) as again:
         assert again.resumed_from is not None
-        loan = Loan.of(again)
-        assert loan.resumed_from == again.resumed_from
+        assert again.writer.handle.resumed_from == again.resumed_from
         with pytest.raises(LeaseLostError):
             late.save_checkpoint(2, write)
-        worker = loan.open(0)
-        with worker:
-            worker.log(2, {"loss": 1.0})
-            worker.save_checkpoint(2, write)
+        worker = FolderWriter(again.writer.handle)
+        worker.log(2, {"loss": 1.0})
+        worker.save_checkpoint(2, write)
+        worker.close()
     assert [row.values["loss"] for row in folder.rows()] == [5.0, 1.0]

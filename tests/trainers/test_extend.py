@@ -17,7 +17,7 @@ from fope_lab.evaluation.perplexity.losses import perplexity
 from fope_lab.model import load_model, read_config
 from fope_lab.stages import Extend
 from fope_lab.store import Store
-from trainers import extend
+from trainers.stage import run
 
 BASE = 129.0  # keeps half of the pairs above the floor, as in the paper, at a short length
 FACTOR = 2
@@ -68,7 +68,7 @@ def extended(
     """The losses of each step, and the checkpoint."""
     folder = Store(root).folder("extend", "key")
     with folder.begin("test", {}) as attempt:
-        attempt.finish(extend.run(stage, attempt, {"from": parent, **data}))
+        attempt.finish(run(stage, attempt.writer, {"from": parent, **data}))
     checkpoint = folder.checkpoint()
     assert checkpoint is not None
     return [row.values["loss"] for row in folder.rows()], checkpoint.path

@@ -111,7 +111,7 @@ def test_random_positions_of_held_out_data_do_not_depend_on_the_batches() -> Non
 def test_held_out_data_without_a_label_has_no_loss() -> None:
     whole = batch()
     runner = StepRunner(decoder(), train_settings(), CPU, WorkerGroup())
-    with pytest.raises(DataError, match="no token of the held-out data"):
+    with pytest.raises(DataError, match="validation data has no label tokens"):
         runner.loss([Batch(whole.input_ids, torch.full_like(whole.labels, IGNORED))])
 
 

@@ -23,7 +23,7 @@ from fope_lab.evaluation.perplexity import Perplexity
 from fope_lab.model import load_model, read_config
 from fope_lab.stages import Extend, StageConfig
 from fope_lab.store import Store
-from trainers import extend
+from trainers import stage as training_stage
 
 TEXT = "one two three four five six seven eight nine ten\n\n" * 80
 
@@ -57,7 +57,7 @@ def run(root: Path, stage: StageConfig, work: Any, parents: Mapping[str, Path]) 
     """The folder of a stage that has run."""
     folder = Store(root / "store").folder(stage.kind, "key")
     with folder.begin("test", {}) as attempt:
-        attempt.finish(work(stage, attempt, parents))
+        attempt.finish(work(stage, attempt.writer, parents))
     return folder.path
 
 
@@ -72,7 +72,7 @@ def test_a_model_is_extended(tmp_path: Path, parents: Mapping[str, Path], embedd
             "train": {"tokens": 48 * 24, "batch_tokens": 96, "learning_rate": 1e-2},
         }
     )
-    path = run(tmp_path, stage, extend.run, parents)
+    path = run(tmp_path, stage, training_stage.run, parents)
     before, trained = load_model(parents["from"]), load_model(path)
     assert (trained.train_length, read_config(parents["from"]).context_length) == (32, 128)
     assert trained.embedding == (before.embedding if embedding is None else stage.embedding)

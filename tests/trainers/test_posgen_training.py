@@ -13,7 +13,7 @@ from fope_lab.evaluation.context import run as evaluate
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.resolve import Stage
-from trainers import pretrain
+from trainers.stage import run
 
 SWEEP = """
 name: x
@@ -41,7 +41,7 @@ def test_a_small_model_learns_the_recursive_task(sweep: dict[str, Stage], tmp_pa
     training = sweep["pretrain"]
     folder = Store(tmp_path).folder("pretrain", training.key)
     with folder.begin("test", {"config": training.config}) as attempt:
-        attempt.finish(pretrain.run(training.spec, attempt, {}))  # type: ignore[arg-type]
+        attempt.finish(run(training.spec, attempt.writer, {}))  # type: ignore[arg-type]
     losses = [row.values["loss"] for row in folder.rows() if "loss" in row.values]
     assert losses[0] > 1.4
     assert losses[-1] < 0.15
@@ -66,7 +66,7 @@ def evaluated(stage: Stage, root: Path, parents: dict[str, Path]) -> dict[str, A
     """What an evaluation's result.json says."""
     folder = Store(root).folder("posgen", stage.key)
     with folder.begin("test", {}) as attempt:
-        result = evaluate(stage.spec, attempt, parents)  # type: ignore[arg-type]
+        result = evaluate(stage.spec, attempt.writer, parents)  # type: ignore[arg-type]
         attempt.finish(result)
     found = folder.result()
     assert found is not None

@@ -20,7 +20,7 @@ from fope_lab.model import read_config
 from fope_lab.orchestration.trial import OWNER, SUPERSEDE, run_attempt, trial_stages
 from fope_lab.store import Store
 from fope_lab.sweep import Sweep, load_sweep
-from trainers.finetune import run as finetune
+from trainers.stage import run
 
 TRAIN = {"tokens": 640, "batch_tokens": 320, "learning_rate": 1e-3}
 SWEEP: dict[str, Any] = {
@@ -199,7 +199,7 @@ def test_a_tokenizer_with_ids_that_the_model_lacks_is_refused(
         pytest.raises(DataError, match=r"the tokenizer has 10\d\d tokens, and the model of .* 512"),
         folder.begin("test", {}) as attempt,
     ):
-        finetune(spec, attempt, {"from": checkpoint(done, "pretrain")})
+        run(spec, attempt.writer, {"from": checkpoint(done, "pretrain")})
 
 
 def test_a_tokenizer_with_other_ids_is_refused(done: tuple[Store, Sweep], tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_tokenizer_with_other_ids_is_refused(done: tuple[Store, Sweep], tmp_pa
     spec = stage.spec.model_copy(update={"tokenizer": str(tmp_path / "tokenizer.json")})
     folder = Store(tmp_path / "store").folder("finetune", "key")
     with pytest.raises(DataError, match="has other ids"), folder.begin("test", {}) as attempt:
-        finetune(spec, attempt, {"from": checkpoint(done, "pretrain")})
+        run(spec, attempt.writer, {"from": checkpoint(done, "pretrain")})
 
 
 def write_larger(path: Path, target: Path) -> None:
@@ -234,4 +234,4 @@ def test_a_changed_corpus_of_a_tokenizer_is_refused(tmp_path: Path) -> None:
     assert run_attempt({OWNER: "me", SUPERSEDE: None}, trial, store) == "failed"
     failure = store.folder(stage.kind, stage.key).failure()
     assert failure is not None
-    assert "holds something else here than where and when the sweep was planned" in failure["error"]
+    assert "has other content here than when and where the sweep was planned" in failure["error"]

@@ -77,7 +77,7 @@ def test_a_final_checkpoint_that_is_cut_is_not_called_done(
 ) -> None:
     stage = make(tmp_path, data)
     with stage.folder.begin("test", {}) as attempt:
-        result = stage.train(attempt)
+        result = stage.train(attempt.writer)
         final = stage.folder.checkpoint()
         assert final is not None
         os.truncate(final.path / "model.safetensors", 100)

@@ -22,9 +22,9 @@ from fope_lab.embeddings import EmbeddingError, build_embedding
 from fope_lab.model import ModelConfig, load_model, read_config
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import Extend, Finetune, Pretrain, TrainingConfig
-from fope_lab.store import Attempt, StageFolder, Store
-from trainers import extend, finetune, pretrain
+from fope_lab.store import RunWriter, StageFolder, Store
 from trainers.gradient_accumulation import StepRunner
+from trainers.stage import run
 from trainers.worker_group import WorkerGroup
 
 BYTES = load_tokenizer("byte")
@@ -33,11 +33,6 @@ SIZES = ModelConfig(
 )
 LENGTH = 16
 BASE = 129.0  # keeps half of the pairs above the floor, as in the paper, at a short length
-WORK: Mapping[str, Callable[..., dict[str, Any]]] = {
-    "pretrain": pretrain.run,
-    "extend": extend.run,
-    "finetune": finetune.run,
-}
 PAIRS = [("capital of France?", "Paris"), ("2+2=", "4"), ("one two", "three four")]
 
 
@@ -71,20 +66,20 @@ class Bench:
         """Result and final checkpoint of a stage."""
         folder = self.folder(stage.kind, key)
         with folder.begin("test", {}) as attempt:
-            attempt.finish(self.work(stage, attempt, parent))
+            attempt.finish(self.work(stage, attempt.writer, parent))
         checkpoint = folder.checkpoint()
         result = folder.result()
         assert checkpoint is not None
         assert result is not None
         return result, checkpoint.path
 
-    def work(self, stage: TrainingConfig, attempt: Attempt, parent: Path | None) -> dict[str, Any]:
+    def work(self, stage: TrainingConfig, writer: RunWriter, parent: Path | None) -> dict[str, Any]:
         """What the stage's function returns."""
         name = "pairs" if stage.kind == "finetune" else "text"
         parents = {"data.0": self.root / name}
         if parent is not None:
             parents["from"] = parent
-        return WORK[stage.kind](stage, attempt, parents)
+        return run(stage, writer, parents)
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +221,7 @@ def test_a_resumed_stage_gives_the_same_bits(
     with monkeypatch.context() as patch:
         patch.setattr(TrainingData, "batch", dying)
         with contextlib.suppress(DiedError), bench.folder("pretrain", key).begin("t", {}) as tried:
-            bench.work(stage, tried, None)
+            bench.work(stage, tried.writer, None)
     torch.manual_seed(step)
     result, checkpoint = bench.run(stage, key)
     assert_same(weights(checkpoint), weights(parents[name]))

@@ -21,8 +21,8 @@ from fope_lab.data.tasks.posgen_splits import SequenceSet
 from fope_lab.model import load_model
 from fope_lab.stages import Pretrain
 from fope_lab.store import Store
-from trainers import pretrain
 from trainers.loop import NonFiniteError
+from trainers.stage import run
 from trainers.validation import HeldOut
 from trainers.worker_group import WorkerGroup
 
@@ -172,7 +172,7 @@ def test_the_loss_on_longer_rows_is_the_models(tmp_path: Path) -> None:
     ).model_copy(update={"model": SIZES})
     folder = Store(tmp_path).folder("pretrain", "tasks")
     with folder.begin("test", {}) as attempt:
-        attempt.finish(pretrain.run(stage, attempt, {}))
+        attempt.finish(run(stage, attempt.writer, {}))
     result, checkpoint = folder.result(), folder.checkpoint()
     assert result is not None
     assert checkpoint is not None

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fope_lab.data.mixture import IGNORED, Batch
 from fope_lab.stages import TrainSettings
-from fope_lab.store import Attempt, StageFolder, Store
+from fope_lab.store import RunWriter, StageFolder, Store
 from trainers.loop import train
 
 VOCABULARY, WIDTH, ROWS, LENGTH = 7, 5, 3, 4
@@ -100,7 +100,7 @@ class TinyStage:
     ) -> dict[str, Any]:
         """One attempt, from the last checkpoint on: what `train` returned."""
         with self.folder.begin("test", {}) as attempt:
-            summary = self._train(attempt, batches, model or Bigrams(self.dropout))
+            summary = self._train(attempt.writer, batches, model or Bigrams(self.dropout))
             if finish:
                 attempt.finish(summary)
         return summary
@@ -123,15 +123,15 @@ class TinyStage:
         return load_file(checkpoint.path / WEIGHTS)
 
     def _train(
-        self, attempt: Attempt, batches: Callable[[int], Batch], model: Bigrams
+        self, writer: RunWriter, batches: Callable[[int], Batch], model: Bigrams
     ) -> dict[str, Any]:
-        if attempt.resumed_from is not None:
-            model.load_state_dict(load_file(attempt.resumed_from.path / WEIGHTS))
+        if writer.resumed_from is not None:
+            model.load_state_dict(load_file(writer.resumed_from.path / WEIGHTS))
         return train(
             model,
             batches,
             self.settings,
-            attempt,
+            writer,
             lambda directory, weights: save_file(dict(weights), directory / WEIGHTS),
             seed=11,
             device=torch.device("cpu"),

@@ -268,7 +268,7 @@ def posgen_report(folder: Path, within: float) -> Report:
             if stage.kind == "posgen":
                 beyond = {"fope": 0.7, "rope": 0.3}.get(stage.embedding or "", 0.5)
                 values = {"posgen_ood_accuracy": beyond + 0.01 * (stage.seed or 0) ** 2}
-                attempt.log(128, {**values, "posgen_accuracy": within})
+                attempt.writer.log(128, {**values, "posgen_accuracy": within})
             attempt.finish({})
     return make_report(plan, store)
 

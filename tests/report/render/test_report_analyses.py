@@ -28,7 +28,7 @@ def plan_of(folder: Path, **changes: object) -> Plan:
 def done(plan: Plan, store: Store) -> Report:
     for stage in plan.stages:
         with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
-            attempt.finish(run(stage.spec, attempt, {}))  # type: ignore[arg-type]
+            attempt.finish(run(stage.spec, attempt.writer, {}))  # type: ignore[arg-type]
     return make_report(plan, store)
 
 

@@ -238,7 +238,7 @@ def test_chance_is_drawn_where_results_name_it(tmp_path: Path, store: Store) -> 
     finish(plan, store, skip={"passkey[embedding=rope,seed=0]"})
     stage = next(s for s in plan.stages if s.name == "passkey[embedding=rope,seed=0]")
     with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
-        attempt.log(64, {"passkey_accuracy_by_length": 0.5})
+        attempt.writer.log(64, {"passkey_accuracy_by_length": 0.5})
         attempt.finish({"chance": 0.1})
     drawn = {f.title: words_of(f.drawings[0]) for f in make_report(plan, store).figures}
     assert "chance" in drawn["Passkey accuracy by context length"]
@@ -286,9 +286,9 @@ def test_training_curves_come_from_durable_rows(tmp_path: Path, store: Store) ->
     stage = next(s for s in plan.stages if s.stage == "pretrain")
     with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
         for step in range(1, 4 * BINS + 1):
-            attempt.log(step, {"loss": float(step), "learning_rate": 1.0})
-        attempt.save_checkpoint(4 * BINS, lambda folder: None)
-        attempt.log(4 * BINS + 1, {"loss": 1e9})  # after the checkpoint: lost
+            attempt.writer.log(step, {"loss": float(step), "learning_rate": 1.0})
+        attempt.writer.save_checkpoint(4 * BINS, lambda folder: None)
+        attempt.writer.log(4 * BINS + 1, {"loss": 1e9})  # after the checkpoint: lost
     [block] = group_training_curves(read_stages(plan, store))
     [history] = block.curves
     assert len(history.values) == BINS

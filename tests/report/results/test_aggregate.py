@@ -166,9 +166,9 @@ def test_an_interrupted_stage_is_unfinished_and_gives_no_value(
     plan = write_plan(tmp_path, {"seeds": [0]})
     training = next(s for s in plan.stages if s.name == "pretrain[embedding=rope,seed=0]")
     with store.folder(training.kind, training.key).begin("test", {}) as attempt:
-        attempt.log(10, {"loss": 4.0})
-        attempt.save_checkpoint(10, lambda folder: None)
-        attempt.progress(10, 100)
+        attempt.writer.log(10, {"loss": 4.0})
+        attempt.writer.save_checkpoint(10, lambda folder: None)
+        attempt.writer.progress(10, 100)
     finish(plan, store, skip={training.name})
     reading = next(r for r in read_stages(plan, store) if r.stage.key == training.key)
     assert (reading.state, reading.reason) == ("unfinished", "reached step 10 of 100")

@@ -30,7 +30,7 @@ def report_of(
     for stage in passkeys:
         with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
             for step, values in rows:
-                attempt.log(step, values)
+                attempt.writer.log(step, values)
             attempt.finish(result)
     return make_report(plan, store)
 
@@ -218,7 +218,7 @@ def test_the_best_is_that_of_each_task(tmp_path: Path, store: Store) -> None:
     finish(plan, store, skip={stage.name for stage in passkeys})
     for stage, (a, b) in zip(passkeys, ((0.1, 0.9), (0.2, 0.8)), strict=True):
         with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
-            attempt.log(0, {"a_accuracy": a, "b_accuracy": b})
+            attempt.writer.log(0, {"a_accuracy": a, "b_accuracy": b})
             attempt.finish({})
     tables = make_report(plan, store).tables
     [table] = [table for table in tables if table.title == "Accuracy (passkey)"]

@@ -1,0 +1,215 @@
+"""What the work of a stage writes while it runs: rows of metrics, progress, notes, checkpoints.
+
+`FolderWriter` writes to the stage's folder. `NullWriter` writes nothing: of several workers that
+train one model, worker 0 has a `FolderWriter` and the others have a `NullWriter`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from fope_lab.atomic_files import is_full_disk, sync_directory, write_json
+from fope_lab.store.checkpoint import (
+    Checkpoint,
+    is_complete,
+    list_checkpoints,
+    newest_complete,
+    write_manifest,
+)
+from fope_lab.store.lease import Attempts
+from fope_lab.store.paths import StagePaths
+from fope_lab.store.problems import StoreError
+
+PROGRESS_SECONDS = 1.0
+KEPT_CHECKPOINTS = 2  # the newest, and the one before it in case the newest turns out damaged
+
+
+@dataclass(frozen=True)
+class AttemptHandle:
+    """What any process needs to write for an attempt. It can be pickled."""
+
+    paths: StagePaths
+    token: int
+    resumed_from: Checkpoint | None
+
+
+class RunWriter(Protocol):
+    """What the work of a stage gets: where to write, and the checkpoint to resume from."""
+
+    handle: AttemptHandle
+    newest: Checkpoint | None
+    """The last checkpoint that was saved, or at first the one that the attempt resumed from."""
+
+    @property
+    def paths(self) -> StagePaths:
+        """The names of the stage's files."""
+        return self.handle.paths
+
+    @property
+    def resumed_from(self) -> Checkpoint | None:
+        """The checkpoint that this attempt resumes from, or None if it starts from scratch."""
+        return self.handle.resumed_from
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Append a row of metrics. It becomes durable with the next checkpoint."""
+
+    def progress(self, step: int, total: int, **values: float | str) -> None:
+        """Tell the progress view that `step` of `total` steps are done."""
+
+    def note(self, text: str) -> None:
+        """Append a note to the stage's log."""
+
+    def save_checkpoint(self, step: int, write: Callable[[Path], None]) -> Checkpoint:
+        """Let `write` fill a new folder, and make it the stage's checkpoint of `step`."""
+
+    def close(self) -> None:
+        """Write what is still buffered."""
+
+
+class NullWriter(RunWriter):
+    """Writes nothing. Its checkpoints are those that the folder writer of the attempt saves."""
+
+    def __init__(self, handle: AttemptHandle) -> None:
+        self.handle = handle
+        self.newest = handle.resumed_from
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Discard the row; the folder writer logs it."""
+
+    def progress(self, step: int, total: int, **values: float | str) -> None:
+        """Discard the progress; the folder writer reports it."""
+
+    def note(self, text: str) -> None:
+        """Discard the note; the folder writer appends it."""
+
+    def close(self) -> None:
+        """Do nothing, since nothing is buffered."""
+
+    def save_checkpoint(self, step: int, write: Callable[[Path], None]) -> Checkpoint:
+        """Return the checkpoint that the folder writer saves at this step."""
+        token = self.handle.token
+        self.newest = Checkpoint(self.paths.checkpoint(token, step), token, step)
+        return self.newest
+
+
+class FolderWriter(RunWriter):
+    """Writes to the stage's folder, under the attempt's token.
+
+    It need not run in the process that holds the lease. Once a newer attempt has begun, it raises
+    LeaseLostError instead of saving a checkpoint.
+    """
+
+    def __init__(self, handle: AttemptHandle) -> None:
+        self.handle = handle
+        self.newest = handle.resumed_from
+        self._first_step = handle.resumed_from.step if handle.resumed_from else 0
+        self._segment: io.TextIOWrapper | None = None
+        self._segment_step = self._first_step
+        self._shown = 0.0
+        self._started = time.monotonic()
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Append a row of metrics. It is buffered, and becomes durable with the next checkpoint."""
+        row = {"step": step, "time": time.time_ns() // 1_000_000, "values": dict(values)}
+        if self._segment is None:
+            path = self.paths.segment(self.handle.token, self._segment_step)
+            path.parent.mkdir(exist_ok=True)
+            self._segment = path.open("a", encoding="utf-8")
+        self._segment.write(json.dumps(row) + "\n")
+
+    def progress(self, step: int, total: int, **values: float | str) -> None:
+        """Tell the progress view that `step` of `total` steps are done, at most once a second."""
+        now = time.monotonic()
+        if now - self._shown < PROGRESS_SECONDS and step < total:
+            return
+        self._shown = now
+        write_json(
+            self.paths.progress,
+            {
+                "token": self.handle.token,
+                "step": step,
+                "total": total,
+                "seconds": now - self._started,
+                "first_step": self._first_step,
+                **values,
+            },
+        )
+
+    def note(self, text: str) -> None:
+        """Append a note to the stage's log, with the time and the attempt's token."""
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+        with self.paths.log.open("a", encoding="utf-8") as file:
+            file.write(f"{stamp}Z [{self.handle.token}] {text.rstrip()}\n")
+
+    def save_checkpoint(self, step: int, write: Callable[[Path], None]) -> Checkpoint:
+        """Let `write` fill a new folder, and make it the stage's checkpoint of `step`.
+
+        The rows logged so far become durable first, so that no checkpoint has fewer rows than
+        steps. Raises LeaseLostError if a newer attempt has begun, and StoreError if the disk is
+        full.
+        """
+        token = self.handle.token
+        Attempts(self.paths.folder).require_newest(token)
+        final = self.paths.checkpoint(token, step)
+        temporary = final.with_name(f".{final.name}.{uuid.uuid4().hex}")
+        try:
+            self.close()
+            self._segment_step = step
+            temporary.mkdir(parents=True)
+            write(temporary)
+            write_manifest(temporary, token, step)
+        except Exception as error:
+            shutil.rmtree(temporary, ignore_errors=True)  # it may be what fills the disk
+            if is_full_disk(error):
+                raise self._no_space(step) from error
+            raise
+        if final.exists():  # this attempt has saved this step before, with the same content
+            shutil.rmtree(final)
+        os.rename(temporary, final)
+        sync_directory(final.parent)
+        remove_old_checkpoints(self.paths, keep=KEPT_CHECKPOINTS)
+        self.newest = Checkpoint(final, token, step)
+        return self.newest
+
+    def close(self) -> None:
+        """Make all rows durable. The next row starts a new segment."""
+        segment, self._segment = self._segment, None
+        if segment is not None:
+            try:
+                segment.flush()
+                os.fsync(segment.fileno())
+            finally:
+                with contextlib.suppress(OSError):  # what is buffered can't be written now either
+                    segment.close()
+
+    def _no_space(self, step: int) -> StoreError:
+        last = newest_complete(self.paths)
+        kept = "there is none yet" if last is None else f"that is {last.path} of step {last.step}"
+        return StoreError(
+            f"no space left in {self.paths.folder} for the checkpoint of step {step}. Make room and"
+            f" run again: the stage goes on from its last complete checkpoint ({kept})."
+        )
+
+
+def remove_old_checkpoints(paths: StagePaths, keep: int) -> None:
+    """Remove all complete checkpoints of a stage but the newest `keep`."""
+    complete = [c for c in list_checkpoints(paths) if is_complete(c.path)]
+    for checkpoint in complete[keep:]:
+        shutil.rmtree(checkpoint.path, ignore_errors=True)
+
+
+def remove_unfinished_checkpoints(paths: StagePaths, before: int) -> None:
+    """Remove what attempts with a token below `before` left of checkpoints they never finished."""
+    for path in paths.checkpoints.glob(".[0-9]*"):
+        if int(path.name[1:5]) < before:
+            shutil.rmtree(path, ignore_errors=True)
