@@ -38,7 +38,7 @@ from fope_lab.sweep.model_spec import Lineage
 @pytest.mark.parametrize("train_length", [512, 2048, 8192])
 def test_a_small_copy_keeps_the_geometry(name: str, train_length: int) -> None:
     """As many pairs of it turn round within the small length, of as many pairs."""
-    embedding = resolve_embedding(name, path="")
+    embedding = resolve_embedding(name, at=())
     small = small_embedding(embedding, train_length)
     shares = []
     for one, length in (
@@ -124,7 +124,7 @@ class Workshop:
             folder.mkdir()
             first = lineage.train_length
             length = small_length(first, first)
-            rope = small_embedding(resolve_embedding("rope", path=""), first)
+            rope = small_embedding(resolve_embedding("rope", at=()), first)
             save_model(
                 folder,
                 Decoder(config, rope, train_length=length, seed=0),

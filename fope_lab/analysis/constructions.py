@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import rotation
-from fope_lab.data.problems import DataError, DataProblem
+from fope_lab.config.problems import Problem
+from fope_lab.data.problems import DataError
 from fope_lab.embeddings import parse_embedding
 from fope_lab.embeddings.ladder import rope_ladder
 
@@ -128,7 +129,7 @@ class Constructions(
                 f"found {self.embedding!r}, but the constructions turn queries and keys by a"
                 " distance, and so need a rotation whose scores depend on the distance alone"
             )
-            raise DataError([DataProblem(("embedding",), message)])
+            raise DataError(Problem(("embedding",), message))
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Of Prop. 3.1: `peaks` (n,), `peaked` (n, length), scores by distance; `hits` (queries,

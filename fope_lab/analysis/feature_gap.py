@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import Rotation, rotation
-from fope_lab.data.problems import DataError, DataProblem
+from fope_lab.config.problems import Problem
+from fope_lab.data.problems import DataError
 from fope_lab.embeddings import parse_embedding
 
 if TYPE_CHECKING:
@@ -86,13 +87,13 @@ class FeatureGap(
         object.__setattr__(self, "embeddings", tuple(self.embeddings))
         problems = []
         if not self.embeddings:
-            problems.append(DataProblem(("embeddings",), "found none, needs one at least"))
+            problems.append(Problem(("embeddings",), "found none, needs one at least"))
         for name in dict.fromkeys(self.embeddings):
             if self.embeddings.count(name) > 1:
-                problems.append(DataProblem(("embeddings",), f"found {name!r} twice"))
+                problems.append(Problem(("embeddings",), f"found {name!r} twice"))
         if self.length <= self.train_length:
             message = f"found {self.length}, needs more than train_length {self.train_length}"
-            problems.append(DataProblem(("length",), message))
+            problems.append(Problem(("length",), message))
         if problems:
             raise DataError(problems)
         rotations = self.rotations()
@@ -102,13 +103,13 @@ class FeatureGap(
             # change with the length have others in each sequence.
             if not (definition.shift_invariant and definition.keys_cacheable):
                 message = f"found {name!r}, needs one that turns each pair at a fixed frequency"
-                problems.append(DataProblem(("embeddings", index), message))
+                problems.append(Problem(("embeddings", index), message))
         if problems:
             raise DataError(problems)
         needed = any("factor" in one.spec for one in rotations.values())
         if self.factor is not None and not needed:
             message = f"found {self.factor:g}, but none of the embeddings has a factor to set"
-            raise DataError([DataProblem(("factor",), message)])
+            raise DataError(Problem(("factor",), message))
 
     def rotations(self) -> dict[str, Rotation]:
         """The embeddings by name."""

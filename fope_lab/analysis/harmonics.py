@@ -14,7 +14,8 @@ from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
-from fope_lab.data.problems import DataError, DataProblem
+from fope_lab.config.problems import Problem
+from fope_lab.data.problems import DataError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -99,17 +100,15 @@ class Harmonics(
 
     def __post_init__(self) -> None:
         if self.length % 2:
-            raise DataError(
-                [DataProblem(("length",), f"found {self.length}, needs an even number")]
-            )
+            raise DataError([Problem(("length",), f"found {self.length}, needs an even number")])
         if self.first_cycles == self.second_cycles:
             message = f"found {self.second_cycles}, which is first_cycles: needs another frequency"
-            raise DataError([DataProblem(("second_cycles",), message)])
+            raise DataError(Problem(("second_cycles",), message))
         for name in ("first_cycles", "second_cycles"):
             cycles = getattr(self, name)
             if cycles >= self.length / 2:
                 message = f"found {cycles}, needs less than half of length {self.length}"
-                raise DataError([DataProblem((name,), message)])
+                raise DataError(Problem((name,), message))
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Amplitudes (length/2 + 1,) by cycles in the length, of the first of two dimensions:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.data.problems import DataError, DataProblem, FieldPath
+from fope_lab.config.problems import FieldPath, Problem
+from fope_lab.data.problems import DataError
 from fope_lab.embeddings import EmbeddingError, Shape, parse_embedding
 from fope_lab.embeddings.base import check_definition
 from fope_lab.embeddings.describe import describe
@@ -56,16 +57,15 @@ def rotation(
         if "factor" in description.open:
             if factor is None:
                 message = f"found {name!r}, which needs a factor, and this analysis sets none"
-                raise DataError([DataProblem(at, message)])
+                raise DataError(Problem(at, message))
             spec["factor"] = factor
         definition = parse_embedding(spec)
         check_definition(definition, shape)
     except EmbeddingError as error:
-        words = (str(replace(problem, path="")) for problem in error.problems)
-        raise DataError([DataProblem(at, text.removeprefix(": ")) for text in words]) from error
+        raise DataError([replace(problem, path=at) for problem in error.problems]) from error
     frequencies = np.array(definition.pair_frequencies(shape), np.float64)
     if not frequencies.any():
-        raise DataError([DataProblem(at, f"found {name!r}, needs an embedding that rotates")])
+        raise DataError(Problem(at, f"found {name!r}, needs an embedding that rotates"))
     return Rotation(spec, frequencies)
 
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import rotation
-from fope_lab.data.problems import DataError, DataProblem
+from fope_lab.config.problems import Problem
+from fope_lab.data.problems import DataError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,10 +63,10 @@ class RotationAngles(
     def __post_init__(self) -> None:
         if self.pair >= self.head_dim // 2:
             message = f"found {self.pair}, needs less than head_dim/2 = {self.head_dim // 2}"
-            raise DataError([DataProblem(("pair",), message)])
+            raise DataError(Problem(("pair",), message))
         if self.length <= self.train_length:
             message = f"found {self.length}, needs more than train_length {self.train_length}"
-            raise DataError([DataProblem(("length",), message)])
+            raise DataError(Problem(("length",), message))
         self.frequencies()
 
     def frequencies(self) -> NDArray[np.float64]:

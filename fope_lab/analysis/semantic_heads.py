@@ -21,7 +21,8 @@ from fope_lab.analysis.frequency_usage import mean_norms
 from fope_lab.analysis.pairs import quarter_shares
 from fope_lab.analysis.passages import passages, words
 from fope_lab.analysis.positional_heads import best_heads
-from fope_lab.data.problems import DataError, DataProblem
+from fope_lab.config.problems import Problem
+from fope_lab.data.problems import DataError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -194,7 +195,7 @@ class SemanticHeads(
             f"found {self.characters!r}, needs characters that some tokens have and others do not:"
             f" {which} of the {marked.size} that are read have one"
         )
-        raise DataError([DataProblem(("characters",), message)])
+        raise DataError(Problem(("characters",), message))
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
         """The head with the highest mass on marked tokens, this mass, and that of even attention.

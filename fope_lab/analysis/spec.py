@@ -7,8 +7,9 @@ from typing import Any
 
 from fope_lab.analysis.base import Analysis
 from fope_lab.analysis.discovery import discover
+from fope_lab.config.problems import Problem, unknown_name
 from fope_lab.data.options import build, schema
-from fope_lab.data.problems import DataError, DataProblem, unknown
+from fope_lab.data.problems import DataError
 
 
 def analysis_names() -> list[str]:
@@ -24,12 +25,12 @@ def parse_analysis(value: Any) -> Analysis:
         value = {"type": value}
     if not isinstance(value, Mapping):
         message = f"found {value!r}, needs an analysis's name or a mapping with its type"
-        raise DataError([DataProblem((), message)])
+        raise DataError(Problem((), message))
     options = dict(value)
     name = options.pop("type", None)
     if not isinstance(name, str) or name not in names:
         at = ("type",) if len(value) > 1 else ()
-        raise DataError([DataProblem(at, unknown("analysis", name, names))])
+        raise DataError(unknown_name(at, "analysis", name, names))
     return build(Analysis.types[name], options, f"analysis {name}")
 
 

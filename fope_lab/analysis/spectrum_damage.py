@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.harmonics import ACTIVATIONS, Activation, mixing
-from fope_lab.data.problems import DataError, DataProblem
+from fope_lab.config.problems import Problem
+from fope_lab.data.problems import DataError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,10 +91,10 @@ class SpectrumDamage(
     def __post_init__(self) -> None:
         if self.length <= self.train_length:
             message = f"found {self.length}, needs more than train_length {self.train_length}"
-            raise DataError([DataProblem(("length",), message)])
+            raise DataError(Problem(("length",), message))
         if self.first_period == self.second_period:
             message = f"found {self.second_period:g}, which is first_period: needs another"
-            raise DataError([DataProblem(("second_period",), message)])
+            raise DataError(Problem(("second_period",), message))
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """`true`, `rope` and `fope` contributions (3, length): of the two dimensions and their

@@ -31,7 +31,7 @@ def _load(paths: Sequence[str]) -> list[Sweep]:
     for path in map(Path, paths):
         files = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
         if not files:
-            problems.append(Problem(path, None, "", "this folder holds no sweep file (*.yaml)"))
+            problems.append(Problem((), "this folder holds no sweep file (*.yaml)", file=path))
         for file in files:
             found.setdefault(file.resolve(), file)
     for file in found.values():
@@ -44,7 +44,7 @@ def _load(paths: Sequence[str]) -> list[Sweep]:
         other = by_name.setdefault(sweep.name, sweep.path)
         if other != sweep.path:
             message = f"{sweep.name!r} is the name of {other} too"
-            problems.append(Problem(sweep.path, None, "name", message))
+            problems.append(Problem(("name",), message, file=sweep.path))
     if problems:
         raise SweepError(problems)
     return sweeps
@@ -58,7 +58,7 @@ def _load_one(path: str) -> Sweep:
     if len(sweeps) > 1:
         files = ", ".join(sweep.path.name for sweep in sweeps)
         message = f"needs one sweep file, and this folder holds {len(sweeps)}: {files}"
-        raise SweepError([Problem(Path(path), None, "", message)])
+        raise SweepError(Problem((), message, file=Path(path)))
     return sweeps[0]
 
 

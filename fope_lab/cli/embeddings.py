@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fope_lab.config.problems import Problem
 from fope_lab.embeddings.base import Shape
 from fope_lab.embeddings.describe import EXAMPLES, NONE, Description, describe
-from fope_lab.embeddings.errors import EmbeddingError, EmbeddingProblem
+from fope_lab.embeddings.errors import EmbeddingError
 from fope_lab.embeddings.inspect import Resolved, Row, resolve, survey
 from fope_lab.embeddings.schema import summary
 from fope_lab.embeddings.spec import embedding_names
@@ -140,7 +141,7 @@ def _flag(name: str) -> str:
 
 
 def _wrong(flag: str, found: str) -> EmbeddingError:
-    return EmbeddingError([EmbeddingProblem(flag, found)])
+    return EmbeddingError(Problem((flag,), found))
 
 
 def _spec(text: str) -> Any:

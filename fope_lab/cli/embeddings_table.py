@@ -162,7 +162,7 @@ def print_resolved(
 def _resolved_cells(row: Row) -> tuple[str, ...]:
     resolved = row.resolved
     if resolved is None:
-        problems = "; ".join(problem.found for problem in row.problems)
+        problems = "; ".join(problem.message for problem in row.problems)
         return row.description.name, NOTHING, NOTHING, NOTHING, problems
     pairs, factor = NOTHING, NOTHING
     if resolved.rotating is not None:

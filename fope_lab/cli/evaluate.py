@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from fope_lab.config.problems import did_you_mean, name_list, shown
@@ -43,7 +42,7 @@ def evaluation_content(
                 stages[name] = {"kind": name, **section}
     if lengths and not any(map(_lacks_lengths, stages.values())):
         message = "has no effect: the tasks have no lengths, or say them themselves"
-        raise SweepError([Problem(Path("--lengths"), None, "", message)])
+        raise SweepError(Problem(("--lengths",), message))
     for section in stages.values():
         if lengths and _lacks_lengths(section):
             section["lengths"] = list(lengths)
@@ -121,4 +120,4 @@ def _merge(known: dict[str, Any], section: Mapping[str, Any]) -> None:
 
 
 def _problem(message: str) -> SweepError:
-    return SweepError([Problem(Path(FLAG), None, "", message)])
+    return SweepError(Problem((FLAG,), message))

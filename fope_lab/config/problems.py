@@ -1,38 +1,85 @@
-"""What is wrong with a sweep file: every problem found, each with its place and the way out."""
+"""What is wrong with a configuration: each problem with its place, what was found and the way out.
+
+An exported model contains a copy of this module, so it uses the standard library only.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fope_lab.config.errors import UserError
+
 FieldPath = tuple[str | int, ...]
+"""The keys and indices that lead to a value, from the outside in."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem: `message` says what was found and what is allowed."""
+    """One problem of the value at `path`; converting it to text gives the whole sentence.
 
-    file: Path
-    line: int | None
-    field: str
-    message: str
+    `fault` says what is wrong, such as "found -1" or "is missing". `needs` says what belongs there
+    instead, `allowed` lists the names that may stand there and `nearest` is the one most like the
+    name found. `file` and `line` are set once the place in a file is known.
+    """
+
+    path: FieldPath
+    fault: str
+    needs: str | None = None
+    nearest: str | None = None
+    allowed: tuple[str, ...] | None = None
+    file: Path | None = None
+    line: int | None = None
+
+    @property
+    def field(self) -> str:
+        """The path as text; the empty string is the whole configuration."""
+        return format_path(self.path)
+
+    @property
+    def message(self) -> str:
+        """The sentence without the place."""
+        needs = "" if self.needs is None else f", needs {self.needs}"
+        near = "" if self.nearest is None else f"; did you mean {self.nearest!r}?"
+        names = "" if self.allowed is None else f" (allowed: {name_list(self.allowed)})"
+        return f"{self.fault}{needs}{near}{names}"
+
+    def under(self, path: FieldPath) -> Problem:
+        """The same problem in a configuration that has this one at `path`."""
+        return dataclasses.replace(self, path=(*path, *self.path))
 
     def __str__(self) -> str:
-        where = f"{self.file}:{self.line}" if self.line else str(self.file)
-        return (
-            f"{where}: {self.field}: {self.message}" if self.field else f"{where}: {self.message}"
-        )
+        line = f":{self.line}" if self.line else ""
+        file = f"{self.file}{line}" if self.file else ""
+        return ": ".join(part for part in (file, self.field, self.message) if part)
 
 
-class SweepError(Exception):
+class ConfigError(UserError, ValueError):
+    """A configuration that cannot be used; `problems` holds everything that is wrong with it."""
+
+    def __init__(self, problems: Iterable[Problem] | Problem | str, at: FieldPath = ()) -> None:
+        """A text is a problem of the whole configuration. `at` is put before every path."""
+        if isinstance(problems, str):
+            problems = Problem((), problems)
+        if isinstance(problems, Problem):
+            problems = [problems]
+        self.problems = tuple(dict.fromkeys(problem.under(at) for problem in problems))
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
+
+
+class SweepError(UserError):
     """A sweep file is wrong; `problems` holds every problem found, in the order of their lines."""
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        unique = dict.fromkeys(problems)
-        self.problems = sorted(unique, key=lambda p: (str(p.file), p.line or 0))
+    def __init__(self, problems: Iterable[Problem] | Problem) -> None:
+        unique = dict.fromkeys([problems] if isinstance(problems, Problem) else problems)
+        self.problems = sorted(unique, key=lambda p: (str(p.file or ""), p.line or 0))
         super().__init__("\n".join(map(str, self.problems)))
 
 
@@ -47,20 +94,33 @@ def format_path(path: FieldPath) -> str:
     return text
 
 
-def did_you_mean(found: object, allowed: Sequence[str]) -> str:
-    """ "; did you mean 'rope'?" for a near miss, otherwise the empty string."""
-    by_lower = {name.lower(): name for name in reversed(allowed)}
+def nearest_name(found: object, names: Iterable[str]) -> str | None:
+    """The name that is most like what was found; None if none is close."""
+    by_lower = {name.lower(): name for name in reversed(list(names))}
     near = difflib.get_close_matches(str(found).lower(), by_lower, n=1, cutoff=0.6)
-    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
+    return by_lower[near[0]] if near else None
+
+
+def did_you_mean(found: object, names: Iterable[str]) -> str:
+    """ "; did you mean 'rope'?" for a near miss, otherwise the empty string."""
+    nearest = nearest_name(found, names)
+    return "" if nearest is None else f"; did you mean {nearest!r}?"
+
+
+def unknown_name(path: FieldPath, what: str, found: object, names: Iterable[str]) -> Problem:
+    """The problem of a name that is not among `names`; `what` says what they are names of."""
+    allowed = tuple(names)
+    fault = f"unknown {what} {shown(found)}"
+    return Problem(path, fault, nearest=nearest_name(found, allowed), allowed=allowed)
 
 
 def name_list(names: Iterable[object]) -> str:
-    """The allowed names, as they are printed in an error."""
+    """The names as an error prints them, separated by commas."""
     return ", ".join(str(name) for name in names) or "none"
 
 
 def shown(value: Any) -> str:
-    """A value of a sweep file as an error prints it: as YAML has it, cut if it is long."""
+    """A value of a configuration as an error prints it: the way YAML writes it, cut if long."""
     words = {None: "nothing", True: "true", False: "false"}
     text = words[value] if value is None or isinstance(value, bool) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}…"

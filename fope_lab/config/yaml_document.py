@@ -7,6 +7,7 @@ silently is a problem: a key given twice, a tag, a number too large to compute w
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from fope_lab.config.problems import FieldPath, Problem, SweepError, did_you_mean, format_path
+from fope_lab.config.problems import FieldPath, Problem, SweepError, did_you_mean
 
 MAX_BYTES = 10_000_000
 MAX_VALUES = 100_000
@@ -73,6 +74,10 @@ class Document:
             path = path[:-1]
         return self._lines.get(path)
 
+    def locate(self, problem: Problem) -> Problem:
+        """The problem with its place in this file."""
+        return dataclasses.replace(problem, file=self.path, line=self.line(problem.path))
+
     def _read(self) -> str:
         try:
             with self.path.open("rb") as file:
@@ -119,10 +124,10 @@ class Document:
             raise self._refused(f"is not YAML: {said}", mark.line + 1 if mark else None) from None
 
     def _refused(self, message: str, line: int | None = None) -> SweepError:
-        return SweepError([Problem(self.path, line, "", message)])
+        return SweepError(Problem((), message, file=self.path, line=line))
 
     def _problem(self, node: yaml.Node, path: FieldPath, message: str) -> Problem:
-        return Problem(self.path, node.start_mark.line + 1, format_path(path), message)
+        return Problem(path, message, file=self.path, line=node.start_mark.line + 1)
 
     def _refuse(self, node: yaml.Node, path: FieldPath, message: str) -> None:
         self._wrong.append(self._problem(node, path, message))
@@ -134,7 +139,7 @@ class Document:
             raise self._refused(f"expands, with its aliases, to over {MAX_VALUES:,} values")
         if len(path) > MAX_DEPTH:
             message = "is nested too deeply, or an alias that holds itself"
-            raise SweepError([self._problem(node, path[:3], message)])
+            raise SweepError(self._problem(node, path[:3], message))
         if node.tag.removeprefix(_TAG) not in ("map", "seq", "str", *_SCALARS):
             self._refuse(node, path, f"found the tag {_shorthand(node.tag)}; tags are not read")
             return None

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeVar, get_type_hints
 
-from fope_lab.data.problems import DataError, DataProblem, FieldPath, unknown
+from fope_lab.config.problems import FieldPath, Problem, unknown_name
+from fope_lab.data.problems import DataError
 
 T = TypeVar("T")
 
@@ -21,7 +22,7 @@ def build(cls: type[T], options: Mapping[str, Any], name: str, at: FieldPath = (
 
     types = option_types(cls)
     problems = [
-        DataProblem((*at, option), unknown(f"option of {name}", option, types))
+        unknown_name((*at, option), f"option of {name}", option, sorted(types))
         for option in options
         if option not in types
     ]
@@ -35,20 +36,18 @@ def build(cls: type[T], options: Mapping[str, Any], name: str, at: FieldPath = (
             expected = dict.fromkeys(
                 detail["msg"].removeprefix("Input should be ") for detail in error.errors()
             )
-            problems.append(
-                DataProblem((*at, option), f"found {value!r}, needs {' or '.join(expected)}")
-            )
+            problems.append(Problem((*at, option), f"found {value!r}", " or ".join(expected)))
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
         if field.default is dataclasses.MISSING and field.name not in options:
-            problems.append(DataProblem((*at, field.name), f"is missing: {name} needs it"))
+            problems.append(Problem((*at, field.name), f"is missing: {name} needs it"))
     if problems:
         raise DataError(problems)
     try:
         return cls(**values)
     except DataError as error:
-        raise DataError([DataProblem((*at, *p.at), p.message) for p in error.problems]) from error
+        raise DataError(error.problems, at) from error
     except ValueError as error:
-        raise DataError([DataProblem(at, str(error))]) from error
+        raise DataError(Problem(at, str(error))) from error
 
 
 def set_options(value: Any) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from fope_lab.config.problems import FieldPath, Problem, unknown_name
 from fope_lab.data.corpora.registry import Corpus, corpus_json_schema, parse_corpus
 from fope_lab.data.options import build, schema
-from fope_lab.data.problems import DataError, DataProblem, FieldPath, unknown
+from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.base import Task
 from fope_lab.data.tasks.passkey_task import PasskeyTask
 from fope_lab.data.tasks.posgen_task import PosGenTask
@@ -72,15 +73,15 @@ ROWS = ("documents", "pack")
 """The options of Data that say how documents become rows."""
 
 
-def parse_data(value: Any, base: Path, path: str = "data") -> Data:
+def parse_data(value: Any, base: Path, at: FieldPath = ()) -> Data:
     """The data that a description stands for; `base` is as in parse_corpus.
 
     Raises DataError holding every problem found.
     """
-    problems: list[DataProblem] = []
+    problems: list[Problem] = []
     data = _data(value, base, problems)
     if problems or data is None:
-        raise DataError(problems, path)
+        raise DataError(problems, at)
     return data
 
 
@@ -126,31 +127,31 @@ def data_json_schema() -> dict[str, Any]:
     return {"anyOf": [*single, mixture]}
 
 
-def _data(value: Any, base: Path, problems: list[DataProblem]) -> Data | None:
+def _data(value: Any, base: Path, problems: list[Problem]) -> Data | None:
     if not isinstance(value, Mapping):
-        problems.append(DataProblem((), f"found {value!r}, needs a mapping with length and corpus"))
+        problems.append(Problem((), f"found {value!r}, needs a mapping with length and corpus"))
         return None
     options = dict(value)
     length = options.pop("length", None)
     if "length" not in value:
-        problems.append(DataProblem(("length",), "is missing: the tokens of a sequence"))
+        problems.append(Problem(("length",), "is missing: the tokens of a sequence"))
     elif not isinstance(length, int) or isinstance(length, bool) or length < 1:
         message = f"found {length!r}, needs a whole number of tokens, at least 1"
-        problems.append(DataProblem(("length",), message))
+        problems.append(Problem(("length",), message))
     rows = {name: options.pop(name) for name in ROWS if name in options}
     if rows.get("documents", "across") not in get_args(Documents):
-        message = unknown("word", rows["documents"], get_args(Documents))
-        problems.append(DataProblem(("documents",), message))
+        words = get_args(Documents)
+        problems.append(unknown_name(("documents",), "word", rows["documents"], words))
     if not isinstance(rows.get("pack", False), bool):
-        problems.append(DataProblem(("pack",), f"found {rows['pack']!r}, needs true or false"))
+        problems.append(Problem(("pack",), f"found {rows['pack']!r}, needs true or false"))
     if "mix" not in options:
         source = _source(options, (), base, problems)
         return None if source is None or problems else Data(length=length, mix=(source,), **rows)
     mix = options.pop("mix")
     for option in options:
-        problems.append(DataProblem((option,), unknown("key", option, ["length", "mix", *ROWS])))
+        problems.append(unknown_name((option,), "key", option, sorted(["length", "mix", *ROWS])))
     if not isinstance(mix, list | tuple) or not mix:
-        problems.append(DataProblem(("mix",), f"found {mix!r}, needs a list of sources"))
+        problems.append(Problem(("mix",), f"found {mix!r}, needs a list of sources"))
         return None
     sources = [_source(item, ("mix", i), base, problems) for i, item in enumerate(mix)]
     if problems:
@@ -158,21 +159,21 @@ def _data(value: Any, base: Path, problems: list[DataProblem]) -> Data | None:
     return Data(length=length, mix=tuple(source for source in sources if source), **rows)
 
 
-def _source(value: Any, at: FieldPath, base: Path, problems: list[DataProblem]) -> Source | None:
+def _source(value: Any, at: FieldPath, base: Path, problems: list[Problem]) -> Source | None:
     """One source, or None after adding what is wrong to `problems`."""
     if not isinstance(value, Mapping):
-        problems.append(DataProblem(at, f"found {value!r}, needs a mapping with corpus or task"))
+        problems.append(Problem(at, f"found {value!r}, needs a mapping with corpus or task"))
         return None
     options = dict(value)
     weight = options.pop("weight", 1.0) if at else 1.0
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not _is_positive(weight):
         message = f"found {weight!r}, needs a number above 0"
-        problems.append(DataProblem((*at, "weight"), message))
+        problems.append(Problem((*at, "weight"), message))
         return None
     short = bool(options.keys() & _shorthands())
     if [("corpus" in options), ("task" in options), short].count(True) != 1:
         found = ", ".join(map(str, options)) or "neither"
-        problems.append(DataProblem(at, f"found {found}, needs exactly one of corpus and task"))
+        problems.append(Problem(at, f"found {found}, needs exactly one of corpus and task"))
         return None
     try:
         if "task" in options:
@@ -180,7 +181,7 @@ def _source(value: Any, at: FieldPath, base: Path, problems: list[DataProblem]) 
         names = ["corpus", "weight"] if at else ["corpus", "length", "mix", "weight", *ROWS]
         return Source(corpus=_corpus(options, base, names), weight=float(weight))
     except DataError as error:
-        problems += [DataProblem((*at, *p.at), p.message) for p in error.problems]
+        problems += [problem.under(at) for problem in error.problems]
         return None
 
 
@@ -194,14 +195,14 @@ def _corpus(options: dict[str, Any], base: Path, names: list[str]) -> Corpus:
     if "corpus" not in options:
         return parse_corpus(options, base)
     problems = [
-        DataProblem((str(option),), unknown("key", option, names))
+        unknown_name((str(option),), "key", option, sorted(names))
         for option in options
         if option != "corpus"
     ]
     try:
         corpus = parse_corpus(options["corpus"], base)
     except DataError as error:
-        problems += [DataProblem(("corpus", *p.at), p.message) for p in error.problems]
+        problems += [problem.under(("corpus",)) for problem in error.problems]
     if problems:
         raise DataError(problems)
     return corpus
@@ -210,7 +211,7 @@ def _corpus(options: dict[str, Any], base: Path, names: list[str]) -> Corpus:
 def _task(options: dict[str, Any]) -> Task:
     name = options.pop("task")
     if not isinstance(name, str) or name not in TASKS:
-        raise DataError([DataProblem(("task",), unknown("task", name, TASKS))])
+        raise DataError(unknown_name(("task",), "task", name, sorted(TASKS)))
     return build(TASKS[name], options, f"task {name}")
 
 

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.embeddings.base import Embedding, FrequencyTransform, Shape
-from fope_lab.embeddings.errors import EmbeddingError, EmbeddingProblem
+from fope_lab.embeddings.errors import EmbeddingError
 from fope_lab.embeddings.preset_lookup import preset_of
 from fope_lab.embeddings.presets import PRESETS, Preset
 from fope_lab.embeddings.schema import embedding_json_schema
@@ -30,7 +30,6 @@ __all__ = [
     "PRESETS",
     "Embedding",
     "EmbeddingError",
-    "EmbeddingProblem",
     "FrequencyTransform",
     "PositionEmbedding",
     "Preset",

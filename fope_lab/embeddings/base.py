@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fope_lab.embeddings.errors import EmbeddingError, EmbeddingProblem
+from fope_lab.config.problems import FieldPath, Problem, name_list
+from fope_lab.embeddings.errors import EmbeddingError
 
 if TYPE_CHECKING:
     import torch
@@ -238,7 +239,7 @@ class FrequencyTransform:
         """
         raise NotImplementedError
 
-    def hf_problems(self) -> Iterator[EmbeddingProblem]:
+    def hf_problems(self) -> Iterator[Problem]:
         """Why transformers cannot express these options."""
         return iter(())
 
@@ -277,22 +278,21 @@ def _register(registry: dict[str, Any], cls: type) -> None:
     registry[name] = cls
 
 
-def check_definition(definition: Embedding, shape: Shape, path: str = "embedding") -> None:
+def check_definition(definition: Embedding, shape: Shape, at: FieldPath = ("embedding",)) -> None:
     """Raises EmbeddingError if a definition does not fit a shape."""
     found = list(shape.problems()) or definition.problems(shape)
-    problems = [EmbeddingProblem(path, problem) for problem in found]
+    problems = [Problem(at, problem) for problem in found]
     if problems:
         raise EmbeddingError(problems)
 
 
-def not_in_transformers(definition: Embedding) -> EmbeddingProblem:
+def not_in_transformers(definition: Embedding) -> Problem:
     """The problem of an embedding that transformers' Llama does not have."""
     base = FrequencyTransform.to_hf
     known = [kind.name for kind in _transforms_by_file() if kind.to_hf is not base]
-    return EmbeddingProblem(
-        path="embedding",
-        found=f"found {canonical(definition)}",
-        allowed=f"rotary with at most one of {', '.join(known)}",
+    fault = f"found {canonical(definition)}"
+    return Problem(
+        ("embedding",), fault, allowed=("rotary with at most one of " + name_list(known),)
     )
 
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fope_lab.config.problems import FieldPath, unknown_name
 from fope_lab.embeddings.base import Embedding, embedding_types, transform_types
-from fope_lab.embeddings.errors import EmbeddingError, misspelt
+from fope_lab.embeddings.errors import EmbeddingError
 from fope_lab.embeddings.presets import PRESETS
 from fope_lab.embeddings.rotary import Rotary
 from fope_lab.embeddings.schema import meaning, option_json_schema, parts_of
@@ -117,7 +118,7 @@ class Description:
         """The options that have to be set before it can be built."""
         return list(dict.fromkeys(option for part in self.parts for option in part.open))
 
-    def definition(self, options: Mapping[str, Any], path: str = "embedding") -> Embedding:
+    def definition(self, options: Mapping[str, Any], at: FieldPath = ("embedding",)) -> Embedding:
         """The embedding, with `options` for the parts that have them and leave them open.
 
         Raises EmbeddingError, also for a required option that is open still.
@@ -128,17 +129,17 @@ class Description:
             for option, value in options.items():
                 if option in option_types(part.kind):
                     target.setdefault(option, value)
-        return parse_embedding(spec, path)
+        return parse_embedding(spec, at)
 
 
-def describe(spec: Spec, path: str = "embedding") -> Description:
+def describe(spec: Spec, at: FieldPath = ("embedding",)) -> Description:
     """What a description stands for; required options may be open.
 
-    `path` is the description's name in errors. Raises EmbeddingError with every problem found.
+    `at` is the description's path in errors. Raises EmbeddingError with every problem found.
     """
     named = _named(spec)
     if named is None:
-        parse_embedding(spec, path)  # raises, saying what is wrong
+        parse_embedding(spec, at)  # raises, saying what is wrong
         raise AssertionError(spec)
     name = named["type"]
     kinds = {
@@ -147,8 +148,8 @@ def describe(spec: Spec, path: str = "embedding") -> Description:
         **dict.fromkeys(PRESETS, "preset"),
     }
     if name not in kinds:
-        where = path if isinstance(spec, str) else f"{path}.type"
-        raise EmbeddingError([misspelt(where, "embedding or transform", name, kinds)])
+        where = at if isinstance(spec, str) else (*at, "type")
+        raise EmbeddingError(unknown_name(where, "embedding or transform", name, sorted(kinds)))
     if kinds[name] == "transform":
         named = {"type": Rotary.name, TRANSFORMS: [named]}
     preset = PRESETS.get(name)
@@ -158,7 +159,7 @@ def describe(spec: Spec, path: str = "embedding") -> Description:
         parts=tuple(_parts(named, preset.composition if preset else {"type": named["type"]})),
         spec=named,
     )
-    _check(description, path)
+    _check(description, at)
     return description
 
 
@@ -201,13 +202,13 @@ def _part(
     )
 
 
-def _check(description: Description, path: str) -> None:
+def _check(description: Description, at: FieldPath) -> None:
     """Raises EmbeddingError for what is wrong with the options that are set."""
     try:
-        description.definition(EXAMPLES, path)
+        description.definition(EXAMPLES, at)
     except EmbeddingError as error:
         still_open = {
-            f"{path if part.place is None else f'{path}.{TRANSFORMS}.{part.place}'}.{option}"
+            (*at, *(() if part.place is None else (TRANSFORMS, part.place)), option)
             for part in description.parts
             for option in part.open
         }

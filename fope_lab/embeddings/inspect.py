@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fope_lab.config.problems import Problem
 from fope_lab.embeddings.base import Embedding, Shape, check_definition
 from fope_lab.embeddings.describe import Description
-from fope_lab.embeddings.errors import EmbeddingError, EmbeddingProblem
+from fope_lab.embeddings.errors import EmbeddingError
 
 FAR = 10**12
 """A length beyond every original length: what follows the length has changed there."""
@@ -102,7 +103,7 @@ class Row:
 
     description: Description
     resolved: Resolved | None
-    problems: tuple[EmbeddingProblem, ...] = ()
+    problems: tuple[Problem, ...] = ()
 
 
 def survey(
@@ -128,7 +129,7 @@ def _row(
 ) -> Row:
     missing = [option for option in description.open if option not in options]
     problems = tuple(
-        EmbeddingProblem(f"embedding.{option}", f"missing: {description.name} needs {option}")
+        Problem(("embedding", option), f"is missing: {description.name} needs {option}")
         for option in missing
     )
     if problems:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.problems import Problem
 from fope_lab.embeddings.base import FrequencyTransform
-from fope_lab.embeddings.errors import EmbeddingProblem
 from fope_lab.embeddings.hf_rope import HfRope
 from fope_lab.embeddings.ladder import Ladder
 from fope_lab.embeddings.shared_options import Factor, OriginalLength
@@ -104,12 +104,11 @@ class DynamicNtk(
         """The `factor` of "dynamic", which is the growth here."""
         return {"growth": float(rope.parameters["factor"])}, rope.max_length
 
-    def hf_problems(self) -> Iterator[EmbeddingProblem]:
+    def hf_problems(self) -> Iterator[Problem]:
         """A base that is multiplied by s alone, which transformers does not have."""
         if self.base_scaling != "ntk":
-            yield EmbeddingProblem(
-                "dynamic_ntk.base_scaling", f"found {self.base_scaling}", allowed="ntk"
-            )
+            at = ("dynamic_ntk", "base_scaling")
+            yield Problem(at, f"found {self.base_scaling}", allowed=("ntk",))
 
     def to_hf(self, ladder: Ladder, rope: HfRope) -> HfRope:
         """The rotation with rope_type "dynamic", which grows from `max_length`."""

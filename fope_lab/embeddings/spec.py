@@ -12,6 +12,7 @@ import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+from fope_lab.config.problems import FieldPath, Problem, shown, unknown_name
 from fope_lab.embeddings.base import (
     Embedding,
     FrequencyTransform,
@@ -21,7 +22,7 @@ from fope_lab.embeddings.base import (
     embedding_types,
     transform_types,
 )
-from fope_lab.embeddings.errors import EmbeddingError, EmbeddingProblem, misspelt
+from fope_lab.embeddings.errors import EmbeddingError
 from fope_lab.embeddings.presets import PRESETS
 
 if TYPE_CHECKING:
@@ -38,13 +39,13 @@ def embedding_names() -> list[str]:
     return [*PRESETS, *(name for name in sorted(embedding_types()) if name not in used)]
 
 
-def resolve_embedding(spec: Spec, path: str = "embedding") -> dict[str, Any]:
+def resolve_embedding(spec: Spec, at: FieldPath = ("embedding",)) -> dict[str, Any]:
     """The canonical composition of a description: equal embeddings give equal dicts.
 
-    Presets become compositions and options that have their default are left out. `path` is the
-    field's name in errors. Raises EmbeddingError with every problem found.
+    Presets become compositions and options that have their default are left out. `at` is the
+    field's path in errors. Raises EmbeddingError with every problem found.
     """
-    return canonical(parse_embedding(spec, path))
+    return canonical(parse_embedding(spec, at))
 
 
 def check_embedding(
@@ -54,7 +55,7 @@ def check_embedding(
     num_heads: int,
     train_length: int,
     num_kv_heads: int | None = None,
-    path: str = "embedding",
+    at: FieldPath = ("embedding",),
 ) -> None:
     """Raises EmbeddingError if the embedding cannot be built for these sizes. Torch-free."""
     shape = Shape(
@@ -63,7 +64,7 @@ def check_embedding(
         num_kv_heads=num_heads if num_kv_heads is None else num_kv_heads,
         train_length=train_length,
     )
-    check_definition(parse_embedding(spec, path), shape, path)
+    check_definition(parse_embedding(spec, at), shape, at)
 
 
 def longest_sequence(spec: Spec, **sizes: int) -> int | None:
@@ -82,12 +83,12 @@ def learned_parameters(spec: Spec, num_layers: int, **sizes: int) -> int:
     return of_layer * (num_layers if definition.per_layer else 1)
 
 
-def parse_embedding(spec: Spec, path: str = "embedding") -> Embedding:
+def parse_embedding(spec: Spec, at: FieldPath = ("embedding",)) -> Embedding:
     """The definition that a description stands for. Raises EmbeddingError."""
     reader = _Reader()
-    definition = reader.embedding(spec, path)
+    definition = reader.embedding(spec, at)
     if definition is None or reader.problems:
-        raise EmbeddingError(dict.fromkeys(reader.problems))
+        raise EmbeddingError(reader.problems)
     return definition
 
 
@@ -109,11 +110,11 @@ class _Reader:
     """Reads one description; what is wrong collects in `problems`, and None stands for it."""
 
     def __init__(self) -> None:
-        self.problems: list[EmbeddingProblem] = []
+        self.problems: list[Problem] = []
 
-    def embedding(self, spec: Any, path: str) -> Embedding | None:
+    def embedding(self, spec: Any, at: FieldPath) -> Embedding | None:
         """A preset or a mechanism; a preset's options go to each of its parts that has them."""
-        named = self._named(spec, path, "embedding")
+        named = self._named(spec, at, "embedding")
         if named is None:
             return None
         name, options = named
@@ -122,7 +123,7 @@ class _Reader:
         composition: Mapping[str, Any] = preset.composition if preset else {"type": name}
         mechanism = mechanisms.get(composition["type"])
         if mechanism is None:
-            self._misspelt(spec, path, "embedding", name, {*mechanisms, *PRESETS})
+            self._misspelt(spec, at, "embedding", name, {*mechanisms, *PRESETS})
             return None
         preset_transforms = composition.get(TRANSFORMS, ())
         kinds = [transform_types()[transform["type"]] for transform in preset_transforms]
@@ -131,88 +132,88 @@ class _Reader:
         for option in options:
             if option not in allowed:
                 self.problems.append(
-                    _unknown_option(f"{path}.{option}", name, option, mechanism, allowed)
+                    _unknown_option((*at, option), name, option, mechanism, allowed)
                 )
         transforms = tuple(
-            self._build(kind, _only(option_types(kind), fixed, options), name, path)
+            self._build(kind, _only(option_types(kind), fixed, options), name, at)
             for kind, fixed in zip(kinds, preset_transforms, strict=True)
         )
-        definition = self._build(mechanism, _only(own, composition, options), name, path)
+        definition = self._build(mechanism, _only(own, composition, options), name, at)
         if definition is None or not transforms:
             return definition
         return dataclasses.replace(definition, **{TRANSFORMS: transforms})
 
-    def transform(self, spec: Any, path: str) -> FrequencyTransform | None:
+    def transform(self, spec: Any, at: FieldPath) -> FrequencyTransform | None:
         """A frequency transform: its name, or a mapping with its options."""
-        named = self._named(spec, path, "frequency transform")
+        named = self._named(spec, at, "frequency transform")
         if named is None:
             return None
         name, options = named
         kind = transform_types().get(name)
         if kind is None:
-            self._misspelt(spec, path, "frequency transform", name, transform_types())
+            self._misspelt(spec, at, "frequency transform", name, transform_types())
             return None
         allowed = option_types(kind)
         for option in options:
             if option not in allowed:
                 self.problems.append(
-                    misspelt(f"{path}.{option}", f"option of {name}", option, allowed)
+                    unknown_name((*at, option), f"option of {name}", option, sorted(allowed))
                 )
-        return self._build(kind, _only(allowed, options), name, path)
+        return self._build(kind, _only(allowed, options), name, at)
 
-    def _named(self, spec: Any, path: str, what: str) -> tuple[str, dict[str, Any]] | None:
+    def _named(self, spec: Any, at: FieldPath, what: str) -> tuple[str, dict[str, Any]] | None:
         """The name and the options of a description."""
         if isinstance(spec, str):
             return spec, {}
         if not isinstance(spec, Mapping):
-            found = f"found {spec!r}, expected the {what}'s name or a mapping with its type"
-            self.problems.append(EmbeddingProblem(path, found))
+            needs = f"the {what}'s name or a mapping with its type"
+            self.problems.append(Problem(at, f"found {shown(spec)}", needs))
             return None
         if not isinstance(spec.get("type"), str):
             found = (
-                f"found {spec['type']!r}, expected the {what}'s name"
+                f"found {shown(spec['type'])}, needs the {what}'s name"
                 if "type" in spec
-                else f"missing: the {what}'s name"
+                else f"is missing: the {what}'s name"
             )
-            self.problems.append(EmbeddingProblem(f"{path}.type", found))
+            self.problems.append(Problem((*at, "type"), found))
             return None
         return spec["type"], {str(option): spec[option] for option in spec if option != "type"}
 
-    def _misspelt(self, spec: Any, path: str, what: str, name: str, known: Iterable[str]) -> None:
-        where = path if isinstance(spec, str) else f"{path}.type"
-        self.problems.append(misspelt(where, what, name, known))
+    def _misspelt(
+        self, spec: Any, at: FieldPath, what: str, name: str, known: Iterable[str]
+    ) -> None:
+        where = at if isinstance(spec, str) else (*at, "type")
+        self.problems.append(unknown_name(where, what, name, sorted(known)))
 
-    def _build(self, part: type[Any], options: Mapping[str, Any], name: str, path: str) -> Any:
+    def _build(self, part: type[Any], options: Mapping[str, Any], name: str, at: FieldPath) -> Any:
         """An instance of `part`, or None after adding what is wrong to `problems`."""
         before = len(self.problems)
         values = {
-            option: self._transforms(value, f"{path}.{option}")
+            option: self._transforms(value, (*at, option))
             if option == TRANSFORMS
-            else self._option(part, option, value, f"{path}.{option}")
+            else self._option(part, option, value, (*at, option))
             for option, value in options.items()
         }
         for field in dataclasses.fields(part):
             if field.default is dataclasses.MISSING and field.name not in values:
-                self.problems.append(
-                    EmbeddingProblem(f"{path}.{field.name}", f"missing: {name} needs it")
-                )
+                self.problems.append(Problem((*at, field.name), f"is missing: {name} needs it"))
         if len(self.problems) > before:
             return None
         try:
             return part(**values)
         except ValueError as error:  # options that do not go together
-            self.problems.append(EmbeddingProblem(path, str(error)))
+            self.problems.append(Problem(at, str(error)))
             return None
 
-    def _transforms(self, value: Any, path: str) -> tuple[FrequencyTransform | None, ...]:
+    def _transforms(self, value: Any, at: FieldPath) -> tuple[FrequencyTransform | None, ...]:
         if not isinstance(value, Sequence) or isinstance(value, str):
             self.problems.append(
-                EmbeddingProblem(path, f"found {value!r}, expected a list of frequency transforms")
+                Problem(at, f"found {shown(value)}", "a list of frequency transforms")
             )
             return ()
-        return tuple(self.transform(item, f"{path}.{index}") for index, item in enumerate(value))
+        return tuple(self.transform(item, (*at, index)) for index, item in enumerate(value))
 
-    def _option(self, part: Any, option: str, value: Any, path: str) -> Any:
+    def _option(self, part: Any, option: str, value: Any, at: FieldPath) -> Any:
         from pydantic import ValidationError
 
         try:
@@ -221,9 +222,7 @@ class _Reader:
             expected = dict.fromkeys(
                 detail["msg"].removeprefix("Input should be ") for detail in error.errors()
             )
-            self.problems.append(
-                EmbeddingProblem(path, f"found {value!r}", allowed=" or ".join(expected))
-            )
+            self.problems.append(Problem(at, f"found {shown(value)}", " or ".join(expected)))
             return None
 
 
@@ -235,14 +234,14 @@ def _only(allowed: Container[str], *layers: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _unknown_option(
-    path: str, name: str, option: str, mechanism: type[Embedding], allowed: Iterable[str]
-) -> EmbeddingProblem:
+    at: FieldPath, name: str, option: str, mechanism: type[Embedding], allowed: Iterable[str]
+) -> Problem:
     if option != TRANSFORMS:
-        return misspelt(path, f"option of {name}", option, allowed)
+        return unknown_name(at, f"option of {name}", option, sorted(allowed))
     if not mechanism.rotates:
-        return EmbeddingProblem(path, f"{name} rotates nothing: it takes no frequency transforms")
-    return EmbeddingProblem(
-        path,
+        return Problem(at, f"{name} rotates nothing: it takes no frequency transforms")
+    return Problem(
+        at,
         f"{name} has its own transforms; for others, write"
         f" {{type: {mechanism.name}, {TRANSFORMS}: […]}}",
     )

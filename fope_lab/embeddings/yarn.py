@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.problems import Problem
 from fope_lab.embeddings.base import FrequencyTransform
-from fope_lab.embeddings.errors import EmbeddingProblem
 from fope_lab.embeddings.hf_rope import HfRope
 from fope_lab.embeddings.ladder import Ladder
 from fope_lab.embeddings.shared_options import Factor, OriginalLength
@@ -91,14 +91,13 @@ class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.0007
         """The options of "yarn" or "llama3"; a factor of 1 changes no frequency."""
         return HF_READERS[str(rope.rope_type)](rope), rope.original_length
 
-    def hf_problems(self) -> Iterator[EmbeddingProblem]:
+    def hf_problems(self) -> Iterator[Problem]:
         """A blend of wavelengths, or Llama 3's ramp with an attention factor."""
         if self.blend != "frequency":
-            yield EmbeddingProblem("yarn.blend", f"found {self.blend}", allowed="frequency")
+            yield Problem(("yarn", "blend"), f"found {self.blend}", allowed=("frequency",))
         if self.ramp == "cycles" and self.attention_factor != 1.0:
-            yield EmbeddingProblem(
-                "yarn.attention_factor", "a ramp over cycles is Llama 3's", allowed="1"
-            )
+            fault = "a ramp over cycles is Llama 3's"
+            yield Problem(("yarn", "attention_factor"), fault, allowed=("1",))
 
     def to_hf(self, ladder: Ladder, rope: HfRope) -> HfRope:
         """The rotation with rope_type "yarn", or "llama3" for a ramp over cycles."""

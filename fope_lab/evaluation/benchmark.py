@@ -203,7 +203,7 @@ class Benchmark(ModelEvaluation):
                 for name in self.file_names():
                     files.local_file(name)
         except DataError as error:
-            raise SectionError([(p.at, p.message) for p in error.problems]) from error
+            raise SectionError([(p.path, p.message) for p in error.problems]) from error
         return self
 
     @model_validator(mode="after")

@@ -141,7 +141,7 @@ class PosGen(ModelEvaluation):
             if lacking := self.sequence_set.lacking(self.split, self.count):
                 problems.append((("count",), lacking))
         except DataError as error:
-            problems += [(problem.at, problem.message) for problem in error.problems]
+            problems += [(problem.path, problem.message) for problem in error.problems]
         given, beyond = self.j + self.k, self.trained_length
         if beyond is not None and beyond >= self.length:
             message = f"found {beyond}, needs less than length {self.length}"

@@ -135,7 +135,7 @@ class Ruler(ModelEvaluation):
         try:
             self.described()
         except DataError as error:
-            problems += [(problem.at, problem.message) for problem in error.problems]
+            problems += [(problem.path, problem.message) for problem in error.problems]
         if problems:
             raise SectionError(problems)
         return self

@@ -48,7 +48,7 @@ def device_named(name: str, option: str = "--device") -> Device:
     if name not in devices:
         allowed = [CPU, *devices]
         message = f"found {name!r}{did_you_mean(name, allowed)} (allowed: {name_list(allowed)})"
-        raise SweepError([Problem(Path(option), None, "", message)])
+        raise SweepError(Problem((option,), message))
     return devices[name]
 
 

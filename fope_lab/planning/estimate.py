@@ -12,7 +12,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.config.problems import Problem, SweepError
@@ -242,7 +241,7 @@ def _machines(
     most = max((stage.spec.resources.gpus for stage in stages), default=0.0)
     if gpus is not None and gpus < most:
         message = f"found {gpus:g}, needs at least the {most:g} that one stage asks for"
-        raise SweepError([Problem(Path("--gpus"), None, "", message)])
+        raise SweepError(Problem(("--gpus",), message))
     there = math.inf if named and most else cores()
     return Machines(cpus or there, most if gpus is None else gpus)
 

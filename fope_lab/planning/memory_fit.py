@@ -68,7 +68,7 @@ def too_large_error(plans: Iterable[Plan], reasons: Mapping[str, str]) -> SweepE
         if stage.key in reasons
     )
     return SweepError(
-        Problem(path, None, f"stages.{name}", reason + (f" ({n} stages)" if n > 1 else ""))
+        Problem(("stages", name), reason + (f" ({n} stages)" if n > 1 else ""), file=path)
         for (path, name, reason), n in groups.items()
     )
 

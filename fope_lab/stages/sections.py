@@ -26,7 +26,6 @@ from fope_lab.data.recipe import Data, parse_data
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, parse_tokenizer
 from fope_lab.embeddings import (
     EmbeddingError,
-    EmbeddingProblem,
     resolve_embedding,
 )
 from fope_lab.model.config import SCALES, ModelConfig
@@ -63,56 +62,39 @@ class Parsed:
         return {"section": self.section}
 
 
-def dotted(path: str) -> FieldPath:
-    """'.transforms.0.factor' → ('transforms', 0, 'factor')."""
-    return tuple(int(part) if part.isdigit() else part for part in path.split(".") if part)
-
-
 def _parse_embedding(value: Any, base: Path) -> dict[str, Any]:
     try:
-        return resolve_embedding(value, path="")
+        return resolve_embedding(value, at=())
     except EmbeddingError as error:
-        raise SectionError(
-            [(dotted(p.path), _embedding_message(p)) for p in error.problems]
-        ) from error
-
-
-def _embedding_message(problem: EmbeddingProblem) -> str:
-    """The problem in the words of all others: "found X, needs Y", "is missing"."""
-    if problem.nearest is None and problem.allowed and problem.found.startswith("found "):
-        return reworded(f"{problem.found}, needs {problem.allowed}")
-    found = dataclasses.replace(
-        problem, path="", found=problem.found.replace(", expected ", ", needs ")
-    )
-    return reworded(str(found).removeprefix(": ").replace("missing: ", "is missing: ", 1))
+        raise SectionError([(p.path, reworded(p.message)) for p in error.problems]) from error
 
 
 def _parse_corpus(value: Any, base: Path) -> Corpus:
     try:
-        return parse_corpus(value, base, path="")
+        return parse_corpus(value, base)
     except DataError as error:
-        raise SectionError([(p.at, reworded(p.message)) for p in error.problems]) from error
+        raise SectionError([(p.path, reworded(p.message)) for p in error.problems]) from error
 
 
 def _parse_data(value: Any, base: Path) -> Data:
     try:
-        return parse_data(value, base, path="")
+        return parse_data(value, base)
     except DataError as error:
-        raise SectionError([(p.at, reworded(p.message)) for p in error.problems]) from error
+        raise SectionError([(p.path, reworded(p.message)) for p in error.problems]) from error
 
 
 def _parse_analysis(value: Any, base: Path) -> Analysis:
     try:
         return parse_analysis(value)
     except DataError as error:
-        raise SectionError([(p.at, reworded(p.message)) for p in error.problems]) from error
+        raise SectionError([(p.path, reworded(p.message)) for p in error.problems]) from error
 
 
 def _parse_tokenizer(value: Any, base: Path) -> TokenizerRecipe:
     try:
         return parse_tokenizer(value, base)
     except DataError as error:
-        raise SectionError([(p.at, reworded(p.message)) for p in error.problems]) from error
+        raise SectionError([(p.path, reworded(p.message)) for p in error.problems]) from error
 
 
 def _parse_model(value: Any, base: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import yaml
 from fope_lab.atomic_files import write_atomic
 from fope_lab.config.yaml_document import Document
 from fope_lab.model.huggingface.names import PREFIX
-from fope_lab.sweep import Problem, Sweep, SweepError, parse_sweep
+from fope_lab.sweep import Sweep, SweepError, parse_sweep
 from fope_lab.sweep.keys import digest
 
 DIGITS = 8
@@ -32,7 +33,7 @@ def make_sweep(command: str, name: str | None, content: Mapping[str, Any]) -> tu
     except SweepError as error:
         where = Path(f"fope-lab {command}")
         raise SweepError(
-            Problem(where, None, one.field.removeprefix("stages."), one.message)
+            replace(one, path=one.path[one.path[:1] == ("stages",) :], file=where, line=None)
             for one in error.problems
         ) from None
 

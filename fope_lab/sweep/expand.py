@@ -18,7 +18,6 @@ from fope_lab.config.problems import (
     FieldPath,
     Problem,
     did_you_mean,
-    format_path,
     name_list,
     shown,
 )
@@ -111,8 +110,7 @@ class _Expansion:
         return [Cell(choices, seed) for choices in cells for seed in file.seeds]
 
     def _problem(self, path: FieldPath, message: str) -> None:
-        line = self._document.line(path)
-        self._problems.append(Problem(self._document.path, line, format_path(path), message))
+        self._problems.append(self._document.locate(Problem(path, message)))
 
     def _choices(self, part: str, axes: Mapping[str, Sequence[Any]]) -> dict[str, list[Choice]]:
         """The choices of the axes in `grid` or `zip`, without axes that are none."""

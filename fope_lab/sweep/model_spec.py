@@ -153,7 +153,7 @@ def _fits(lineage: Lineage, memo: Memo, report: Report) -> bool:
         )
     except EmbeddingError as error:
         for problem in error.problems:
-            report(("embedding",), problem.found)
+            report(("embedding",), problem.message)
         return False
     return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from fope_lab.config.problems import FieldPath, Problem, format_path
+from fope_lab.config.problems import FieldPath, Problem
 from fope_lab.config.yaml_document import Document
 from fope_lab.stages.labels import label
 from fope_lab.sweep.expand import Cell
@@ -39,9 +39,8 @@ class Findings:
         for (place, message), places in of_axis.items():
             at = place if len(places) > 1 else next(iter(places))
             cells = [cell for found in places.values() for cell in found]
-            line = self._document.line(at)
             text = f"{message}{self._only(at, cells)}"
-            yield Problem(self._document.path, line, format_path(at), text)
+            yield self._document.locate(Problem(at, text))
 
     def _only(self, at: FieldPath, cells: Sequence[Cell]) -> str:
         """The values of the axes that tell these cells from the others, unless `at` tells them."""

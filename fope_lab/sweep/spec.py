@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, ValidationError
 from pydantic_core import core_schema
 
-from fope_lab.config.problems import FieldPath, Problem, SweepError, format_path, shown
+from fope_lab.config.problems import FieldPath, Problem, SweepError, shown
 from fope_lab.config.pydantic_errors import messages_of
 from fope_lab.config.yaml_document import Document
 from fope_lab.papers.index import NameOfPaper
@@ -153,7 +153,7 @@ def _read(path: Path, library: Library, text: str | None = None) -> Sweep:
     problems = document.problems
 
     def problem(at: FieldPath, message: str) -> None:
-        problems.append(Problem(path, document.line(at), format_path(at), message))
+        problems.append(document.locate(Problem(at, message)))
 
     file = _shape(document, problem)
     if file is None:
@@ -163,7 +163,7 @@ def _read(path: Path, library: Library, text: str | None = None) -> Sweep:
             problem(("stages", name), "is the name of fope-lab's own stages; choose another")
     foreign = Foreign(path, library)
     selectors = _selectors(file, foreign, problems, problem)
-    axes_known = not any(one.field.startswith(("grid", "zip", "include")) for one in problems)
+    axes_known = not any(one.path[:1] in (("grid",), ("zip",), ("include",)) for one in problems)
     before = len(problems)
     cells = expand_cells(file, document, selectors, problems)
     findings = Findings(document, cells)

@@ -253,8 +253,8 @@ def test_a_description_stands_for_what_its_canonical_form_does(spec: dict[str, A
 )
 def test_every_problem_of_a_description_is_told(spec: Any, problems: dict[Any, str]) -> None:
     with pytest.raises(DataError) as caught:
-        parse_data(spec, Path(), "stages.pretrain.data")
-    found = {problem.at: problem.message for problem in caught.value.problems}
+        parse_data(spec, Path(), ("stages", "pretrain", "data"))
+    found = {problem.path[3:]: problem.message for problem in caught.value.problems}
     assert found.keys() == problems.keys()
     for at, message in problems.items():
         assert re.search(message, found[at])

@@ -164,20 +164,20 @@ def test_options_go_to_the_parts_that_leave_them_open() -> None:
         ({"type": "clip_flor"}, "e.type", "did you mean 'clip_floor'?"),
         ({"type": "fope", "sigmaa": 1}, "e.sigmaa", "did you mean 'sigma'?"),
         ({"type": "yarn", "alpha": 64}, "e", "alpha 64 must be less than beta 32"),
-        ({"type": "truncate", "p": 2}, "e.transforms.0.p", "found 2"),
-        ({"type": "rotary", "transforms": ["yarn", "x"]}, "e.transforms.1", "unknown"),
-        ({"type": "rotary", "transforms": ["yarn", {"p": 1}]}, "e.transforms.1.type", "missing"),
-        ({"type": "rotary", "transforms": 3}, "e.transforms", "expected a list"),
+        ({"type": "truncate", "p": 2}, "e.transforms[0].p", "found 2"),
+        ({"type": "rotary", "transforms": ["yarn", "x"]}, "e.transforms[1]", "unknown"),
+        ({"type": "rotary", "transforms": ["yarn", {"p": 1}]}, "e.transforms[1].type", "missing"),
+        ({"type": "rotary", "transforms": 3}, "e.transforms", "needs a list"),
         ({"type": "alibi", "transforms": ["yarn"]}, "e.transforms", "rotates nothing"),
         ({"type": ["rope"]}, "e.type", "found ['rope']"),
-        (None, "e", "found None"),
+        (None, "e", "found nothing"),
     ],
 )
 def test_all_but_an_open_option_is_refused(spec: Any, path: str, says: str) -> None:
     with pytest.raises(EmbeddingError) as raised:
-        describe(spec, "e")
+        describe(spec, ("e",))
     [problem] = raised.value.problems
-    assert problem.path == path
+    assert problem.field == path
     assert says in str(problem)
 
 
@@ -265,8 +265,8 @@ def test_a_survey_says_what_does_not_fit_and_goes_on(windowed: str) -> None:
     names = ["fope", windowed, "rope", "alibi"]
     fope, added, *others = survey(map(describe, names), short, {})
     assert fope.resolved is added.resolved is None
-    assert "no frequency is left" in fope.problems[0].found
-    assert list(map(str, added.problems)) == ["embedding.window: missing: windowed needs window"]
+    assert "no frequency is left" in fope.problems[0].message
+    assert list(map(str, added.problems)) == ["embedding.window: is missing: windowed needs window"]
     assert all(row.resolved is not None for row in others)
 
 

@@ -94,12 +94,12 @@ def test_numbers_are_canonical_whatever_way_they_were_written() -> None:
         ({"type": "fop"}, ["e.type"], ["did you mean 'fope'?"]),
         ({"sigma": 0.3}, ["e.type"], ["missing"]),
         ({"type": 3}, ["e.type"], ["found 3"]),
-        (None, ["e"], ["found None"]),
+        (None, ["e"], ["found nothing"]),
         (["rope"], ["e"], ["found ['rope']"]),
         ({"type": "fope", "sigmaa": 0.3}, ["e.sigmaa"], ["did you mean 'sigma'?"]),
         ({"type": "fope", "sigma": -1}, ["e.sigma"], ["found -1", "greater than or equal to 0"]),
         ({"type": "fope", "sigma": "0.3"}, ["e.sigma"], ["found '0.3'", "number"]),
-        ({"type": "fope", "sigma": True}, ["e.sigma"], ["found True", "number"]),
+        ({"type": "fope", "sigma": True}, ["e.sigma"], ["found true", "number"]),
         ({"type": "fope", "sigma": float("nan")}, ["e.sigma"], ["found nan", "finite"]),
         ({"type": "rope", "base": 1}, ["e.base"], ["greater than 1"]),
         ("yarn", ["e.factor"], ["yarn needs it"]),
@@ -116,12 +116,12 @@ def test_numbers_are_canonical_whatever_way_they_were_written() -> None:
         ({"type": "rotary", "transforms": "yarn"}, ["e.transforms"], ["a list"]),
         (
             {"type": "rotary", "transforms": ["clip_flor"]},
-            ["e.transforms.0"],
+            ["e.transforms[0]"],
             ["did you mean 'clip_floor'?"],
         ),
         (
             {"type": "rotary", "transforms": ["clip_floor", {"type": "yarn", "fator": 4}]},
-            ["e.transforms.1.fator", "e.transforms.1.factor"],
+            ["e.transforms[1].fator", "e.transforms[1].factor"],
             ["did you mean 'factor'?", "missing"],
         ),
         (
@@ -136,8 +136,8 @@ def test_every_problem_is_reported_with_its_place(
     spec: Any, paths: list[str], words: list[str]
 ) -> None:
     with pytest.raises(EmbeddingError) as raised:
-        resolve_embedding(spec, path="e")
-    assert [problem.path for problem in raised.value.problems] == paths
+        resolve_embedding(spec, at=("e",))
+    assert [problem.field for problem in raised.value.problems] == paths
     for word in words:
         assert word in str(raised.value)
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from fope_lab.config.problems import Problem
 from fope_lab.data.corpora.hub import LOCAL
 from fope_lab.data.corpora.local import file_sha256
-from fope_lab.data.problems import CorpusError, DataError, DataProblem
+from fope_lab.data.problems import CorpusError, DataError
 
 
 @dataclass(frozen=True)
@@ -46,18 +47,18 @@ class TaskFiles:
                     f"is missing: pin {self.dataset} to a commit, shown at "
                     f"https://huggingface.co/datasets/{self.dataset}/commits/main"
                 )
-                raise DataError([DataProblem(("revision",), message)])
+                raise DataError(Problem(("revision",), message))
             return self
         if self.revision is not None:
             message = f"{self.dataset} is a local folder, which has no revision"
-            raise DataError([DataProblem(("revision",), message)])
+            raise DataError(Problem(("revision",), message))
         given = os.path.expanduser(self.dataset)
         tried = [os.path.abspath(place / given) for place in (base, Path.cwd())]
         for folder in tried:
             if os.path.isdir(folder):
                 return replace(self, dataset=folder)
         message = f"no folder {' nor '.join(dict.fromkeys(tried))}"
-        raise DataError([DataProblem(("dataset",), message)])
+        raise DataError(Problem(("dataset",), message))
 
     def local_file(self, name: str) -> Path:
         """The one file of that name in the folder. Raises DataError."""
@@ -70,7 +71,7 @@ class TaskFiles:
             if not found
             else f"found both {' and '.join(map(str, found))}"
         )
-        raise DataError([DataProblem(("dataset",), message)])
+        raise DataError(Problem(("dataset",), message))
 
     def identity(self, names: Iterable[str]) -> dict[str, str]:
         """The SHA-256 of each of the files that are local; nothing for the hub's, which the name

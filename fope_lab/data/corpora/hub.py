@@ -10,11 +10,12 @@ from typing import Annotated, Any, ClassVar, Self
 
 from annotated_types import Ge
 
+from fope_lab.config.problems import Problem
 from fope_lab.data.chat import ASSISTANT, Chat
 from fope_lab.data.corpora.base import Corpus, Pair, Split, at_most, sha256_of, split_items
 from fope_lab.data.corpora.local import file_sha256
 from fope_lab.data.options import set_options
-from fope_lab.data.problems import CorpusError, DataError, DataProblem
+from fope_lab.data.problems import CorpusError, DataError
 
 Count = Annotated[int, Ge(1)]
 LOCAL = ("/", "./", "../", "~")
@@ -46,7 +47,7 @@ class Dataset(Corpus):
             if self.revision is None:
                 raise DataError(
                     [
-                        DataProblem(
+                        Problem(
                             ("revision",),
                             f"is missing: pin {self.dataset} to a commit, shown at "
                             f"https://huggingface.co/datasets/{self.dataset}/commits/main",
@@ -56,7 +57,7 @@ class Dataset(Corpus):
             return self
         if self.revision is not None:
             message = f"{self.dataset} is a local folder, which has no revision"
-            raise DataError([DataProblem(("revision",), message)])
+            raise DataError(Problem(("revision",), message))
         tried = [
             os.path.abspath(place / os.path.expanduser(self.dataset))
             for place in (base, Path.cwd())
@@ -65,7 +66,7 @@ class Dataset(Corpus):
             if os.path.isdir(folder):
                 return replace(self, dataset=folder)
         message = f"no folder {' nor '.join(dict.fromkeys(tried))}"
-        raise DataError([DataProblem(("dataset",), message)])
+        raise DataError(Problem(("dataset",), message))
 
     @property
     def is_local(self) -> bool:
@@ -102,7 +103,7 @@ class Dataset(Corpus):
         if column not in row:
             raise CorpusError(
                 f"{self.dataset} has no column {column!r} (it has: {', '.join(sorted(row))})",
-                self.name,
+                (self.name,),
             )
         return row[column]
 
@@ -110,7 +111,7 @@ class Dataset(Corpus):
         text = self._value(row, column)
         if not isinstance(text, str):
             raise CorpusError(
-                f"{self.dataset}: a row of column {column!r} holds {text!r}, no text", self.name
+                f"{self.dataset}: a row of column {column!r} holds {text!r}, no text", (self.name,)
             )
         return text
 
@@ -127,7 +128,7 @@ class Dataset(Corpus):
             raise CorpusError(
                 f"{self.dataset} is meant as a name on the hub, but `datasets` would read the "
                 f"folder {os.path.abspath(self.dataset)}; write ./{self.dataset} or move it",
-                self.name,
+                (self.name,),
             )
         try:
             stream = datasets.load_dataset(
@@ -137,7 +138,7 @@ class Dataset(Corpus):
             raise CorpusError(
                 f"{self.dataset} (config {self.config}, split {split}, revision {self.revision}) "
                 f"can't be loaded: {error}. Without the hub, give a local folder in its format.",
-                self.name,
+                (self.name,),
             ) from error
         yield from stream
 
@@ -202,7 +203,7 @@ class DatasetChat(Dataset):
             raise CorpusError(
                 f"{self.dataset}: a row of column {self.column!r} holds {str(messages)[:200]}, "
                 "no list of messages that have a role and a content, both text",
-                self.name,
+                (self.name,),
             )
         return [{"role": one["role"], "content": one["content"]} for one in messages]
 

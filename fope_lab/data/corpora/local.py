@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from fope_lab.config.problems import Problem
 from fope_lab.data.corpora.base import Corpus, Pair, Split, sha256_of, split_items, split_text
-from fope_lab.data.problems import CorpusError, DataError, DataProblem
+from fope_lab.data.problems import CorpusError, DataError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,7 @@ class PythonDocs(Corpus):
         except ImportError as error:
             raise CorpusError(
                 "this Python was installed without its documentation (module pydoc_data)",
-                self.name,
+                (self.name,),
             ) from error
         return [topics[name] for name in sorted(topics)]
 
@@ -98,7 +99,7 @@ class Files(Corpus):
 
     def resolved(self, base: Path) -> Self:
         patterns = [self.files] if isinstance(self.files, str) else self.files
-        problems = [] if patterns else [DataProblem(("files",), "found an empty list")]
+        problems = [] if patterns else [Problem(("files",), "found an empty list")]
         found: dict[str, None] = {}
         for index, pattern in enumerate(patterns):
             matches = _matches(pattern, base) or _matches(pattern, Path.cwd())
@@ -107,7 +108,7 @@ class Files(Corpus):
                 at = ("files",) if isinstance(self.files, str) else ("files", index)
                 places = dict.fromkeys([str(base.absolute()), str(Path.cwd())])
                 where = "" if os.path.isabs(pattern) else f" in {' nor in '.join(places)}"
-                problems.append(DataProblem(at, f"no file matches {pattern!r}{where}"))
+                problems.append(Problem(at, f"no file matches {pattern!r}{where}"))
         if problems:
             raise DataError(problems)
         return replace(self, files=tuple(sorted(found)))
@@ -122,9 +123,11 @@ class Files(Corpus):
             try:
                 text = Path(path).read_text(encoding="utf-8-sig")
             except UnicodeDecodeError as error:
-                raise CorpusError(f"{path} is not UTF-8 text: {error}", self.name) from error
+                raise CorpusError(f"{path} is not UTF-8 text: {error}", (self.name,)) from error
             except OSError as error:
-                raise CorpusError(f"{path} can't be read: {error.strerror}", self.name) from error
+                raise CorpusError(
+                    f"{path} can't be read: {error.strerror}", (self.name,)
+                ) from error
             if document := split_text(text)[part]:
                 yield document
 
@@ -134,7 +137,7 @@ def standard_library(corpus: str) -> list[bytes]:
     folder = Path(sysconfig.get_paths()["stdlib"])
     sources = [path.read_bytes() for path in sorted(folder.glob("*.py"))]
     if not sources:
-        raise CorpusError(f"no source of the standard library in {folder}", corpus)
+        raise CorpusError(f"no source of the standard library in {folder}", (corpus,))
     return sources
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fope_lab.config.problems import FieldPath, Problem, unknown_name
 from fope_lab.data.corpora.base import Corpus, Split
 from fope_lab.data.corpora.hub import (
     PRESETS,
@@ -22,7 +23,7 @@ from fope_lab.data.corpora.hub import (
 )
 from fope_lab.data.corpora.local import Files, PythonDocs, PythonDocstrings, PythonSource
 from fope_lab.data.options import build, schema
-from fope_lab.data.problems import CorpusError, DataError, DataProblem, unknown
+from fope_lab.data.problems import CorpusError, DataError
 
 __all__ = [
     "PRESETS",
@@ -43,17 +44,17 @@ __all__ = [
 ]
 
 
-def parse_corpus(value: Any, base: Path, path: str = "corpus") -> Corpus:
+def parse_corpus(value: Any, base: Path, at: FieldPath = ()) -> Corpus:
     """The corpus that a description stands for.
 
     Relative globs and folders start from `base`, the sweep file's folder, or if nothing is there,
-    from the current directory. `path` is the field's name in errors. Raises CorpusError holding
+    from the current directory. `at` is the field's path in errors. Raises CorpusError holding
     every problem found.
     """
     try:
         return _parse(value).resolved(base)
     except DataError as error:
-        raise CorpusError(error.problems, path) from error
+        raise CorpusError(error.problems, at) from error
 
 
 def corpus_names() -> list[str]:
@@ -73,21 +74,22 @@ def _parse(value: Any) -> Corpus:
     if isinstance(value, str):
         if value not in corpus_names():
             needs = f"; {value} needs options: {{type: {value}, …}}" * (value in Corpus.types)
-            raise DataError(unknown("corpus", value, corpus_names()) + needs)
+            problem = unknown_name((), "corpus", value, sorted(corpus_names()))
+            raise DataError(problem.message + needs)
         return _parse({"type": value})
     if not isinstance(value, Mapping):
         raise DataError(f"found {value!r}, needs a corpus's name or a mapping with its type")
     options = {str(option): item for option, item in value.items()}
     name = options.pop("type") if "type" in options else _shorthand(options)
     if not isinstance(name, str):
-        raise DataError([DataProblem(("type",), f"found {name!r}, needs a corpus's name")])
+        raise DataError(Problem(("type",), f"found {name!r}, needs a corpus's name"))
     if name in PRESETS:
         preset = PRESETS[name]
         fixed = {field.name: getattr(preset, field.name) for field in dataclasses.fields(preset)}
         return build(type(preset), {**fixed, **options}, f"corpus {name}")
     if name not in Corpus.types:
-        names = [*Corpus.types, *PRESETS]
-        raise DataError([DataProblem(("type",), unknown("corpus", name, names))])
+        names = sorted([*Corpus.types, *PRESETS])
+        raise DataError(unknown_name(("type",), "corpus", name, names))
     return build(Corpus.types[name], options, f"corpus {name}")
 
 
@@ -96,7 +98,7 @@ def _shorthand(options: Mapping[str, Any]) -> str:
         if cls.shorthand in options:
             return name
     allowed = ", ".join([*Corpus.types, *PRESETS])
-    raise DataError([DataProblem(("type",), f"is missing: the corpus's name (allowed: {allowed})")])
+    raise DataError(Problem(("type",), f"is missing: the corpus's name (allowed: {allowed})"))
 
 
 def _required(cls: type[Corpus]) -> bool:

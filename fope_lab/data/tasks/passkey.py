@@ -19,7 +19,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.data.problems import DataError, unknown
+from fope_lab.config.problems import unknown_name
+from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import below, random_words
 from fope_lab.data.tasks.haystack import Block, Filler, Haystack, Ids, Name, hide, single_ids
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, as_tokenizer
@@ -54,7 +55,7 @@ def prompt_form(
     The key of an English prompt is hidden in `haystack`, if it is given, and not in YaRN's filler.
     """
     if form not in PromptForm.forms:
-        raise DataError(unknown("passkey form", form, PromptForm.forms))
+        raise DataError(unknown_name((), "passkey form", form, PromptForm.forms))
     return PromptForm.forms[form](as_tokenizer(tokenizer), digits, haystack)
 
 

@@ -23,7 +23,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.data.problems import DataError, DataProblem, unknown
+from fope_lab.config.problems import Problem, unknown_name
+from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import below, random_words
 
 Ids = NDArray[np.int64]
@@ -62,7 +63,7 @@ def continued(task: str, begun: Ids, length: int, *, modulus: int, j: int, k: in
     Raises DataError for an unknown subtask, and if `length` holds less than their beginnings.
     """
     if task not in RULES:
-        raise DataError(unknown("subtask", task, RULES))
+        raise DataError(unknown_name((), "subtask", task, RULES))
     if length < j + k:
         raise DataError(f"found a length of {length}, needs at least j + k = {j + k} tokens")
     tokens = np.empty((length, len(begun)), np.int64)  # a position's tokens lie side by side
@@ -106,7 +107,7 @@ def period(task: str, modulus: int, j: int, k: int) -> int | None:
     Raises DataError.
     """
     if task not in STEPS:
-        raise DataError(unknown("subtask", task, STEPS))
+        raise DataError(unknown_name((), "subtask", task, STEPS))
     count_beginnings(modulus, j, k)
     step = STEPS[task](j, k)
     return None if step is None else _order(step, modulus)
@@ -164,7 +165,7 @@ def check_sizes(modulus: int, j: int, k: int) -> None:
     """Raises DataError, which says of which of the three, if there is no such task."""
     for name, value, least in (("modulus", modulus, 2), ("j", j, 1), ("k", k, 1)):
         if value < least:
-            raise DataError([DataProblem((name,), f"found {value}, needs at least {least}")])
+            raise DataError(Problem((name,), f"found {value}, needs at least {least}"))
 
 
 def count_beginnings(modulus: int, j: int, k: int) -> int:
@@ -177,5 +178,5 @@ def count_beginnings(modulus: int, j: int, k: int) -> int:
             f"found {modulus}, which has {modulus}^{j + k} beginnings of j + k tokens, "
             f"needs at most {MOST_BEGINNINGS:,} of them"
         )
-        raise DataError([DataProblem(("modulus",), message)])
+        raise DataError(Problem(("modulus",), message))
     return int(modulus ** (j + k))

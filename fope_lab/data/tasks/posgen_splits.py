@@ -17,7 +17,8 @@ from typing import Literal
 
 import numpy as np
 
-from fope_lab.data.problems import DataError, DataProblem
+from fope_lab.config.problems import Problem
+from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import below, random_words
 from fope_lab.data.tasks.posgen import FAR, MODULUS, NEAR, Ids, Subtask, continued, count_beginnings
 
@@ -50,7 +51,7 @@ class SequenceSet:
             message = (
                 f"needs j + k = {self.given} different tokens, and modulus {self.modulus} has fewer"
             )
-            raise DataError([DataProblem(("official_leaky",), message)])
+            raise DataError(Problem(("official_leaky",), message))
 
     @property
     def given(self) -> int:

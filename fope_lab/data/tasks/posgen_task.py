@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Ge
 
-from fope_lab.data.problems import DataError, DataProblem
+from fope_lab.config.problems import Problem
+from fope_lab.data.problems import DataError
 from fope_lab.data.rows import IGNORED, EpochOrder, Rows
 from fope_lab.data.tasks.base import Task
 from fope_lab.data.tasks.posgen import FAR, MODULUS, NEAR, Ids, Subtask
@@ -41,7 +42,7 @@ class PosGenTask(Task):
 
     def __post_init__(self) -> None:
         if lacking := self.sequence_set.lacking("train", self.examples):
-            raise DataError([DataProblem(("examples",), lacking)])
+            raise DataError(Problem(("examples",), lacking))
 
     @cached_property
     def sequence_set(self) -> SequenceSet:
@@ -61,7 +62,7 @@ class PosGenTask(Task):
                 f"found {self.modulus}, needs at most the {tokenizer.vocabulary_size} tokens of "
                 f"the tokenizer {tokenizer.identity()['tokenizer']}"
             )
-            raise DataError([DataProblem(("modulus",), message)])
+            raise DataError(Problem(("modulus",), message))
         least = self.sequence_set.given + 2
         if length < least:
             raise DataError(

@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from fope_lab.data.problems import DataError, DataProblem
+from fope_lab.config.problems import Problem
+from fope_lab.data.problems import DataError
 from fope_lab.data.rows import IGNORED, Rows
 from fope_lab.data.tasks.base import Task
 from fope_lab.data.tasks.haystack import HeldOutText
@@ -99,7 +100,7 @@ class VariableTrackingTask(RulerTask):
 
 
 def _wrong(field: str, found: int, needs: str) -> DataError:
-    return DataError([DataProblem((field,), f"found {found}, needs {needs}")])
+    return DataError(Problem((field,), f"found {found}, needs {needs}"))
 
 
 class RulerRows:

@@ -15,11 +15,12 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Le
 from pydantic import SkipValidation
 
+from fope_lab.config.problems import Problem
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.corpora.registry import corpus_json_schema, parse_corpus
 from fope_lab.data.olmo_eval import GPT_NEOX, GPT_NEOX_VOCABULARY
 from fope_lab.data.options import build, schema
-from fope_lab.data.problems import DataError, DataProblem
+from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, has_chat_template, rounded_up
 
 SPECIAL_TOKENS = ("<|endoftext|>", "<|pad|>")
@@ -94,15 +95,15 @@ def may_write_chats(tokenizer: TokenizerRecipe) -> bool:
 
 
 def _parse_trained(options: dict[str, Any], base: Path) -> TrainedTokenizer:
-    problems: Iterable[DataProblem] = ()
+    problems: Iterable[Problem] = ()
     if "corpus" in options:
         try:
             options["corpus"] = parse_corpus(options["corpus"], base)
             if options["corpus"].kind != "text":
                 message = f"found a corpus of {options['corpus'].kind}, needs one of text"
-                problems = [DataProblem(("corpus",), message)]
+                problems = [Problem(("corpus",), message)]
         except DataError as error:
-            problems = [DataProblem(("corpus", *p.at), p.message) for p in error.problems]
+            problems = [problem.under(("corpus",)) for problem in error.problems]
     try:
         trained = build(TrainedTokenizer, options, "a trained tokenizer")
     except DataError as error:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
-from fope_lab.config.problems import FieldPath, Problem, SweepError, format_path
+from fope_lab.config.problems import FieldPath, Problem, SweepError
 from fope_lab.config.pydantic_errors import SectionError, messages_of
 from fope_lab.config.yaml_document import Document
 from fope_lab.papers.index import paper_path
@@ -173,7 +173,7 @@ def read_published(path: Path) -> PublishedTable:
     problems = document.problems
 
     def problem(at: FieldPath, message: str) -> None:
-        problems.append(Problem(path, document.line(at), format_path(at), message))
+        problems.append(document.locate(Problem(at, message)))
 
     try:
         published = PublishedTable.model_validate(document.value)

@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def parse(value: Any, base: Path = Path("/nowhere")) -> Any:
-    return parse_corpus(value, base)
+    return parse_corpus(value, base, at=("corpus",))
 
 
 def test_reading_a_description_imports_neither_torch_nor_datasets() -> None:
@@ -114,10 +114,10 @@ def test_a_wrong_description_says_where_and_what(value: Any, message: str) -> No
 def test_all_problems_are_told_at_once() -> None:
     with pytest.raises(CorpusError) as caught:
         parse({"type": "dataset", "limit": -1, "colum": "x"})
-    assert {problem.at for problem in caught.value.problems} == {
-        ("limit",),
-        ("colum",),
-        ("dataset",),
+    assert {problem.path for problem in caught.value.problems} == {
+        ("corpus", "limit"),
+        ("corpus", "colum"),
+        ("corpus", "dataset"),
     }
 
 

@@ -131,7 +131,7 @@ def test_a_name_is_kept_as_it_is(tmp_path: Path, name: str) -> None:
 def test_all_that_is_wrong_is_told(value: Any, problems: set[str]) -> None:
     with pytest.raises(DataError) as caught:
         parse_tokenizer(value, Path())
-    assert {str(one.at[0]) if one.at else "" for one in caught.value.problems} == problems
+    assert {str(one.path[0]) if one.path else "" for one in caught.value.problems} == problems
     assert not jsonschema.Draft202012Validator(tokenizer_json_schema()).is_valid(value) or (
         value in ("", {**RECIPE, "corpus": "python-docstrings"})  # what a schema can't tell
     )
