@@ -12,6 +12,7 @@ from typing import Any
 
 from fope_lab.cli import commands
 from fope_lab.cli.exit_codes import DONE, INTERRUPTED, WRONG_INPUT
+from fope_lab.config.errors import UserError
 
 SIZES: tuple[tuple[str, type, str], ...] = (
     ("--head-dim", int, "dimensions of a head"),
@@ -33,26 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output, `head` say, has what it wanted
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
-    except Exception as error:
-        if not _is_input_error(error):
-            raise
+    except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return WRONG_INPUT
-
-
-def _is_input_error(error: Exception) -> bool:
-    """Whether an error is about what was asked, and so needs no traceback."""
-    from fope_lab.data.problems import DataError
-    from fope_lab.embeddings import EmbeddingError
-    from fope_lab.model import CheckpointError
-    from fope_lab.store import StoreError
-    from fope_lab.sweep import SweepError
-
-    # Others are looked for by name, because importing them would import ray or mlflow.
-    named = ("ResourcesError", "ClusterError", "TrackingError", "SubmitError")
-    kinds = SweepError | StoreError | EmbeddingError | DataError | CheckpointError
-    known = isinstance(error, kinds)
-    return known or type(error).__name__ in named
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from fope_lab.config.errors import UserError
 from fope_lab.model.config import ModelConfig
 
 
-class CheckpointError(ValueError):
+class CheckpointError(UserError, ValueError):
     """A checkpoint that is not there, or cannot be read."""
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.atomic_files import files_below, sha256_file
+from fope_lab.config.errors import UserError
 from fope_lab.config.yaml_document import Document
 from fope_lab.data.tokenizers.tokenizer import tokenizer_identity
 from fope_lab.sweep.keys import digest
@@ -34,7 +35,7 @@ COMMAND = "sh start.sh"
 """What runs the sweep where its package is unpacked."""
 
 
-class SubmitError(Exception):
+class SubmitError(UserError):
     """A sweep can't be submitted: why, and what to do."""
 
 

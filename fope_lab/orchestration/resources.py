@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import ray
 from ray import tune
 
+from fope_lab.config.errors import UserError
 from fope_lab.planning.capacity import Capacity, Demand, Lookahead, amounts
 from fope_lab.stages import Resources
 from fope_lab.sweep.resolve import Stage
@@ -15,11 +16,11 @@ CLUSTER_LOOKAHEAD = Lookahead(stages=64, groups=4)
 """On a cluster that may grow: its autoscaler sees what waits."""
 
 
-class ResourcesError(Exception):
+class ResourcesError(UserError):
     """No node can ever hold a stage."""
 
 
-class ClusterError(Exception):
+class ClusterError(UserError):
     """There is no Ray cluster where one was asked for."""
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from fope_lab.config.errors import UserError
 
-class StoreError(Exception):
+
+class StoreError(UserError):
     """The store can't be used; the message says where and why."""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from fope_lab.config.errors import UserError
+
 # An answer about one request only: the next one may well succeed.
 REFUSALS = (
     "INVALID_PARAMETER_VALUE",
@@ -15,7 +17,7 @@ REFUSALS = (
 )
 
 
-class TrackingError(Exception):
+class TrackingError(UserError):
     """MLflow is not up to date: where, and why. The store is whole; `sync` finishes later."""
 
 

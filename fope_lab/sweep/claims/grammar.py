@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from fope_lab.config.errors import UserError
 from fope_lab.config.problems import shown
 
 FORM = "[stage.]metric[(corpus)]@x [where axis=value, …]: a > b [> c]"
@@ -25,7 +26,7 @@ _ENDS = frozenset(',:<>=")@')
 _JSON = json.JSONDecoder(strict=False)
 
 
-class ClaimError(ValueError):
+class ClaimError(UserError):
     """Why a text is no claim, or none about its sweep."""
 
 
