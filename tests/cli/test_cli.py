@@ -99,7 +99,7 @@ def test_a_missing_sweep_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_a_folder_without_sweeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", str(tmp_path)]) == 2
-    assert "holds no sweep file" in capsys.readouterr().err
+    assert "has no sweep file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["report", "status"])
@@ -110,9 +110,7 @@ def test_what_is_of_one_sweep_takes_no_folder_of_several(
         (tmp_path / f"{name}.yaml").write_text(GOOD.replace("small", name))
     store = str(tmp_path / "store")
     assert main([command, str(tmp_path), "--store", store]) == 2
-    assert (
-        "needs one sweep file, and this folder holds 2: a.yaml, b.yaml" in capsys.readouterr().err
-    )
+    assert "needs one sweep file, but this folder has 2: a.yaml, b.yaml" in capsys.readouterr().err
     assert not (tmp_path / "store").exists()
 
 
@@ -129,7 +127,8 @@ def test_two_sweeps_of_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[st
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / name).write_text(GOOD)
     assert main(["validate", str(tmp_path)]) == 2
-    assert "is the name of" in capsys.readouterr().err
+    name = f"{tmp_path / 'b.yaml'}: name: sweep name 'small' is already used in "
+    assert f"{name}{tmp_path / 'a.yaml'}" in capsys.readouterr().err
 
 
 def test_validate_lists_the_sweeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

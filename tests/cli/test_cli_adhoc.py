@@ -1,4 +1,4 @@
-"""`evaluate` and `analyze`: the sweep that they make, what is wrong with it, and a real run."""
+"""`evaluate` and `analyze`: the sweep that they make, their errors, and a real run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ import yaml
 
 from fope_lab.analysis import analysis_names
 from fope_lab.cli import main
-from fope_lab.cli.analyze import analysis_content
-from fope_lab.cli.evaluate import evaluation_content
 from fope_lab.model import Decoder, ModelConfig, save_model
+from fope_lab.sweep.adhoc_stages import analysis_content, evaluation_content
 
 SIZES = ModelConfig(num_layers=1, num_heads=2, head_dim=16, vocab_size=272)
 
@@ -94,9 +93,9 @@ def test_tasks_of_one_kind_are_one_stage(tasks: list[str]) -> None:
         (["passkey: {trails: 3}"], "did you mean 'trials'?"),
         (["pretrain"], "unknown task 'pretrain'"),
         (["hellaswag: {tasks: [piqa]}"], "hellaswag is a task, which has no tasks"),
-        (["hellaswag: {limit: 3}", "piqa"], "downstream is one stage, asked for twice here"),
-        (["downstream", "mmlu_stem"], "downstream is one stage, asked for twice here"),
-        (["piqa", "downstream: {tasks: null}"], "downstream is one stage, asked for twice here"),
+        (["hellaswag: {limit: 3}", "piqa"], "downstream is given twice with different fields"),
+        (["downstream", "mmlu_stem"], "downstream is given twice with different fields"),
+        (["piqa", "downstream: {tasks: null}"], "downstream is given twice with different fields"),
         (["passkey: {from: x}"], "--tasks: passkey.from is not given here: CHECKPOINT says it"),
         (["piqa", "--lengths", "64"], "--lengths: has no effect: the tasks have no lengths"),
     ],
@@ -172,10 +171,10 @@ def test_checkpoints_are_measured_and_analysed_for_real(
         for length in (32, 64):
             assert ("perplexity_by_length", length, model) in found
             assert ("passkey_accuracy_by_length", length, model) in found
-    # What was made is kept, and is the same sweep.
-    [made] = (tmp_path / "store" / "made").glob("evaluate-*.yaml")
-    assert yaml.safe_load(made.read_text())["stages"]["passkey"]["trials"] == 5
-    again = command(tmp_path, "run", made)
+    # The sweep is saved, and running it again is the same sweep.
+    [saved] = (tmp_path / "store" / "adhoc").glob("evaluate-*.yaml")
+    assert yaml.safe_load(saved.read_text())["stages"]["passkey"]["trials"] == 5
+    again = command(tmp_path, "run", saved)
     assert again.returncode == 0
     assert "5 cached" in again.stdout
 

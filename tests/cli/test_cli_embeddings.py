@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fope_lab.cli import app as cli
-from fope_lab.cli import commands
+from fope_lab.cli import main
+from fope_lab.cli.commands import embeddings as command
 from fope_lab.embeddings import PRESETS, embedding_names
 from fope_lab.embeddings.base import embedding_types, transform_types
 from fope_lab.embeddings.describe import describe
@@ -59,7 +59,7 @@ OPTIONS = [
 
 def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """What `fope-lab embeddings …` prints."""
-    assert cli.main(["embeddings", *arguments]) == 0
+    assert main(["embeddings", *arguments]) == 0
     return capsys.readouterr().out
 
 
@@ -91,7 +91,7 @@ def test_it_fits_a_terminal(
 ) -> None:
     """No line is wider, and no name, option or number is broken."""
     wide = set(re.findall(r"[\w.-]+", ask(capsys, *arguments)))
-    monkeypatch.setattr(commands, "_console", lambda: Console(width=width))
+    monkeypatch.setattr(command, "make_console", lambda: Console(width=width))
     text = ask(capsys, *arguments)
     assert max(map(len, text.splitlines())) <= width
     assert set(re.findall(r"[\w.-]+", text)) == wide
@@ -220,7 +220,7 @@ def test_a_value_that_is_set_is_shown_beside_the_default(
 def test_what_is_wrong_is_one_clear_error(
     arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["embeddings", *arguments]) == 2
+    assert main(["embeddings", *arguments]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("error: ")

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from fope_lab.cli import app as cli
+from fope_lab.cli import main
 from fope_lab.model import SCALES, flops_per_token
 from fope_lab.model.memory import reading_memory, training_memory
 
 
 def rows(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, dict[str, Any]]:
-    assert cli.main(["scales", "--json", *options]) == 0
+    assert main(["scales", "--json", *options]) == 0
     return {row["scale"]: row for row in json.loads(capsys.readouterr().out)["scales"]}
 
 
@@ -40,7 +40,7 @@ def test_a_step_costs_what_its_sizes_say(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_the_table_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["scales", "--length", "1024"]) == 0
+    assert main(["scales", "--length", "1024"]) == 0
     lines = capsys.readouterr().out.splitlines()
     for name, line in zip(SCALES, lines[1:], strict=False):
         assert line.startswith(name)
@@ -62,7 +62,7 @@ def test_wrong_sizes_are_refused(
     capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
     with pytest.raises(SystemExit) as stopped:
-        cli.main(["scales", *options])
+        main(["scales", *options])
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
 

@@ -163,7 +163,9 @@ def test_a_run_starts_nothing_that_does_not_fit(
     assert "stages.pretrain: needs" in capsys.readouterr().err
     content = changed(LARGE, {"stages.pretrain.resources": {}, "stages.perplexity.resources": {}})
     write(tmp_path / "large.yaml", content)
-    monkeypatch.setattr("fope_lab.cli.run.this_machine", lambda: device(8 * GIB, CPU))
+    monkeypatch.setattr(
+        "fope_lab.orchestration.run_sweeps.this_machine", lambda: device(8 * GIB, CPU)
+    )
     assert main([*arguments, "local"]) == 2
     assert "this machine has 8.0 GiB" in capsys.readouterr().err
     assert not (store / "pretrain").exists()

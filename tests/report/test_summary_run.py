@@ -13,7 +13,7 @@ from report_samples import BASE, finish, write_plan
 from rich.console import Console
 
 from fope_lab.cli import main
-from fope_lab.cli.run import run_sweeps
+from fope_lab.orchestration.run_sweeps import run_sweeps
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
 
@@ -37,10 +37,10 @@ def test_the_summary_carries_the_report_and_its_numbers(finished: Path) -> None:
     root = finished.parent / "store"
     console = Console(file=io.StringIO(), width=200)
     sweeps = [load_sweep(finished)]
-    assert (
-        run_sweeps(sweeps, store=str(root), tracking_uri=None, address="local", console=console)
-        == 0
+    failures = run_sweeps(
+        sweeps, store=str(root), tracking_uri=None, address="local", console=console
     )
+    assert not failures
     client = MlflowClient(f"sqlite:///{root}/mlflow.db")
     experiment = client.get_experiment_by_name("sample")
     assert experiment is not None

@@ -1,4 +1,4 @@
-"""Running sweeps: what the store lacks, shown as it goes, with MLflow kept up to date."""
+"""Runs sweeps: shows the progress, keeps MLflow up to date, and writes the reports."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.cli.exit_codes import DONE, FAILED, INTERRUPTED
-from fope_lab.cli.report import build_report_of, write_report
+from fope_lab.orchestration.sweep_report import report_of_plan, write_report
 from fope_lab.planning.devices import device_named, this_machine
 from fope_lab.planning.forecast import forecast_seconds
 from fope_lab.planning.memory_fit import too_large_error, why_too_large
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
     from fope_lab.sweep.graph import Stage
 
 STATES = ("cached", "resume", "run", "blocked")
-TRACKING_SECONDS = 30.0  # at most, at a run's end, for what MLflow still lacks
+TRACKING_SECONDS = 30.0
+"""How long the end of a run waits at most for MLflow to be brought up to date."""
 
 
 def run_sweeps(
@@ -35,12 +35,12 @@ def run_sweeps(
     address: str,
     console: Console,
     device: str | None = None,
-) -> int:
-    """Run every stage that the store lacks, and write the reports; returns the exit code.
+) -> Mapping[str, StageStatus]:
+    """Run every stage that the store lacks and write the reports; returns the failures by key.
 
-    `device` names the GPUs of the cluster, if they are to be checked. Raises SweepError for stages
-    that can't fit their device, StoreError, tracking.TrackingError, and what the orchestration
-    raises for a cluster or resources that are not there.
+    `device` names the GPUs of the cluster; if it is given, stages are checked against their memory.
+    Raises KeyboardInterrupt if the run was interrupted, SweepError for stages that can't fit their
+    device, StoreError, TrackingError, and ClusterError or ResourcesError for what is not there.
     """
     place = Store.create(store)
     plans = [plan(sweep, place) for sweep in sweeps]
@@ -61,25 +61,25 @@ def run_sweeps(
         seconds = forecast_seconds(stages, place, device)
         outcome = _run_stages(stages, plans, place, seconds, tracker, address, console)
         if outcome.interrupted:
-            console.print("Interrupted. The same command goes on from here.")
-            return INTERRUPTED
+            console.print("Interrupted. Run the same command again to continue.")
+            raise KeyboardInterrupt
         failed = outcome.not_done
     for sweep in sweeps:
         _finish(plan(sweep, place), place, tracker, console)
     _print_failures(stages, failed, place, console)
-    return FAILED if failed else DONE
+    return failed
 
 
 def require_unblocked(plans: Sequence[Plan]) -> None:
-    """Raises StoreError if something that a stage needs must be fetched first."""
+    """Raises StoreError if data that a stage needs must be fetched first."""
     states = [state for one in plans for state in one.states.values()]
     if reasons := dict.fromkeys(one.reason for one in states if one.state == "blocked"):
         raise StoreError("\n".join(reasons))
 
 
 def _require_fit(plans: Sequence[Plan], device: str | None, address: str) -> None:
-    """Raises SweepError if a stage needs more memory than there is: on the GPUs called `device`,
-    and without GPUs on this machine, if the run is on it."""
+    """Raises SweepError if a stage needs more memory than there is: a stage with GPUs on `device`,
+    a stage without GPUs on this machine, if the run is local."""
     from fope_lab.orchestration.environment import LOCAL
 
     gpu = device_named(device) if device else None
@@ -104,7 +104,7 @@ def _run_stages(
     address: str,
     console: Console,
 ) -> Outcome:
-    """Run what the store lacks, showing it and keeping MLflow up to date meanwhile."""
+    """Run what the store lacks while showing the progress and keeping MLflow up to date."""
     from fope_lab.orchestration.environment import prepare_environment
 
     prepare_environment(address)
@@ -119,7 +119,7 @@ def _run_stages(
             with live_view(stages, store, status, console):
                 yield
         finally:
-            # What this does not bring up in time the next run does, or `sync`.
+            # The next run, or `sync`, uploads what is not uploaded in time.
             tracking.flush(timeout=TRACKING_SECONDS)
 
     return run_stages(stages, store, seconds, address=address, watch=watch)
@@ -136,7 +136,7 @@ def _finish(planned: Plan, store: Store, tracker: Tracker, console: Console) -> 
         tracker.project(planned)
     except TrackingError as error:
         problem = str(error)
-    report = build_report_of(planned, store, tracker)
+    report = report_of_plan(planned, store, tracker)
     path = write_report(report, store)
     if not problem:
         try:
@@ -149,7 +149,8 @@ def _finish(planned: Plan, store: Store, tracker: Tracker, console: Console) -> 
     served = tracker.uri.startswith("http")
     line(f"MLflow: {tracker.uri}" + (f" (fope-lab ui --store {store.root})" if not served else ""))
     if problem:
-        line(f"MLflow is not up to date; `fope-lab sync` finishes it. {problem}", style="yellow")
+        line(f"MLflow is not up to date: {problem}", style="yellow")
+        line("Run `fope-lab sync` to finish it.", style="yellow")
 
 
 def _print_failures(

@@ -1,25 +1,27 @@
-"""`fope-lab evaluate`: tasks on checkpoints that no sweep trained, as a sweep made on the spot."""
+"""The stages of ad-hoc sweeps: evaluations and analyses of checkpoints, from a command's words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fope_lab.analysis import parse_analysis
 from fope_lab.config.problems import did_you_mean, name_list, shown
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.sweep import Problem, SweepError
 from fope_lab.sweep.adhoc_sweep import as_reference, parse_argument
 from fope_lab.sweep.kinds import FILE_KINDS, KINDS
 
-FLAG = "--tasks"
+ANALYSIS = "analysis"
+TASKS_FLAG = "--tasks"
 SAID_ELSEWHERE = {"kind": "it is the name before the colon", "from": "CHECKPOINT says it"}
-"""Fields of a stage that an argument does not give, and why."""
+"""The fields of a stage that a task can't set, and where they come from instead."""
 
 
 def evaluation_kinds() -> dict[str, type[ModelEvaluation]]:
     """The kinds of stages that measure a model, by name."""
-    found = {name: KINDS[name] for name in FILE_KINDS}
-    return {name: kind for name, kind in found.items() if issubclass(kind, ModelEvaluation)}
+    kinds = {name: KINDS[name] for name in FILE_KINDS}
+    return {name: kind for name, kind in kinds.items() if issubclass(kind, ModelEvaluation)}
 
 
 def evaluation_content(
@@ -28,9 +30,9 @@ def evaluation_content(
     """The content of a sweep in which every checkpoint is measured by every task.
 
     A task is a kind's name, the name of a task of a kind (`hellaswag`), or `kind: {field: value}`
-    with the fields of a sweep file; tasks of one kind are one stage. `lengths` are those of the
-    kinds that have lengths, where they say none themselves. Raises SweepError, also where `lengths`
-    have no effect.
+    with the fields of a sweep file; tasks of the same kind become one stage. `lengths` apply to
+    every kind that has lengths and does not set its own. Raises SweepError, also if `lengths` have
+    no effect.
     """
     references = list(map(as_reference, checkpoints))
     stages: dict[str, dict[str, Any]] = {}
@@ -56,15 +58,41 @@ def evaluation_content(
     return content
 
 
+def analysis_content(
+    text: str, checkpoints: Sequence[str], corpus: str | None, gpus: float
+) -> dict[str, Any]:
+    """The content of a sweep that runs an analysis on every checkpoint, or once without any.
+
+    `text` is the name of an analysis or '{type: name, option: value}'; `corpus` is written as in a
+    sweep file. Raises DataError for an unknown analysis or option, and SweepError.
+    """
+    analysis = parse_argument(text, "NAME")
+    parse_analysis(analysis)  # first, because names are what is misspelt most often
+    section: dict[str, Any] = {"kind": "analysis", "analysis": analysis}
+    if corpus is not None:
+        section["corpus"] = parse_argument(corpus, "--corpus")
+    if gpus:
+        section["resources"] = {"gpus": gpus}
+    content: dict[str, Any] = {"stages": {ANALYSIS: section}}
+    references = list(map(as_reference, checkpoints))
+    if len(references) == 1:
+        [section["from"]] = references
+    elif references:
+        content["grid"] = {f"{ANALYSIS}.from": references}
+    return content
+
+
 def _lacks_lengths(section: Mapping[str, Any]) -> bool:
-    """Whether a stage's kind has lengths, and the section says none."""
+    """Whether a stage's kind has lengths that the section does not set."""
     return "lengths" in KINDS[section["kind"]].model_fields and "lengths" not in section
 
 
 def _sections(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """The sections of stages that one argument asks for, with their kinds; several of one kind
-    where it names several tasks."""
-    value = parse_argument(text, FLAG)
+    """The sections of the stages that an argument asks for, each with its kind.
+
+    A kind occurs several times if the argument names several of its tasks.
+    """
+    value = parse_argument(text, TASKS_FLAG)
     kinds = evaluation_kinds()
     if isinstance(value, str):
         value = {value: {}}
@@ -77,7 +105,7 @@ def _sections(text: str) -> list[tuple[str, dict[str, Any]]]:
         for field, where in SAID_ELSEWHERE.items():
             if field in (section or {}):
                 raise _problem(f"{name}.{field} is not given here: {where}")
-        owners = [kind for kind, cls in kinds.items() if name in cls.task_names()]
+        owners = [kind for kind, config in kinds.items() if name in config.task_names()]
         if name in kinds:
             sections.append((name, dict(section or {})))
         elif len(owners) == 1:
@@ -86,38 +114,41 @@ def _sections(text: str) -> list[tuple[str, dict[str, Any]]]:
                 raise _problem(message)
             sections.append((owners[0], {"tasks": [name], **(section or {})}))
         elif owners:
-            asked = " or ".join(f"'{kind}: {{tasks: [{name}]}}'" for kind in owners)
-            raise _problem(f"{name} is a task of {' and '.join(owners)}; write {asked}")
+            choices = " or ".join(f"'{kind}: {{tasks: [{name}]}}'" for kind in owners)
+            raise _problem(f"{name} is a task of {' and '.join(owners)}; write {choices}")
         else:
             near = did_you_mean(
-                name, [*kinds, *(task for cls in kinds.values() for task in cls.task_names())]
+                name, [*kinds, *(task for config in kinds.values() for task in config.task_names())]
             )
-            of_kinds = [kind for kind, cls in kinds.items() if cls.task_names()]
+            with_tasks = [kind for kind, config in kinds.items() if config.task_names()]
             raise _problem(
                 f"unknown task {shown(name)}{near} (allowed: {name_list(kinds)}, "
-                f"and the tasks of {name_list(of_kinds)})"
+                f"and the tasks of {name_list(with_tasks)})"
             )
     return sections
 
 
 def _merge(known: dict[str, Any], section: Mapping[str, Any]) -> None:
-    """Several arguments may name tasks of one kind, all with the same fields, for what is given
-    with one task must not become another's; a kind without tasks has each field once."""
+    """Add a section to a known one of the same kind.
+
+    Arguments that name tasks of the same kind must give the same fields, because a field given with
+    one task must not apply to another. A kind without tasks takes each field once.
+    """
     kind = known["kind"]
     if "tasks" not in KINDS[kind].model_fields:
         for field, value in section.items():
             if known.setdefault(field, value) != value:
                 raise _problem(f"{kind}.{field} is given twice")
         return
-    one, other = ({k: v for k, v in each.items() if k != "kind"} for each in (known, section))
-    lists = [each.pop("tasks", None) for each in (one, other)]
-    if one != other or not all(isinstance(tasks, list) for tasks in lists):
+    first, second = ({k: v for k, v in each.items() if k != "kind"} for each in (known, section))
+    lists = [each.pop("tasks", None) for each in (first, second)]
+    if first != second or not all(isinstance(tasks, list) for tasks in lists):
         raise _problem(
-            f"{kind} is one stage, asked for twice here and not alike; name its tasks in one "
-            f"argument, with the fields for all of them: '{kind}: {{tasks: […], …}}'"
+            f"{kind} is given twice with different fields; name its tasks in one argument, with "
+            f"the fields for all of them: '{kind}: {{tasks: […], …}}'"
         )
     known["tasks"] = [task for tasks in lists for task in tasks]
 
 
 def _problem(message: str) -> SweepError:
-    return SweepError(Problem((FLAG,), message))
+    return SweepError(Problem((TASKS_FLAG,), message))

@@ -1,4 +1,4 @@
-"""A sweep's report from its plan, the store, and the links to MLflow."""
+"""The report of a sweep, with links to its runs in MLflow."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from pathlib import Path
 from fope_lab.report import Report, build_report
 from fope_lab.store import Store
 from fope_lab.store.provenance import provenance
-from fope_lab.sweep import Plan
+from fope_lab.sweep import Plan, Sweep, plan
 from fope_lab.tracking import Tracker, run_link
 
 
-def build_report_of(planned: Plan, store: Store, tracker: Tracker) -> Report:
-    """The results so far; asks no server."""
+def report_of_sweep(sweep: Sweep, store: Store, tracking_uri: str | None) -> Report:
+    """The results so far of a sweep. Raises TrackingError for a URI that is not MLflow's."""
+    return report_of_plan(plan(sweep, store), store, Tracker(store.root, tracking_uri))
+
+
+def report_of_plan(planned: Plan, store: Store, tracker: Tracker) -> Report:
+    """The results so far of a planned sweep; no MLflow server is contacted."""
     run_ids = tracker.run_ids(planned)
     experiment = tracker.experiment_id(planned)
     links = {
@@ -30,5 +35,5 @@ def build_report_of(planned: Plan, store: Store, tracker: Tracker) -> Report:
 
 
 def write_report(report: Report, store: Store) -> Path:
-    """Write the report into its folder in the store; returns the page's path."""
+    """Write the report into its folder in the store; returns the path of the HTML page."""
     return report.write(store.root / "reports" / report.name)

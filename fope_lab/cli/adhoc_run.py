@@ -1,0 +1,59 @@
+"""What `evaluate` and `analyze` share: they run a sweep that their arguments describe."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fope_lab.cli.shared_options import add_address, add_store, add_tracking_uri
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fope_lab.orchestration.phases import StageStatus
+    from fope_lab.sweep import Sweep
+
+
+def add_adhoc_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of an ad-hoc sweep: where it runs, on how many GPUs, and its name."""
+    add_store(parser)
+    add_tracking_uri(parser)
+    add_address(parser)
+    parser.add_argument(
+        "--gpus", type=float, default=0, metavar="N", help="GPUs of each stage (default: 0)"
+    )
+    parser.add_argument(
+        "--name",
+        dest="sweep_name",
+        help="name of the sweep that the command makes, and of its MLflow experiment",
+    )
+
+
+def run_adhoc_sweep(
+    command: str,
+    content: Mapping[str, Any],
+    *,
+    name: str | None,
+    store: str,
+    tracking_uri: str | None,
+    address: str,
+    console: Console,
+) -> tuple[Sweep, Mapping[str, StageStatus]]:
+    """Save and run the sweep with this content; returns it with the stages that failed, by key.
+
+    Raises SweepError for wrong content, and what run_sweeps raises.
+    """
+    from fope_lab.orchestration.run_sweeps import require_unblocked, run_sweeps
+    from fope_lab.store import Store
+    from fope_lab.sweep import plan
+    from fope_lab.sweep.adhoc_sweep import adhoc_sweep, save_sweep
+
+    sweep, text = adhoc_sweep(command, name, content)
+    require_unblocked([plan(sweep, Store.open(store))])
+    path = save_sweep(sweep, text, Store.create(store).root)
+    console.print(f"saved as a sweep: {path}", highlight=False, soft_wrap=True, markup=False)
+    failures = run_sweeps(
+        [sweep], store=store, tracking_uri=tracking_uri, address=address, console=console
+    )
+    return sweep, failures

@@ -1,0 +1,126 @@
+"""`fope-lab embeddings`: list the position embeddings, or describe one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fope_lab.cli.console import make_console
+from fope_lab.cli.exit_codes import DONE
+from fope_lab.cli.shared_options import add_json
+
+if TYPE_CHECKING:
+    from fope_lab.cli.embedding_sizes import Sizes
+
+HELP = "list the position embeddings, or describe one and its options"
+SIZES: tuple[tuple[str, type, str], ...] = (
+    ("--head-dim", int, "dimensions per head"),
+    ("--train-length", int, "training length in tokens"),
+    ("--factor", float, "context length as a multiple of the training length"),
+    ("--base", float, "RoPE's base (default: 10000)"),
+    ("--num-heads", int, "number of heads (default: 8)"),
+    ("--num-kv-heads", int, "number of key-value heads (default: as many as heads)"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add_json(parser)
+    parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="a preset, mechanism or transform, or '{type: NAME, option: value}'",
+    )
+    parser.add_argument("--markdown", action="store_true", help="print the table of README.md")
+    sizes = parser.add_argument_group("sizes", "The sizes at which frequencies are computed.")
+    for flag, kind, text in SIZES:
+        sizes.add_argument(flag, type=kind, metavar="N", help=text)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the table, JSON or description; returns the exit code. Raises EmbeddingError."""
+    from fope_lab.cli.embedding_sizes import requested_sizes, wrong_option
+
+    sizes = requested_sizes(
+        head_dim=options.head_dim,
+        train_length=options.train_length,
+        num_heads=options.num_heads,
+        num_kv_heads=options.num_kv_heads,
+        factor=options.factor,
+        base=options.base,
+    )
+    if options.markdown and (options.json or options.name is not None or sizes is not None):
+        raise wrong_option("--markdown", "prints the table of all embeddings; give nothing else")
+    if options.name is not None:
+        _describe_one(options.name, sizes, as_json=options.json)
+    else:
+        _list_all(sizes, as_json=options.json, as_markdown=options.markdown)
+    return DONE
+
+
+def _describe_one(name: str, sizes: Sizes | None, *, as_json: bool) -> None:
+    from fope_lab.cli.render.embeddings_json import description_json
+    from fope_lab.embeddings.describe import describe
+    from fope_lab.embeddings.inspect import Row, resolve
+
+    description = describe(_parse_name(name))
+    resolved = None
+    if sizes is not None:
+        resolved = resolve(description.definition(sizes.options), sizes.shape, sizes.longer)
+    if as_json:
+        _print_json(description_json(description, resolved))
+        return
+    from fope_lab.cli.render.embeddings_table import print_description, print_resolved
+
+    console = make_console()
+    print_description(description, console)
+    if sizes is not None:
+        console.print()
+        row = Row(description=description, resolved=resolved)
+        print_resolved([row], sizes.shape, sizes.options, console)
+
+
+def _list_all(sizes: Sizes | None, *, as_json: bool, as_markdown: bool) -> None:
+    from fope_lab.cli.embedding_sizes import DEFAULT, wrong_option
+    from fope_lab.cli.render.embeddings_json import survey_json
+    from fope_lab.embeddings.describe import describe
+    from fope_lab.embeddings.inspect import survey
+    from fope_lab.embeddings.spec import embedding_names
+
+    descriptions = [describe(name) for name in embedding_names()]
+    if sizes is not None and "factor" not in sizes.options:
+        needed = [description.name for description in descriptions if "factor" in description.open]
+        raise wrong_option("--factor", f"missing: {', '.join(needed)} need it")
+    at = sizes or DEFAULT
+    rows = survey(descriptions, at.shape, at.options, at.longer)
+    if as_json:
+        _print_json(survey_json(rows))
+        return
+    from fope_lab.cli.render.embeddings_table import markdown, print_catalogue, print_resolved
+
+    if as_markdown:
+        print(markdown(rows, at.shape, at.options))
+    elif sizes is not None:
+        print_resolved(rows, at.shape, at.options, make_console())
+    else:
+        print_catalogue(rows, at.shape, at.options, make_console())
+
+
+def _parse_name(text: str) -> Any:
+    """An embedding as it is written in a sweep file. Raises SweepError if it is not YAML."""
+    if text.replace("-", "").replace("_", "").isalnum():
+        return text  # a name: reading YAML would take longer than everything else
+    from fope_lab.config.yaml_document import Document
+    from fope_lab.sweep import SweepError
+
+    document = Document(Path("NAME"), text)
+    if document.problems:
+        raise SweepError(document.problems)
+    return document.value
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))

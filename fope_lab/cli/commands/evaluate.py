@@ -1,0 +1,54 @@
+"""`fope-lab evaluate`: evaluate checkpoints without a sweep file."""
+
+from __future__ import annotations
+
+import argparse
+
+from fope_lab.cli.adhoc_run import add_adhoc_arguments, run_adhoc_sweep
+from fope_lab.cli.console import make_console
+from fope_lab.cli.exit_codes import DONE, FAILED
+from fope_lab.cli.shared_options import CHECKPOINT, add_json
+
+HELP = "evaluate checkpoints without a sweep file"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help=CHECKPOINT)
+    parser.add_argument(
+        "--tasks",
+        nargs="+",
+        required=True,
+        metavar="TASK",
+        help="a kind of evaluation, the name of a task, or 'KIND: {FIELD: VALUE}' as in a sweep",
+    )
+    parser.add_argument(
+        "--lengths",
+        nargs="+",
+        type=int,
+        metavar="N",
+        help="context lengths of the evaluations that have lengths",
+    )
+    add_json(parser)
+    add_adhoc_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the evaluations and print their results; returns the exit code."""
+    from fope_lab.orchestration.sweep_report import report_of_sweep
+    from fope_lab.store import Store
+    from fope_lab.sweep.adhoc_stages import evaluation_content
+
+    content = evaluation_content(options.checkpoints, options.tasks, options.lengths, options.gpus)
+    sweep, failures = run_adhoc_sweep(
+        "evaluate",
+        content,
+        name=options.sweep_name,
+        store=options.store,
+        tracking_uri=options.tracking_uri,
+        address=options.address,
+        console=make_console(stderr=options.json),
+    )
+    if options.json:
+        print(report_of_sweep(sweep, Store.open(options.store), options.tracking_uri).json())
+    return FAILED if failures else DONE

@@ -1,0 +1,48 @@
+"""`fope-lab export`: write a checkpoint as a Hugging Face folder."""
+
+from __future__ import annotations
+
+import argparse
+
+from fope_lab.cli.console import make_console
+from fope_lab.cli.exit_codes import DONE
+
+HELP = "write a model as a folder for Hugging Face's transformers"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "checkpoint",
+        metavar="CHECKPOINT",
+        help="a checkpoint, a stage's folder, a Hugging Face folder or hf:NAME[@REVISION]",
+    )
+    parser.add_argument("directory", metavar="DIR", help="a new or empty folder")
+    parser.add_argument(
+        "--to",
+        choices=["fope-lab", "llama"],
+        default="fope-lab",
+        help="fope-lab: any model, together with its code (default); "
+        "llama: transformers' own Llama, for a model that is equal to one",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the folder and print how to load it; returns the exit code."""
+    from fope_lab.model.checkpoint import find_checkpoint, read_config
+    from fope_lab.model.export.folder import export
+    from fope_lab.model.export.sources import MODEL_FILE
+
+    folder = export(options.checkpoint, options.directory, to=options.to)
+    trust = ", trust_remote_code=True" if (folder / MODEL_FILE).exists() else ""
+    lines = [
+        f"{folder}: load it with",
+        f"  AutoModelForCausalLM.from_pretrained({str(folder)!r}{trust})",
+    ]
+    if read_config(find_checkpoint(options.checkpoint)).tokenizer == "byte":
+        lines.append(
+            "It has no tokenizer: a token is a byte of UTF-8 text, or 256 for the end of a text."
+        )
+    for line in lines:
+        make_console().print(line, soft_wrap=True, highlight=False, markup=False)
+    return DONE

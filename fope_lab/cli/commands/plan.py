@@ -1,0 +1,78 @@
+"""`fope-lab plan`: preview a run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+
+from fope_lab.cli.console import make_console
+from fope_lab.cli.exit_codes import DONE
+from fope_lab.cli.inputs import load_sweeps
+from fope_lab.cli.shared_options import add_files, add_json, add_store, whole_number
+
+HELP = "preview a run: stages, cost, memory and time"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add_files(parser)
+    add_store(parser)
+    add_json(parser)
+    parser.add_argument(
+        "--device",
+        metavar="NAME",
+        help="estimate stages with GPUs for this device: a6000, h100, … or cpu",
+    )
+    parser.add_argument(
+        "--price", type=_dollars, metavar="DOLLARS", help="price of one GPU for one hour"
+    )
+    parser.add_argument(
+        "--gpus",
+        type=whole_number(1),
+        metavar="N",
+        help="GPUs in total (default: as many as a stage needs)",
+    )
+    parser.add_argument(
+        "--cpus",
+        type=whole_number(1),
+        metavar="N",
+        help="CPU cores in total "
+        "(default: this machine's; with a GPU as --device, as many as a stage needs)",
+    )
+    parser.add_argument("--all", action="store_true", help="show every stage on its own line")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the plan; returns the exit code. Raises SweepError for stages that fit no device."""
+    from fope_lab.planning.estimate import estimate_plans
+    from fope_lab.store import Store
+    from fope_lab.sweep import plan
+
+    store = Store.open(options.store)
+    estimate = estimate_plans(
+        [plan(sweep, store) for sweep in load_sweeps(options.files)],
+        store,
+        device=options.device,
+        price=options.price,
+        gpus=options.gpus,
+        cpus=options.cpus,
+    )
+    if options.json:
+        print(json.dumps(estimate.as_json(), indent=1, ensure_ascii=False))
+    else:
+        from fope_lab.planning.plan_table import print_plan
+
+        print_plan(estimate, make_console(), every=options.all)
+    estimate.require_fit()
+    return DONE
+
+
+def _dollars(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"found {text!r}, needs a number of dollars, 0 or more")
+    return value

@@ -1,0 +1,47 @@
+"""`fope-lab report`: show a sweep's results."""
+
+from __future__ import annotations
+
+import argparse
+
+from fope_lab.cli.console import make_console
+from fope_lab.cli.exit_codes import DONE
+from fope_lab.cli.inputs import load_single_sweep
+from fope_lab.cli.shared_options import add_file, add_json, add_store, add_tracking_uri
+
+HELP = "show a sweep's results so far"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add_file(parser)
+    add_store(parser)
+    add_tracking_uri(parser)
+    form = parser.add_mutually_exclusive_group()
+    add_json(form)
+    form.add_argument("--markdown", action="store_true", help="print the whole report as Markdown")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the report, or write its page; returns the exit code."""
+    from fope_lab.orchestration.sweep_report import report_of_sweep, write_report
+    from fope_lab.store import Store, StoreError
+
+    sweep = load_single_sweep(options.file)
+    store = Store.open(options.store)
+    if not store.root.exists():
+        raise StoreError(f"there is no store {options.store}: nothing has run there")
+    report = report_of_sweep(sweep, store, options.tracking_uri)
+    if options.json:
+        print(report.json())
+    elif options.markdown:
+        print(report.markdown(), end="")
+    else:
+        console = make_console()
+        report.print(console)
+        try:
+            text = f"report: {write_report(report, store)}"
+        except OSError as error:
+            text = f"report: not written, the store is read-only ({error})"
+        console.print(text, soft_wrap=True, highlight=False, markup=False)
+    return DONE

@@ -1,0 +1,40 @@
+"""`fope-lab run`: run sweeps."""
+
+from __future__ import annotations
+
+import argparse
+
+from fope_lab.cli.console import make_console
+from fope_lab.cli.exit_codes import DONE, FAILED
+from fope_lab.cli.inputs import load_sweeps
+from fope_lab.cli.shared_options import add_address, add_files, add_store, add_tracking_uri
+
+HELP = "run every stage that the store does not have yet"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add_files(parser)
+    add_store(parser)
+    add_tracking_uri(parser)
+    add_address(parser)
+    parser.add_argument(
+        "--device",
+        metavar="NAME",
+        help="start nothing if a stage does not fit this GPU of the cluster: a6000, h100, …",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the sweeps; returns the exit code."""
+    from fope_lab.orchestration.run_sweeps import run_sweeps
+
+    failures = run_sweeps(
+        load_sweeps(options.files),
+        store=options.store,
+        tracking_uri=options.tracking_uri,
+        address=options.address,
+        console=make_console(),
+        device=options.device,
+    )
+    return FAILED if failures else DONE

@@ -1,0 +1,22 @@
+"""`fope-lab schema`: print the JSON Schema of sweep files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from fope_lab.cli.exit_codes import DONE
+
+HELP = "print the JSON Schema of sweep files, for editors"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command has no arguments."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the schema; returns the exit code."""
+    from fope_lab.sweep.schema import sweep_json_schema
+
+    print(json.dumps(sweep_json_schema(), indent=1, ensure_ascii=False))
+    return DONE

@@ -1,0 +1,32 @@
+"""`fope-lab status`: show a sweep's progress."""
+
+from __future__ import annotations
+
+import argparse
+
+from fope_lab.cli.console import make_console
+from fope_lab.cli.exit_codes import DONE, FAILED
+from fope_lab.cli.inputs import load_single_sweep
+from fope_lab.cli.shared_options import add_file, add_store
+
+HELP = "show a sweep's progress"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add_file(parser)
+    add_store(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the state of every stage; returns the exit code."""
+    from fope_lab.orchestration.phases import Phase
+    from fope_lab.orchestration.progress_view import observed_status, status_table
+    from fope_lab.store import Store
+
+    sweep = load_single_sweep(options.file)
+    store = Store.open(options.store)
+    status = observed_status(sweep.stages, store)
+    make_console().print(status_table(sweep.stages, status, store))
+    failed = any(stage.phase is Phase.FAILED for stage in status.values())
+    return FAILED if failed else DONE

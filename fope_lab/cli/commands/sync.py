@@ -1,0 +1,25 @@
+"""`fope-lab sync`: bring MLflow up to date with the store."""
+
+from __future__ import annotations
+
+import argparse
+
+from fope_lab.cli.exit_codes import DONE
+from fope_lab.cli.shared_options import add_store, add_tracking_uri
+
+HELP = "bring MLflow up to date with the store"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add_store(parser)
+    add_tracking_uri(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Upload what MLflow lacks and print the sweeps; returns the exit code."""
+    from fope_lab.tracking import Tracker
+
+    names = Tracker(options.store, options.tracking_uri).sync()
+    print(f"up to date: {', '.join(names) or 'nothing has run yet'}")
+    return DONE

@@ -1,0 +1,23 @@
+"""`fope-lab validate`: check sweep files."""
+
+from __future__ import annotations
+
+import argparse
+
+from fope_lab.cli.exit_codes import DONE
+from fope_lab.cli.inputs import load_sweeps
+from fope_lab.cli.shared_options import add_files
+
+HELP = "check sweep files without starting anything"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add_files(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the number of stages of each sweep; returns the exit code."""
+    for sweep in load_sweeps(options.files):
+        print(f"{sweep.path}: {sweep.name}, {len(sweep.stages)} stages")
+    return DONE

@@ -1,0 +1,54 @@
+"""What `fope-lab analyze` prints: the table of all analyses, and the results of those that ran."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, cast
+
+from fope_lab.analysis import Analysis, analysis_names
+from fope_lab.stages.labels import label
+from fope_lab.store import Store
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fope_lab.sweep.graph import Stage
+
+ANALYSIS = "analysis"
+NEEDS = {"nothing": "–", "model": "CHECKPOINT", "text": "CHECKPOINT --corpus"}
+RESULTS = (".npz", ".svg")
+"""The suffixes of an analysis's arrays and figure."""
+
+
+def print_analyses(console: Console) -> None:
+    """Print all analyses: what each needs, its options, its paper and what the paper shows."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for title in ("analysis", "needs", "options", "source", "what the paper shows with it"):
+        table.add_column(title, overflow="fold")
+    for name in analysis_names():
+        kind = Analysis.types[name]
+        table.add_row(name, NEEDS[kind.needs], _options(kind), kind.source, kind.says)
+    console.print(table)
+
+
+def _options(kind: type[Analysis]) -> str:
+    """The options with their defaults, each on its own line."""
+    fields = dataclasses.fields(cast(Any, kind))
+    return "\n".join(f"{field.name}: {label(field.default)}" for field in fields)
+
+
+def print_figures(stages: Iterable[Stage], store: Store, console: Console) -> None:
+    """Print the numbers of each finished analysis, and the paths of its figure and its arrays."""
+    for stage in stages:
+        folder = store.folder(stage.kind, stage.key)
+        checkpoint, result = folder.checkpoint(), folder.result()
+        if stage.kind != ANALYSIS or checkpoint is None or result is None:
+            continue
+        paths = sorted(path for path in checkpoint.path.iterdir() if path.suffix in RESULTS)
+        lines = [stage.name, *(f"  {k} {v:.6g}" for k, v in result["numbers"].items())]
+        for line in (*lines, *(f"  {path}" for path in paths)):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)

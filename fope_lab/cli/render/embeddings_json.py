@@ -1,0 +1,91 @@
+"""The JSON of `fope-lab embeddings --json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fope_lab.embeddings.describe import NONE, Description
+from fope_lab.embeddings.inspect import Resolved, Row
+from fope_lab.embeddings.schema import summary
+
+SHAPE = ("head_dim", "train_length", "num_heads", "num_kv_heads")
+
+
+def description_json(description: Description, resolved: Resolved | None) -> dict[str, Any]:
+    """One embedding or transform with its options, and its numbers at a shape if there is one."""
+    return {
+        **_description_entry(description),
+        "summary": summary(description.own_parts[0].kind),
+        "options": _option_entries(description),
+        "resolved": _resolved_entry(resolved),
+    }
+
+
+def survey_json(rows: Iterable[Row]) -> dict[str, Any]:
+    """All embeddings with their numbers at a shape, or the problems that they have there."""
+    return {
+        "embeddings": [
+            {
+                **_description_entry(row.description),
+                "resolved": _resolved_entry(row.resolved),
+                "problems": [str(problem) for problem in row.problems],
+            }
+            for row in rows
+        ]
+    }
+
+
+def _description_entry(description: Description) -> dict[str, Any]:
+    return {
+        "name": description.name,
+        "kind": description.kind,
+        "source": description.source,
+        "composition": description.composition,
+        "required": description.open,
+    }
+
+
+def _option_entries(description: Description) -> list[dict[str, Any]]:
+    return [
+        {
+            "part": part.name,
+            "option": option.key,
+            "meaning": option.meaning,
+            "allowed": {k: v for k, v in option.schema.items() if k != "description"},
+            "required": option.default is NONE,
+            **({"default": option.default} if option.default is not NONE else {}),
+            **({"value": option.value} if option.value is not NONE else {}),
+        }
+        for part in description.own_parts
+        for option in part.options()
+    ]
+
+
+def _resolved_entry(resolved: Resolved | None) -> dict[str, Any] | None:
+    if resolved is None:
+        return None
+    return {
+        **{name: getattr(resolved.shape, name) for name in SHAPE},
+        "pairs_rotating": resolved.rotating,
+        "attention_factor": resolved.attention_factor,
+        "facts": dict(resolved.facts),
+        "learned": {name: list(size) for name, size in resolved.learned.items()},
+        "learned_parameters": resolved.parameters,
+        "per_layer": resolved.per_layer,
+        "frequencies": [
+            {
+                "length": length,
+                "pairs": [
+                    {
+                        "pair": turn.pair,
+                        "frequency": turn.frequency,
+                        "wavelength": turn.wavelength,
+                        "cycles": turn.cycles,
+                    }
+                    for turn in turns
+                ],
+            }
+            for length, turns in resolved.turns.items()
+        ],
+    }

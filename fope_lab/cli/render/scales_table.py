@@ -1,0 +1,94 @@
+"""The table of `fope-lab scales`: the parameters of each model size, and the cost of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fope_lab.model.config import SCALES, ModelConfig, flops_per_token, parameters
+from fope_lab.model.memory import reading_memory, training_memory
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+GIB = 2**30
+CAPTION = (
+    "Body: parameters of the layers. Head: those of the output head (– if it shares the token"
+    " embedding's). The papers name sizes by body + head. FLOPs and memory are those of a training"
+    " step on {batch} × {length} tokens in {precision}{checkpointing}; reading is the memory of a"
+    " forward pass over the same tokens."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A training step: sequences, tokens in each, and how it is computed."""
+
+    batch: int
+    length: int
+    precision: str
+    gradient_checkpointing: bool
+
+
+def scale_rows(step: Step) -> list[dict[str, Any]]:
+    """The parameters of each scale, and the FLOPs and bytes of memory of a step."""
+    return [_row(name, config, step) for name, config in SCALES.items()]
+
+
+def _row(name: str, config: ModelConfig, step: Step) -> dict[str, Any]:
+    size = parameters(config)
+    training = training_memory(
+        config,
+        batch=step.batch,
+        length=step.length,
+        precision=step.precision,
+        gradient_checkpointing=step.gradient_checkpointing,
+    )
+    reading = reading_memory(config, batch=step.batch, length=step.length, precision=step.precision)
+    return {
+        "scale": name,
+        "num_layers": config.num_layers,
+        "hidden_size": config.hidden_size,
+        "num_heads": config.num_heads,
+        "num_kv_heads": config.num_kv_heads,
+        "body": size.body,
+        "head": size.head,
+        "named": size.body + size.head,
+        "embedding": size.embedding,
+        "total": size.total,
+        "flops": step.batch * step.length * flops_per_token(config, step.length),
+        "memory": training.peak,
+        "activations": training.activations,
+        "memory_reading": reading.peak,
+    }
+
+
+def print_scales(rows: Sequence[Mapping[str, Any]], step: Step, console: Console) -> None:
+    """Print the rows of `scale_rows` as a table, with a caption that says what the step is."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("scale")
+    table.add_column("layers × width")
+    for name in ("body", "head", "body + head", "embedding", "total", "FLOPs", "memory", "reading"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(
+            Text(row["scale"]),
+            f"{row['num_layers']} × {row['hidden_size']}",
+            *(_millions(row[part]) for part in ("body", "head", "named", "embedding", "total")),
+            f"{row['flops']:.2e}",
+            *(f"{row[part] / GIB:,.2f} GiB" for part in ("memory", "memory_reading")),
+        )
+    console.print(table)
+    checkpointing = ", with gradient checkpointing" if step.gradient_checkpointing else ""
+    caption = CAPTION.format(
+        batch=step.batch, length=step.length, precision=step.precision, checkpointing=checkpointing
+    )
+    console.print(f"\n{caption}", highlight=False, markup=False)
+
+
+def _millions(count: int) -> str:
+    return f"{count / 1e6:,.1f}M" if count else "–"

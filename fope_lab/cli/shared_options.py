@@ -1,0 +1,72 @@
+"""Options that several commands share, each declared once."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+
+CHECKPOINT = "a checkpoint, a stage's folder, a Hugging Face folder or hf:NAME@COMMIT"
+
+
+def add_files(parser: argparse.ArgumentParser) -> None:
+    """Add FILE…, at least one sweep file or folder."""
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="a sweep file, or a folder of sweep files"
+    )
+
+
+def add_file(parser: argparse.ArgumentParser) -> None:
+    """Add FILE, a single sweep file."""
+    parser.add_argument("file", metavar="FILE", help="a sweep file")
+
+
+def add_json(parser: argparse._ActionsContainer) -> None:
+    """Add --json."""
+    parser.add_argument("--json", action="store_true", help="print machine-readable JSON")
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """Add --store, the folder of the stages."""
+    parser.add_argument(
+        "--store",
+        default=os.environ.get("FOPE_LAB_STORE", "fope-store"),
+        metavar="DIR",
+        help="folder that holds the stages (default: FOPE_LAB_STORE, or ./fope-store)",
+    )
+
+
+def add_tracking_uri(parser: argparse.ArgumentParser) -> None:
+    """Add --tracking-uri, the MLflow server or database."""
+    parser.add_argument(
+        "--tracking-uri",
+        default=os.environ.get("MLFLOW_TRACKING_URI"),
+        metavar="URI",
+        help="MLflow server or database (default: MLFLOW_TRACKING_URI, or mlflow.db in the store)",
+    )
+
+
+def add_address(parser: argparse.ArgumentParser) -> None:
+    """Add --address, the Ray cluster."""
+    parser.add_argument(
+        "--address",
+        default=os.environ.get("RAY_ADDRESS", "local"),
+        help="Ray cluster to run on (default: RAY_ADDRESS, or a local one)",
+    )
+
+
+def whole_number(first: int, last: int | None = None) -> Callable[[str], int]:
+    """An argparse type: a whole number from `first` to `last`, or without an upper limit."""
+    allowed = f"at least {first}" if last is None else f"{first} to {last}"
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = first - 1
+        if number < first or (last is not None and number > last):
+            message = f"found {text!r} (allowed: a whole number, {allowed})"
+            raise argparse.ArgumentTypeError(message)
+        return number
+
+    return parse

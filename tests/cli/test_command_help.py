@@ -1,0 +1,47 @@
+"""Every command is found and explains itself; a misspelt one gets the nearest name."""
+
+from __future__ import annotations
+
+import argparse
+import pkgutil
+
+import pytest
+
+from fope_lab.cli import commands, main
+from fope_lab.cli.app import COMMANDS
+
+
+def test_every_module_is_a_command() -> None:
+    assert {module.name for module in pkgutil.iter_modules(commands.__path__)} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_argument_has_a_help_of_its_own(name: str) -> None:
+    parser = argparse.ArgumentParser()
+    COMMANDS[name].add_arguments(parser)
+    helps = [COMMANDS[name].HELP, *(action.help for action in parser._actions)]
+    for text in helps:
+        assert text is not None
+        assert len(text.split()) > 2, text
+        assert not text.endswith("."), text
+    assert len(set(helps)) == len(helps)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["runn"], "unknown command 'runn'; did you mean 'run'? (allowed: validate, plan, run, "),
+        (["xyz", "--json"], "unknown command 'xyz' (allowed: validate, plan, run, "),
+        (["ui", "--port", "99999"], "--port: found '99999' (allowed: a whole number, 1 to 65535)"),
+        (["plan", "x.yaml", "--price", "-1"], "--price: found '-1', needs a number of dollars"),
+    ],
+)
+def test_a_wrong_command_line_is_one_clear_error(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    *usage, error = capsys.readouterr().err.splitlines()
+    assert usage[0].startswith("usage: fope-lab")
+    assert message in error
