@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fope_lab.cli import main
+from fope_lab.model import Decoder, ModelConfig, save_model
+from fope_lab.orchestration import run_sweeps as running
+from fope_lab.orchestration import submit as submitting
 from fope_lab.sweep import load_sweep
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL)
+COMMANDS = [
+    shlex.split(line, comments=True)
+    for line in "".join(BLOCKS).splitlines()
+    if line.startswith("fope-lab")
+]
 
 
 def test_the_sweep_is_right(tmp_path: Path) -> None:
@@ -27,14 +39,55 @@ def test_the_sweep_is_right(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_every_command_is_there_and_every_command_is_told(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_readme_tells_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     told = set(re.findall(r"(?:^|`)fope-lab ([a-z]+)", README, flags=re.MULTILINE))
     with pytest.raises(SystemExit):
         main(["--help"])
     listed = set(re.findall(r"^    ([a-z]+) ", capsys.readouterr().out, flags=re.MULTILINE))
     assert told == listed
+
+
+def test_every_kind_of_command_is_shown_in_full() -> None:
+    assert {command[1] for command in COMMANDS} == {
+        "plan", "run", "report", "evaluate", "analyze", "submit"
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained model in place of the README's `checkpoint/`."""
+    folder = tmp_path_factory.mktemp("readme") / "checkpoint"
+    config = ModelConfig(num_layers=1, num_heads=2, head_dim=16, vocab_size=272)
+    model = Decoder(config, "rope", train_length=64)
+    settings: Mapping[str, Any] = {"train_length": 64, "context_length": 64, "tokenizer": "byte"}
+    save_model(folder, model, embedding="rope", **settings)
+    return folder
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_command_works(
+    command: list[str],
+    checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A plan is made for real; of what takes hours, everything up to the first stage."""
+    started = []
+
+    def start(sweep: Any, *arguments: object, **options: object) -> int:
+        started.append(sweep)
+        return 0
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("FOPE_LAB_STORE", str(tmp_path))
+    monkeypatch.setattr(running, "run_sweeps", start)
+    monkeypatch.setattr(running, "require_unblocked", lambda plans: None)  # it may need a download
+    monkeypatch.setattr(submitting, "submit", start)
+    _, name, *arguments = [str(checkpoint) if word == "checkpoint/" else word for word in command]
+    assert main([name, *arguments]) == 0, capsys.readouterr().err
+    assert len(started) == (name not in ("plan", "report"))
+    assert name != "plan" or "stages" in capsys.readouterr().out
 
 
 def test_every_make_target_and_file_is_there() -> None:
