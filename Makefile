@@ -7,7 +7,7 @@ BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 SWEEP ?= sweeps/quickstart.yaml
 
-.PHONY: quickstart test faults lint format bench ui screenshots clean
+.PHONY: quickstart test faults lint format schema bench ui screenshots clean
 
 quickstart: $(INSTALLED)  ## train, evaluate and compare four embeddings in minutes on two cores
 	$(BIN)/fope-lab run $(SWEEP)
@@ -27,6 +27,10 @@ lint: $(INSTALLED)  ## style, types and the one-way flow of imports
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+schema: $(INSTALLED)  ## rewrite sweeps/schema.json after a change of options
+	$(BIN)/fope-lab schema > sweeps/schema.json.new
+	mv sweeps/schema.json.new sweeps/schema.json
 
 bench: $(INSTALLED)  ## the figures about speed that we publish
 	$(BIN)/python benchmarks/planning.py

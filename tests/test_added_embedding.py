@@ -1,30 +1,19 @@
-"""CONTRIBUTING's worked example, done as it says: a file and its test dropped into a checkout.
-
-The checkout is a copy, whose code comes first for every process that starts from it. Nothing of it
-reaches the processes of the other tests.
-"""
+"""CONTRIBUTING's worked example of an embedding, from its file to a report."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from safetensors.numpy import load_file
+from worked_examples import checkout_with, files_of, python
 
 from fope_lab.stages.labels import label
 
-ROOT = Path(__file__).parents[1]
-CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-FILES = dict(
-    re.findall(r"`([\w/]+\.py)`:\n\n```python\n(.*?)```", CONTRIBUTING, flags=re.DOTALL),
-)
+FILES = files_of("Adding an embedding")
 EMBEDDING, TEST = "fope_lab/embeddings/t5.py", "tests/embeddings/test_t5.py"
 
 BUCKETS, HEADS = 8, 2
@@ -48,30 +37,7 @@ LABEL = f"t5(num_buckets={BUCKETS},max_distance=20)"
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("checkout")
-    ignore = shutil.ignore_patterns("__pycache__")
-    for name in ("fope_lab", "trainers", "tests/embeddings"):
-        shutil.copytree(ROOT / name, folder / name, ignore=ignore)
-    shutil.copy(ROOT / "pyproject.toml", folder)
-    for path, text in FILES.items():
-        assert not (folder / path).exists(), path
-        (folder / path).write_text(text, encoding="utf-8")
-    return folder
-
-
-def python(*arguments: str | Path, checkout: Path, folder: Path) -> str:
-    """Run `python -m …` in a folder; returns what it printed."""
-    environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
-    done = subprocess.run(
-        [sys.executable, "-m", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**environment, "PYTHONPATH": str(checkout)},
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return checkout_with(FILES, tmp_path_factory.mktemp("checkout"))
 
 
 def test_the_example_is_a_file_and_its_test() -> None:

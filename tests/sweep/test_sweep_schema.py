@@ -27,9 +27,9 @@ def validator() -> Any:
 
 
 def test_the_committed_schema_is_current() -> None:
-    """If not: fope-lab schema > sweeps/schema.json."""
     text = json.dumps(sweep_json_schema(), indent=1, ensure_ascii=False) + "\n"
-    assert (SWEEPS / "schema.json").read_text(encoding="utf-8") == text
+    if (SWEEPS / "schema.json").read_text(encoding="utf-8") != text:  # the difference is too long
+        pytest.fail("sweeps/schema.json is out of date: `make schema` rewrites it", pytrace=False)
 
 
 def test_there_are_shipped_sweeps() -> None:
