@@ -70,7 +70,7 @@ def main() -> None:
     tracker = Tracker(store.root)
     planned = plan(sweep, store)
     run_ids, experiment = tracker.run_ids(planned), tracker.experiment_id(planned)
-    compared = [run_ids[stage.key] for stage in sweep.stages if stage.stage == options.stage]
+    compared = [run_ids[stage.key] for stage in sweep.stages if stage.section == options.stage]
     if experiment is None or not compared:
         sys.exit(f"nothing to compare: the stage {options.stage!r} of {sweep.name} has no runs")
     port = free_port()

@@ -34,7 +34,7 @@ from fope_lab.stages import (
     StageConfig,
     TrainingConfig,
 )
-from fope_lab.sweep.model_spec import Lineage
+from fope_lab.sweep.model_spec import ModelSpec
 
 LENGTH = 64
 """What a longer training length becomes."""
@@ -89,14 +89,14 @@ def _small_transform(transform: Mapping[str, Any], train_length: int) -> dict[st
     return small
 
 
-def small_stage(spec: StageConfig, lineage: Lineage) -> StageConfig:
+def small_stage(spec: StageConfig, model_spec: ModelSpec) -> StageConfig:
     """The stage itself, small."""
-    first = lineage.train_length
+    first = model_spec.train_length
     changes: dict[str, Any] = {"resources": Resources()}
     if isinstance(spec, TrainingConfig):
         changes |= _small_training(spec, first)
     if isinstance(spec, Pretrain):
-        changes |= {"model": small_model(lineage.model), "tokenizer": "byte"}
+        changes |= {"model": small_model(model_spec.model), "tokenizer": "byte"}
     if isinstance(spec, Pretrain | FurtherTraining) and spec.embedding is not None:
         changes["embedding"] = small_embedding(spec.embedding, first)
     if isinstance(spec, Finetune):

@@ -84,12 +84,12 @@ def load(folder: Path, content: str | bytes | Mapping[str, Any]) -> Sweep:
 
 def of(sweep: Sweep, name: str) -> list[Stage]:
     """The stages of one name."""
-    return [stage for stage in sweep.stages if stage.stage == name]
+    return [stage for stage in sweep.stages if stage.section == name]
 
 
 def keys(sweep: Sweep) -> dict[str, str]:
     """The key of every stage by its name."""
-    return {stage.name: stage.key for stage in sweep.stages}
+    return {stage.label: stage.key for stage in sweep.stages}
 
 
 def problems(folder: Path, content: str | bytes | Mapping[str, Any]) -> list[Problem]:

@@ -21,7 +21,7 @@ from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages import TrainingConfig
 from fope_lab.sweep import plan
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.model_spec import learned_of
+from fope_lab.sweep.model_spec import learned_parameters_of
 
 
 @pytest.mark.parametrize("file", FILES, ids=named)
@@ -121,18 +121,18 @@ def test_every_model_can_be_made_at_its_full_size() -> None:
     for stage in by_key().values():
         if not isinstance(stage.spec, TrainingConfig):
             continue
-        lineage = stage.lineage
-        assert lineage is not None
-        shape = (lineage.model, json.dumps(method(lineage.embedding)))
+        model_spec = stage.model_spec
+        assert model_spec is not None
+        shape = (model_spec.model, json.dumps(method(model_spec.embedding)))
         if shape in seen:
             continue
         seen.add(shape)
         with torch.device("meta"):
             model = Decoder(
-                lineage.model, lineage.embedding, train_length=lineage.train_length, seed=0
+                model_spec.model, model_spec.embedding, train_length=model_spec.train_length, seed=0
             )
         learned = sum(p.numel() for p in model.position_embeddings.parameters())
-        assert learned == learned_of(lineage, Memo())
+        assert learned == learned_parameters_of(model_spec, Memo())
         assert stage.cost.parameters is not None
         assert sum(p.numel() for p in model.parameters()) == stage.cost.parameters.total
     assert len({model for model, _ in seen}) > 10

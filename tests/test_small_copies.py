@@ -31,7 +31,7 @@ from fope_lab.stages.entry_points import load_function
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.keys import digest
-from fope_lab.sweep.model_spec import Lineage
+from fope_lab.sweep.model_spec import ModelSpec
 
 
 @pytest.mark.parametrize("name", ["rope", "fope"])
@@ -65,19 +65,19 @@ class Workshop:
 
     def run(self, stage: Stage) -> Path:
         """The checkpoint of the small copy of a stage, or its folder if it leaves none."""
-        assert stage.lineage is not None
-        spec = small_stage(stage.spec, stage.lineage)
+        assert stage.model_spec is not None
+        spec = small_stage(stage.spec, stage.model_spec)
         parents = {}
         if "from" in stage.parents:
             parents["from"] = self.run(by_key()[stage.parents["from"]])
         elif stage.checkpoints:
-            parents["from"] = self.published(stage.lineage)
+            parents["from"] = self.published(stage.model_spec)
         asked = {name: item for name, item in plain(spec).items() if name != "from"}
         if isinstance(spec, TrainingConfig):
             asked |= {"embedding": method(asked["embedding"]), "parent": str(parents.get("from"))}
         else:
             asked = method(asked)
-        key = digest([asked, method(stage.lineage.embedding)])
+        key = digest([asked, method(stage.model_spec.embedding)])
         if key not in self._done:
             self._done[key] = self._really(spec, key, parents)
         return self._done[key]
@@ -116,13 +116,13 @@ class Workshop:
             self._packed[place] = folder
         return self._packed[place]
 
-    def published(self, lineage: Lineage) -> Path:
+    def published(self, model_spec: ModelSpec) -> Path:
         """A model of the hub, small and untrained, with RoPE."""
-        config = small_model(lineage.model)
+        config = small_model(model_spec.model)
         folder = self._folder / digest(plain(config))
         if not folder.is_dir():
             folder.mkdir()
-            first = lineage.train_length
+            first = model_spec.train_length
             length = small_length(first, first)
             rope = small_embedding(resolve_embedding("rope", at=()), first)
             save_model(
@@ -168,7 +168,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
 @pytest.mark.parametrize("file", FILES, ids=named)
 def test_a_small_copy_of_every_stage_runs(file: Path, workshop: Workshop) -> None:
     """And logs all that claims, tables and figures may be about."""
-    stages = [stage for stage in sweep_of(file).stages if stage.lineage is not None]
+    stages = [stage for stage in sweep_of(file).stages if stage.model_spec is not None]
     first = min((stage.seed for stage in stages if stage.seed is not None), default=None)
     for stage in stages:
         if stage.seed in (None, first):  # a seed changes no code
@@ -180,8 +180,8 @@ def test_what_the_paper_did_not_fine_tune_keeps_its_weights(workshop: Workshop) 
     stages = sweep_of(ROOT / "resonance" / "table2.yaml").stages
     stage = next(one for one in stages if one.axes.get("extend.train.learning_rate") == 1e-30)
     assert isinstance(stage.spec, TrainingConfig)
-    assert stage.lineage is not None
-    before = load_model(workshop.published(stage.lineage)).state_dict()
+    assert stage.model_spec is not None
+    before = load_model(workshop.published(stage.model_spec)).state_dict()
     for rate, changes in ((1e-30, False), (2e-5, True)):
         # A schedule that ends at nothing would hide the rate in a training of one step.
         how = {"schedule": "constant", "decay": None, "learning_rate": rate}

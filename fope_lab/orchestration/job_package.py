@@ -116,7 +116,7 @@ def _copy_code(package: str, tree: Path) -> None:
 
 def _require_tokenizers_everywhere(sweep: Sweep) -> None:
     """A tokenizer's path is opened by the workers, wherever they are: it must be absolute."""
-    named = {stage.lineage.tokenizer for stage in sweep.stages if stage.lineage}
+    named = {stage.model_spec.tokenizer for stage in sweep.stages if stage.model_spec}
     for name in (one for one in named if isinstance(one, str)):  # others are made by a stage
         local = tokenizer_identity(name)["tokenizer"] == "local"
         if local and not os.path.isabs(os.path.expanduser(name)):

@@ -86,7 +86,7 @@ def status_table(
         one = status[stage.key]
         word = WORDS.get(one.phase, one.phase.value)
         state = Text(word, style=STYLES[one.phase])
-        table.add_row(Text(stage.name), state, *progress_cells(stage, one, store))
+        table.add_row(Text(stage.label), state, *progress_cells(stage, one, store))
     if len(shown) < len(stages):
         table.add_row(f"… and {len(stages) - len(shown)} more")
     return table
@@ -155,7 +155,7 @@ def _show_lines(
         cells = "  ".join(filter(None, progress_cells(stage, one, store)))
         word = WORDS.get(one.phase, one.phase.value)
         clock = time.strftime("%H:%M:%S")
-        console.print(f"{clock} {word:<12} {stage.name}  {cells}".rstrip(), markup=False)
+        console.print(f"{clock} {word:<12} {stage.label}  {cells}".rstrip(), markup=False)
 
     def look() -> None:
         for stage in stages:

@@ -49,7 +49,7 @@ def require_fit(stages: Sequence[Stage], available: Mapping[str, float]) -> None
         for name, amount in amounts(stage.spec.resources).items():
             if amount > available.get(name, 0):
                 found.append(
-                    f"{stage.name} needs {amount:g} {name}{of_workers}, this machine has "
+                    f"{stage.label} needs {amount:g} {name}{of_workers}, this machine has "
                     f"{available.get(name, 0):g}"
                 )
     if found:

@@ -162,7 +162,7 @@ def _print_failures(
             log = store.folder(stage.kind, stage.key).path / "log.txt"
             place = f" (log: {log})" if log.exists() else ""
             console.print(
-                f"{status.phase.value} {stage.name}: {status.reason}{place}",
+                f"{status.phase.value} {stage.label}: {status.reason}{place}",
                 style="red",
                 markup=False,
                 highlight=False,

@@ -122,7 +122,7 @@ class StageSearcher(Searcher):
             if lost & set(stage.parents.values()) and other not in lost:
                 lost.add(other)
                 self._status[other] = StageStatus(
-                    Phase.BLOCKED, reason=f"{self._stages[key].name} failed"
+                    Phase.BLOCKED, reason=f"{self._stages[key].label} failed"
                 )
 
     def _is_done(self, key: str) -> bool:

@@ -163,7 +163,7 @@ class PlanEstimate:
         state, cost, forecast = self.states[stage.key], stage.cost, self.forecasts[stage.key]
         return {
             "key": stage.key,
-            "name": stage.name,
+            "name": stage.label,
             "kind": stage.kind,
             "state": state.state,
             "reason": state.reason,

@@ -39,12 +39,12 @@ def why_too_large(stage: Stage, gpu: Device | None, cpu: Device | None) -> str |
     device = gpu if resources.gpus else cpu
     if device is not None and resources.gpus and device.name == CPU:
         return f"asks for {resources.gpus:g} GPU{'s' * (resources.gpus > 1)}, and cpu has none"
-    if device is None or stage.cost.memory is None or stage.lineage is None:
+    if device is None or stage.cost.memory is None or stage.model_spec is None:
         return None
     together = resources.size if device.name == CPU else 1  # workers that share the memory
     if stage.cost.memory * together <= MARGIN * device.memory:
         return None
-    spec, model = stage.spec, stage.lineage.model
+    spec, model = stage.spec, stage.model_spec.model
     learned = 0 if stage.cost.parameters is None else _learned(stage, model)
     room = device.memory / MARGIN / together  # what is advised fits for certain
     memory, helps = _explained(spec, model, learned, room)
@@ -62,7 +62,7 @@ def too_large_error(plans: Iterable[Plan], reasons: Mapping[str, str]) -> SweepE
     `reasons` are by the stages' keys.
     """
     groups = Counter(
-        (one.sweep.path, stage.stage, reasons[stage.key])
+        (one.sweep.path, stage.section, reasons[stage.key])
         for one in plans
         for stage in one.stages
         if stage.key in reasons

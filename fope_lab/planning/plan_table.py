@@ -85,7 +85,7 @@ def _by_stage(estimate: PlanEstimate, plan: Plan) -> Table:
     for stage in plan.stages:
         state = plan.states[stage.key]
         table.add_row(
-            Text(stage.name),
+            Text(stage.label),
             Text(state.state, style=STYLES[state.state]),
             *_numbers(estimate, [stage]),
             Text(stage.key[:8]),
@@ -98,7 +98,7 @@ def _by_name(estimate: PlanEstimate, plan: Plan) -> Table:
     table = _table(estimate, ("stage", "stages", "state"), ("why",))
     by_name: dict[str, list[Stage]] = {}
     for stage in plan.stages:
-        by_name.setdefault(stage.stage, []).append(stage)
+        by_name.setdefault(stage.section, []).append(stage)
     for name, stages in by_name.items():
         counts = Counter(plan.states[stage.key].state for stage in stages)
         style = STYLES[counts.most_common(1)[0][0]] if len(counts) == 1 else ""

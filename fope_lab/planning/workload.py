@@ -73,14 +73,14 @@ def workload_of(stage: Stage) -> Workload:
             for one in spec.forward_passes() or ()
             if one.length
         )
-    if tokens is None and stage.lineage is not None:
-        length = (spec.max_sequence_length() or ((), stage.lineage.train_length))[1]
-        flops = flops_per_token(stage.lineage.model, length) / 3
+    if tokens is None and stage.model_spec is not None:
+        length = (spec.max_sequence_length() or ((), stage.model_spec.train_length))[1]
+        flops = flops_per_token(stage.model_spec.model, length) / 3
     return Workload(
         kind=stage.kind,
         family=family,
         question=digest({k: v for k, v in stage.config.items() if k not in NOT_SETTINGS}),
-        embedding=str(stage.lineage.embedding["type"]) if stage.lineage else None,
+        embedding=str(stage.model_spec.embedding["type"]) if stage.model_spec else None,
         precision=precision,
         share=min(1.0, spec.resources.gpus),
         batches=batches,

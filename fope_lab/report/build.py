@@ -207,8 +207,8 @@ class Report:
         stage = reading.stage
         return {
             "key": stage.key,
-            "name": stage.name,
-            "stage": stage.stage,
+            "name": stage.label,
+            "stage": stage.section,
             "kind": stage.kind,
             "state": reading.state,
             "reason": reading.reason,

@@ -96,7 +96,7 @@ class Foreign:
         if not fitting:
             raise JoinError(f"{reference} has no stage for {chosen}")
         free = sorted({axis for s in fitting.values() for axis in s.axes} - cell.choices.keys())
-        names = name_list(stage.name for stage in fitting.values())
+        names = name_list(stage.label for stage in fitting.values())
         raise JoinError(
             f"{reference} is ambiguous for {chosen}: {names}; choose in grid by {name_list(free)}"
         )

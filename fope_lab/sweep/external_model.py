@@ -21,20 +21,20 @@ from fope_lab.model.checkpoint import (
 from fope_lab.model.huggingface.names import hub_name
 from fope_lab.stages.labels import label
 from fope_lab.sweep.keys import digest
-from fope_lab.sweep.model_spec import Lineage
+from fope_lab.sweep.model_spec import ModelSpec
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class ExternalModel:
     """A model that no stage of a sweep made: its folder or name on the hub, its identity (a hash of
     its content, or of its name and commit), and what it is."""
 
     path: Path
     key: str
-    lineage: Lineage
+    model_spec: ModelSpec
 
 
-def read_checkpoint(reference: str, base: Path) -> Checkpoint:
+def read_checkpoint(reference: str, base: Path) -> ExternalModel:
     """The checkpoint folder `reference`, relative to `base` or else to the current folder.
 
     Raises fope_lab.model.checkpoint.CheckpointError.
@@ -57,10 +57,10 @@ def read_checkpoint(reference: str, base: Path) -> Checkpoint:
             identity["tokenizer"] = tokenizer_identity(config.tokenizer)
         except DataError as error:
             raise CheckpointError(str(error)) from None
-    return Checkpoint(path=folder, key=digest(identity), lineage=_lineage(config))
+    return ExternalModel(path=folder, key=digest(identity), model_spec=_model_spec(config))
 
 
-def read_hub_model(reference: str) -> Checkpoint:
+def read_hub_model(reference: str) -> ExternalModel:
     """The model `hf:NAME@COMMIT` of the hub, of which only the config.json is downloaded.
 
     Raises fope_lab.model.checkpoint.CheckpointError.
@@ -74,20 +74,20 @@ def read_hub_model(reference: str) -> Checkpoint:
             f"hf:{name.repository}@COMMIT, shown at "
             f"https://huggingface.co/{name.repository}/commits/main"
         )
-    return Checkpoint(
+    return ExternalModel(
         path=Path(str(name)),
         key=digest({"hub": name.repository, "revision": name.revision}),
-        lineage=_lineage(read_config(str(name))),
+        model_spec=_model_spec(read_config(str(name))),
     )
 
 
-def _lineage(config: CheckpointConfig) -> Lineage:
-    return Lineage(
+def _model_spec(config: CheckpointConfig) -> ModelSpec:
+    return ModelSpec(
         tokenizer=config.tokenizer,
         model=config.model,
         scale=None,
         embedding=config.embedding,
-        label=label(preset_of(config.embedding)),
+        embedding_label=label(preset_of(config.embedding)),
         train_length=config.train_length,
     )
 

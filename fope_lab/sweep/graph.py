@@ -7,21 +7,23 @@ from typing import Any
 
 from fope_lab.stages import StageConfig
 from fope_lab.sweep.cost import Cost
-from fope_lab.sweep.model_spec import Lineage
+from fope_lab.sweep.model_spec import ModelSpec
 
 
 @dataclass(frozen=True)
 class Stage:
     """One unit of work, checked and with its identity.
 
-    `stage` is its name in the sweep file, `name` that with its axes; `config` the whole resolved
-    configuration as JSON values, `spec` the same as an object; `parents` the keys of the stages it
-    needs by role ("from", "data.0", …), `checkpoints` the folders given as parents.
+    `section` is the name of its section in the sweep file, `label` that name with the axes and seed
+    of this stage. `config` is the whole resolved configuration as JSON values, `spec` the same as
+    an object. `parents` are the keys of the stages that it needs, by role ("from", "data.0", …),
+    and `checkpoints` the checkpoint folders that it starts from. `model_spec` describes its model,
+    if it has one.
     """
 
     key: str
-    name: str
-    stage: str
+    label: str
+    section: str
     kind: str
     spec: StageConfig
     config: dict[str, Any]
@@ -29,15 +31,15 @@ class Stage:
     seed: int | None
     parents: dict[str, str]
     checkpoints: dict[str, str]
-    lineage: Lineage | None
+    model_spec: ModelSpec | None
     cost: Cost
 
     @property
     def embedding(self) -> str | None:
         """The embedding's name in the sweep file, if the stage has a model."""
-        return self.lineage.label if self.lineage else None
+        return self.model_spec.embedding_label if self.model_spec else None
 
     @property
     def scale(self) -> str | None:
         """The model's scale in the sweep file, if it was given one."""
-        return self.lineage.scale if self.lineage else None
+        return self.model_spec.scale if self.model_spec else None

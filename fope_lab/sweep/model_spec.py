@@ -34,67 +34,67 @@ Report = Callable[[FieldPath, str], None]
 
 
 @dataclass(frozen=True)
-class Lineage:
+class ModelSpec:
     """What a stage's model is, as far as its descendants depend on it.
 
     `train_length` is the length that the embedding was first trained at, which frequency transforms
-    call the original length; `label` is the embedding as the sweep file names it.
+    call the original length; `embedding_label` is the embedding as the sweep file names it.
     """
 
     tokenizer: TokenizerRecipe
     model: ModelConfig
     scale: str | None
     embedding: dict[str, Any]
-    label: str
+    embedding_label: str
     train_length: int
 
 
-def lineage_of(
+def model_spec_of(
     spec: StageConfig,
     section: Mapping[str, Any],
-    parent: Lineage | None,
+    parent: ModelSpec | None,
     memo: Memo,
     report: Report,
-) -> Lineage | None:
-    """The lineage of a stage, given its section of the file and its parent's lineage.
+) -> ModelSpec | None:
+    """The model of a stage, given its section of the file and its parent's model.
 
     None after reporting that the model can't be made, or that the embedding does not fit it or the
     stage's lengths.
     """
-    lineage = _own_or_inherited(spec, section, parent, memo, report)
-    lineage = lineage and _with_its_tokenizer(lineage, spec, report)
-    if lineage is None or not _reaches(spec, lineage, memo, report):
+    model_spec = _own_or_inherited(spec, section, parent, memo, report)
+    model_spec = model_spec and _with_its_tokenizer(model_spec, spec, report)
+    if model_spec is None or not _reaches(spec, model_spec, memo, report):
         return None
-    return lineage
+    return model_spec
 
 
-def learned_of(lineage: Lineage, memo: Memo) -> int:
+def learned_parameters_of(model_spec: ModelSpec, memo: Memo) -> int:
     """How many parameters the position embedding learns, in all layers."""
-    sizes = _sizes(lineage)
+    sizes = _sizes(model_spec)
     return memo.get(
-        ("learned parameters", _text(lineage), lineage.model.num_layers, *sizes.values()),
-        lambda: learned_parameters(lineage.embedding, lineage.model.num_layers, **sizes),
+        ("learned parameters", _text(model_spec), model_spec.model.num_layers, *sizes.values()),
+        lambda: learned_parameters(model_spec.embedding, model_spec.model.num_layers, **sizes),
     )
 
 
 def _own_or_inherited(
     spec: StageConfig,
     section: Mapping[str, Any],
-    parent: Lineage | None,
+    parent: ModelSpec | None,
     memo: Memo,
     report: Report,
-) -> Lineage | None:
+) -> ModelSpec | None:
     if isinstance(spec, Pretrain):
         model = _model(spec, report)
         if model is None:
             return None
         raw = section["model"]
-        lineage = Lineage(
+        model_spec = ModelSpec(
             tokenizer=spec.tokenizer,
             model=model,
             scale=raw.get("scale") if isinstance(raw, Mapping) else str(raw),
             embedding=spec.embedding,
-            label=label(section["embedding"]),
+            embedding_label=label(section["embedding"]),
             train_length=spec.data.length,
         )
     elif parent is None:
@@ -103,15 +103,15 @@ def _own_or_inherited(
         if misfit := _other_base(section["embedding"], spec.embedding, parent):
             report(("embedding",), misfit)
             return None
-        lineage = dataclasses.replace(
-            parent, embedding=spec.embedding, label=label(section["embedding"])
+        model_spec = dataclasses.replace(
+            parent, embedding=spec.embedding, embedding_label=label(section["embedding"])
         )
     else:
         return parent
-    return lineage if _fits(lineage, memo, report) else None
+    return model_spec if _fits(model_spec, memo, report) else None
 
 
-def _other_base(given: Any, embedding: Mapping[str, Any], parent: Lineage) -> str | None:
+def _other_base(given: Any, embedding: Mapping[str, Any], parent: ModelSpec) -> str | None:
     """Why an embedding's base must be given: a default that is not the parent's would change every
     frequency that the parent knows, and no factor would be what it says."""
     base, parents = _base(embedding), _base(parent.embedding)
@@ -128,28 +128,30 @@ def _base(embedding: Mapping[str, Any]) -> float | None:
     return getattr(parse_embedding(embedding), "base", None)
 
 
-def _with_its_tokenizer(lineage: Lineage, spec: StageConfig, report: Report) -> Lineage | None:
-    """The lineage with the tokenizer that a stage gives a model that has one already."""
+def _with_its_tokenizer(
+    model_spec: ModelSpec, spec: StageConfig, report: Report
+) -> ModelSpec | None:
+    """The model with the tokenizer that a stage gives a model that has one already."""
     if not isinstance(spec, Finetune) or spec.tokenizer is None:
-        return lineage
-    if (spec.tokenizer == "byte") != (lineage.tokenizer == "byte"):
-        names = tokenizer_label(spec.tokenizer), tokenizer_label(lineage.tokenizer)
+        return model_spec
+    if (spec.tokenizer == "byte") != (model_spec.tokenizer == "byte"):
+        names = tokenizer_label(spec.tokenizer), tokenizer_label(model_spec.tokenizer)
         report(("tokenizer",), f"{names[0]} has other ids than the model's own, {names[1]}")
         return None
-    needed, there = known_vocabulary(spec.tokenizer), lineage.model.vocab_size
+    needed, there = known_vocabulary(spec.tokenizer), model_spec.model.vocab_size
     if needed is not None and needed > there:
         name = tokenizer_label(spec.tokenizer)
         report(("tokenizer",), f"{name} has {needed} tokens, and the model has {there}")
         return None
-    return dataclasses.replace(lineage, tokenizer=spec.tokenizer)
+    return dataclasses.replace(model_spec, tokenizer=spec.tokenizer)
 
 
-def _fits(lineage: Lineage, memo: Memo, report: Report) -> bool:
-    sizes = _sizes(lineage)
+def _fits(model_spec: ModelSpec, memo: Memo, report: Report) -> bool:
+    sizes = _sizes(model_spec)
     try:
         memo.get(
-            ("embedding fits", _text(lineage), *sizes.values()),
-            lambda: check_embedding(lineage.embedding, **sizes),
+            ("embedding fits", _text(model_spec), *sizes.values()),
+            lambda: check_embedding(model_spec.embedding, **sizes),
         )
     except EmbeddingError as error:
         for problem in error.problems:
@@ -158,38 +160,39 @@ def _fits(lineage: Lineage, memo: Memo, report: Report) -> bool:
     return True
 
 
-def _reaches(spec: StageConfig, lineage: Lineage, memo: Memo, report: Report) -> bool:
+def _reaches(spec: StageConfig, model_spec: ModelSpec, memo: Memo, report: Report) -> bool:
     """Whether the embedding has positions for the stage's longest sequence."""
     read = spec.max_sequence_length()
     if read is None:
         return True
     path, length = read
-    sizes = _sizes(lineage)
+    sizes = _sizes(model_spec)
     longest = memo.get(
-        ("longest sequence", _text(lineage), *sizes.values()),
-        lambda: longest_sequence(lineage.embedding, **sizes),
+        ("longest sequence", _text(model_spec), *sizes.values()),
+        lambda: longest_sequence(model_spec.embedding, **sizes),
     )
     if longest is None or length <= longest:
         return True
     report(
         path,
-        f"found {length}, but {lineage.label} has positions for at most {longest} tokens",
+        f"found {length}, but {model_spec.embedding_label} has positions for at most {longest} "
+        "tokens",
     )
     return False
 
 
-def _sizes(lineage: Lineage) -> dict[str, Any]:
-    model = lineage.model
+def _sizes(model_spec: ModelSpec) -> dict[str, Any]:
+    model = model_spec.model
     return {
         "head_dim": model.head_dim,
         "num_heads": model.num_heads,
         "num_kv_heads": model.num_kv_heads,
-        "train_length": lineage.train_length,
+        "train_length": model_spec.train_length,
     }
 
 
-def _text(lineage: Lineage) -> str:
-    return json.dumps(lineage.embedding, sort_keys=True)
+def _text(model_spec: ModelSpec) -> str:
+    return json.dumps(model_spec.embedding, sort_keys=True)
 
 
 def _model(spec: Pretrain, report: Report) -> ModelConfig | None:

@@ -43,7 +43,7 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
     by_key = {stage.key: stage for stage in sweep.stages}
     for stage in sweep.stages:
         parents = [key for key in stage.parents.values() if states[key].state != "cached"]
-        waiting = list(dict.fromkeys(by_key[key].stage for key in parents))
+        waiting = list(dict.fromkeys(by_key[key].section for key in parents))
         folder = store.folder(stage.kind, stage.key) if store else None
         lacks = stage.spec.missing_resource(store.root if store else None)
         states[stage.key] = _state(stage, folder, waiting, lacks)

@@ -91,8 +91,8 @@ def _stage(
 ) -> Stage:
     return Stage(
         key=stage_key(spec, parents, data),
-        name=f"{spec.kind}{labels}",
-        stage=spec.kind,
+        label=f"{spec.kind}{labels}",
+        section=spec.kind,
         kind=spec.kind,
         spec=spec,
         config=plain(spec),
@@ -100,6 +100,6 @@ def _stage(
         seed=None,
         parents=parents,
         checkpoints={},
-        lineage=None,
+        model_spec=None,
         cost=Cost(),
     )

@@ -27,12 +27,12 @@ from fope_lab.sweep import cost
 from fope_lab.sweep.apply_axes import Filled, fill
 from fope_lab.sweep.cross_file import Foreign, JoinError
 from fope_lab.sweep.expand import Cell
-from fope_lab.sweep.external_model import Checkpoint, read_checkpoint, read_hub_model
+from fope_lab.sweep.external_model import ExternalModel, read_checkpoint, read_hub_model
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.inputs import inputs_of
 from fope_lab.sweep.keys import stage_key
 from fope_lab.sweep.kinds import FILE_KINDS, KINDS
-from fope_lab.sweep.model_spec import Report, learned_of, lineage_of
+from fope_lab.sweep.model_spec import Report, learned_parameters_of, model_spec_of
 from fope_lab.sweep.preparation_stages import OwnStages
 from fope_lab.sweep.problem_collector import Findings
 
@@ -52,7 +52,7 @@ class _Parent:
     Neither, if the stage has no `from` or the parent itself has a problem.
     """
 
-    it: Stage | Checkpoint | None = None
+    it: Stage | ExternalModel | None = None
     problem: str | None = None
 
 
@@ -151,7 +151,7 @@ class Resolver:
             f"(allowed: {name_list([*names, others])})"
         )
 
-    def _outside(self, reference: str, cell: Cell) -> Stage | Checkpoint | None:
+    def _outside(self, reference: str, cell: Cell) -> Stage | ExternalModel | None:
         """What a reference names outside this file, if it looks as if it did."""
         base = self._document.path.parent
         if reference.startswith(PREFIX):
@@ -189,7 +189,7 @@ class Resolver:
                 stage = self._stage(filled, spec, axes, parent.it, report)
         if stage is not None:
             self._add(stage)
-            self.by_name[stage.stage].append(stage)
+            self.by_name[stage.section].append(stage)
         return stage, found
 
     def _spec(self, section: dict[str, Any], seed: int, report: Report) -> StageConfig | None:
@@ -217,23 +217,23 @@ class Resolver:
         filled: Filled,
         spec: StageConfig,
         axes: dict[str, Any],
-        parent: Stage | Checkpoint | None,
+        parent: Stage | ExternalModel | None,
         report: Report,
     ) -> Stage | None:
         if isinstance(parent, Stage) and not _can_follow(spec, parent, report):
             return None
-        lineage = lineage_of(
-            spec, filled.value, parent.lineage if parent else None, self._memo, report
+        model_spec = model_spec_of(
+            spec, filled.value, parent.model_spec if parent else None, self._memo, report
         )
-        if lineage is None:
+        if model_spec is None:
             return None
-        inputs = inputs_of(spec, filled.value, lineage.tokenizer, report)
+        inputs = inputs_of(spec, filled.value, model_spec.tokenizer, report)
         if inputs is None:
             return None
         parents = {"from": parent.key} if isinstance(parent, Stage) else {}
-        checkpoints = {"from": str(parent.path)} if isinstance(parent, Checkpoint) else {}
+        checkpoints = {"from": str(parent.path)} if isinstance(parent, ExternalModel) else {}
         try:
-            maker, replaced = self._tokenizer(lineage.tokenizer, spec)
+            maker, replaced = self._tokenizer(model_spec.tokenizer, spec)
             parents |= maker
             replaced |= spec.identities()
         except DataError as error:
@@ -241,7 +241,7 @@ class Resolver:
             return None
         for role, (corpus, path, split) in inputs.items():
             try:
-                prepare = self._own.prepare(corpus, lineage.tokenizer, split)
+                prepare = self._own.prepare(corpus, model_spec.tokenizer, split)
                 parents[role] = self._add(prepare).key
             except DataError as error:
                 report(path, str(error))
@@ -251,12 +251,12 @@ class Resolver:
         else:
             seed = parent.seed if isinstance(parent, Stage) else None
         if isinstance(spec, Pretrain):
-            spec = spec.model_copy(update={"model": lineage.model})
+            spec = spec.model_copy(update={"model": model_spec.model})
         identities = {**parents, **({"from": parent.key} if parent else {})}
         return Stage(
             key=stage_key(spec, identities, replaced),
-            name=stage_name(filled.stage, axes, seed),
-            stage=filled.stage,
+            label=stage_name(filled.stage, axes, seed),
+            section=filled.stage,
             kind=spec.kind,
             spec=spec,
             config=plain(spec),
@@ -264,16 +264,18 @@ class Resolver:
             seed=seed,
             parents=parents,
             checkpoints=checkpoints,
-            lineage=lineage,
-            cost=cost.estimate(spec, lineage.model, learned_of(lineage, self._memo)),
+            model_spec=model_spec,
+            cost=cost.estimate(
+                spec, model_spec.model, learned_parameters_of(model_spec, self._memo)
+            ),
         )
 
     def _without_model(self, filled: Filled, spec: StageConfig, axes: dict[str, Any]) -> Stage:
         """A stage that looks at no model, and so has neither parents nor a seed."""
         return Stage(
             key=stage_key(spec, {}, spec.identities()),
-            name=stage_name(filled.stage, axes, None),
-            stage=filled.stage,
+            label=stage_name(filled.stage, axes, None),
+            section=filled.stage,
             kind=spec.kind,
             spec=spec,
             config=plain(spec),
@@ -281,7 +283,7 @@ class Resolver:
             seed=None,
             parents={},
             checkpoints={},
-            lineage=None,
+            model_spec=None,
             cost=cost.Cost(),
         )
 
@@ -308,7 +310,7 @@ class Resolver:
 def _can_follow(spec: StageConfig, parent: Stage, report: Report) -> bool:
     """Whether a stage can start from what another one leaves; why not is reported."""
     if not parent.spec.trains:
-        report(("from",), f"{parent.stage} is of kind {parent.kind}, which leaves no model")
+        report(("from",), f"{parent.section} is of kind {parent.kind}, which leaves no model")
         return False
     misfits = list(spec.parent_problems(parent.spec))
     for path, message in misfits:

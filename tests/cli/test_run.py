@@ -90,7 +90,7 @@ def report(finished: Finished) -> dict[str, Any]:
 def test_one_failed_stage_stops_nothing_else(finished: Finished) -> None:
     assert finished.code == 1, finished.output
     states = {
-        stage.name: finished.store.folder(stage.kind, stage.key).is_done()
+        stage.label: finished.store.folder(stage.kind, stage.key).is_done()
         for stage in load_sweep(finished.sweep).stages
     }
     failed = {name for name, done in states.items() if not done}
@@ -130,7 +130,7 @@ def test_mlflow_has_one_flat_run_for_each_stage(finished: Finished) -> None:
     assert by_key.keys() == {stage.key for stage in stages} | {"summary"}
     assert not any("mlflow.parentRunId" in run.data.tags for run in runs)
     for stage in stages:
-        if stage.stage == "perplexity":
+        if stage.section == "perplexity":
             run = by_key[stage.key]
             history = client.get_metric_history(run.info.run_id, "perplexity_by_length")
             assert [point.step for point in history] == LENGTHS["perplexity"]
@@ -143,7 +143,7 @@ def test_run_again_only_what_failed_is_tried(finished: Finished) -> None:
 
     def tokens() -> dict[str, int]:
         return {
-            stage.name: finished.store.folder(stage.kind, stage.key).attempts.newest_token()
+            stage.label: finished.store.folder(stage.kind, stage.key).attempts.newest_token()
             for stage in stages
         }
 

@@ -94,7 +94,7 @@ class Run:
         from mlflow import MlflowClient
 
         for stage in self.stages:
-            assert self.folder(stage).is_done(), stage.name
+            assert self.folder(stage).is_done(), stage.label
         for folder in self.of_kind("pretrain"):
             steps = [row.step for row in folder.rows() if "loss" in row.values]
             assert steps == list(range(1, STEPS + 1))

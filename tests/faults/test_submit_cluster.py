@@ -235,7 +235,7 @@ def test_a_sweep_submitted_is_the_sweep_run_here(cluster: Cluster) -> None:
     attempts = {}
     for stage in stages:
         folder = cluster.store.folder(stage.kind, stage.key)
-        assert folder.is_done(), stage.name
+        assert folder.is_done(), stage.label
         record = folder.attempts.newest()
         assert record is not None
         attempts[stage.key] = record.token

@@ -46,7 +46,7 @@ class Ran:
     output: str
 
     def stage(self, name: str) -> Stage:
-        [stage] = [one for one in self.stages if one.stage == name]
+        [stage] = [one for one in self.stages if one.section == name]
         return stage
 
     def folder(self, name: str) -> StageFolder:
@@ -104,7 +104,7 @@ def test_fewer_workers_take_parts_as_small_as_all_would(tmp_path: Path) -> None:
     path = tmp_path / "workers.yaml"
     for given, expected in [("micro_batch_tokens: 128, ", 128), ("", 256)]:
         path.write_text(SWEEP.replace("micro_batch_tokens: 128, ", given))
-        [spec] = [stage.spec for stage in load_sweep(path).stages if stage.stage == "ddp"]
+        [spec] = [stage.spec for stage in load_sweep(path).stages if stage.section == "ddp"]
         assert isinstance(spec, Pretrain)
         assert with_memory_as_planned(spec).train.micro_batch_tokens == expected
 

@@ -75,14 +75,14 @@ def finish(
     fail = fail or {}
     absent = set()
     for stage in plan.stages:
-        if stage.name in skip or absent & set(stage.parents.values()):
+        if stage.label in skip or absent & set(stage.parents.values()):
             absent.add(stage.key)
             continue
         attempt = store.folder(stage.kind, stage.key).begin("test", {"config": stage.config})
         with contextlib.suppress(_MadeToFailError), attempt:
-            if stage.name in fail:
+            if stage.label in fail:
                 absent.add(stage.key)
-                raise _MadeToFailError(fail[stage.name])
+                raise _MadeToFailError(fail[stage.label])
             _work(stage, attempt, numbers)
 
 

@@ -54,5 +54,5 @@ def test_names_of_stages() -> None:
 )
 def test_names_of_prepared_data(tmp_path: Path, corpus: Any, expected: str) -> None:
     content = changed(BASE, {"stages.perplexity.corpus": corpus})
-    names = {stage.name for stage in of(load(tmp_path, content), "prepare-data")}
+    names = {stage.label for stage in of(load(tmp_path, content), "prepare-data")}
     assert f"prepare-data[{expected},byte,validation]" in names

@@ -51,9 +51,9 @@ def stage(folder: Path, name: str, changes: dict[str, Any]) -> Stage:
 @pytest.mark.parametrize("sizes", SIZES)
 def test_parameters_are_those_of_the_model(tmp_path: Path, sizes: dict[str, Any]) -> None:
     found = stage(tmp_path, "pretrain", {"pretrain.model": sizes})
-    assert found.lineage is not None
+    assert found.model_spec is not None
     with torch.device("meta"):
-        model = Decoder(found.lineage.model, "nope", train_length=64, seed=0)
+        model = Decoder(found.model_spec.model, "nope", train_length=64, seed=0)
     assert found.cost.parameters is not None
     assert found.cost.parameters.total == sum(p.numel() for p in model.parameters())
 
@@ -67,7 +67,7 @@ def test_a_training_reads_whole_batches_forward_and_backward(
     batches = math.ceil(100_001 / 2048)
     assert found.cost.tokens == batches * 2048
     rows = batches * 2048 // 64
-    assert found.spec.model == found.lineage.model if found.lineage else False
+    assert found.spec.model == found.model_spec.model if found.model_spec else False
     assert found.cost.flops == pytest.approx(rows * 3 * forward_flops(found.spec.model, 64))
 
 
@@ -80,9 +80,9 @@ def test_steps_are_exact_for_large_numbers(tmp_path: Path) -> None:
 def test_a_passkey_evaluation_reads_every_trial_once(tmp_path: Path, sizes: dict[str, Any]) -> None:
     changes = {"pretrain.model": sizes, "passkey.lengths": [32, 100], "passkey.trials": 7}
     found = stage(tmp_path, "passkey", changes)
-    assert found.lineage is not None
+    assert found.model_spec is not None
     assert found.cost.tokens == 7 * 132
-    model = found.lineage.model
+    model = found.model_spec.model
     expected = 7 * (forward_flops(model, 32) + forward_flops(model, 100))
     assert found.cost.flops == pytest.approx(expected)
 
@@ -110,9 +110,9 @@ def test_a_perplexity_reads_the_windows_that_it_reads(
         for length in lengths
         for window in WINDOWS["sliding" if stride else "chunked"](tokens, length, stride)
     ]
-    assert found.lineage is not None
+    assert found.model_spec is not None
     assert found.cost.tokens == sum(windows)
-    expected = sum(forward_flops(found.lineage.model, length) for length in windows)
+    expected = sum(forward_flops(found.model_spec.model, length) for length in windows)
     assert found.cost.flops == pytest.approx(expected)
 
 
@@ -134,16 +134,16 @@ def test_memory_is_that_of_a_workers_micro_batch(
     tmp_path: Path, changes: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     found = stage(tmp_path, "pretrain", {f"pretrain.{path}": v for path, v in changes.items()})
-    assert found.lineage is not None
+    assert found.model_spec is not None
     sizes = {"batch": 8, "length": 64, **expected}
-    assert found.cost.memory == training_memory(found.lineage.model, **sizes).peak
+    assert found.cost.memory == training_memory(found.model_spec.model, **sizes).peak
 
 
 def test_memory_of_an_evaluation_is_that_of_the_length_that_needs_most(tmp_path: Path) -> None:
     changes = {"perplexity.lengths": [48, 64], "perplexity.batch_tokens": 128}
     found = stage(tmp_path, "perplexity", changes)
-    assert found.lineage is not None
-    model = found.lineage.model
+    assert found.model_spec is not None
+    model = found.model_spec.model
     assert found.cost.memory == reading_memory(model, batch=2, length=64).peak
     passkey = stage(tmp_path, "passkey", {"passkey.lengths": [32, 100]})
     # 16,384 tokens at once: 512 trials of 32.

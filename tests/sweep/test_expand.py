@@ -196,7 +196,7 @@ def test_stages_downstream_multiply_with_their_parents(tmp_path: Path) -> None:
             "perplexity.method": ["chunked"],
         },
     }
-    counts = Counter(stage.stage for stage in load(tmp_path, content).stages)
+    counts = Counter(stage.section for stage in load(tmp_path, content).stages)
     pretrain = 3 * 2
     assert counts == {
         "prepare-data": 3,  # c4 for training and validation, docstrings for training
@@ -216,7 +216,7 @@ def test_the_axes_of_a_stage_are_its_own_and_its_ancestors(tmp_path: Path) -> No
         "pretrain.embedding": "rope",
         "extend.train.tokens": 4096,
     }
-    assert of(sweep, "passkey")[0].name == "passkey[embedding=rope,train.tokens=4096,seed=0]"
+    assert of(sweep, "passkey")[0].label == "passkey[embedding=rope,train.tokens=4096,seed=0]"
 
 
 @settings(deadline=None, max_examples=50)

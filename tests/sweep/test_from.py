@@ -282,7 +282,7 @@ def test_through_two_files(tmp_path: Path) -> None:
     extend = {**BASE["stages"]["extend"], "from": "a.yaml#pretrain"}
     write(tmp_path / "b.yaml", {"name": "b", "stages": {"extend": extend}})
     sweep = load(tmp_path, passkey_of("b.yaml#extend"))
-    assert [s.stage for s in sweep.stages if s.kind != "prepare-data"] == [
+    assert [s.section for s in sweep.stages if s.kind != "prepare-data"] == [
         "pretrain",
         "extend",
         "passkey",
@@ -380,8 +380,8 @@ def test_from_a_checkpoint_folder(tmp_path: Path, checkpoint: Path) -> None:
     assert stage.parents == {}
     assert stage.checkpoints == {"from": str(checkpoint)}
     assert (stage.seed, stage.embedding) == (None, "rope(base=500.0)")
-    assert stage.lineage is not None
-    assert stage.lineage.model.num_layers == 1
+    assert stage.model_spec is not None
+    assert stage.model_spec.model.num_layers == 1
     assert only(tmp_path, passkey_of("model")).key == stage.key
     assert only(tmp_path, passkey_of(str(checkpoint))).key == stage.key
 
@@ -420,8 +420,8 @@ def test_training_goes_on_from_a_checkpoint(tmp_path: Path, checkpoint: Path) ->
     assert [stage.seed for stage in stages] == [0, 1]
     assert len({stage.key for stage in stages}) == 2
     assert set(stages[0].parents) == {"data.0"}
-    assert stages[0].lineage is not None
-    assert stages[0].lineage.train_length == 64, "the original length"
+    assert stages[0].model_spec is not None
+    assert stages[0].model_spec.train_length == 64, "the original length"
 
 
 def test_the_manifest_spares_reading_the_weights_only_while_it_fits(

@@ -86,12 +86,12 @@ def test_a_folder_is_a_parent_of_every_kind(tmp_path: Path, llama: Path) -> None
     stages = stages_of(tmp_path, "./llama")
     for name, stage in stages.items():
         assert stage.checkpoints == {"from": str(llama)}
-        assert stage.lineage is not None
-        assert stage.lineage.tokenizer == str(llama)
-        assert stage.lineage.train_length == 64, "what YaRN starts from"
-        assert (stage.lineage.model.num_kv_heads, stage.lineage.model.vocab_size) == (2, 320)
+        assert stage.model_spec is not None
+        assert stage.model_spec.tokenizer == str(llama)
+        assert stage.model_spec.train_length == 64, "what YaRN starts from"
+        assert (stage.model_spec.model.num_kv_heads, stage.model_spec.model.vocab_size) == (2, 320)
         kept = {"type": "rotary", "base": 1000.0, "transforms": [{"type": "yarn", "factor": 4.0}]}
-        assert (stage.lineage.embedding == kept) == (name != "extend")
+        assert (stage.model_spec.embedding == kept) == (name != "extend")
         assert stage.cost.parameters is not None
     assert stages["extend"].embedding == "fope(base=1000.0)"
 
@@ -137,8 +137,11 @@ def test_a_model_of_the_hub_is_planned_from_its_config(
     assert hub == [("org/name", "config.json", COMMIT)], "once, and nothing else"
     for stage in stages.values():
         assert stage.checkpoints == {"from": HUB}
-        assert stage.lineage is not None
-        assert (stage.lineage.tokenizer, stage.lineage.train_length) == (f"org/name@{COMMIT}", 64)
+        assert stage.model_spec is not None
+        assert (stage.model_spec.tokenizer, stage.model_spec.train_length) == (
+            f"org/name@{COMMIT}",
+            64,
+        )
     other = child(tmp_path, HUB.replace("0123", "abcd"))
     assert other.key != stages["passkey"].key
 

@@ -213,7 +213,7 @@ def full(tmp_path: Path) -> dict[str, Any]:
 
 def stage_keys(folder: Path, content: dict[str, Any]) -> dict[str, str]:
     """The key of each stage by its name in the file."""
-    return {stage.stage: stage.key for stage in load(folder, content).stages}
+    return {stage.section: stage.key for stage in load(folder, content).stages}
 
 
 def descendants(content: dict[str, Any], name: str) -> set[str]:

@@ -39,7 +39,7 @@ def two(tmp_path: Path) -> Plan:
 
 
 def stage(planned: Plan, name: str) -> Stage:
-    [found] = [one for one in planned.stages if one.name == name]
+    [found] = [one for one in planned.stages if one.label == name]
     return found
 
 
@@ -72,7 +72,7 @@ def fail(message: str) -> Workload:
 def states(planned: Plan, store: Store) -> dict[str, tuple[str, str]]:
     found = plan(planned.sweep, store)
     return {
-        one.name: (found.states[one.key].state, found.states[one.key].reason)
+        one.label: (found.states[one.key].state, found.states[one.key].reason)
         for one in found.stages
     }
 
@@ -92,9 +92,9 @@ def test_nothing_in_the_store(two: Plan, store: Store) -> None:
         NOPE_TEXT: ("run", "not in the store; after pretrain, prepare-data"),
     }
     assert states(two, store) == expected
-    assert {one.name: (s.state, s.reason) for one in two.stages for s in [two.states[one.key]]} == (
-        expected
-    ), "and without a store"
+    assert {
+        one.label: (s.state, s.reason) for one in two.stages for s in [two.states[one.key]]
+    } == (expected), "and without a store"
 
 
 def test_every_state_with_its_reason(two: Plan, store: Store) -> None:
@@ -242,7 +242,7 @@ def test_the_table_names_every_stage_and_the_totals(two: Plan, store: Store) -> 
     print_plan(estimate_plans([planned], store), console)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     for one in planned.stages:
-        [line] = [line for line in lines if line.startswith(one.name)]
+        [line] = [line for line in lines if line.startswith(one.label)]
         assert planned.states[one.key].state in line
         assert one.key[:8] in line
     totals: dict[str, Any] = estimate_plans([planned], store).as_json()["totals"]

@@ -95,7 +95,7 @@ def test_what_a_file_asks_of_another_counts_once(tmp_path: Path) -> None:
             | {"grid": {"pretrain.embedding": ["rope", "nope"]}, "seeds": [0, 1]},
         )
     )
-    names = [stage.stage for stage in requested_stages(two)]
+    names = [stage.section for stage in requested_stages(two)]
     assert sorted(names) == ["passkey"] * 4 + ["prepare-data"] + ["pretrain"] * 4
     totals = together([one, two]).as_json()["totals"]
     # The passkeys differ in resources alone, which are in no key.
@@ -138,15 +138,15 @@ def test_a_measured_gpu_is_the_device_where_none_is_named(
     pair: list[Sweep], tmp_path: Path
 ) -> None:
     store = Store(tmp_path / "store")
-    [training] = [s for s in pair[0].stages if s.name == "pretrain[embedding=rope,seed=0]"]
+    [training] = [s for s in pair[0].stages if s.label == "pretrain[embedding=rope,seed=0]"]
     ran = {"device": "NVIDIA L4", "processor": "", "threads": 1, "workers": 1}
     with store.folder("pretrain", "elsewhere").begin("test", {}) as attempt:
         attempt.finish({}, ran | {"work": workload_of(training).as_json()})
     found = estimate_plans([plan(one, store) for one in pair], store)
     assert found.device == device_named("l4")
     rows = {row["name"]: row for row in found.as_json()["stages"]}
-    assert rows[training.name]["estimate"] == "measured on l4: 1 training"
-    assert rows[training.name]["gpu_hours"] > 0
+    assert rows[training.label]["estimate"] == "measured on l4: 1 training"
+    assert rows[training.label]["gpu_hours"] > 0
 
 
 def test_fewer_gpus_than_a_stage_needs_are_an_error(tmp_path: Path) -> None:

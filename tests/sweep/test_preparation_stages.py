@@ -18,16 +18,16 @@ WITH_TRAINED = changed(BASE, {"stages.pretrain.tokenizer": TRAINED})
 def stage_keys(folder: Path, changes: dict[str, Any]) -> dict[str, str]:
     """The keys by the stages' names in the file; one prepare-data stage of several."""
     sweep = load(folder, changed(WITH_TRAINED, changes))
-    return {stage.stage: stage.key for stage in sweep.stages}
+    return {stage.section: stage.key for stage in sweep.stages}
 
 
 def test_a_trained_tokenizer_is_a_parent_of_what_starts_from_text(tmp_path: Path) -> None:
     sweep = load(tmp_path, WITH_TRAINED)
-    assert sweep.stages[0].name == "train-tokenizer[bpe(1000,python-docs)]"
+    assert sweep.stages[0].label == "train-tokenizer[bpe(1000,python-docs)]"
     key = sweep.stages[0].key
     for stage in sweep.stages[1:]:
         reads_text = stage.kind in ("prepare-data", "pretrain")
-        assert (stage.parents.get("tokenizer") == key) == reads_text, stage.name
+        assert (stage.parents.get("tokenizer") == key) == reads_text, stage.label
         names = [other.key for other in sweep.stages]
         assert all(names.index(p) < names.index(stage.key) for p in stage.parents.values())
     [pretrain] = of(sweep, "pretrain")
@@ -63,7 +63,7 @@ def test_a_grid_over_vocabularies_has_a_tokenizer_for_each(tmp_path: Path) -> No
 
 def test_gpt_neox_is_known_without_a_download(tmp_path: Path) -> None:
     sweep = load(tmp_path, changed(BASE, {"stages.pretrain.tokenizer": "gpt-neox"}))
-    assert sweep.stages[0].name == "copy-tokenizer[gpt-neox]"
+    assert sweep.stages[0].label == "copy-tokenizer[gpt-neox]"
     [pretrain] = of(sweep, "pretrain")
     assert pretrain.spec.model.vocab_size == 50_304
     assert pretrain.parents["tokenizer"] == sweep.stages[0].key
@@ -74,7 +74,7 @@ def test_the_processors_of_own_stages_are_given_for_all(tmp_path: Path) -> None:
     sweep = load(tmp_path, given)
     for stage in sweep.stages:
         own = stage.kind in ("prepare-data", "train-tokenizer")
-        assert stage.spec.resources.cpus == (8 if own else 1), stage.name
+        assert stage.spec.resources.cpus == (8 if own else 1), stage.label
     assert keys(sweep) == keys(load(tmp_path, WITH_TRAINED))
 
 
@@ -154,7 +154,7 @@ def test_chats_need_a_tokenizer_that_can_write_them(tmp_path: Path) -> None:
     write(tmp_path / "chatty" / "tokenizer_config.json", json.dumps({"chat_template": "x"}))
     changes = {"stages.pretrain.tokenizer": "./chatty", "stages.pretrain.model.vocab_size": 512}
     sweep = load(tmp_path, changed(content, changes))
-    [prepare] = [s for s in of(sweep, "prepare-data") if "a/b" in s.name]
+    [prepare] = [s for s in of(sweep, "prepare-data") if "a/b" in s.label]
     assert isinstance(prepare.spec, PrepareData)
     assert prepare.spec.corpus.kind == "chats"
 
@@ -172,7 +172,7 @@ def test_fine_tuning_may_bring_a_tokenizer_that_can(tmp_path: Path) -> None:
         "stages.asked": {**BASE["stages"]["perplexity"], "from": "finetune"},
     }
     sweep = load(tmp_path, changed(BASE, changes))
-    read = {s.stage: s.lineage.tokenizer for s in sweep.stages if s.lineage}
+    read = {s.section: s.model_spec.tokenizer for s in sweep.stages if s.model_spec}
     plain = str(tmp_path / "plain")
     assert {name for name, one in read.items() if one != plain} == {"finetune", "asked"}
     before = keys(sweep)

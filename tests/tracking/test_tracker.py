@@ -78,7 +78,7 @@ def test_a_run_tells_what_the_stage_is(scene: Scene) -> None:
     finish(scene.folder(stage))
     scene.tracker.project(plan)
     run = scene.run(stage)
-    assert run.info.run_name == stage.name
+    assert run.info.run_name == stage.label
     wanted = {
         "sweep.first": "true",
         "stage": "perplexity",

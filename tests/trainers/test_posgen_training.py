@@ -33,7 +33,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Stage]:
     """The stages of the file."""
     path = tmp_path_factory.mktemp("sweep") / "sweep.yaml"
     path.write_text(SWEEP)
-    return {stage.stage: stage for stage in load_sweep(path).stages}
+    return {stage.section: stage for stage in load_sweep(path).stages}
 
 
 def test_a_small_model_learns_the_recursive_task(sweep: dict[str, Stage], tmp_path: Path) -> None:

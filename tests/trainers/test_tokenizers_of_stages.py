@@ -108,14 +108,14 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Sweep]:
     trials = trial_stages({stage.key: stage for stage in sweep.stages})
     for stage in sweep.stages:
         outcome = run_attempt({OWNER: "me", SUPERSEDE: None}, trials[stage.key], store)
-        assert outcome == "done", (stage.name, store.folder(stage.kind, stage.key).failure())
+        assert outcome == "done", (stage.label, store.folder(stage.kind, stage.key).failure())
     return store, sweep
 
 
 def checkpoint(done: tuple[Store, Sweep], name: str) -> Path:
     """What the first stage of a name left."""
     store, sweep = done
-    stage = next(stage for stage in sweep.stages if stage.stage == name)
+    stage = next(stage for stage in sweep.stages if stage.section == name)
     found = store.folder(stage.kind, stage.key).checkpoint()
     assert found is not None
     return found.path
@@ -158,7 +158,7 @@ def test_a_moved_checkpoint_is_a_parent_with_its_tokenizer(
 
 def test_a_result_says_what_became_of_the_examples(done: tuple[Store, Sweep]) -> None:
     store, sweep = done
-    [stage] = [stage for stage in sweep.stages if stage.stage == "finetune"]
+    [stage] = [stage for stage in sweep.stages if stage.section == "finetune"]
     result = store.folder("finetune", stage.key).result()
     assert result is not None
     [examples] = result["examples"]
@@ -171,7 +171,7 @@ def test_chats_are_learnt_in_the_template_that_was_brought(
     done: tuple[Store, Sweep],
 ) -> None:
     store, sweep = done
-    [stage] = [stage for stage in sweep.stages if stage.stage == "chats"]
+    [stage] = [stage for stage in sweep.stages if stage.section == "chats"]
     folder = store.folder("finetune", stage.key)
     found, result = folder.checkpoint(), folder.result()
     assert found is not None
@@ -192,7 +192,7 @@ def test_a_tokenizer_with_ids_that_the_model_lacks_is_refused(
     large = tmp_path / "large" / "tokenizer.json"
     write_larger(checkpoint(done, "train-tokenizer") / "tokenizer.json", large)
     _, sweep = done
-    [stage] = [stage for stage in sweep.stages if stage.stage == "chats"]
+    [stage] = [stage for stage in sweep.stages if stage.section == "chats"]
     spec = stage.spec.model_copy(update={"tokenizer": str(large)})
     folder = Store(tmp_path / "store").folder("finetune", "key")
     with (
@@ -209,7 +209,7 @@ def test_a_tokenizer_with_other_ids_is_refused(done: tuple[Store, Sweep], tmp_pa
     names = list(content["model"]["vocab"])
     content["model"]["vocab"] |= {names[-1]: len(names) - 2, names[-2]: len(names) - 1}
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    [stage] = [stage for stage in done[1].stages if stage.stage == "chats"]
+    [stage] = [stage for stage in done[1].stages if stage.section == "chats"]
     spec = stage.spec.model_copy(update={"tokenizer": str(tmp_path / "tokenizer.json")})
     folder = Store(tmp_path / "store").folder("finetune", "key")
     with pytest.raises(DataError, match="has other ids"), folder.begin("test", {}) as attempt:

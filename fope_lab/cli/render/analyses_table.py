@@ -49,6 +49,6 @@ def print_figures(stages: Iterable[Stage], store: Store, console: Console) -> No
         if stage.kind != ANALYSIS or checkpoint is None or result is None:
             continue
         paths = sorted(path for path in checkpoint.path.iterdir() if path.suffix in RESULTS)
-        lines = [stage.name, *(f"  {k} {v:.6g}" for k, v in result["numbers"].items())]
+        lines = [stage.label, *(f"  {k} {v:.6g}" for k, v in result["numbers"].items())]
         for line in (*lines, *(f"  {path}" for path in paths)):
             console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -170,8 +170,8 @@ def _settings(stage: Stage, readings: Mapping[str, StageResult]) -> Iterator[Map
         yield at.config
         parent = readings.get(at.parents.get("from", ""))
         at = parent.stage if parent is not None else None
-    if stage.lineage is not None:
-        yield dataclasses.asdict(stage.lineage.model)
+    if stage.model_spec is not None:
+        yield dataclasses.asdict(stage.model_spec.model)
 
 
 def _flat(settings: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:

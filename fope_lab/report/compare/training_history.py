@@ -180,7 +180,7 @@ def _training(stage: Stage) -> Training:
     return Training(
         sources=(*sources, data.documents, data.pack),
         shown=" + ".join(shown),
-        tokenizer=tokenizer_label(stage.lineage.tokenizer) if stage.lineage else "",
+        tokenizer=tokenizer_label(stage.model_spec.tokenizer) if stage.model_spec else "",
         length=data.length,
         batch_tokens=train.batch_tokens,
         seed=stage.seed,

@@ -31,7 +31,7 @@ def draw_analyses(readings: Sequence[StageResult]) -> list[Figure]:
     stages: dict[str, list[StageResult]] = {}
     for reading in readings:
         if isinstance(reading.stage.spec, AnalysisStage):
-            stages.setdefault(reading.stage.stage, []).append(reading)
+            stages.setdefault(reading.stage.section, []).append(reading)
     figures: list[Figure] = []
     for group in stages.values():
         axes = read_axes(reading.stage for reading in group)
@@ -92,11 +92,11 @@ def _title(reading: StageResult, axes: Axes, *, several: bool) -> str:
     name = _analysis(reading).name
     parts = []
     if axes.series:
-        parts = [axes.label(stage, stage.stage), axes.panel(stage)]
+        parts = [axes.label(stage, stage.section), axes.panel(stage)]
     elif stage.embedding:
         parts = [stage.embedding]
     if several:
         parts.append(f"seed {stage.seed}")
-    title = name if stage.stage == name else f"{name} ({stage.stage})"
+    title = name if stage.section == name else f"{name} ({stage.section})"
     told = ", ".join(filter(None, parts))
     return f"{title}: {told}" if told else title

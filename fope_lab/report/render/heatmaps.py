@@ -69,7 +69,7 @@ def build_heatmaps(readings: Sequence[StageResult]) -> tuple[HeatmapGroup, ...]:
     """A block for each stage of the sweep file and each title of its maps."""
     stages: dict[str, list[StageResult]] = {}
     for reading in readings:
-        stages.setdefault(reading.stage.stage, []).append(reading)
+        stages.setdefault(reading.stage.section, []).append(reading)
     blocks = []
     for stage, members in stages.items():
         axes = read_axes(reading.stage for reading in members)
@@ -111,7 +111,7 @@ def _block(
                 values = _values(one)
                 own = {field: one.get(field) for field in SCALE}
                 if values is None or own != (scale or own):
-                    notes.append(f"The map of {reading.stage.name} is not like the others.")
+                    notes.append(f"The map of {reading.stage.label} is not like the others.")
                     continue
                 scale, metric = own, str(one.get("metric"))
                 found.append(values)

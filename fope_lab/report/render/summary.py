@@ -50,7 +50,7 @@ def summarise(readings: Sequence[StageResult], blocks: Sequence[MetricGroup]) ->
         seconds=sum(r.seconds or 0.0 for r in readings),
         findings=tuple(text for block in blocks for text in _findings(block)),
         missing=tuple(
-            f"{r.stage.name}: {r.state}: {r.reason}"
+            f"{r.stage.label}: {r.state}: {r.reason}"
             for r in sorted(readings, key=lambda r: STATES.index(r.state))
             if r.state != "done"
         ),

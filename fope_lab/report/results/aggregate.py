@@ -153,10 +153,12 @@ def build_cells(
     measured = {r.stage.key: read_measurements(r) for r in readings}
     known: dict[str, dict[MetricPoint, None]] = {}
     for reading in readings:
-        known.setdefault(reading.stage.stage, {}).update(dict.fromkeys(measured[reading.stage.key]))
+        known.setdefault(reading.stage.section, {}).update(
+            dict.fromkeys(measured[reading.stage.key])
+        )
     cells = []
     for group in group_seeds(readings):
-        for metric, x in _expected(group, measured, known[group[0].stage.stage]):
+        for metric, x in _expected(group, measured, known[group[0].stage.section]):
             cells.append(_cell(group, measured, metric, x, run_ids, links))
     return tuple(cells)
 
@@ -166,7 +168,7 @@ def group_seeds(readings: Iterable[StageResult]) -> list[list[StageResult]]:
     groups: dict[tuple[str, str, int], list[StageResult]] = {}
     seen: Counter[tuple[str, str, int | None]] = Counter()
     for reading in readings:
-        place = (reading.stage.stage, json.dumps(json_value(reading.stage.axes), sort_keys=True))
+        place = (reading.stage.section, json.dumps(json_value(reading.stage.axes), sort_keys=True))
         occurrence = seen[(*place, reading.stage.seed)]
         seen[(*place, reading.stage.seed)] += 1
         groups.setdefault((*place, occurrence), []).append(reading)
@@ -223,11 +225,11 @@ def _cell(
         else:
             reason = reading.reason or "is done, but has no such value"
             missing.append(
-                MissingSeed(reading.stage.seed, key, reading.stage.name, reading.state, reason)
+                MissingSeed(reading.stage.seed, key, reading.stage.label, reading.state, reason)
             )
     first = group[0]
     return Cell(
-        stage=first.stage.stage,
+        stage=first.stage.section,
         metric=metric,
         x=x,
         axes=dict(first.stage.axes),

@@ -22,7 +22,7 @@ def chance_level(metric: str, stage: str, readings: Sequence[StageResult]) -> fl
         return None
     found = set()
     for reading in readings:
-        if reading.stage.stage == stage:
+        if reading.stage.section == stage:
             found |= {level for level in _levels(metric, reading.recorded) if _is_number(level)}
     return found.pop() if len(found) == 1 and min(found) >= LEAST_CHANCE else None
 

@@ -141,6 +141,6 @@ def stages_without_cells(
     seen = {cell.stage for cell in cells}
     absent: dict[str, list[StageResult]] = {}
     for reading in readings:
-        if reading.stage.stage not in seen and reading.stage.lineage is not None:
-            absent.setdefault(reading.stage.stage, []).append(reading)
+        if reading.stage.section not in seen and reading.stage.model_spec is not None:
+            absent.setdefault(reading.stage.section, []).append(reading)
     return {name: group for name, group in absent.items() if any(r.state != "done" for r in group)}

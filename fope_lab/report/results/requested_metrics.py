@@ -39,7 +39,7 @@ def requested_trainings(
     if texts is None:
         return tuple(readings)
     stages = {stage for stage, _ in _named(texts, by_name)}
-    return tuple(r for r in readings if r.stage.stage in stages and r.stage.spec.trains)
+    return tuple(r for r in readings if r.stage.section in stages and r.stage.spec.trains)
 
 
 def _named(texts: Sequence[str], by_name: ByName) -> list[tuple[str, str]]:

@@ -31,7 +31,7 @@ def collect_settings(readings: Iterable[StageResult]) -> tuple[SettingsGroup, ..
     """One group for each stage of the sweep file, in its order."""
     groups: dict[str, list[StageResult]] = {}
     for reading in readings:
-        groups.setdefault(reading.stage.stage, []).append(reading)
+        groups.setdefault(reading.stage.section, []).append(reading)
     return tuple(_group(stage, group) for stage, group in groups.items())
 
 

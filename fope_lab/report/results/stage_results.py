@@ -63,7 +63,7 @@ def _train_length(stage: Stage, origin: StageResult | None) -> int | None:
         return int(data["length"])
     if origin is not None:
         return origin.train_length
-    return stage.lineage.train_length if stage.lineage else None  # from a checkpoint's folder
+    return stage.model_spec.train_length if stage.model_spec else None  # from a checkpoint's folder
 
 
 def _state(folder: StageFolder, parents: Mapping[str, StageResult]) -> tuple[State, str]:
@@ -76,11 +76,11 @@ def _state(folder: StageFolder, parents: Mapping[str, StageResult]) -> tuple[Sta
     for state in ("failed", "blocked"):
         culprit = next((p for p in parents.values() if p.state == state), None)
         if culprit is not None:
-            return "blocked", f"{culprit.stage.name} is {culprit.state}"
+            return "blocked", f"{culprit.stage.label} is {culprit.state}"
     progress = folder.progress()
     if progress is not None:
         return "unfinished", f"reached step {progress.get('step')} of {progress.get('total')}"
     if folder.attempts.newest_token():
         return "unfinished", "was begun, no progress recorded"
     waiting = next((p for p in parents.values() if p.state != "done"), None)
-    return "not run", f"waits for {waiting.stage.name}" if waiting else "was not begun"
+    return "not run", f"waits for {waiting.stage.label}" if waiting else "was not begun"

@@ -46,7 +46,7 @@ def group_training_curves(readings: Iterable[StageResult]) -> tuple[TrainingCurv
     """A block for each stage of the sweep file and each loss that it logged more than once."""
     stages: dict[str, list[StageResult]] = {}
     for reading in readings:
-        stages.setdefault(reading.stage.stage, []).append(reading)
+        stages.setdefault(reading.stage.section, []).append(reading)
     blocks = []
     for stage, group in stages.items():
         axes = read_axes(reading.stage for reading in group)
@@ -79,7 +79,7 @@ def _block(stage: str, metric: Metric, group: Sequence[StageResult], axes: Axes)
             )
         )
         if reading.state != "done":
-            notes.append(f"{reading.stage.name} is {reading.state}: up to its last checkpoint.")
+            notes.append(f"{reading.stage.label} is {reading.state}: up to its last checkpoint.")
     seeds = {reading.stage.seed for reading in group}
     if len(seeds) > 1:
         notes.insert(0, "A curve for each seed.")

@@ -449,11 +449,11 @@ def _cells(published: PublishedTable, readings: list[StageResult]) -> list[Cell]
     for group in group_seeds(r for r in readings if isinstance(r.stage.spec, ModelEvaluation)):
         stage = group[0].stage
         gaps = tuple(
-            MissingSeed(r.stage.seed, r.stage.key, r.stage.name, r.state, "") for r in group
+            MissingSeed(r.stage.seed, r.stage.key, r.stage.label, r.state, "") for r in group
         )
         cells += [
             Cell(
-                stage=stage.stage,
+                stage=stage.section,
                 metric=metric,
                 x=x,
                 axes=stage.axes,

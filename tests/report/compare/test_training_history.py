@@ -21,7 +21,7 @@ PRETRAIN, PERPLEXITY = BASE["stages"]["pretrain"], BASE["stages"]["perplexity"]
 
 
 def keys_of(plan: Plan, stage: str = "perplexity", seed: int = 0) -> list[str]:
-    return [s.key for s in plan.stages if s.stage == stage and s.seed == seed]
+    return [s.key for s in plan.stages if s.section == stage and s.seed == seed]
 
 
 def compared(folder: Path, changes: dict[str, Any], stage: str = "perplexity") -> tuple[str, ...]:

@@ -36,7 +36,7 @@ def report_of(
     """A report whose needles left what `maps` makes of a stage, by default MAP."""
     plan = write_plan(folder, {"stages": STAGES} | changes)
     for stage in plan.stages:
-        if stage.name == skip:
+        if stage.label == skip:
             continue
         with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
             if stage.kind == "needle":

@@ -99,7 +99,7 @@ def test_every_number_is_there_with_its_runs(report: Report) -> None:
 def test_every_stage_is_listed_with_what_became_of_it(report: Report) -> None:
     page = Page(render_html(report))
     for reading in report.readings:
-        assert reading.stage.name in page.words
+        assert reading.stage.label in page.words
         assert reading.stage.key in page.words
         assert reading.reason in page.words
     assert "34 of 38 stages are done; 1 failed, 3 not run." in page.words

@@ -110,7 +110,7 @@ def test_cells_hold_what_stages_measured(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path)
     finish(plan, store)
     cells = cells_of(plan, store)
-    stages = [s for s in plan.stages if s.stage == "perplexity" and s.embedding == "rope"]
+    stages = [s for s in plan.stages if s.section == "perplexity" and s.embedding == "rope"]
     cell = cells["perplexity", "perplexity_by_length", 128, "rope"]
     expected = [typical_numbers(stage, 128) for stage in sorted(stages, key=lambda s: s.seed or 0)]
     assert [value.value for value in cell.values] == expected
@@ -153,7 +153,7 @@ def test_missing_stages_leave_cells_that_say_so(tmp_path: Path, store: Store) ->
 def test_descendants_of_a_failure_are_blocked(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path)
     finish(plan, store, fail={"pretrain[embedding=rope,seed=0]": "loss is nan\nmore"})
-    states = {r.stage.name: (r.state, r.reason) for r in read_stages(plan, store)}
+    states = {r.stage.label: (r.state, r.reason) for r in read_stages(plan, store)}
     assert states["pretrain[embedding=rope,seed=0]"] == ("failed", "loss is nan")
     blocked = ("blocked", "pretrain[embedding=rope,seed=0] is failed")
     assert states["passkey[embedding=rope,seed=0]"] == blocked
@@ -164,12 +164,12 @@ def test_an_interrupted_stage_is_unfinished_and_gives_no_value(
     tmp_path: Path, store: Store
 ) -> None:
     plan = write_plan(tmp_path, {"seeds": [0]})
-    training = next(s for s in plan.stages if s.name == "pretrain[embedding=rope,seed=0]")
+    training = next(s for s in plan.stages if s.label == "pretrain[embedding=rope,seed=0]")
     with store.folder(training.kind, training.key).begin("test", {}) as attempt:
         attempt.writer.log(10, {"loss": 4.0})
         attempt.writer.save_checkpoint(10, lambda folder: None)
         attempt.writer.progress(10, 100)
-    finish(plan, store, skip={training.name})
+    finish(plan, store, skip={training.label})
     reading = next(r for r in read_stages(plan, store) if r.stage.key == training.key)
     assert (reading.state, reading.reason) == ("unfinished", "reached step 10 of 100")
     assert [row.values for row in reading.rows] == [{"loss": 4.0}]
@@ -199,7 +199,7 @@ def test_trained_length_is_that_of_the_last_training(tmp_path: Path, store: Stor
         "far": {**BASE["stages"]["perplexity"], "from": "extend"},
     }
     plan = write_plan(tmp_path, {"seeds": [0], "stages": {**BASE["stages"], **extended}})
-    lengths = {r.stage.stage: r.train_length for r in read_stages(plan, store)}
+    lengths = {r.stage.section: r.train_length for r in read_stages(plan, store)}
     assert (lengths["pretrain"], lengths["perplexity"]) == (64, 64)
     assert (lengths["extend"], lengths["far"]) == (256, 256)
     assert lengths["prepare-data"] is None
@@ -212,7 +212,7 @@ def test_a_cell_never_holds_a_seed_twice(tmp_path: Path, store: Store) -> None:
     for cell in build_cells(read_stages(plan, store), {}, {}):
         seeds = [value.seed for value in cell.values]
         assert len(seeds) == len(set(seeds))
-    twins = [r for r in read_stages(plan, store) if r.stage.stage == "prepare-data"]
+    twins = [r for r in read_stages(plan, store) if r.stage.section == "prepare-data"]
     assert len(twins) == 2
 
 
