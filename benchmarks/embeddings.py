@@ -79,7 +79,7 @@ def layer_passes(length: int) -> Callable[[str], Work]:
 
         def once() -> None:
             positions = embedding.positions(length, device=DEVICE)
-            mixed = layer(hidden, positions, embedding, embedding.tables(positions))
+            mixed = layer(hidden, positions, embedding, embedding.cos_sin(positions))
             torch.autograd.backward(mixed, grad)
             for tensor in (hidden, *layer.parameters(), *embedding.parameters()):
                 tensor.grad = None

@@ -35,7 +35,7 @@ def record(
         attention = cast("nn.Module", layer.self_attn)
         norms = (attention.q_norm, attention.k_norm)
         with torch.inference_mode(), _outputs(cast("tuple[nn.Module, ...]", norms)) as outputs:
-            hidden = layer(hidden, positions, embedding, embedding.tables(positions))
+            hidden = layer(hidden, positions, embedding, embedding.cos_sin(positions))
         split = (-1, model.config.head_dim)
         q, k = (output.unflatten(-1, split).transpose(1, 2) for output in outputs)
         yield index, q, k

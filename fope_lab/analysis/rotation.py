@@ -111,10 +111,10 @@ def turns(embedding: PositionEmbedding, length: int) -> NDArray[np.complex128]:
     import torch
 
     with torch.inference_mode():
-        tables = embedding.tables(torch.arange(length, device=_device(embedding)))
-    if tables is None:
+        cos_sin = embedding.cos_sin(torch.arange(length, device=_device(embedding)))
+    if cos_sin is None:
         raise DataError(f"{embedding.definition.name} rotates nothing")
-    cos, signed_sin = (table.double().cpu().numpy() for table in tables)
+    cos, signed_sin = (table.double().cpu().numpy() for table in cos_sin)
     half = cos.shape[-1] // 2
     angle = cos[..., :half] + 1j * signed_sin[..., half:]  # (heads, length, pairs)
     turned = angle[..., -1:, :].conj() * angle

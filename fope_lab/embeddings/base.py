@@ -69,7 +69,7 @@ class Embedding:
 
     A subclass gives its `name` in sweep files and its `source`, the paper and equation. Without a
     name it is a base for others and not in the registry. Class attributes say what it does:
-    `rotates` (it has `tables`) and `biases` (it has `bias`). Methods get the `shape` that the
+    `rotates` (it has `cos_sin`) and `biases` (it has `bias`). Methods get the `shape` that the
     tensors were made for.
     """
 
@@ -139,20 +139,20 @@ class Embedding:
         """Scale of rotated queries and of rotated keys; scores scale with its square."""
         return 1.0
 
-    def tables(
+    def cos_sin(
         self, shape: Shape, tensors: Mapping[str, Tensor], positions: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Cosines and sines that turn pair i, the dimensions i and i + head_dim/2.
 
         For positions (length,) or (batch, length): float32 of shape (…, length, head_dim/2), or
-        (…, heads, length, head_dim/2) with `tables_per_head`, where heads is num_kv_heads or 1.
+        (…, heads, length, head_dim/2) with `cos_sin_per_head`, where heads is num_kv_heads or 1.
         The sequence ends with the last of the positions.
         """
         raise NotImplementedError
 
     @property
-    def tables_per_head(self) -> bool:
-        """Whether `tables` differ between key-value heads."""
+    def cos_sin_per_head(self) -> bool:
+        """Whether `cos_sin` differ between key-value heads."""
         return False
 
     def bias(

@@ -33,7 +33,7 @@ def eq13_relative(
     (queries,) and (keys,).
     """
     distance = query_positions[:, None] - key_positions[None, :]
-    cos, sin = definition.tables(shape, tensors, distance.flatten())
+    cos, sin = definition.cos_sin(shape, tensors, distance.flatten())
     groups = q.shape[1] // cos.shape[-3]
     cos, sin = (
         table.unflatten(-2, distance.shape).repeat_interleave(groups, dim=-4).to(q.dtype)

@@ -18,14 +18,14 @@ from fope_lab.config.annotations import Doc, Interval
 from fope_lab.embeddings.base import Shape, Tensors
 from fope_lab.embeddings.ladder import rope_ladder
 from fope_lab.embeddings.rng import generator
-from fope_lab.embeddings.rotary import STILL_SIN, Rotary, as_tensor, cos_sin, transformed
+from fope_lab.embeddings.rotary import STILL_SIN, Rotary, as_tensor, cos_sin_at, transformed
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
-class Series:
+class FourierSeries:
     """What the coefficient matrices (heads, frequencies, pairs) of a Fourier embedding stand on.
 
     `frequencies` are the rows, in radians per token, and `noisy` says which of them have noise:
@@ -48,7 +48,7 @@ class Series:
         return sum(self.noisy)
 
 
-DEVIATIONS: Mapping[str, Callable[[Series], float]] = {
+DEVIATIONS: Mapping[str, Callable[[FourierSeries], float]] = {
     "xavier": lambda series: math.sqrt(2 / (series.size + series.pairs)),
     "official": lambda series: math.sqrt(2 / ((series.size + series.heads) * series.pairs)),
     "normal": lambda series: 1.0,
@@ -129,7 +129,7 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
         return False
 
     @property
-    def tables_per_head(self) -> bool:
+    def cos_sin_per_head(self) -> bool:
         """Always: each key-value head has coefficients of its own, or all have one set."""
         return True
 
@@ -155,7 +155,7 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
                 f" base {self.base:g}, training length {shape.train_length})"
             )
 
-    def series(self, shape: Shape) -> Series:
+    def series(self, shape: Shape) -> FourierSeries:
         """The frequencies of the series and each pair's own. Torch-free."""
         heads = 1 if self.shared_heads else shape.num_kv_heads
         given = self._given(shape)
@@ -163,7 +163,7 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
             pairs = min(len(given), shape.head_dim // 4)
             step = math.ceil(len(given) / max(pairs, 1))
             rows = (pair * step for pair in range(pairs))
-            return Series(
+            return FourierSeries(
                 frequencies=given,
                 noisy=(True,) * len(given),
                 own=tuple(row if row < len(given) else None for row in rows),
@@ -172,7 +172,7 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
         ladder = self.ladder(shape)
         own = ladder.frequencies[: ladder.rotating]
         others = tuple(omega for omega in given if not _among(omega, own))
-        return Series(
+        return FourierSeries(
             frequencies=own + others,
             noisy=tuple(_among(omega, given) for omega in own) + (True,) * len(others),
             own=tuple(range(len(own))),
@@ -236,7 +236,7 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
             return Tensors(constants=constants, learned=drawn)
         return Tensors(constants=constants, drawn=drawn)
 
-    def tables(
+    def cos_sin(
         self, shape: Shape, tensors: Mapping[str, Tensor], positions: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The series at each position, float32 (…, heads, length, head_dim/2)."""
@@ -246,7 +246,7 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
         sin_coef = tensors.get("sin_coef", cos_coef)
         if self.column_sums == "listing":
             cos_coef, sin_coef = (c / c.sum(dim=-2, keepdim=True) for c in (cos_coef, sin_coef))
-        cos, sin = cos_sin(tensors["series_freq"], positions)
+        cos, sin = cos_sin_at(tensors["series_freq"], positions)
         still = (0, shape.head_dim // 2 - cos_coef.shape[-1])
         return (
             torch.nn.functional.pad(cos[..., None, :, :] @ cos_coef, still, value=1.0),

@@ -20,7 +20,7 @@ FAR = 10**12
 
 
 @dataclass(frozen=True)
-class Turn:
+class PairRotation:
     """How a pair of dimensions turns: its frequency in radians per token, 0 if it does not."""
 
     pair: int
@@ -39,7 +39,7 @@ class Turn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resolved:
+class Inspection:
     """What an embedding comes to at a shape.
 
     `learned` are the sizes of one layer's learned tensors. `turns` are the pairs of an embedding
@@ -53,7 +53,7 @@ class Resolved:
     attention_factor: float
     facts: Mapping[str, float]
     follows_length: bool
-    turns: Mapping[int, tuple[Turn, ...]]
+    turns: Mapping[int, tuple[PairRotation, ...]]
 
     @property
     def parameters(self) -> int:
@@ -68,7 +68,7 @@ class Resolved:
         return sum(turn.frequency != 0 for turn in self.turns[self.shape.train_length])
 
 
-def resolve(definition: Embedding, shape: Shape, longer: int | None = None) -> Resolved:
+def inspect_embedding(definition: Embedding, shape: Shape, longer: int | None = None) -> Inspection:
     """What `definition` comes to at `shape`, and in sequences of `longer` tokens.
 
     Raises EmbeddingError where it does not fit the shape.
@@ -80,7 +80,7 @@ def resolve(definition: Embedding, shape: Shape, longer: int | None = None) -> R
     turns = {length: trained} if trained else {}
     if follows and longer is not None:
         turns[longer] = _turns(definition, shape, longer)
-    return Resolved(
+    return Inspection(
         shape=shape,
         per_layer=definition.per_layer,
         learned=definition.learned_sizes(shape),
@@ -91,27 +91,27 @@ def resolve(definition: Embedding, shape: Shape, longer: int | None = None) -> R
     )
 
 
-def _turns(definition: Embedding, shape: Shape, length: int) -> tuple[Turn, ...]:
+def _turns(definition: Embedding, shape: Shape, length: int) -> tuple[PairRotation, ...]:
     """Every pair, in a sequence of `length` tokens; none of what is no rotation."""
     frequencies = enumerate(definition.pair_frequencies(shape, length))
-    return tuple(Turn(pair, omega, shape.train_length) for pair, omega in frequencies)
+    return tuple(PairRotation(pair, omega, shape.train_length) for pair, omega in frequencies)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class InspectionRow:
     """An embedding and what it comes to, or why that is not known."""
 
     description: Description
-    resolved: Resolved | None
+    inspection: Inspection | None
     problems: tuple[Problem, ...] = ()
 
 
-def survey(
+def inspect_all(
     descriptions: Iterable[Description],
     shape: Shape,
     options: Mapping[str, Any],
     longer: int | None = None,
-) -> list[Row]:
+) -> list[InspectionRow]:
     """What each embedding comes to at a shape, with `options` where they are left open.
 
     One that needs another option, or does not fit the shape, says so in its row. Raises
@@ -119,23 +119,25 @@ def survey(
     """
     rows = [_row(description, shape, options, longer) for description in descriptions]
     rotations = [row for row in rows if row.description.parts[0].kind.rotates]
-    if rotations and not any(row.resolved for row in rotations):
+    if rotations and not any(row.inspection for row in rotations):
         raise EmbeddingError(dict.fromkeys(p for row in rotations for p in row.problems))
     return rows
 
 
 def _row(
     description: Description, shape: Shape, options: Mapping[str, Any], longer: int | None
-) -> Row:
+) -> InspectionRow:
     missing = [option for option in description.open if option not in options]
     problems = tuple(
         Problem(("embedding", option), f"is missing: {description.name} needs {option}")
         for option in missing
     )
     if problems:
-        return Row(description=description, resolved=None, problems=problems)
+        return InspectionRow(description=description, inspection=None, problems=problems)
     definition = description.definition(options)
     try:
-        return Row(description=description, resolved=resolve(definition, shape, longer))
+        return InspectionRow(
+            description=description, inspection=inspect_embedding(definition, shape, longer)
+        )
     except EmbeddingError as error:
-        return Row(description=description, resolved=None, problems=error.problems)
+        return InspectionRow(description=description, inspection=None, problems=error.problems)

@@ -40,7 +40,7 @@ def build_embedding(
     return PositionEmbedding(definition, shape)
 
 
-Tables = tuple[Tensor, Tensor]
+CosSin = tuple[Tensor, Tensor]
 """cos and (−sin, sin) over all dimensions of a head."""
 
 
@@ -91,7 +91,7 @@ class PositionEmbedding(nn.Module):
         """Whether a rotated key stays right while the sequence grows (see `Embedding`)."""
         return self.definition.keys_cacheable
 
-    def tables(self, positions: Tensor) -> Tables | None:
+    def cos_sin(self, positions: Tensor) -> CosSin | None:
         """What `rotate` multiplies by, or None where nothing rotates.
 
         cos and (−sin, sin) over all dimensions of a head, attention factor included: float32, also
@@ -101,10 +101,10 @@ class PositionEmbedding(nn.Module):
         if not self.rotates:
             return None
         with torch.autocast(positions.device.type, enabled=False):
-            cos, sin = self.definition.tables(self.shape, self._tensors(), positions)
+            cos, sin = self.definition.cos_sin(self.shape, self._tensors(), positions)
         if self.attention_factor != 1.0:
             cos, sin = cos * self.attention_factor, sin * self.attention_factor
-        if not self.definition.tables_per_head:
+        if not self.definition.cos_sin_per_head:
             cos, sin = cos.unsqueeze(-3), sin.unsqueeze(-3)
         return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
 
@@ -113,7 +113,7 @@ class PositionEmbedding(nn.Module):
         q: Tensor,
         k: Tensor,
         positions: Tensor,
-        tables: Tables | None = None,
+        cos_sin: CosSin | None = None,
         *,
         key_positions: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
@@ -121,14 +121,14 @@ class PositionEmbedding(nn.Module):
 
         `positions` is (length,) or (batch, length), of queries and keys unless the keys have
         `key_positions` of their own. Where there are fewer queries, they are those of the last
-        positions. `tables` is the result of `tables(positions)` where the caller has it already.
+        positions. `cos_sin` is the result of `cos_sin(positions)` where the caller has it already.
         """
-        tables = self.tables(positions) if tables is None else tables
-        if tables is None:
+        cos_sin = self.cos_sin(positions) if cos_sin is None else cos_sin
+        if cos_sin is None:
             return q, k
-        key_tables = tables if key_positions is None else self.tables(key_positions)
-        assert key_tables is not None  # as it rotates
-        return _turn(q, *_for_queries(tables, *q.shape[1:3])), _turn(k, *key_tables)
+        key_cos_sin = cos_sin if key_positions is None else self.cos_sin(key_positions)
+        assert key_cos_sin is not None  # as it rotates
+        return _turn(q, *_for_queries(cos_sin, *q.shape[1:3])), _turn(k, *key_cos_sin)
 
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
         """What to add to attention logits, float32 (num_heads, Q, K), or None.
@@ -174,10 +174,10 @@ class PositionEmbedding(nn.Module):
         return self
 
 
-def _for_queries(tables: Tables, heads: int, length: int) -> Tables:
-    """Tables of key-value heads for the last `length` positions, repeated for the query heads that
+def _for_queries(cos_sin: CosSin, heads: int, length: int) -> CosSin:
+    """CosSin of key-value heads for the last `length` positions, repeated for the query heads that
     share each of them."""
-    cos, signed_sin = tables
+    cos, signed_sin = cos_sin
     if length < cos.shape[-2]:
         cos, signed_sin = cos[..., -length:, :], signed_sin[..., -length:, :]
     if cos.shape[-3] in (1, heads):

@@ -120,14 +120,14 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
         """The ladder's."""
         return self.ladder(shape).attention_factor
 
-    def tables(
+    def cos_sin(
         self, shape: Shape, tensors: Mapping[str, Tensor], positions: Tensor
     ) -> tuple[Tensor, Tensor]:
         """cos and sin of position times frequency, float32 (…, length, head_dim/2)."""
         frequencies = tensors["inv_freq"]
         if self.dynamic and positions.shape[-1]:
             frequencies = self._frequencies_at(shape, positions).to(frequencies)
-        cos, sin = cos_sin(frequencies, positions)
+        cos, sin = cos_sin_at(frequencies, positions)
         return cos, sin.masked_fill(frequencies == 0, STILL_SIN[self.below_floor])
 
     @classmethod
@@ -203,7 +203,7 @@ def _in_words(transform: FrequencyTransform) -> str:
     return f"{{{', '.join((name, *options))}}}" if options else transform.name
 
 
-def cos_sin(frequencies: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+def cos_sin_at(frequencies: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
     """cos and sin of every angle, float32 (…, length, frequencies).
 
     Angles have the frequencies' dtype: in float32 one of 100,000 radians is off by up to 0.004.

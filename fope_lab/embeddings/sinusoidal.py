@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.embeddings.base import Embedding, Shape
-from fope_lab.embeddings.rotary import cos_sin
+from fope_lab.embeddings.rotary import cos_sin_at
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,6 +38,6 @@ class Sinusoidal(Embedding, name="sinusoidal", source="Vaswani et al., arXiv 170
 
         width = hidden.shape[-1]
         exponents = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device) / width
-        cos, sin = cos_sin(self.base**-exponents, positions)
+        cos, sin = cos_sin_at(self.base**-exponents, positions)
         waves = torch.stack((sin, cos), dim=-1).flatten(-2)[..., :width]
         return (hidden + waves).to(hidden.dtype)

@@ -16,15 +16,15 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from fope_lab.embeddings.module import PositionEmbedding, Tables
+from fope_lab.embeddings.module import CosSin, PositionEmbedding
 from fope_lab.embeddings.relative import RelativeBias
 from fope_lab.model import flex
 from fope_lab.model.cache import LayerCache
 from fope_lab.model.chunked_attention import PairBias, TableBias, chunked_attention
 from fope_lab.model.config import ModelConfig
-from fope_lab.model.no_compile import uncompiled
+from fope_lab.model.no_compile import no_compile
 from fope_lab.model.qk_norm import QK_NORMS
-from fope_lab.model.uninitialized_linear import Projection
+from fope_lab.model.uninitialized_linear import UninitializedLinear
 
 
 class Attention(nn.Module):
@@ -35,10 +35,10 @@ class Attention(nn.Module):
         self.head_dim = config.head_dim
         queries = config.num_heads * config.head_dim
         keys = config.num_kv_heads * config.head_dim
-        self.q_proj = Projection(config.hidden_size, queries)
-        self.k_proj = Projection(config.hidden_size, keys)
-        self.v_proj = Projection(config.hidden_size, keys)
-        self.o_proj = Projection(queries, config.hidden_size)
+        self.q_proj = UninitializedLinear(config.hidden_size, queries)
+        self.k_proj = UninitializedLinear(config.hidden_size, keys)
+        self.v_proj = UninitializedLinear(config.hidden_size, keys)
+        self.o_proj = UninitializedLinear(queries, config.hidden_size)
         qk_norm = QK_NORMS[config.qk_norm]
         self.q_norm = qk_norm(config.num_heads, config.head_dim, config.norm_eps)
         self.k_norm = qk_norm(config.num_kv_heads, config.head_dim, config.norm_eps)
@@ -48,14 +48,14 @@ class Attention(nn.Module):
         hidden: Tensor,
         positions: Tensor,
         embedding: PositionEmbedding,
-        tables: Tables | None,
+        cos_sin: CosSin | None,
         documents: Documents | None = None,
         cache: LayerCache | None = None,
         last: int | None = None,
     ) -> Tensor:
         """`positions` and `documents` are those of all tokens, the cache's included.
 
-        `tables` are `embedding.tables` of the new tokens' positions, which layers may share. Only
+        `cos_sin` are `embedding.cos_sin` of the new tokens' positions, which layers may share. Only
         the `last` tokens attend to others, if so many are given: (batch, last, width).
         """
         split = (-1, self.head_dim)
@@ -64,9 +64,9 @@ class Attention(nn.Module):
         k = self.k_norm(self.k_proj(hidden)).unflatten(-1, split).transpose(1, 2)
         v = self.v_proj(hidden).unflatten(-1, split).transpose(1, 2)
         if cache is None:
-            q, k = embedding.rotate(q, k, positions, tables)
+            q, k = embedding.rotate(q, k, positions, cos_sin)
         else:
-            q, k, v = cache.rotated(q, k, v, positions, embedding, tables)
+            q, k, v = cache.rotated(q, k, v, positions, embedding, cos_sin)
         mixed = causal_attention(q, k, v, positions, embedding, documents)
         return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
@@ -90,7 +90,9 @@ class Documents(NamedTuple):
         return cls(numbers, same.tril()[:, None])
 
 
-Path = Callable[[Tensor, Tensor, Tensor, Tensor, PositionEmbedding, Documents | None], Tensor]
+AttentionPath = Callable[
+    [Tensor, Tensor, Tensor, Tensor, PositionEmbedding, Documents | None], Tensor
+]
 """A way to do what `causal_attention` does."""
 
 
@@ -118,7 +120,7 @@ def _path(
     positions: Tensor,
     embedding: PositionEmbedding,
     documents: Documents | None,
-) -> Path:
+) -> AttentionPath:
     if not embedding.biases:
         return _unbiased
     if not isinstance(embedding.definition, RelativeBias) or not consecutive(positions):
@@ -206,7 +208,7 @@ _CONSECUTIVE = WeakTensorKeyDictionary()
 """What `consecutive` found for tensors of positions, with their version then."""
 
 
-@uncompiled
+@no_compile
 def consecutive(positions: Tensor) -> bool:
     """Whether every position is one more than the one before, in every sequence.
 

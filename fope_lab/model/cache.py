@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fope_lab.embeddings.module import PositionEmbedding, Tables
+from fope_lab.embeddings.module import CosSin, PositionEmbedding
 
 
 class LayerCache:
@@ -23,11 +23,11 @@ class LayerCache:
         v: Tensor,
         positions: Tensor,
         embedding: PositionEmbedding,
-        tables: Tables | None,
+        cos_sin: CosSin | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The new queries rotated, and the keys, rotated, and values of all tokens up to now.
 
-        `positions` (…, tokens) are those of all of them, `tables` belong to the new ones alone.
+        `positions` (…, tokens) are those of all of them, `cos_sin` belong to the new ones alone.
 
         Keys are kept as they are rotated, unless a longer sequence would rotate them otherwise:
         then they are kept as they were, and all of them are rotated each time.
@@ -35,10 +35,10 @@ class LayerCache:
         new = k.shape[2]
         own = positions[..., -new:]
         if embedding.keys_cacheable:
-            q, k = embedding.rotate(q, k, own, tables)
+            q, k = embedding.rotate(q, k, own, cos_sin)
             return q, *self._append(k, v, positions.shape[-1])
         k, v = self._append(k, v, positions.shape[-1])
-        return *embedding.rotate(q, k, own, tables, key_positions=positions), v
+        return *embedding.rotate(q, k, own, cos_sin, key_positions=positions), v
 
     def repeated(self, batch: int, tokens: int, room: int) -> LayerCache:
         """The first `tokens` tokens of the one sequence kept here, for each of `batch`."""

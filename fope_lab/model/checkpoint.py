@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from fope_lab.embeddings.spec import TRANSFORMS, Spec, resolve_embedding
 from fope_lab.model.checkpoint_config import CheckpointConfig, CheckpointError
-from fope_lab.model.checkpoint_formats import FORMAT, Place, format_of
+from fope_lab.model.checkpoint_formats import FORMAT, ConfigSource, format_of
 from fope_lab.model.huggingface.names import config_file, hub_name, model_folder
-from fope_lab.model.huggingface.pinned_configs import PUBLISHED
+from fope_lab.model.huggingface.pinned_configs import PINNED_CONFIGS
 from fope_lab.model.weights import WEIGHTS, weight_files
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def load_model(
 
     directory = find_checkpoint(path)
     config = read_config(directory)
-    if (name := hub_name(path)) and name.tokenizer in PUBLISHED:
+    if (name := hub_name(path)) and name.tokenizer in PINNED_CONFIGS:
         planned = dataclasses.replace(read_config(path), tokenizer=config.tokenizer)
         if config != planned:
             raise CheckpointError(f"{path} is not what a plan takes it for: {directory / CONFIG}")
@@ -152,12 +152,12 @@ def read_config(path: str | os.PathLike[str]) -> CheckpointConfig:
     Of the hub only the config.json is downloaded, unless it is known. Raises CheckpointError.
     """
     name = hub_name(path)
-    known = PUBLISHED.get(name.tokenizer) if name else None
+    known = PINNED_CONFIGS.get(name.tokenizer) if name else None
     file = config_file(name) if name and known is None else Path(path) / CONFIG
     if known is None and not file.is_file():
         raise CheckpointError(f"{path} is not a checkpoint: it has no {CONFIG}")
     description = _read_json(file) if known is None else dict(known)
-    place = Place(
+    place = ConfigSource(
         config=str(name or file),
         folder=file.parent,
         tokenizer=name.tokenizer if name else os.path.abspath(path),

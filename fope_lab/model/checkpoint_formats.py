@@ -32,7 +32,7 @@ OWN_TOKENIZER = "."
 
 
 @dataclass(frozen=True)
-class Place:
+class ConfigSource:
     """Where a config.json lies: its name in errors, its folder, and the tokenizer beside it."""
 
     config: str
@@ -45,7 +45,7 @@ class Format:
     """How the config.json of a folder says what the model is, and under which names its weights are
     there."""
 
-    config: Callable[[dict[str, Any], Place], CheckpointConfig]
+    config: Callable[[dict[str, Any], ConfigSource], CheckpointConfig]
     weights: Callable[[Path, dict[str, Any], CheckpointConfig], dict[str, Tensor]]
 
 
@@ -55,7 +55,7 @@ def format_of(description: Mapping[str, Any]) -> Format:
     return _FORMATS.get(kind if kind is None else str(kind), _HUGGINGFACE)
 
 
-def _our_config(description: dict[str, Any], place: Place) -> CheckpointConfig:
+def _our_config(description: dict[str, Any], place: ConfigSource) -> CheckpointConfig:
     if "format" not in description:
         raise CheckpointError(
             f"{place.config} has neither a format (allowed: {FORMAT}, in a checkpoint of fope-lab)"
@@ -81,7 +81,7 @@ def _our_weights(
     return read_weights(directory / WEIGHTS)
 
 
-def _exported_config(description: dict[str, Any], place: Place) -> CheckpointConfig:
+def _exported_config(description: dict[str, Any], place: ConfigSource) -> CheckpointConfig:
     """What `export` wrote, or transformers after it."""
     fields = [field.name for field in dataclasses.fields(CheckpointConfig)]
     ours = {name: description[name] for name in fields if name in description}
@@ -97,7 +97,7 @@ def _exported_weights(
     return {name.removeprefix(DECODER): tensor for part in parts for name, tensor in part.items()}
 
 
-def _huggingface_config(description: dict[str, Any], place: Place) -> CheckpointConfig:
+def _huggingface_config(description: dict[str, Any], place: ConfigSource) -> CheckpointConfig:
     return read_huggingface_config(description, place.config, place.tokenizer)
 
 

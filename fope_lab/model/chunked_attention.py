@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from fope_lab.embeddings.module import PositionEmbedding
-from fope_lab.model.no_compile import uncompiled
+from fope_lab.model.no_compile import no_compile
 
 QUERIES = 32
 """Queries in a chunk. On a CPU, fewer make thin matrix products; more leave the caches, and
@@ -115,7 +115,7 @@ class TableBias:
             total[:, : row + 1] += of_row[:, : row + 1].flip(-1)
 
 
-@uncompiled
+@no_compile
 def chunked_attention(
     q: Tensor, k: Tensor, v: Tensor, bias: Bias, documents: Tensor | None = None
 ) -> Tensor:

@@ -20,7 +20,7 @@ from fope_lab.model.cache import Cache
 from fope_lab.model.config import ModelConfig
 from fope_lab.model.feed_forward import FEED_FORWARDS
 from fope_lab.model.loss import linear_cross_entropy
-from fope_lab.model.uninitialized_linear import Projection
+from fope_lab.model.uninitialized_linear import UninitializedLinear
 
 INITIAL_DEVIATION = 0.02
 
@@ -80,13 +80,13 @@ class Decoder(nn.Module):
         self.config = config
         self.embedding = resolve_embedding(embedding)
         self.train_length = train_length
-        # Not nn.Embedding(…), which would draw weights from the global generator (see Projection).
+        # nn.Embedding(…) would draw weights from the global generator (see UninitializedLinear).
         self.embed_tokens = nn.Embedding.from_pretrained(
             torch.empty(config.vocab_size, config.hidden_size), freeze=False
         )
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
         self.norm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
-        self.lm_head = Projection(config.hidden_size, config.vocab_size)
+        self.lm_head = UninitializedLinear(config.hidden_size, config.vocab_size)
         self._tie_weights()
         self._draw_weights(seed)
         self.position_embeddings = nn.ModuleList(self._position_embeddings(seed))
@@ -182,13 +182,15 @@ class Decoder(nn.Module):
             # The factor is rounded as the states are, as Gemma does.
             tokens = tokens * torch.tensor(math.sqrt(tokens.shape[-1]), dtype=tokens.dtype)
         hidden = embeddings[0].embed(tokens, own)
-        tables = [embedding.tables(own) for embedding in embeddings]
+        cos_sin = [embedding.cos_sin(own) for embedding in embeddings]
         masked = None if documents is None else Documents.of(documents, embeddings[0])
         for index, layer in enumerate(self.layers):
             of = index % len(embeddings)  # the layer's own embedding, or the one that all share
             kept = None if cache is None else cache.layers[index]
             wanted = last if index == len(self.layers) - 1 else None
-            hidden = layer(hidden, positions, embeddings[of], tables[of], masked, kept, last=wanted)
+            hidden = layer(
+                hidden, positions, embeddings[of], cos_sin[of], masked, kept, last=wanted
+            )
         if cache is not None:
             cache.advance(positions)
         return self.norm(hidden)

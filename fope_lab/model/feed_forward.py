@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from fope_lab.model.config import ModelConfig
-from fope_lab.model.uninitialized_linear import Projection
+from fope_lab.model.uninitialized_linear import UninitializedLinear
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -20,9 +20,9 @@ class Gated(nn.Module):
     def __init__(self, activation: Activation, config: ModelConfig) -> None:
         super().__init__()
         self.activation = activation
-        self.gate_proj = Projection(config.hidden_size, config.intermediate_size)
-        self.up_proj = Projection(config.hidden_size, config.intermediate_size)
-        self.down_proj = Projection(config.intermediate_size, config.hidden_size)
+        self.gate_proj = UninitializedLinear(config.hidden_size, config.intermediate_size)
+        self.up_proj = UninitializedLinear(config.hidden_size, config.intermediate_size)
+        self.down_proj = UninitializedLinear(config.intermediate_size, config.hidden_size)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(batch, length, width) to the same."""
@@ -35,8 +35,8 @@ class Plain(nn.Module):
     def __init__(self, activation: Activation, config: ModelConfig) -> None:
         super().__init__()
         self.activation = activation
-        self.up_proj = Projection(config.hidden_size, config.intermediate_size)
-        self.down_proj = Projection(config.intermediate_size, config.hidden_size)
+        self.up_proj = UninitializedLinear(config.hidden_size, config.intermediate_size)
+        self.down_proj = UninitializedLinear(config.intermediate_size, config.hidden_size)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(batch, length, width) to the same."""

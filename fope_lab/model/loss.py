@@ -14,13 +14,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from fope_lab.model.config import CHUNK_LOGITS
-from fope_lab.model.no_compile import uncompiled
+from fope_lab.model.no_compile import no_compile
 
 IGNORED = -100
 """The label of a token without loss (torch's default)."""
 
 
-@uncompiled
+@no_compile
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
     """Sum over the labels that are not IGNORED of −log softmax(hidden·weightᵀ)[label].
 

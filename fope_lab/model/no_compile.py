@@ -12,7 +12,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
+def no_compile(function: Callable[P, R]) -> Callable[P, R]:
     """As the decorator `torch.compiler.disable`, which would import the compiler here and now."""
 
     @functools.wraps(function)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 
-class Projection(nn.Linear):
+class UninitializedLinear(nn.Linear):
     """A linear map without bias, uninitialised: the decoder draws all weights in one place.
 
     `nn.Linear` would draw its own from the global generator, which is slow and moves other seeds.

@@ -305,13 +305,13 @@ def test_angles_and_biases_are_float32_in_a_bfloat16_model_and_under_autocast(na
         assert buffer.dtype == before.dtype
         assert torch.equal(buffer, before)
     positions = torch.arange(1000, 1040)
-    expected = embedding.tables(positions)
+    expected = embedding.cos_sin(positions)
     with torch.autocast("cpu", torch.bfloat16):
-        under_autocast = embedding.tables(positions)
+        under_autocast = embedding.cos_sin(positions)
         bias = embedding.bias(positions, positions)
-    for tables in (narrow.tables(positions), under_autocast):
-        assert (tables is None) == (expected is None)
-        for ours, wide in zip(tables or (), expected or (), strict=True):
+    for cos_sin in (narrow.cos_sin(positions), under_autocast):
+        assert (cos_sin is None) == (expected is None)
+        for ours, wide in zip(cos_sin or (), expected or (), strict=True):
             assert ours.dtype == torch.float32
             assert torch.equal(ours, wide)
     if bias is not None:
@@ -467,7 +467,7 @@ def test_transformers_has_the_same_rotation_if_it_has_a_form_for_it(name: str) -
     for length in (64, 200):
         positions = torch.arange(length)
         cos, sin = theirs(torch.zeros(1), positions[None])
-        for ours in (embedding.tables(positions), read.tables(positions)):
+        for ours in (embedding.cos_sin(positions), read.cos_sin(positions)):
             assert ours is not None
             torch.testing.assert_close(ours[0], cos, rtol=0, atol=1e-4)
             torch.testing.assert_close(ours[1][..., 8:], sin[..., 8:], rtol=0, atol=1e-4)

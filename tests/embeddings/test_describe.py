@@ -25,7 +25,7 @@ from fope_lab.embeddings import (
 from fope_lab.embeddings import base as registry
 from fope_lab.embeddings.base import Embedding, embedding_types, transform_types
 from fope_lab.embeddings.describe import EXAMPLES, NONE, Option, describe
-from fope_lab.embeddings.inspect import Resolved, resolve, survey
+from fope_lab.embeddings.inspect import Inspection, inspect_all, inspect_embedding
 from fope_lab.embeddings.spec import TRANSFORMS
 
 SHAPE = Shape(head_dim=64, num_heads=8, num_kv_heads=4, train_length=512)
@@ -210,13 +210,13 @@ def test_whatever_is_described_is_told_or_refused(spec: Any) -> None:
         assert again.definition({}) == one.definition({})
 
 
-def resolved(name: str, shape: Shape = SHAPE, longer: int | None = None) -> Resolved:
-    return resolve(describe(name).definition(EXAMPLES), shape, longer)
+def inspected(name: str, shape: Shape = SHAPE, longer: int | None = None) -> Inspection:
+    return inspect_embedding(describe(name).definition(EXAMPLES), shape, longer)
 
 
 @pytest.mark.parametrize("name", EMBEDDINGS)
-def test_what_is_resolved_is_what_is_built(name: str) -> None:
-    ours = resolved(name)
+def test_what_is_inspected_is_what_is_built(name: str) -> None:
+    ours = inspected(name)
     module = build_embedding(
         {"type": name, **{option: EXAMPLES[option] for option in describe(name).open}},
         **{size: getattr(SHAPE, size) for size in ("head_dim", "num_heads", "num_kv_heads")},
@@ -232,14 +232,14 @@ def test_what_is_resolved_is_what_is_built(name: str) -> None:
 
 
 def test_frequencies_wavelengths_and_cycles() -> None:
-    turns = resolved("rope").turns[512]
+    turns = inspected("rope").turns[512]
     for pair, turn in enumerate(turns):
         wavelength = 2 * math.pi * 10_000 ** (pair / 32)
         assert turn.pair == pair
         assert turn.frequency == pytest.approx(2 * math.pi / wavelength, rel=1e-12)
         assert turn.wavelength == pytest.approx(wavelength, rel=1e-12)
         assert turn.cycles == pytest.approx(512 / wavelength, rel=1e-12)
-    still = resolved("p-rope").turns[512][24]
+    still = inspected("p-rope").turns[512][24]
     assert (still.frequency, still.wavelength, still.cycles) == (0, None, 0)
 
 
@@ -249,33 +249,33 @@ def test_frequencies_wavelengths_and_cycles() -> None:
 )
 def test_pairs_that_rotate(name: str, pairs: int | None) -> None:
     """The sixteenth of fope is the last with a wavelength of at most 512 tokens."""
-    assert resolved(name).rotating == pairs
+    assert inspected(name).rotating == pairs
 
 
-def test_what_changes_beyond_the_training_length_is_resolved_there() -> None:
-    dynamic = resolved("dynamic-ntk", longer=2048).turns
-    assert dynamic == {512: resolved("rope").turns[512], 2048: resolved("ntk").turns[512]}
-    assert resolved("ntk", longer=2048).turns.keys() == {512}
-    assert resolved("dynamic-ntk").follows_length
-    assert not resolved("ntk").follows_length
+def test_what_changes_beyond_the_training_length_is_inspected_there() -> None:
+    dynamic = inspected("dynamic-ntk", longer=2048).turns
+    assert dynamic == {512: inspected("rope").turns[512], 2048: inspected("ntk").turns[512]}
+    assert inspected("ntk", longer=2048).turns.keys() == {512}
+    assert inspected("dynamic-ntk").follows_length
+    assert not inspected("ntk").follows_length
 
 
 def test_a_survey_says_what_does_not_fit_and_goes_on(windowed: str) -> None:
     short = dataclasses.replace(SHAPE, train_length=6)
     names = ["fope", windowed, "rope", "alibi"]
-    fope, added, *others = survey(map(describe, names), short, {})
-    assert fope.resolved is added.resolved is None
+    fope, added, *others = inspect_all(map(describe, names), short, {})
+    assert fope.inspection is added.inspection is None
     assert "no frequency is left" in fope.problems[0].message
     assert list(map(str, added.problems)) == ["embedding.window: is missing: windowed needs window"]
-    assert all(row.resolved is not None for row in others)
+    assert all(row.inspection is not None for row in others)
 
 
 def test_a_survey_refuses_what_fits_no_rotation_and_wrong_options() -> None:
     odd = dataclasses.replace(SHAPE, head_dim=33)
     everything = [describe(name) for name in embedding_names()]
     with pytest.raises(EmbeddingError) as raised:
-        survey(everything, odd, EXAMPLES)
+        inspect_all(everything, odd, EXAMPLES)
     assert str(raised.value).startswith("embedding: head_dim 33 is odd")
     assert len(raised.value.problems) == 1
     with pytest.raises(EmbeddingError, match=r"embedding\.factor: found 0\.5"):
-        survey(everything, SHAPE, {"factor": 0.5})
+        inspect_all(everything, SHAPE, {"factor": 0.5})

@@ -35,8 +35,8 @@ def rope_frequencies(pairs: int, base: float = 10_000.0) -> Tensor:
 
 def series(embedding: PositionEmbedding, positions: Tensor) -> tuple[Tensor, Tensor]:
     """Cosines and sines of every pair, before they are laid out for `rotate`."""
-    tables = embedding.definition.tables(embedding.shape, embedding._tensors(), positions)
-    return tables[0], tables[1]
+    cos_sin = embedding.definition.cos_sin(embedding.shape, embedding._tensors(), positions)
+    return cos_sin[0], cos_sin[1]
 
 
 def as_released(sigma: float, **sizes: int) -> tuple[Tensor, Tensor, Tensor]:

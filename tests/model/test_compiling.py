@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx
 
 from fope_lab.model import Decoder, ModelConfig
-from fope_lab.model.no_compile import uncompiled
+from fope_lab.model.no_compile import no_compile
 
 CONFIG = ModelConfig(num_layers=2, num_heads=4, head_dim=16, num_kv_heads=2, vocab_size=90)
 LENGTH = 70
@@ -87,7 +87,7 @@ def test_gradient_checkpointing_is_compiled_too() -> None:
 def test_what_is_uncompiled_is_called_as_it_is() -> None:
     seen = []
 
-    @uncompiled
+    @no_compile
     def function(x: Tensor, *, add: int) -> Tensor:
         seen.append(type(x))
         return torch.sinh(x) + add

@@ -64,12 +64,13 @@ def run(options: argparse.Namespace) -> int:
 def _describe_one(name: str, sizes: Sizes | None, *, as_json: bool) -> None:
     from fope_lab.cli.render.embeddings_json import description_json
     from fope_lab.embeddings.describe import describe
-    from fope_lab.embeddings.inspect import Row, resolve
+    from fope_lab.embeddings.inspect import InspectionRow, inspect_embedding
 
     description = describe(_parse_name(name))
     resolved = None
     if sizes is not None:
-        resolved = resolve(description.definition(sizes.options), sizes.shape, sizes.longer)
+        definition = description.definition(sizes.options)
+        resolved = inspect_embedding(definition, sizes.shape, sizes.longer)
     if as_json:
         _print_json(description_json(description, resolved))
         return
@@ -79,7 +80,7 @@ def _describe_one(name: str, sizes: Sizes | None, *, as_json: bool) -> None:
     print_description(description, console)
     if sizes is not None:
         console.print()
-        row = Row(description=description, resolved=resolved)
+        row = InspectionRow(description=description, inspection=resolved)
         print_resolved([row], sizes.shape, sizes.options, console)
 
 
@@ -87,7 +88,7 @@ def _list_all(sizes: Sizes | None, *, as_json: bool, as_markdown: bool) -> None:
     from fope_lab.cli.embedding_sizes import DEFAULT, wrong_option
     from fope_lab.cli.render.embeddings_json import survey_json
     from fope_lab.embeddings.describe import describe
-    from fope_lab.embeddings.inspect import survey
+    from fope_lab.embeddings.inspect import inspect_all
     from fope_lab.embeddings.spec import embedding_names
 
     descriptions = [describe(name) for name in embedding_names()]
@@ -95,7 +96,7 @@ def _list_all(sizes: Sizes | None, *, as_json: bool, as_markdown: bool) -> None:
         needed = [description.name for description in descriptions if "factor" in description.open]
         raise wrong_option("--factor", f"missing: {', '.join(needed)} need it")
     at = sizes or DEFAULT
-    rows = survey(descriptions, at.shape, at.options, at.longer)
+    rows = inspect_all(descriptions, at.shape, at.options, at.longer)
     if as_json:
         _print_json(survey_json(rows))
         return

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from fope_lab.embeddings.describe import NONE, Description
-from fope_lab.embeddings.inspect import Resolved, Row
+from fope_lab.embeddings.inspect import Inspection, InspectionRow
 from fope_lab.embeddings.schema import summary
 
 SHAPE = ("head_dim", "train_length", "num_heads", "num_kv_heads")
 
 
-def description_json(description: Description, resolved: Resolved | None) -> dict[str, Any]:
+def description_json(description: Description, resolved: Inspection | None) -> dict[str, Any]:
     """One embedding or transform with its options, and its numbers at a shape if there is one."""
     return {
         **_description_entry(description),
@@ -22,13 +22,13 @@ def description_json(description: Description, resolved: Resolved | None) -> dic
     }
 
 
-def survey_json(rows: Iterable[Row]) -> dict[str, Any]:
+def survey_json(rows: Iterable[InspectionRow]) -> dict[str, Any]:
     """All embeddings with their numbers at a shape, or the problems that they have there."""
     return {
         "embeddings": [
             {
                 **_description_entry(row.description),
-                "resolved": _resolved_entry(row.resolved),
+                "resolved": _resolved_entry(row.inspection),
                 "problems": [str(problem) for problem in row.problems],
             }
             for row in rows
@@ -62,7 +62,7 @@ def _option_entries(description: Description) -> list[dict[str, Any]]:
     ]
 
 
-def _resolved_entry(resolved: Resolved | None) -> dict[str, Any] | None:
+def _resolved_entry(resolved: Inspection | None) -> dict[str, Any] | None:
     if resolved is None:
         return None
     return {

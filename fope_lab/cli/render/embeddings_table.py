@@ -13,7 +13,7 @@ from rich.text import Text
 
 from fope_lab.embeddings.base import Shape, transform_types
 from fope_lab.embeddings.describe import NONE, Description, Option
-from fope_lab.embeddings.inspect import Resolved, Row, Turn
+from fope_lab.embeddings.inspect import Inspection, InspectionRow, PairRotation
 from fope_lab.embeddings.schema import summary
 from fope_lab.embeddings.spec import TRANSFORMS
 
@@ -24,7 +24,7 @@ BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiv
 
 
 def print_catalogue(
-    rows: Sequence[Row], shape: Shape, options: Mapping[str, Any], console: Console
+    rows: Sequence[InspectionRow], shape: Shape, options: Mapping[str, Any], console: Console
 ) -> None:
     """Print all embeddings: composition, learned parameters, required options, paper."""
     table = _table(*CATALOGUE)
@@ -35,7 +35,7 @@ def print_catalogue(
     _print(console, "fope-lab embeddings NAME lists the options of one.")
 
 
-def markdown(rows: Sequence[Row], shape: Shape, options: Mapping[str, Any]) -> str:
+def markdown(rows: Sequence[InspectionRow], shape: Shape, options: Mapping[str, Any]) -> str:
     """The same for README.md."""
     lines = [CATALOGUE, ("---",) * len(CATALOGUE)]
     for row in rows:
@@ -45,18 +45,18 @@ def markdown(rows: Sequence[Row], shape: Shape, options: Mapping[str, Any]) -> s
     return f"{table}\n\n{_caption(shape, options)}"
 
 
-def _catalogue_cells(row: Row) -> tuple[str, ...]:
+def _catalogue_cells(row: InspectionRow) -> tuple[str, ...]:
     one = row.description
     return (
         one.name,
         in_words(one.composition),
-        _learned(row.resolved),
+        _learned(row.inspection),
         ", ".join(one.open) or NOTHING,
         one.source,
     )
 
 
-def _learned(resolved: Resolved | None) -> str:
+def _learned(resolved: Inspection | None) -> str:
     if resolved is None:
         return "?"
     if not resolved.learned:
@@ -138,7 +138,7 @@ def _number(value: float) -> str:
 
 
 def print_resolved(
-    rows: Sequence[Row], shape: Shape, options: Mapping[str, Any], console: Console
+    rows: Sequence[InspectionRow], shape: Shape, options: Mapping[str, Any], console: Console
 ) -> None:
     """Print what embeddings come to at a shape, then the frequencies of those that rotate."""
     _print(console, f"At {_at(shape, options)}:\n")
@@ -159,8 +159,8 @@ def print_resolved(
         console.print(Columns(blocks, padding=(0, 4, 0, 0)))
 
 
-def _resolved_cells(row: Row) -> tuple[str, ...]:
-    resolved = row.resolved
+def _resolved_cells(row: InspectionRow) -> tuple[str, ...]:
+    resolved = row.inspection
     if resolved is None:
         problems = "; ".join(problem.message for problem in row.problems)
         return row.description.name, NOTHING, NOTHING, NOTHING, problems
@@ -172,18 +172,18 @@ def _resolved_cells(row: Row) -> tuple[str, ...]:
     return row.description.name, pairs, factor, _learned(resolved), numbers
 
 
-def _same_frequencies(rows: Sequence[Row]) -> dict[tuple[Turn, ...], str]:
+def _same_frequencies(rows: Sequence[InspectionRow]) -> dict[tuple[PairRotation, ...], str]:
     """The names of embeddings by their frequencies, which several may share."""
-    names: dict[tuple[Turn, ...], list[str]] = {}
+    names: dict[tuple[PairRotation, ...], list[str]] = {}
     for row in rows:
-        if row.resolved is not None:
-            for length, turns in row.resolved.turns.items():
-                at = f" at {length:,} tokens" if row.resolved.follows_length else ""
+        if row.inspection is not None:
+            for length, turns in row.inspection.turns.items():
+                at = f" at {length:,} tokens" if row.inspection.follows_length else ""
                 names.setdefault(turns, []).append(f"{row.description.name}{at}")
     return {turns: ", ".join(same) for turns, same in names.items()}
 
 
-def _frequency_block(title: str, turns: Sequence[Turn]) -> Text:
+def _frequency_block(title: str, turns: Sequence[PairRotation]) -> Text:
     """A table of plain text: rich would take longer to lay out hundreds of rows than all else."""
     rows = [("pair", "frequency", "wavelength", "cycles"), *map(_turn_cells, turns)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -195,7 +195,7 @@ def _frequency_block(title: str, turns: Sequence[Turn]) -> Text:
     return Text.assemble(("\n".join(bold), "bold"), "\n", "\n".join([*lines, " "]), no_wrap=True)
 
 
-def _turn_cells(turn: Turn) -> tuple[str, ...]:
+def _turn_cells(turn: PairRotation) -> tuple[str, ...]:
     if turn.wavelength is None:
         return str(turn.pair), "0", NOTHING, "0"
     return (

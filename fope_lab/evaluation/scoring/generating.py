@@ -43,8 +43,8 @@ def answer(
     takes how many are answered. `model` has `config.num_layers`, `hidden(input_ids, cache=…)` and
     `head`, as a decoder does.
 
-    Raises ValueError for an empty prompt and where the model's logits are not numbers; what the
-    model itself raises is an error, never an answer.
+    Raises ValueError for an empty prompt and for a model that produces NaN logits; what the model
+    itself raises is an error, never an answer.
     """
     ends = {tokenizer.eos_id, *stop}
     unsaid = ends | {tokenizer.pad_id, *tokenizer.prefix_ids}
@@ -85,7 +85,7 @@ class _Choice:
 
     def check(self) -> None:
         if self._numbers is not None and not bool(self._numbers):
-            raise ValueError("the model gives logits that are not numbers: it is broken there")
+            raise ValueError("model produced NaN logits")
 
 
 def _answer(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-PUBLISHED: Mapping[str, Mapping[str, Any]] = {
+PINNED_CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "HuggingFaceTB/SmolLM-1.7B@d7449ff7241c863f3e8accc475155f0f97afa011": {
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],

@@ -99,7 +99,7 @@ def test_a_model_that_is_not_what_was_published_is_refused(
     folder = downloaded(cache, COMMIT)
     description = json.loads((folder / "config.json").read_text())
     known = {f"org/name@{COMMIT}": {**description, "max_position_embeddings": 99}}
-    monkeypatch.setattr(checkpoint, "PUBLISHED", known)
+    monkeypatch.setattr(checkpoint, "PINNED_CONFIGS", known)
     assert read_config(f"hf:org/name@{COMMIT}").train_length == 99
     with pytest.raises(CheckpointError, match="is not what a plan takes it for"):
         load_model(f"hf:org/name@{COMMIT}")
