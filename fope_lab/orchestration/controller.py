@@ -23,7 +23,7 @@ from types import FrameType
 import ray
 from ray import tune
 
-from fope_lab.orchestration.environment import LOCAL, QUIET
+from fope_lab.orchestration.environment import LOCAL, RAY_DEFAULTS
 from fope_lab.orchestration.phases import Phase, StageStatus
 from fope_lab.orchestration.resources import (
     CLUSTER_LOOKAHEAD,
@@ -138,7 +138,7 @@ def _ray(address: str) -> Iterator[None]:
             address=address,
             logging_level="ERROR",
             log_to_driver=False,
-            runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", **QUIET}},
+            runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", **RAY_DEFAULTS}},
             **local,
         )
     except ConnectionError as error:

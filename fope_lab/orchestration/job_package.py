@@ -1,8 +1,8 @@
-"""A sweep packed to run on another machine: this code, its sweep files and its local files.
+"""Packs a sweep to run on another machine: this code, its sweep files and its local files.
 
-Everything keeps its place: the file /a/b lies at `files/a/b` of the package, and the sweep is
-started from the folder that stands for the current one, so that a relative path means there what it
-means here. An absolute path is left as it is: it means the same on all machines, a shared disk say.
+The file /a/b becomes `files/a/b` in the package, and the sweep starts in the folder that stands for
+the current one, so that relative paths mean the same there. Absolute paths stay as they are and
+must exist on all machines, for example on a shared disk.
 """
 
 from __future__ import annotations
@@ -30,21 +30,22 @@ from fope_lab.sweep.spec import Sweep
 
 PACKAGES = ("fope_lab", "trainers")
 MAX_BYTES = 50 * 2**20
-"""Of local files that are sent along; Ray itself refuses 100 MiB."""
+"""The limit for the local files in a package; Ray itself refuses 100 MiB."""
 COMMAND = "sh start.sh"
-"""What runs the sweep where its package is unpacked."""
+"""The command that runs the sweep, in the folder where its package is unpacked."""
 
 
 class SubmitError(UserError):
-    """A sweep can't be submitted: why, and what to do."""
+    """A sweep can't be submitted; the text says why and what to do."""
 
 
 START = """\
 #!/bin/sh
-# Ray starts this where it has unpacked the package: a folder that is elsewhere on other nodes and
-# gone after the job. So everything moves into the store, and the paths that stages record last.
+# Ray runs this in the folder where it has unpacked the package. That folder has another path on
+# other nodes and is deleted after the job, so everything is copied into the store first. Then the
+# paths that stages record stay valid.
 if [ -z "$FOPE_LAB_STORE" ]; then
-    echo "error: no store: give --store, an absolute path that all nodes of the cluster see," >&2
+    echo "error: no store: give --store, an absolute path that all nodes can read," >&2
     echo "or set FOPE_LAB_STORE where Ray is started" >&2
     exit 2
 fi
@@ -61,18 +62,18 @@ exec python -m fope_lab.cli run {sweep_file} --address auto
 
 @dataclass(frozen=True)
 class JobPackage:
-    """A ZIP file with all that a sweep needs but the installed packages."""
+    """A ZIP file with everything that a sweep needs except the installed packages."""
 
     path: Path
 
     @property
     def size(self) -> int:
-        """Bytes to send."""
+        """The size of the ZIP file in bytes."""
         return self.path.stat().st_size
 
 
 def build_package(sweep: Sweep, folder: Path) -> JobPackage:
-    """Pack a sweep in `folder`. Raises SubmitError if it would not be the same sweep elsewhere."""
+    """Pack a sweep in `folder`. Raises SubmitError if it would be another sweep on the cluster."""
     _require_tokenizers_everywhere(sweep)
     tree = folder / "tree"
     for package in PACKAGES:
@@ -83,7 +84,7 @@ def build_package(sweep: Sweep, folder: Path) -> JobPackage:
         shutil.copyfile(path, target)
     start, sweep_file = _place(Path.cwd()), os.path.relpath(sweep.path, Path.cwd())
     (tree / start).mkdir(parents=True, exist_ok=True)
-    (tree / start / ".start").touch()  # an archive may lose a folder that is empty
+    (tree / start / ".start").touch()  # an archive may omit an empty folder
     _require_same_keys(sweep, tree, start, sweep_file)
     content = {str(path.relative_to(tree)): sha256_file(path) for path in files_below(tree)}
     script = START.format(
@@ -96,7 +97,7 @@ def build_package(sweep: Sweep, folder: Path) -> JobPackage:
 
 
 def _place(path: Path) -> Path:
-    """Where an absolute path lies in the package."""
+    """The path in the package that stands for an absolute path."""
     return Path("files", *path.parts[1:])
 
 
@@ -107,7 +108,7 @@ def _copy_code(package: str, tree: Path) -> None:
     source = Path(spec.origin).parent
     shutil.copytree(source, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
     if package == PACKAGES[0]:
-        # The version that `--version` and the report name is that of this code.
+        # So that `--version` and the report name the version of this code.
         version = importlib.metadata.version("fope-lab")
         metadata = tree / f"{package}-{version}.dist-info" / "METADATA"
         metadata.parent.mkdir()
@@ -115,19 +116,21 @@ def _copy_code(package: str, tree: Path) -> None:
 
 
 def _require_tokenizers_everywhere(sweep: Sweep) -> None:
-    """A tokenizer's path is opened by the workers, wherever they are: it must be absolute."""
-    named = {stage.model_spec.tokenizer for stage in sweep.stages if stage.model_spec}
-    for name in (one for one in named if isinstance(one, str)):  # others are made by a stage
+    """Raises SubmitError for a tokenizer with a relative path, because workers open that path."""
+    tokenizers = {stage.model_spec.tokenizer for stage in sweep.stages if stage.model_spec}
+    for name in tokenizers:
+        if not isinstance(name, str):  # a stage trains it
+            continue
         local = tokenizer_identity(name)["tokenizer"] == "local"
         if local and not os.path.isabs(os.path.expanduser(name)):
             raise SubmitError(
                 f"the tokenizer {name} is a relative path, which the cluster's workers can't "
-                "open: put it where all nodes see it and give its absolute path"
+                "open: put it where all nodes can read it and give its absolute path"
             )
 
 
 def _files_to_send(sweep: Sweep) -> list[Path]:
-    """The sweep's own files and all that they name by a relative path."""
+    """The sweep files, and all files that they name by relative paths. Raises SubmitError."""
     sweeps, data = _relative_references(sweep)
     files = [file for path in data for file in (files_below(path) if path.is_dir() else [path])]
     size = sum(file.stat().st_size for file in files)
@@ -136,16 +139,16 @@ def _files_to_send(sweep: Sweep) -> list[Path]:
         raise SubmitError(
             f"{sweep.path} names {size / 2**20:.0f} MiB of local files by relative paths "
             f"(the largest is {largest}); at most {MAX_BYTES / 2**20:.0f} MiB are sent to the "
-            "cluster. Put them where all its nodes see them and give the absolute path."
+            "cluster. Put them where all its nodes can read them and give absolute paths."
         )
     return [*sweeps, *files]
 
 
 def _relative_references(sweep: Sweep) -> tuple[list[Path], list[Path]]:
-    """Sweep files, and files and folders of data, that are found by relative paths.
+    """The sweep files, and the files and folders of data, that are named by relative paths.
 
-    Which text of a sweep file is a path depends on the field, and a grid may hold it: so every text
-    is tried, and counts if it leads to something that the resolved stages use.
+    Whether a text in a sweep file is a path depends on its field, and it may be a value of a grid.
+    So every text is tried, and counts if it leads to a file that the resolved stages use.
     """
     texts = set(_texts([stage.config for stage in sweep.stages]))
     used = {Path(text) for text in texts if os.path.isabs(text) and os.path.exists(text)}
@@ -172,12 +175,12 @@ def _relative_references(sweep: Sweep) -> tuple[list[Path], list[Path]]:
 
 
 def _matches(pattern: str) -> list[Path]:
-    found = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
-    return [Path(path) for path in found]
+    paths = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
+    return [Path(path) for path in paths]
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in a YAML or JSON value, keys aside."""
+    """Yield every text in a YAML or JSON value, except the keys of mappings."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -188,7 +191,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _require_same_keys(sweep: Sweep, tree: Path, start: Path, sweep_file: str) -> None:
-    """Plan the sweep from the package alone, as the cluster will."""
+    """Raises SubmitError if a plan made from the package alone has other keys than the sweep."""
     command = [sys.executable, "-m", "fope_lab.cli", "plan", "--json", sweep_file]
     planned = subprocess.run(
         [*command, "--store", str(tree / "no-store")],
@@ -202,9 +205,9 @@ def _require_same_keys(sweep: Sweep, tree: Path, start: Path, sweep_file: str) -
         keys = {stage["key"] for stage in json.loads(planned.stdout)["stages"]}
         if keys == {stage.key for stage in sweep.stages}:
             return
-    found = planned.stderr.strip().replace(f"{tree}/files", "") or "other stage keys"
+    problem = planned.stderr.strip().replace(f"{tree}/files", "") or "its stages get other keys"
     raise SubmitError(
-        f"{sweep.path} would not be the same sweep on another machine: {found}\n"
-        "Name local files by absolute paths that all nodes of the cluster see, or by paths "
+        f"{sweep.path} would not be the same sweep on another machine: {problem}\n"
+        "Name local files by absolute paths that all nodes of the cluster can read, or by paths "
         "relative to the sweep file."
     )

@@ -1,4 +1,4 @@
-"""Where a stage is in a run."""
+"""The phases of a stage during a run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 
 class Phase(enum.Enum):
-    """Where a stage is in a run."""
+    """The phase that a stage is in during a run."""
 
-    WAITING = "waiting"  # for its parents, or for a free slot
-    ELSEWHERE = "elsewhere"  # another driver works on it
-    STARTED = "started"  # handed to Tune
+    WAITING = "waiting"  # it waits for its parents or for a free slot
+    ELSEWHERE = "elsewhere"  # another driver is working on it
+    STARTED = "started"  # Tune has it
     DONE = "done"
     FAILED = "failed"
     BLOCKED = "blocked"  # an ancestor failed
@@ -22,7 +22,7 @@ ENDED = (Phase.DONE, Phase.FAILED, Phase.BLOCKED)
 
 @dataclass(frozen=True)
 class StageStatus:
-    """A stage's phase in a run, and why it is not done if it never will be."""
+    """A stage's phase in a run; `reason` says why a failed or blocked stage can't be done."""
 
     phase: Phase
     cached: bool = False

@@ -1,7 +1,7 @@
-"""A sweep as a Ray job: the code and files of here, run on a cluster by `fope-lab run`.
+"""Submits a sweep as a Ray job: sends code and files to a cluster, where `fope-lab run` runs it.
 
-The job's id holds the sweep's name and a hash of its stages' keys, so that the same sweep is
-refused while it runs; once it has ended, it may be submitted again, and goes on from the store.
+The job's id holds the sweep's name and a hash of its stages' keys, so that the same sweep can't be
+submitted while it runs. After it has ended it can be submitted again, and continues from the store.
 """
 
 from __future__ import annotations
@@ -28,16 +28,18 @@ from fope_lab.sweep.keys import digest
 from fope_lab.sweep.spec import Sweep
 
 DONE, FAILED, WRONG_INPUT = 0, 1, 2
+"""The exit codes of `fope-lab run` on the cluster, which become those of `submit`."""
 ANSWER_SECONDS = 10.0
+"""How long to wait for the cluster's first answer."""
 SETTLE_SECONDS = 60.0
-"""How long a job may take to be recorded as ended after its log has."""
+"""How long to wait until a job whose log has ended is recorded as ended."""
 POLL_SECONDS = 0.5
 EXAMPLE = "http://127.0.0.1:8265"
 
 
 @dataclass(frozen=True)
 class Token:
-    """The secret that a cluster with token authentication asks for, and where it was found."""
+    """The secret for a cluster with token authentication, and the place where it was found."""
 
     value: str
     source: str
@@ -51,29 +53,30 @@ def submit(
     tracking_uri: str | None = None,
     wait: bool = True,
 ) -> int:
-    """Run a sweep on the cluster whose dashboard is at `address`; the exit code of its run.
+    """Run a sweep on the cluster whose dashboard is at `address`; returns the run's exit code.
 
-    `store` and `tracking_uri` are as the cluster sees them; the default is its own environment
-    (FOPE_LAB_STORE, MLFLOW_TRACKING_URI). Without `wait`, 0 as soon as the job is accepted. Raises
-    SubmitError if it is not.
+    `store` and `tracking_uri` are valid on the cluster; by default its environment decides
+    (FOPE_LAB_STORE, MLFLOW_TRACKING_URI). Without `wait`, returns 0 as soon as the job is accepted.
+    Raises SubmitError if the job is not accepted.
     """
     if store is not None and not os.path.isabs(store):
         raise SubmitError(
-            f"--store {store}: needs an absolute path, one that all nodes of the cluster see"
+            f"--store {store}: needs an absolute path that all nodes of the cluster can read"
         )
     cluster = Cluster(address)
     job = cluster.free_job_id(f"{sweep.name}-{digest(sorted(s.key for s in sweep.stages))[:8]}")
     with tempfile.TemporaryDirectory(prefix="fope-lab-") as folder:
         package = build_package(sweep, Path(folder))
-        print(f"{sweep.name}: {len(sweep.stages)} stages, {package.size / 2**20:.1f} MiB to send")
-        given = {"FOPE_LAB_STORE": store, "MLFLOW_TRACKING_URI": tracking_uri}
-        cluster.start(job, package.path, {name: text for name, text in given.items() if text})
+        print(f"{sweep.name}: {len(sweep.stages)} stages, sending {package.size / 2**20:.1f} MiB")
+        variables = {"FOPE_LAB_STORE": store, "MLFLOW_TRACKING_URI": tracking_uri}
+        environment = {name: value for name, value in variables.items() if value}
+        cluster.start(job, package.path, environment)
     print(f"job {job}\n{cluster.advice(job)}")
     return cluster.follow(job) if wait else DONE
 
 
 class Cluster:
-    """The Jobs interface of a Ray cluster. Raises SubmitError where there is none."""
+    """The Jobs interface of a Ray cluster. Raises SubmitError if no cluster answers."""
 
     def __init__(self, address: str) -> None:
         self.url = address.rstrip("/")
@@ -87,12 +90,12 @@ class Cluster:
         self._require_ray(headers)
         for name in ("job.sdk", "dashboard_sdk"):
             logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.WARNING)
-        # Ray would let these two override the address that it is given.
+        # Ray would prefer these two over the address that is given.
         with _unset("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"), self._errors():
             self._client = JobSubmissionClient(self.url, headers=headers)
 
     def free_job_id(self, name: str) -> str:
-        """`name` with the number of the next attempt. Raises SubmitError while one is under way."""
+        """`name` with the number of the next attempt. Raises SubmitError if one is running."""
         with self._errors():
             jobs = {job.submission_id: job for job in self._client.list_jobs() if job.submission_id}
         attempts = [0]
@@ -109,7 +112,7 @@ class Cluster:
         return f"{name}-{max(attempts) + 1}"
 
     def start(self, job: str, package: Path, environment: Mapping[str, str]) -> None:
-        """Send a package and have it run. Ray keeps the environment from those who look on."""
+        """Send a package and start it. Ray does not show the environment to other users."""
         with self._errors():
             self._client.submit_job(
                 entrypoint=COMMAND,
@@ -118,17 +121,17 @@ class Cluster:
             )
 
     def follow(self, job: str) -> int:
-        """Print a job's log until it ends; its exit code. Ctrl-C leaves the job running."""
+        """Print a job's log until it ends; returns its exit code. Ctrl-C does not stop the job."""
         try:
-            with self._errors(f"The job {job} goes on.\n{self.advice(job)}"):
+            with self._errors(f"Job {job} is still running.\n{self.advice(job)}"):
                 asyncio.run(self._print_log(job))
                 return self._exit_code(job)
         except KeyboardInterrupt:
-            print(f"\nThe job {job} goes on.\n{self.advice(job)}")
+            print(f"\nJob {job} is still running.\n{self.advice(job)}")
             raise
 
     def advice(self, job: str) -> str:
-        """The commands for a job that runs."""
+        """The commands to follow and to stop a running job."""
         mode = "RAY_AUTH_MODE=token " if self._token else ""
         return (
             f"  follow: {mode}ray job logs --address {self.url} --follow {job}\n"
@@ -144,21 +147,21 @@ class Cluster:
         details = self._client.get_job_info(job)
         while not details.status.is_terminal():
             if time.monotonic() > until:
-                raise ConnectionError("the log ended, the job did not")
+                raise ConnectionError("the log has ended, but the job is not recorded as ended")
             time.sleep(POLL_SECONDS)
             details = self._client.get_job_info(job)
         if details.status == JobStatus.SUCCEEDED:
             return DONE
         if details.status == JobStatus.STOPPED:
-            print(f"The job {job} was stopped. Submitted again, the sweep goes on from its store.")
+            print(f"Job {job} was stopped. Submit the sweep again to continue from its store.")
             return FAILED
         if details.driver_exit_code in (FAILED, WRONG_INPUT):
             return int(details.driver_exit_code)
-        print(f"The job {job} failed: {details.message}", file=sys.stderr)
+        print(f"Job {job} failed: {details.message}", file=sys.stderr)
         return FAILED
 
     def _require_ray(self, headers: dict[str, str]) -> None:
-        """Ray's own client waits without limit for an address that does not answer."""
+        """Raises SubmitError if no Ray answers in time; Ray's own client would wait forever."""
         hint = (
             f"Is this the dashboard's address, such as {EXAMPLE}, and is the tunnel to it open "
             "(ray dashboard cluster.yaml)?"
@@ -177,20 +180,20 @@ class Cluster:
             answer.raise_for_status()
             answer.json()["ray_version"]
         except (requests.RequestException, KeyError, TypeError) as error:
-            raise SubmitError(f"what answers at {self.url} is no Ray cluster. {hint}") from error
+            raise SubmitError(f"the server at {self.url} is not a Ray cluster. {hint}") from error
 
     def _refused(self) -> str:
         if self._token:
             return f"the cluster at {self.url} refuses the token from {self._token.source}"
-        kept_back = " (RAY_AUTH_MODE=disabled keeps it back)" if _tokens_disabled() else ""
+        disabled = " because RAY_AUTH_MODE=disabled" if _tokens_disabled() else ""
         return (
-            f"the cluster at {self.url} asks for a token, and there is none{kept_back}: it belongs "
-            "in RAY_AUTH_TOKEN, in a file that RAY_AUTH_TOKEN_PATH names, or in ~/.ray/auth_token"
+            f"the cluster at {self.url} needs a token, and none was sent{disabled}: put it into "
+            "RAY_AUTH_TOKEN, into a file that RAY_AUTH_TOKEN_PATH names, or into ~/.ray/auth_token"
         )
 
     @contextlib.contextmanager
     def _errors(self, more: str = "") -> Iterator[None]:
-        """What goes wrong between here and the cluster, as one SubmitError."""
+        """Turn every error in the communication with the cluster into a SubmitError."""
         try:
             yield
         except AuthenticationError as error:
@@ -202,7 +205,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def _unset(*names: str) -> Iterator[None]:
-    """Without these environment variables."""
+    """Remove these environment variables for the duration of a block."""
     kept = {name: os.environ.pop(name) for name in names if name in os.environ}
     try:
         yield
@@ -211,9 +214,9 @@ def _unset(*names: str) -> Iterator[None]:
 
 
 def find_token() -> Token | None:
-    """The token as Ray looks for it, or None.
+    """The token, from the places where Ray looks for it, or None.
 
-    Raises SubmitError if RAY_AUTH_TOKEN_PATH names a file that holds none, as Ray gives up there.
+    Raises SubmitError if RAY_AUTH_TOKEN_PATH names a file without a token, as Ray stops there too.
     """
     if _tokens_disabled():
         return None
@@ -237,7 +240,7 @@ def _tokens_disabled() -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost message of an error; the last line of a traceback that a server sent."""
+    """The message of an error's first cause; of a traceback that a server sent, the last line."""
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
     lines = [line for line in str(error).replace("\\n", "\n").splitlines() if line.strip(" .")]

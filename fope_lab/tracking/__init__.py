@@ -1,16 +1,16 @@
-"""MLflow as a projection of the store: what the folders say goes up, nothing ever comes down.
+"""MLflow as a projection of the store: data is uploaded from the store and never read back.
 
-An experiment is a sweep; each of its stages that has begun is one flat run, found again by its key
-and by the store that it lives in. Only durable rows are uploaded, with the step and the timestamp
-that they were stored with: MLflow ignores a point that it has already and can take none back, so
-exact repetition is what makes a replay harmless. Every call may be cut off anywhere, and repeated.
+An experiment is a sweep. Each of its stages that has started is a flat run, identified by its key
+and its store. Only durable rows are uploaded, with the step and the timestamp that they have in the
+store. MLflow ignores a point that it already has and can't delete a point, so uploading the same
+points again is harmless. Every call may be interrupted anywhere and repeated.
 
-    view.py     what MLflow shows of a sweep: a pure function of plan and store
-    ledger.py   how much of it went up, and what `sync` needs when the sweep file is gone
-    server.py   an MLflow server or database; the only module that imports mlflow, and late
-    tracker.py  brings the one in line with the other
-    thread.py   does so every few seconds beside a run
-    ui.py       MLflow's own pages: serving them, and links into them
+    view.py     what MLflow shows of a sweep: a pure function of the plan and the store
+    ledger.py   which stages are uploaded, and what `sync` needs without the sweep file
+    server.py   an MLflow server or database; the only module that imports mlflow, when needed
+    tracker.py  uploads what MLflow lacks
+    thread.py   does so every few seconds during a run
+    ui.py       serves MLflow's pages, and makes links to them
 """
 
 from fope_lab.tracking.errors import TrackingError

@@ -1,4 +1,4 @@
-"""What goes wrong with MLflow, in a line each."""
+"""Errors of MLflow, each described in a single line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from fope_lab.config.errors import UserError
 
-# An answer about one request only: the next one may well succeed.
 REFUSALS = (
     "INVALID_PARAMETER_VALUE",
     "BAD_REQUEST",
@@ -15,21 +14,22 @@ REFUSALS = (
     "RESOURCE_DOES_NOT_EXIST",
     "RESOURCE_ALREADY_EXISTS",
 )
+"""MLflow's error codes that concern a single request; the next request may succeed."""
 
 
 class TrackingError(UserError):
-    """MLflow is not up to date: where, and why. The store is whole; `sync` finishes later."""
+    """MLflow can't be used or is not up to date; `sync` finishes later from the store."""
 
 
 def concerns_one_run(error: Exception) -> bool:
-    """Whether other runs can be sent all the same: MLflow refused, or a folder is unreadable."""
+    """Whether an error affects a single run: a refused request, or an unreadable folder."""
     if getattr(error, "error_code", None) in REFUSALS:
         return True
     return isinstance(error, OSError | ValueError | TypeError | KeyError)
 
 
 def readable(error: BaseException, uri: str) -> str:
-    """One line on why a projection to `uri` stopped."""
+    """A single line that says why uploading to `uri` stopped."""
     if isinstance(error, TrackingError):
         return str(error)
     import requests
@@ -37,24 +37,24 @@ def readable(error: BaseException, uri: str) -> str:
 
     causes = list(_chain(error))
     if any(isinstance(e, requests.Timeout | urllib3.exceptions.ReadTimeoutError) for e in causes):
-        return f"MLflow at {shown(uri)} is too slow to answer"
+        return f"MLflow at {shown(uri)} did not answer in time"
     if any(isinstance(e, requests.ConnectionError) for e in causes):
         return f"no MLflow answers at {shown(uri)}"
     return f"MLflow at {shown(uri)}: {first_line(error)}"
 
 
 def first_line(error: BaseException) -> str:
-    """The beginning of an error's text, or its type if it has none."""
+    """The first line of an error's text, cut at 300 characters, or the name of its type."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
 
 
 def shown(uri: str) -> str:
-    """`uri` without the password that it may hold."""
+    """`uri` without a user name and password."""
     return re.sub(r"//[^/@]*@", "//…@", uri)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what led to it."""
+    """Yield an error, its cause, the cause of that, and so on."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

@@ -1,11 +1,11 @@
-"""What the store remembers of MLflow, so that a replay is free and `sync` needs no sweep file.
+"""What the store records about MLflow, so that `sync` needs no sweep file and skips what is done.
 
-    <stage folder>/tracking/<hash of URI and sweep>.json   its run, and whether that is complete
-    <store>/tracking/id                                    tells the runs of two stores apart
+    <stage folder>/tracking/<hash of URI and sweep>.json   its run, and whether it is complete
+    <store>/tracking/id                                    distinguishes the runs of two stores
     <store>/tracking/<hash of URI and sweep>.lock          one writer at a time
     <store>/tracking/sweeps/<name>/                        the last plan, and the last report
 
-Losing any of these costs time, never a point: what MLflow has can be asked.
+If any of these is lost, nothing else is: the server can be asked which points it has.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ if TYPE_CHECKING:
     from fope_lab.sweep.plan import Plan
 
 LOCK_SECONDS = 10.0
-BEFORE_NAMES = ("report.html", "report.json")
-"""The files of a report that was kept before their names were."""
+"""How long to wait for another process that writes the same experiment."""
+UNNAMED_FILES = ("report.html", "report.json")
+"""The files of reports that were saved by versions which did not record file names."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """Which MLflow run a stage has.
+    """The MLflow run of a stage.
 
-    `complete` is the end (ms) of the finished stage once everything about it is uploaded. How much
-    of an unfinished stage went up is not here: an answer may be lost after the points arrived, so
-    only the server can tell.
+    `complete` is the time (ms since 1970) at which the stage finished, or None until everything
+    about it is uploaded. The progress of an incomplete upload is not recorded: a response may be
+    lost after the points arrived, so only the server knows.
     """
 
     experiment_id: str
@@ -62,7 +63,7 @@ class KeptReport:
 
 
 class Ledger:
-    """What `store` remembers of the MLflow at `uri`."""
+    """The records in `store` about the MLflow at `uri`."""
 
     def __init__(self, store: Store, uri: str) -> None:
         self._store, self._uri = store, uri
@@ -71,16 +72,17 @@ class Ledger:
 
     @cached_property
     def store_id(self) -> str:
-        """What tells this store from others in MLflow. It is drawn and written on first use."""
+        """The id that tells this store from others in MLflow; it is created on first use."""
         create_exclusive(self._root / "id", uuid.uuid4().hex)
         return (self._root / "id").read_text(encoding="utf-8")
 
     @contextlib.contextmanager
     def one_writer(self, sweep: str) -> Iterator[bool]:
-        """Hold the sweep's lock; gives whether this ledger also was the last to hold it.
+        """Hold the sweep's lock; yields whether this ledger was also the last to hold it.
 
-        If not, what the server had when it was last asked is out of date. Raises TrackingError
-        when the lock is not free in time. The lock ends with its process, however that ends.
+        If it was not, another writer may have changed what the server has. The operating system
+        releases the lock when its process ends. Raises TrackingError if the lock stays taken for
+        LOCK_SECONDS.
         """
         deadline = time.monotonic() + LOCK_SECONDS
         with (self._root / f"{self._hash(sweep)}.lock").open("a+", encoding="utf-8") as file:
@@ -91,7 +93,7 @@ class Ledger:
                 except BlockingIOError:
                     if time.monotonic() > deadline:
                         raise TrackingError(
-                            f"another process is bringing {sweep} up to date in MLflow"
+                            f"another process is updating {sweep} in MLflow"
                         ) from None
                     time.sleep(0.05)
             file.seek(0)
@@ -103,20 +105,20 @@ class Ledger:
             yield same
 
     def run(self, sweep: str, kind: str, key: str) -> Record | None:
-        """The run that a stage has in the sweep's experiment, as far as is remembered."""
+        """The recorded run of a stage in the sweep's experiment, or None."""
         raw = read_json(self._record_file(sweep, kind, key))
         try:
             return None if raw is None else Record(**raw)
-        except TypeError:  # of another version of this program: as good as lost
+        except TypeError:  # written by another version of this program
             return None
 
     def set_run(self, sweep: str, kind: str, key: str, record: Record) -> None:
-        """Remember `record`."""
+        """Record the run of a stage in the sweep's experiment."""
         if self.run(sweep, kind, key) != record:
             write_json(self._record_file(sweep, kind, key), dataclasses.asdict(record))
 
     def record(self, plan: Plan) -> Outline:
-        """The plan's outline, remembered. A stage stays cached (or not) as when first planned."""
+        """Record the outline of a plan and return it; `cached` stays as it was first recorded."""
         path = self._sweep_folder(plan.sweep.name) / "plan.json"
         before = path.read_text(encoding="utf-8") if path.exists() else None
         known = Outline.parse(before).stages if before is not None else ()
@@ -126,12 +128,12 @@ class Ledger:
         return outline
 
     def outlines(self) -> list[Outline]:
-        """The outlines of every sweep recorded in this store."""
+        """The outlines of all sweeps that are recorded in this store."""
         files = sorted((self._root / "sweeps").glob("*/plan.json"))
         return [Outline.parse(path.read_text(encoding="utf-8")) for path in files]
 
     def keep_report(self, sweep: str, files: Sequence[Path], metrics: Mapping[str, float]) -> None:
-        """Copy a report into the store. The same report again is not a new one."""
+        """Copy a report into the store; an identical report keeps its time."""
         contents = {file.name: file.read_bytes() for file in files}
         digest = hashlib.sha256(json.dumps(dict(metrics), sort_keys=True).encode())
         for name, content in contents.items():
@@ -150,12 +152,12 @@ class Ledger:
             )
 
     def report(self, sweep: str) -> KeptReport | None:
-        """The last report kept for a sweep."""
+        """The last report that was saved for a sweep, or None."""
         folder = self._sweep_folder(sweep)
         raw = read_json(folder / "report.meta.json")
         if raw is None:
             return None
-        names = raw.pop("files", BEFORE_NAMES)
+        names = raw.pop("files", UNNAMED_FILES)
         return KeptReport(**raw, files=[folder / name for name in names])
 
     def _sweep_folder(self, sweep: str) -> Path:

@@ -1,6 +1,6 @@
-"""An MLflow server or database: experiments, their runs, and what each run has already.
+"""An MLflow server or database: its experiments, their runs, and what each run already has.
 
-The only module that imports mlflow (1.8 s), and only when a server is about to be asked.
+This is the only module that imports mlflow. The import takes 1.8 s, so it waits for the first call.
 """
 
 from __future__ import annotations
@@ -22,26 +22,29 @@ if TYPE_CHECKING:
 
 SERVERS = ("http", "https", "databricks")
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
-ENTRIES_PER_BATCH = 1_000  # MLflow's limits
+ENTRIES_PER_BATCH = 1_000
+"""MLflow's limit for the metrics, parameters and tags of a request."""
 PARAMS_PER_BATCH = TAGS_PER_BATCH = 100
+"""MLflow's limits for the parameters and for the tags of a request."""
 SUMMARY = "summary"
-# A run must not wait for a server that is down, and the terminal is ours. The user's values win.
 ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-CHATTY = ("alembic", "mlflow.store.db.utils", "mlflow.store.tracking.sqlalchemy_store")
-# The files of the SQLite databases in use. MLflow keeps its connections for as long as the process
-# lives, so that after `rm mlflow.db` it would go on writing to a file that nobody can open.
+"""Defaults that keep a run from waiting for a dead server, and MLflow from writing to the terminal.
+Values that the user has set take precedence."""
+NOISY_LOGGERS = ("alembic", "mlflow.store.db.utils", "mlflow.store.tracking.sqlalchemy_store")
+# The device and inode of every SQLite database in use. MLflow keeps connections open until the
+# process ends, so after `rm mlflow.db` it would continue to write to the deleted file.
 _OPEN_DATABASES: dict[Path, tuple[int, int]] = {}
 
 
 class Run:
-    """A run, and what the server has of it, kept in step with what was sent since it was asked.
+    """A run, and what the server has of it: as it was loaded, updated by everything sent since.
 
-    `sent` is what the caller knows to have arrived: the first rows of a stage, and their digest.
+    `sent` is the number of a stage's rows that are known to have arrived, with their digest.
     """
 
     def __init__(self, client: MlflowClient, run: MlflowRun) -> None:
@@ -57,7 +60,7 @@ class Run:
     def log(
         self, points: Sequence[Point], tags: Mapping[str, str], params: Mapping[str, str]
     ) -> None:
-        """Send points, the tags that differ and the parameters that the run does not have yet."""
+        """Send points, the tags that changed, and the parameters that the run does not have."""
         from mlflow.entities import Metric, Param, RunTag
 
         changed = [RunTag(k, v) for k, v in tags.items() if self.tags.get(k) != v]
@@ -75,13 +78,13 @@ class Run:
         self._metrics.update(point.name for point in points)
 
     def remove_tag(self, name: str) -> None:
-        """Remove a tag, if it is there."""
+        """Remove a tag from the run if it has the tag."""
         if name in self.tags:
             self._client.delete_tag(self.run_id, name)
             del self.tags[name]
 
     def points(self) -> set[tuple[str, int, int]]:
-        """(name, step, timestamp) of every point that the server has."""
+        """The (name, step, timestamp) of every point that the server has; asks the server."""
         return {
             (name, metric.step, metric.timestamp)
             for name in self._metrics
@@ -89,11 +92,11 @@ class Run:
         }
 
     def add_file(self, path: Path) -> None:
-        """Add or replace an artifact, named as the file is."""
+        """Add or replace the artifact that has the file's name."""
         self._client.log_artifact(self.run_id, str(path))
 
     def set_status(self, status: str, ended: int | None) -> None:
-        """Set the status, and the end (ms) if it is known."""
+        """Set the status, and the end (ms since 1970) if it is known."""
         if ended is not None and (self._status, self._ended) != (status, ended):
             self._client.set_terminated(self.run_id, status, ended)
             self._ended = ended
@@ -103,9 +106,9 @@ class Run:
 
 
 class Experiment:
-    """An experiment and its runs: by stage key those of stages, under SUMMARY the report's.
+    """An experiment and its runs: those of stages by key, and the report's run under SUMMARY.
 
-    `settled` is how far a stage had come when its run was last brought up to date.
+    `settled` holds, by key, the progress of a stage when its run was last brought up to date.
     """
 
     def __init__(self, client: MlflowClient, experiment_id: str, created: int) -> None:
@@ -115,18 +118,18 @@ class Experiment:
         self.settled: dict[str, Life] = {}
 
     def create(self, key: str, tags: Mapping[str, str], started: int) -> Run:
-        """Make a run that started at `started` (ms)."""
+        """Create a run that started at `started` (ms since 1970)."""
         made = self._client.create_run(self.experiment_id, start_time=started, tags=dict(tags))
         run = self.runs[key] = Run(self._client, made)
         return run
 
     def replace(self, key: str, tags: Mapping[str, str], started: int) -> Run:
-        """Delete a run (in MLflow it can be restored) and make an empty one in its place."""
+        """Delete a run, which MLflow can restore, and create an empty run in its place."""
         self._client.delete_run(self.runs[key].run_id)
         return self.create(key, tags, started)
 
     def load(self, store_id: str) -> None:
-        """Ask for the runs of one store, a single one for each key."""
+        """Load the runs of a store from the server, one for each key."""
         token = None
         while True:
             page = self._client.search_runs(
@@ -135,10 +138,10 @@ class Experiment:
                 max_results=1_000,
                 page_token=token,
             )
-            for found in page:
-                run = Run(self._client, found)
+            for entity in page:
+                run = Run(self._client, entity)
                 key = SUMMARY if run.tags.get("kind") == SUMMARY else run.tags["key"]
-                if key in self.runs:  # its creation timed out here, was repeated, and yet arrived
+                if key in self.runs:  # a creation timed out and was repeated, but both arrived
                     self._client.delete_run(run.run_id)
                 else:
                     self.runs[key] = run
@@ -150,7 +153,7 @@ class Experiment:
 class Server:
     """The MLflow at `uri`: a server, or a database that this process writes itself.
 
-    `artifacts` is where the files of experiments in such a database go.
+    `artifacts` is the folder for the files of experiments in such a database.
     """
 
     def __init__(self, uri: str, artifacts: Path) -> None:
@@ -159,23 +162,23 @@ class Server:
         self._experiments: dict[str, Experiment] = {}
 
     def experiment(self, name: str, description: str, store_id: str) -> Experiment:
-        """The experiment `name`, made if need be, with the runs of one store.
+        """The experiment `name` with the runs of a store; it is created if it does not exist.
 
-        The same object as before as long as the experiment is still the same one.
+        Later calls return the same object as long as the server has the same experiment.
         """
         self._check_database()
-        found = self._client.get_experiment_by_name(name)
-        if found is None:
-            made = self._client.create_experiment(
+        entity = self._client.get_experiment_by_name(name)
+        if entity is None:
+            experiment_id = self._client.create_experiment(
                 name,
                 artifact_location=self._artifact_location(name),
                 tags={"mlflow.note.content": description},
             )
-            found = self._client.get_experiment(made)
-        elif found.lifecycle_stage == "deleted":  # by somebody in MLflow, and asked for again
-            self._client.restore_experiment(found.experiment_id)
+            entity = self._client.get_experiment(experiment_id)
+        elif entity.lifecycle_stage == "deleted":  # a user deleted it in MLflow
+            self._client.restore_experiment(entity.experiment_id)
             self.forget(name)
-        identity = (found.experiment_id, found.creation_time)
+        identity = (entity.experiment_id, entity.creation_time)
         known = self._experiments.get(name)
         if known is None or (known.experiment_id, known.created) != identity:
             known = Experiment(self._client, *identity)
@@ -184,7 +187,7 @@ class Server:
         return known
 
     def forget(self, name: str) -> None:
-        """Ask afresh the next time: what the server has of this experiment is not known."""
+        """Load this experiment again at the next call, because its content is no longer known."""
         self._experiments.pop(name, None)
 
     @cached_property
@@ -193,12 +196,12 @@ class Server:
             os.environ.setdefault(name, value)
         from mlflow import MlflowClient
 
-        for name in CHATTY:
+        for name in NOISY_LOGGERS:
             logging.getLogger(name).setLevel(logging.WARNING)
         return MlflowClient(tracking_uri=self.uri)
 
     def _artifact_location(self, experiment: str) -> str | None:
-        """None where the server decides."""
+        """The folder of an experiment's files, or None if the server chooses it."""
         if urlsplit(self.uri).scheme in SERVERS or self.uri in SERVERS:
             return None
         return (self._artifacts / quote(experiment, safe="")).as_uri()
@@ -216,22 +219,22 @@ class Server:
 
 
 def default_uri(store_root: Path) -> str:
-    """The SQLite database in the store, by absolute path."""
+    """The URI of the SQLite database in the store, with an absolute path."""
     return f"sqlite:///{store_root.expanduser().absolute() / 'mlflow.db'}"
 
 
 def artifact_folder(store_root: Path) -> Path:
-    """Where the artifacts of that database lie."""
+    """The folder for the artifacts of the store's SQLite database."""
     return store_root.expanduser().absolute() / "mlartifacts"
 
 
 def checked_uri(uri: str) -> str:
-    """`uri`, a SQLite path made absolute. Raises TrackingError if MLflow can't be reached by it."""
+    """`uri`, with an absolute path if it is SQLite. Raises TrackingError if it is not MLflow's."""
     allowed = (*SERVERS, *DATABASES)
     scheme = uri if uri in SERVERS else urlsplit(uri).scheme.split("+")[0]
     if scheme not in allowed:
         raise TrackingError(
-            f"the tracking URI {shown(uri)!r} names no MLflow: it must begin with one of "
+            f"the tracking URI {shown(uri)!r} is not an MLflow URI: it must start with one of "
             f"{', '.join(allowed)}, such as http://HOST:5000 or sqlite:////FOLDER/mlflow.db"
         )
     if uri.startswith("sqlite:///"):

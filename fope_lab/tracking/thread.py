@@ -1,4 +1,4 @@
-"""MLflow kept up to date beside a run, never disturbing it."""
+"""A thread that keeps MLflow up to date during a run, and never disturbs the run."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ if TYPE_CHECKING:
     from fope_lab.sweep.plan import Plan
 
 LONGEST_PAUSE = 60.0
+"""Seconds between two attempts while MLflow keeps failing."""
 
 
 @dataclass(frozen=True)
 class TrackingOutcome:
-    """How a run's tracking ended: `reason` says why MLflow is not up to date, if it isn't."""
+    """Whether MLflow is up to date at the end of a run, and if not, the reason."""
 
     complete: bool
     reason: str | None
 
 
 class TrackingThread:
-    """Projects `plans` every `seconds` in the background.
+    """Uploads the progress of `plans` every `seconds` in the background.
 
-    While MLflow is down, slow or refuses something, `last_error` says so, and the pauses grow up to
-    a minute. Start it once ray is imported: two threads that import at once can see half a module.
+    While MLflow is down, slow or refuses a request, `last_error` says so and the pauses grow up to
+    a minute. Start the thread after ray is imported: two threads that import the same module at the
+    same time can see it half initialized.
     """
 
     def __init__(self, tracker: Tracker, plans: Sequence[Plan], seconds: float = 5.0) -> None:
@@ -38,14 +40,14 @@ class TrackingThread:
         self._thread = threading.Thread(target=self._run, name="fope-lab-tracking", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start uploading in the background."""
         self._thread.start()
 
     def flush(self, timeout: float = 60.0) -> TrackingOutcome:
-        """Project what the store holds by now, end the thread, and say whether all of it arrived.
+        """Upload what the store has now, end the thread, and return whether everything arrived.
 
-        Returns after `timeout` seconds at the latest; an upload that goes on then ends with the
-        process, and `sync` takes it up where it stopped.
+        Returns after at most `timeout` seconds. An upload that is still running then ends with the
+        process, and `sync` completes it.
         """
         self._stopping.set()
         self._thread.join(timeout)
@@ -68,6 +70,6 @@ class TrackingThread:
     def _problem(self, plan: Plan) -> str | None:
         try:
             self._tracker.project(plan)
-        except Exception as error:  # whatever it is, training goes on
+        except Exception as error:  # tracking must never stop the training
             return str(error) or first_line(error)
         return None

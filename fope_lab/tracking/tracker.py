@@ -1,7 +1,7 @@
-"""Bringing MLflow in line with the store.
+"""Uploads what MLflow lacks of a store.
 
-A run with points that the store no longer has (its newest checkpoint was damaged, and the work
-repeated) can't be corrected, since MLflow takes no point back: it is deleted and made anew.
+MLflow can't delete points. So a run with points that the store no longer has, because its newest
+checkpoint was damaged and the work was repeated, is deleted and created again.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ class Tracker:
     """Brings MLflow up to date with one store.
 
     `uri` is an MLflow server (http, https, databricks) or a database that this process writes
-    itself; None is the SQLite database `mlflow.db` in the store. Several threads and processes may
-    use one store: one at a time writes an experiment. Raises TrackingError for an unusable URI.
+    itself; None means the SQLite database `mlflow.db` in the store. Several threads and processes
+    may use the same store, because only one at a time writes an experiment. Raises TrackingError
+    for a URI that is not MLflow's.
     """
 
     def __init__(self, store_root: str | Path, uri: str | None = None) -> None:
@@ -61,18 +62,18 @@ class Tracker:
         self._outlines: dict[str, tuple[Plan, Outline]] = {}
 
     def project(self, plan: Plan) -> None:
-        """Bring the plan's experiment up to date: every stage that has begun, and its report.
+        """Bring the plan's experiment up to date: every stage that has started, and its report.
 
-        Costs one request when nothing has changed since the last call. Raises TrackingError, after
-        having sent what could be sent.
+        Makes a single request if nothing has changed since the last call. Raises TrackingError
+        after sending everything that could be sent.
         """
         self._project(self._outline(plan))
 
     def sync(self) -> list[str]:
-        """Bring every sweep that was ever projected from this store up to date: their names.
+        """Bring every sweep that is recorded in this store up to date; returns their names.
 
-        Needs no sweep file, and fills an MLflow that has seen none of them. Raises TrackingError,
-        after having tried them all.
+        Needs no sweep file, and also fills an empty MLflow. Raises TrackingError after trying every
+        sweep.
         """
         problems: list[str] = []
         outlines = self._ledger.outlines()
@@ -86,21 +87,21 @@ class Tracker:
         return [outline.name for outline in outlines]
 
     def log_summary(self, plan: Plan, files: Sequence[Path], metrics: Mapping[str, float]) -> None:
-        """Make these files the report that the experiment's run `summary` carries.
+        """Upload these files and metrics as the report, in the experiment's run `summary`.
 
-        Its metrics get the number of the report's revision as their step. The report goes into the
-        store first, so that `sync` can send it. Raises TrackingError if MLflow didn't take it.
+        The step of the metrics is the number of the report's revision. The report is saved in the
+        store first, so that `sync` can upload it later. Raises TrackingError if MLflow refuses it.
         """
         outline = self._outline(plan)
         self._ledger.keep_report(outline.name, files, metrics)
         self._project(outline)
 
     def run_ids(self, plan: Plan) -> dict[str, str]:
-        """Stage key → id of its MLflow run, for the stages that have one; asks no server."""
+        """The ids of MLflow runs by stage key, for stages that have a run; contacts no server."""
         return {key: record.run_id for key, record in self._records(plan).items()}
 
     def experiment_id(self, plan: Plan) -> str | None:
-        """Id of the plan's MLflow experiment, None before its first run; asks no server."""
+        """The id of the plan's experiment, or None before its first run; contacts no server."""
         return next((record.experiment_id for record in self._records(plan).values()), None)
 
     def _outline(self, plan: Plan) -> Outline:
@@ -111,8 +112,8 @@ class Tracker:
 
     def _records(self, plan: Plan) -> dict[str, Record]:
         name = plan.sweep.name
-        found = {s.key: self._ledger.run(name, s.kind, s.key) for s in plan.stages}
-        return {key: record for key, record in found.items() if record is not None}
+        records = {s.key: self._ledger.run(name, s.kind, s.key) for s in plan.stages}
+        return {key: record for key, record in records.items() if record is not None}
 
     def _project(self, outline: Outline) -> None:
         problems: list[str] = []
@@ -129,7 +130,7 @@ class Tracker:
                 with _collected(problems, SUMMARY):
                     self._project_report(outline.name, experiment)
         except Exception as error:
-            self._server.forget(outline.name)  # what arrived of it is not known
+            self._server.forget(outline.name)  # it is not known how much of it arrived
             raise TrackingError(readable(error, self.uri)) from error
         if problems:
             self._server.forget(outline.name)
@@ -162,9 +163,9 @@ class Tracker:
             if complete is not None:
                 for picture in pictures(now):
                     run.add_file(picture)
-        run.log((), wanted, params)  # of a complete run: what the sweep file says by now
+        run.log((), wanted, params)  # a complete run may need new tags, from a changed sweep file
         if now.error is None:
-            run.remove_tag("error")  # it failed, and was tried again
+            run.remove_tag("error")  # it failed before and was tried again
         run.set_status(STATUS[now.state], now.ended)
         record = _record(experiment, run, complete)
         self._ledger.set_run(sweep, stage.kind, stage.key, record)
@@ -178,7 +179,7 @@ class Tracker:
         if run is None:
             wanted = summary_tags(sweep) | {"store": self._ledger.store_id}
             run = experiment.create(SUMMARY, wanted, report.time)
-        # Counted before anything is sent, so that no two reports ever share a step.
+        # The revision is saved before the points, so that two reports never share a step.
         revision = int(run.tags.get("revision", "0")) + 1
         run.log((), {"revision": str(revision)}, {})
         run.log(points(Row(revision, report.time, dict(report.metrics))), {}, {})
@@ -190,7 +191,7 @@ class Tracker:
 
 @dataclass(frozen=True)
 class Start:
-    """Where to go on uploading: at `row`, leaving out the points in `present`."""
+    """Where to continue an upload: at `row`, without the points in `present`."""
 
     row: int = 0
     present: frozenset[tuple[str, int, int]] = frozenset()
@@ -201,9 +202,9 @@ def _record(experiment: Experiment, run: Run, complete: int | None) -> Record:
 
 
 def _start(run: Run, rows: Sequence[Row]) -> Start | None:
-    """What the run has of `rows`; None if it has points that are not among them.
+    """Where to continue uploading `rows`, or None if the run has points that `rows` do not have.
 
-    Asks the server unless this process sent what the run has, and the rows still begin with it.
+    Asks the server, unless this process sent the run's points and `rows` still begin with them.
     """
     if run.sent is not None:
         count, digest = run.sent
@@ -215,8 +216,11 @@ def _start(run: Run, rows: Sequence[Row]) -> Start | None:
 
 
 def _batches(rows: Sequence[Row], start: Start) -> Iterator[tuple[list[Point], int, str]]:
-    """The points that are missing, a request at a time, and what the run has with them: the number
-    of rows and their digest. The last batch may be empty, there is always one."""
+    """Yield the missing points in batches of one request each.
+
+    A batch comes with the number of rows that the run has after it, and their digest. There is
+    always at least one batch; the last batch may be empty.
+    """
     digest = Digest(rows[: start.row])
     batch: list[Point] = []
     for index in range(start.row, len(rows)):
@@ -230,13 +234,13 @@ def _batches(rows: Sequence[Row], start: Start) -> Iterator[tuple[list[Point], i
 
 
 def _identity(point: Point) -> tuple[str, int, int]:
-    """What makes a point of a run one and the same to us; its value follows."""
+    """What identifies a point within a run; its value follows from these."""
     return point.name, point.step, point.timestamp
 
 
 @contextlib.contextmanager
 def _collected(problems: list[str], name: str) -> Iterator[None]:
-    """One run that MLflow refuses, or a folder that can't be read, holds up no other run."""
+    """Collect an error that affects a single run, so that the other runs are still uploaded."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""MLflow's own pages: serving those of a store, and links into them."""
+"""Serves MLflow's pages for a store, and makes links to them."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ from fope_lab.tracking.errors import TrackingError
 from fope_lab.tracking.server import artifact_folder, default_uri
 
 PAGES = "http://127.0.0.1:5000"
-VIEW = "workflowType=machine_learning"  # by default MLflow shows traces of language models instead
+VIEW = "workflowType=machine_learning"
+"""The query that selects experiments; MLflow's default view is of language model traces."""
 
 
 def run_link(uri: str, experiment_id: str, run_id: str, ui: str = PAGES) -> str:
-    """The page of a run, on the MLflow server `uri`, or on `ui` if `uri` is a database."""
+    """The URL of a run's page, on the MLflow server `uri`, or on `ui` if `uri` is a database."""
     return f"{_pages(uri, ui)}/#/experiments/{experiment_id}/runs/{run_id}?{VIEW}"
 
 
 def compare_link(uri: str, experiment_id: str, run_ids: Sequence[str], ui: str = PAGES) -> str:
-    """The page that puts several runs side by side."""
+    """The URL of the page that compares several runs."""
     query = {"runs": list(run_ids), "experiments": [experiment_id]}
     return f"{_pages(uri, ui)}/#/compare-runs?{_query(query)}&{VIEW}"
 
@@ -40,7 +41,7 @@ def compare_link(uri: str, experiment_id: str, run_ids: Sequence[str], ui: str =
 def metric_link(
     uri: str, experiment_id: str, run_ids: Sequence[str], metric: str, ui: str = PAGES
 ) -> str:
-    """The page that draws one metric of several runs over its step: a length curve over lengths."""
+    """The URL of the page that plots a metric of several runs over its step (context length)."""
     query = {
         "runs": list(run_ids),
         "metric": metric,
@@ -53,11 +54,10 @@ def metric_link(
 
 
 def serve(store_root: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
-    """Serve the store's MLflow database until interrupted; returns 0.
+    """Serve the store's MLflow database until SIGINT or SIGTERM; returns 0.
 
-    Prints the address once it answers; what the server has to say goes to `mlflow-server.log` in
-    the store. SIGINT and SIGTERM end it. Raises TrackingError if the port can't be had, or the
-    server ended by itself.
+    Prints the address when the server is ready; the server's output goes to `mlflow-server.log` in
+    the store. Raises TrackingError if the port is not free or the server ends by itself.
     """
     _require_free(host, port)
     store_root = store_root.expanduser().absolute()
@@ -70,12 +70,12 @@ def serve(store_root: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
         *("--uvicorn-opts", "--log-level warning"),  # no line for every request
     ]
     environment = os.environ | {
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # a third of the memory
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # saves a third of the memory
         "MLFLOW_DISABLE_TELEMETRY": "true",
     }
     log = store_root / "mlflow-server.log"
     address = f"http://{host}:{port}"
-    # A session of its own: Ctrl-C reaches it and the processes that it starts once, through us.
+    # It has its own session, so that Ctrl-C reaches it and its processes once, forwarded by us.
     with (
         log.open("wb") as output,
         subprocess.Popen(
@@ -85,7 +85,7 @@ def serve(store_root: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
     ):
         if _answers(server, address):
             page = f"{address}/#/experiments?{VIEW}"
-            print(f"MLflow shows {store_root} at {page} (Ctrl-C ends it)", flush=True)
+            print(f"MLflow shows {store_root} at {page} (press Ctrl-C to stop)", flush=True)
         code = server.wait()
     if received:
         return 0
@@ -100,7 +100,7 @@ def _require_free(host: str, port: int) -> None:
         except OSError as error:
             reason = error.strerror or str(error)
             if error.errno == errno.EADDRINUSE:
-                reason = "another program listens there, maybe an MLflow that still runs"
+                reason = "another program listens there, perhaps an MLflow that is still running"
             raise TrackingError(
                 f"can't serve on {host}:{port}: {reason}. Choose another port with --port."
             ) from error
@@ -108,7 +108,10 @@ def _require_free(host: str, port: int) -> None:
 
 @contextmanager
 def _forwarded_signals(server: subprocess.Popen[bytes]) -> Iterator[list[int]]:
-    """Pass SIGINT and SIGTERM on to the server's processes: those received. A second one kills."""
+    """Forward SIGINT and SIGTERM to the server's processes; yields the signals received so far.
+
+    A second signal kills the processes.
+    """
     received: list[int] = []
 
     def forward(number: int, _frame: FrameType | None) -> None:
@@ -125,12 +128,12 @@ def _forwarded_signals(server: subprocess.Popen[bytes]) -> Iterator[list[int]]:
 
 
 def _answers(server: subprocess.Popen[bytes], address: str) -> bool:
-    """Wait until the server answers; False if it ended instead."""
+    """Wait until the server answers; returns False if it ended instead."""
     while server.poll() is None:
         try:
             with urllib.request.urlopen(f"{address}/health", timeout=2):
                 return True
-        except urllib.error.HTTPError:  # it refuses this host's name, and so it is up
+        except urllib.error.HTTPError:  # it refuses this host's name, so it is up
             return True
         except OSError:
             time.sleep(0.2)
@@ -146,6 +149,6 @@ def _pages(uri: str, ui: str) -> str:
 
 
 def _query(values: Mapping[str, Any]) -> str:
-    """A query whose values are JSON, as MLflow's pages read them."""
+    """A URL query with JSON values, as MLflow's pages expect."""
     texts = {name: json.dumps(value, separators=(",", ":")) for name, value in values.items()}
     return "&".join(f"{name}={quote(text, safe='')}" for name, text in texts.items())

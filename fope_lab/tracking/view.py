@@ -1,12 +1,12 @@
-"""What MLflow shows of a sweep: a pure function of its plan and of what the store's folders say.
+"""What MLflow shows of a sweep: a pure function of its plan and the store's folders.
 
-    outline(plan)        the stages, as JSON that outlives the sweep file
-    life(folder)         how far a stage has come, with the true times
-    tags, parameters     what a stage is, for filters, groups and the compare page
-    points(row)          its metrics
+    Outline.of(plan)     the stages, as JSON that does not need the sweep file
+    life(folder)         the progress of a stage, with its actual times
+    tags, parameters     the description of a stage, for filters, groups and the compare page
+    points(row)          the metrics of a stage
 
 MLflow stores an infinity as 1.8e308, which flattens every chart that shows it. So a value that is
-not finite becomes NaN, a gap in the line, and the run's tag `non_finite` says what it was.
+not finite becomes NaN, a gap in the line, and the run's tag `non_finite` names the value.
 """
 
 from __future__ import annotations
@@ -26,16 +26,19 @@ from fope_lab.store import Row, StageFolder
 if TYPE_CHECKING:
     from fope_lab.sweep.plan import Plan
 
-NAME_LENGTH = 250  # MLflow's limits for a metric, parameter or tag
+NAME_LENGTH = 250
+"""MLflow's limit for the name of a metric, parameter or tag, in characters."""
 PARAMETER_LENGTH = 6_000
-TAG_LENGTH = 1_000  # ours: what still reads as a tag
+"""MLflow's limit for the value of a parameter, in characters."""
+TAG_LENGTH = 1_000
+"""Our limit for the value of a tag, in characters, so that it stays readable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageOutline:
-    """What MLflow shows of a stage beside its metrics.
+    """What MLflow shows of a stage besides its metrics.
 
-    `cached`: the store had it, finished, when the sweep was first planned.
+    `cached` says whether the store already had the finished stage when the sweep was first planned.
     """
 
     key: str
@@ -53,7 +56,7 @@ class StageOutline:
 
 @dataclass(frozen=True, kw_only=True)
 class Outline:
-    """What MLflow shows of a plan."""
+    """What MLflow shows of a plan besides metrics: its name, description and stages."""
 
     name: str
     description: str
@@ -61,31 +64,34 @@ class Outline:
 
     @classmethod
     def of(cls, plan: Plan, cached: Mapping[str, bool]) -> Self:
-        """The outline of a plan; `cached` is what is known of stages that were planned before."""
+        """The outline of a plan; `cached` holds, by key, what was recorded for stages before."""
         fields = {entry.name for entry in dataclasses.fields(StageOutline)} - {"cached"}
         stages = []
         for stage in plan.stages:
             raw = {name: getattr(stage, name) for name in fields}
-            found = plan.states[stage.key].state == "cached"
-            stages.append(raw | {"cached": cached.get(stage.key, found)})
+            is_cached = plan.states[stage.key].state == "cached"
+            stages.append(raw | {"cached": cached.get(stage.key, is_cached)})
         sweep = {"name": plan.sweep.name, "description": plan.sweep.description}
         return cls.parse(json.dumps(sweep | {"stages": stages}))
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The outline that `text` holds, as `json` wrote it."""
+        """The outline in `text`, which `json` wrote."""
         raw = json.loads(text)
         stages = tuple(StageOutline(**stage) for stage in raw["stages"])
         return cls(name=raw["name"], description=raw["description"], stages=stages)
 
     def json(self) -> str:
-        """The outline as JSON."""
+        """The outline as JSON text, which `parse` reads."""
         return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False) + "\n"
 
 
 @dataclass(frozen=True)
 class Life:
-    """How far a stage has come; equal lives have the same durable rows. Times in ms since 1970."""
+    """The progress of a stage, with times in ms since 1970.
+
+    Equal lives have the same durable rows.
+    """
 
     state: str  # running, done, failed or interrupted
     started: int
@@ -95,10 +101,10 @@ class Life:
 
 
 def life(folder: StageFolder) -> Life | None:
-    """How far the stage in `folder` has come, None if nobody ever began it.
+    """The progress of the stage in `folder`, or None if it was never started.
 
-    The start is the first attempt's. A stage whose process was killed counts as running until
-    somebody goes on with it: only watching its lease for a while could tell.
+    A stage starts with its first attempt. A stage whose process was killed counts as running until
+    it is resumed, because only watching its lease for a while would show the difference.
     """
     started, finished = folder.started_at(), folder.finished_at()
     newest = folder.attempts.newest()
@@ -115,18 +121,18 @@ def life(folder: StageFolder) -> Life | None:
     if failure := folder.failure():
         error = str(failure["error"])
         return Life("failed", _ms(started), _ms(failure["time"]), error, path)
-    ended = newest.end.get("time")  # not known to a driver that frees the lease of a dead process
+    ended = newest.end.get("time")  # missing if a driver freed the lease of a dead process
     return Life("interrupted", _ms(started), ended and _ms(ended), None, path)
 
 
 def pictures(life: Life) -> list[Path]:
-    """The figures that a stage left, by name."""
+    """The paths of a stage's figures, sorted by name."""
     return [] if life.checkpoint is None else sorted(life.checkpoint.glob("*.svg"))
 
 
 def tags(sweep: str, stage: StageOutline, life: Life) -> dict[str, str]:
     """The tags of a stage's run in the experiment of `sweep`."""
-    found = {
+    values = {
         "mlflow.runName": stage.name,
         f"sweep.{sweep}": "true",
         "stage": stage.stage,
@@ -143,23 +149,23 @@ def tags(sweep: str, stage: StageOutline, life: Life) -> dict[str, str]:
     }
     return {
         _valid_name(name): str(value)[:TAG_LENGTH]
-        for name, value in found.items()
+        for name, value in values.items()
         if value is not None
     }
 
 
 def summary_tags(sweep: str) -> dict[str, str]:
-    """The tags of the run that carries the report of `sweep`."""
+    """The tags of the run that holds the report of `sweep`."""
     return {"mlflow.runName": "summary", _valid_name(f"sweep.{sweep}"): "true", "kind": "summary"}
 
 
 def parameters(config: Mapping[str, Any]) -> dict[str, str]:
     """A stage's resolved configuration as MLflow's parameters.
 
-    Nested names are joined by dots, lists of objects numbered; other values are JSON, texts bare.
-    A value longer than MLflow takes ends in "…".
+    Names of nested fields are joined by dots, and entries of a list of mappings are numbered. Other
+    values are JSON, except for plain text. A value that is too long for MLflow ends in "…".
     """
-    found: dict[str, str] = {}
+    flat: dict[str, str] = {}
     pending: list[tuple[str, Any]] = list(config.items())
     while pending:
         name, value = pending.pop(0)
@@ -171,12 +177,12 @@ def parameters(config: Mapping[str, Any]) -> dict[str, str]:
             text = _text(value)
             if len(text) > PARAMETER_LENGTH:
                 text = text[: PARAMETER_LENGTH - 1] + "…"
-            found[_valid_name(name)] = text
-    return found
+            flat[_valid_name(name)] = text
+    return flat
 
 
 class Point(NamedTuple):
-    """One point of a metric, as MLflow keeps it: `timestamp` in ms since 1970."""
+    """A point of a metric as MLflow stores it; `timestamp` is in ms since 1970."""
 
     name: str
     step: int
@@ -185,7 +191,7 @@ class Point(NamedTuple):
 
 
 def points(row: Row) -> list[Point]:
-    """The row's metrics as MLflow takes them; what isn't finite becomes NaN."""
+    """The metrics of a row as points; a value that is not finite becomes NaN."""
     return [
         Point(
             _valid_name(name),
@@ -198,7 +204,7 @@ def points(row: Row) -> list[Point]:
 
 
 def not_finite(rows: Iterable[Row]) -> str | None:
-    """What the NaN points of `rows` were, e.g. "perplexity_by_length=inf at 8192", or None."""
+    """The values that are not finite, such as "perplexity_by_length=inf at 8192", or None."""
     found = [
         f"{name}={value} at {row.step}"
         for row in rows
@@ -209,7 +215,7 @@ def not_finite(rows: Iterable[Row]) -> str | None:
 
 
 class Digest:
-    """A digest of the rows seen so far, to tell whether two lists of rows begin alike."""
+    """A digest of rows, to tell whether two lists begin with the same rows."""
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self._digest = hashlib.sha256()
@@ -217,11 +223,11 @@ class Digest:
             self.add(row)
 
     def add(self, row: Row) -> None:
-        """Go on by one row."""
+        """Add a row to the digest."""
         self._digest.update(repr((row.step, row.timestamp, sorted(row.values.items()))).encode())
 
     def hex(self) -> str:
-        """The digest so far."""
+        """The digest of the rows added so far, in hexadecimal."""
         return self._digest.hexdigest()
 
 

@@ -302,4 +302,4 @@ def test_who_lacks_the_token_gets_one_clear_error(cluster: Cluster) -> None:
     assert re.fullmatch(r"error: .* refuses the token from .*other-token\n", wrong.stderr)
     none = cluster.submit(path, RAY_AUTH_TOKEN_PATH="")
     assert none.returncode == 2
-    assert re.fullmatch(r"error: .* asks for a token, and there is none: .*\n", none.stderr)
+    assert re.fullmatch(r"error: .* needs a token, and none was sent: .*\n", none.stderr)

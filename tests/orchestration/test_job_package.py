@@ -80,7 +80,7 @@ def planned_elsewhere(package: JobPackage, folder: Path) -> set[str]:
         capture_output=True,
     )
     [place] = (folder / "a store" / "submitted").iterdir()
-    assert (place / "fope_lab" / "cli.py").exists()
+    assert (place / "fope_lab" / "cli" / "app.py").exists()
     return {stage["key"] for stage in json.loads(process.stdout)["stages"]}
 
 
@@ -198,7 +198,7 @@ def test_a_package_that_plans_something_else_is_not_sent(
     sweep = load_sweep(write(project / "sweeps" / "own.yaml", "{files: ../texts/*.txt}"))
     send = job_package._files_to_send(sweep)
     monkeypatch.setattr(job_package, "_files_to_send", lambda sweep: send[:-1])
-    with pytest.raises(SubmitError, match="other stage keys"):
+    with pytest.raises(SubmitError, match="its stages get other keys"):
         packed(sweep, tmp_path / "one-less")
     monkeypatch.setattr(job_package, "_files_to_send", lambda sweep: send[:1])
     with pytest.raises(SubmitError, match=r"no file matches '\.\./texts/\*\.txt'"):

@@ -261,7 +261,7 @@ def test_without_a_store_the_cluster_must_have_one(
         assert f"PYTHONPATH={tmp_path / 'shared' / 'submitted'}/tiny-" in accepted.stdout
         assert f"FOPE_LAB_STORE={tmp_path / 'shared'}\n" in accepted.stdout
     [place] = (tmp_path / "shared" / "submitted").iterdir()
-    assert (place / "fope_lab" / "cli.py").exists()
+    assert (place / "fope_lab" / "cli" / "app.py").exists()
     assert (place / "files" / sweep.path.relative_to("/")).exists()
     with pytest.raises(SubmitError, match="absolute path"):
         submit(sweep, cluster.url, store="fope-store")
@@ -327,14 +327,14 @@ def test_interrupting_leaves_the_job_running(
     assert job["status"] == "RUNNING"
     assert not any(request.endswith("/stop") for request in cluster.requests)
     after = capsys.readouterr().out.partition("first line\n")[2]
-    assert f"The job {job['submission_id']} goes on" in after
+    assert f"Job {job['submission_id']} is still running" in after
     assert f"ray job stop --address {cluster.url} {job['submission_id']}" in after
 
 
 @pytest.mark.usefixtures("empty_package")
 def test_a_lost_connection_says_how_to_go_on(cluster: FakeCluster, sweep: Sweep) -> None:
     cluster.close_code = WSCloseCode.ABNORMAL_CLOSURE
-    with pytest.raises(SubmitError, match=r"goes on(.|\n)*ray job logs"):
+    with pytest.raises(SubmitError, match=r"still running(.|\n)*ray job logs"):
         submit(sweep, cluster.url, store="/shared")
 
 
@@ -365,13 +365,13 @@ def test_a_missing_or_wrong_token_is_one_clear_error(
     cluster: FakeCluster, sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.token = SECRET
-    with pytest.raises(SubmitError, match=r"asks for a token, and there is none: .*RAY_AUTH_TOKEN"):
+    with pytest.raises(SubmitError, match=r"needs a token, and none was sent: .*RAY_AUTH_TOKEN"):
         submit(sweep, cluster.url)
     monkeypatch.setenv("RAY_AUTH_TOKEN", "wrong")
     with pytest.raises(SubmitError, match=r"refuses the token from RAY_AUTH_TOKEN$"):
         submit(sweep, cluster.url)
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    with pytest.raises(SubmitError, match="RAY_AUTH_MODE=disabled keeps it back"):
+    with pytest.raises(SubmitError, match="none was sent because RAY_AUTH_MODE=disabled"):
         submit(sweep, cluster.url)
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.delenv("RAY_AUTH_TOKEN")
@@ -436,7 +436,7 @@ def test_an_address_that_leads_nowhere_is_one_clear_error(
 def test_an_address_of_something_else_is_one_clear_error(
     cluster: FakeCluster, sweep: Sweep
 ) -> None:
-    with pytest.raises(SubmitError, match="is no Ray cluster"):
+    with pytest.raises(SubmitError, match="is not a Ray cluster"):
         submit(sweep, f"{cluster.url}/mlflow")
     with socket.create_server(("127.0.0.1", 0)) as other:
 

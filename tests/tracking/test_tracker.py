@@ -399,7 +399,7 @@ def test_a_report_that_was_kept_before_its_files_were_named_is_sent(scene: Scene
 
 @pytest.mark.parametrize("uri", ["mlruns", "file:///tmp/x", "ftp://me:secret@host"])
 def test_a_uri_that_mlflow_can_not_be_reached_by_is_an_error(scene: Scene, uri: str) -> None:
-    with pytest.raises(TrackingError, match="must begin with one of http, https") as caught:
+    with pytest.raises(TrackingError, match="must start with one of http, https") as caught:
         Tracker(scene.store.root, uri)
     assert "secret" not in str(caught.value)
 
