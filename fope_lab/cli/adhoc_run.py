@@ -11,7 +11,7 @@ from fope_lab.cli.shared_options import add_address, add_store, add_tracking_uri
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fope_lab.orchestration.phases import StageStatus
+    from fope_lab.store import StageState
     from fope_lab.sweep import Sweep
 
 
@@ -39,7 +39,7 @@ def run_adhoc_sweep(
     tracking_uri: str | None,
     address: str,
     console: Console,
-) -> tuple[Sweep, Mapping[str, StageStatus]]:
+) -> tuple[Sweep, Mapping[str, StageState]]:
     """Save and run the sweep with this content; returns it with the stages that failed, by key.
 
     Raises SweepError for wrong content, and what run_sweeps raises.

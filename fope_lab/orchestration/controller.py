@@ -24,7 +24,6 @@ import ray
 from ray import tune
 
 from fope_lab.orchestration.environment import LOCAL, RAY_DEFAULTS
-from fope_lab.orchestration.phases import Phase, StageStatus
 from fope_lab.orchestration.resources import (
     CLUSTER_LOOKAHEAD,
     ClusterError,
@@ -35,7 +34,7 @@ from fope_lab.orchestration.resources import (
 from fope_lab.orchestration.searcher import StageSearcher
 from fope_lab.orchestration.trial import KEY, ray_scratch_dir, run_stage, trial_stages
 from fope_lab.planning.capacity import Lookahead
-from fope_lab.store import Store
+from fope_lab.store import StageState, Store
 from fope_lab.sweep.resolve import Stage
 
 PROCESS_RETRIES = 3  # of a stage whose trial died, each going on from its last checkpoint
@@ -43,18 +42,18 @@ PROCESS_RETRIES = 3  # of a stage whose trial died, each going on from its last 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: every stage's status by key, and whether a signal cut it short."""
+    """How a run ended: the state of every stage by key, and whether a signal interrupted it."""
 
-    status: Mapping[str, StageStatus]
+    states: Mapping[str, StageState]
     interrupted: bool
 
     @property
-    def not_done(self) -> dict[str, StageStatus]:
+    def not_done(self) -> dict[str, StageState]:
         """The stages that failed, or were blocked by one that did."""
-        return {key: one for key, one in self.status.items() if one.phase is not Phase.DONE}
+        return {key: state for key, state in self.states.items() if not state.is_done}
 
 
-Watch = Callable[[Callable[[], Mapping[str, StageStatus]]], contextlib.AbstractContextManager[None]]
+Watch = Callable[[Callable[[], Mapping[str, StageState]]], contextlib.AbstractContextManager[None]]
 
 
 def run_stages(
@@ -63,13 +62,13 @@ def run_stages(
     seconds: Mapping[str, float],
     *,
     address: str = LOCAL,
-    watch: Watch = lambda status: contextlib.nullcontext(),
+    watch: Watch = lambda states: contextlib.nullcontext(),
 ) -> Outcome:
     """Run every stage that the store does not hold, parents first in `stages`.
 
     `seconds` has the plan's forecast of each stage by key: the order and the back-filling follow
     from it. `address` is "local" for a Ray of our own, otherwise a cluster to join. `watch` gets a
-    function that returns the stages' status, and is entered for as long as the run goes on. Raises
+    function that returns the stages' states, and is entered for as long as the run goes on. Raises
     resources.ResourcesError if a stage could never be placed, and resources.ClusterError if there
     is no cluster at `address`.
     """
@@ -88,7 +87,7 @@ def run_stages(
         room = capacity(stages, seconds, lookahead)
         searcher = StageSearcher(stages, store, owner, room, seconds)
         try:
-            with watch(searcher.status):
+            with watch(searcher.states):
                 _tuner(by_key, store, searcher, scratch).fit()
         except KeyboardInterrupt:
             interrupted = True
@@ -96,7 +95,7 @@ def run_stages(
             shutil.rmtree(scratch, ignore_errors=True)
     if interrupted:
         _release_leases(by_key, store, owner)
-    return Outcome(searcher.status(), interrupted)
+    return Outcome(searcher.states(), interrupted)
 
 
 def _tuner(

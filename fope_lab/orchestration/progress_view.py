@@ -1,7 +1,7 @@
-"""What a run looks like while it goes on: a live table in a terminal, plain lines elsewhere.
+"""The progress of a run: a live table in a terminal, plain lines elsewhere.
 
-Everything shown comes from the store, so that `fope-lab status` in another terminal, or on another
-machine, shows the same.
+Everything shown comes from the store, so `fope-lab status` shows the same from another terminal or
+another machine.
 """
 
 from __future__ import annotations
@@ -11,34 +11,39 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fope_lab.orchestration.phases import Phase, StageStatus
-from fope_lab.store import Store
+from fope_lab.store import StageState, Status, Store
 from fope_lab.store.lease import BEAT_SECONDS
 from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.stage_states import block_descendants, read_states
+
+States = Mapping[str, StageState]
+"""The state of every stage by its key."""
 
 REFRESH_SECONDS = 0.5
-LINE_SECONDS = 15.0  # between two lines about a running stage, where there is no terminal
+LINE_SECONDS = 15.0  # between two lines about a running stage, outside a terminal
 STYLES = {
-    Phase.WAITING: "dim",
-    Phase.ELSEWHERE: "cyan",
-    Phase.STARTED: "bold cyan",
-    Phase.DONE: "green",
-    Phase.FAILED: "bold red",
-    Phase.BLOCKED: "red",
+    Status.FAILED: "bold red",
+    Status.RUNNING: "bold cyan",
+    Status.DAMAGED: "yellow",
+    Status.INTERRUPTED: "yellow",
+    Status.WAITING: "dim",
+    Status.NOT_STARTED: "dim",
+    Status.BLOCKED: "red",
+    Status.DONE: "green",
 }
-WORDS = {Phase.STARTED: "running", Phase.ELSEWHERE: "other driver"}
-ORDER = (Phase.FAILED, Phase.STARTED, Phase.ELSEWHERE, Phase.WAITING, Phase.BLOCKED, Phase.DONE)
-"""What matters most comes first, since a long sweep does not fit a screen."""
+"""How each status is drawn; the most important comes first, since a long sweep fills the screen."""
+ORDER = tuple(STYLES)
 
 
 def seconds_text(seconds: float | None) -> str:
-    """75 → '1:15'."""
+    """A duration as minutes and seconds, such as 1:15 for 75, with hours where there are any."""
     if seconds is None:
         return ""
     minutes, rest = divmod(round(seconds), 60)
@@ -46,15 +51,22 @@ def seconds_text(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def progress_cells(stage: Stage, status: StageStatus, store: Store) -> list[str]:
-    """Step, loss, tokens/s and time (left, or taken) of a stage."""
+def state_text(state: StageState) -> str:
+    """The status of a stage, and for a running one who runs it, if that is not this driver."""
+    if state.status is Status.RUNNING and state.reason:
+        return f"{state.status} {state.reason}"
+    return str(state.status)
+
+
+def progress_cells(stage: Stage, state: StageState, store: Store) -> list[str]:
+    """The step, loss, tokens per second and time (left or taken) of a stage."""
     folder = store.folder(stage.kind, stage.key)
-    if status.phase is Phase.DONE:
+    if state.is_done:
         taken = seconds_text(folder.seconds())
-        return ["", "", "", f"{taken} (cached)" if status.cached else taken]
-    if status.phase in (Phase.FAILED, Phase.BLOCKED):
-        return ["", "", "", status.reason.partition("\n")[0][:60]]
-    progress = folder.progress() if status.phase is not Phase.WAITING else None
+        return ["", "", "", f"{taken} ({state.reason})" if state.reason else taken]
+    if state.status in (Status.FAILED, Status.BLOCKED):
+        return ["", "", "", state.reason[:60]]
+    progress = folder.progress() if state.status in (Status.RUNNING, Status.INTERRUPTED) else None
     if progress is None:
         return ["", "", "", ""]
     step, total = progress["step"], progress["total"]
@@ -69,52 +81,45 @@ def progress_cells(stage: Stage, status: StageStatus, store: Store) -> list[str]
     ]
 
 
-def status_table(
-    stages: Sequence[Stage],
-    status: Mapping[str, StageStatus],
-    store: Store,
-    limit: int | None = None,
+def states_table(
+    stages: Sequence[Stage], states: States, store: Store, limit: int | None = None
 ) -> Table:
-    """A table of all stages, or of the `limit` that matter most, and a count of every phase."""
-    shown = sorted(stages, key=lambda s: ORDER.index(status[s.key].phase))[:limit]
-    table = Table(title=summary(status), title_justify="left", box=None, pad_edge=False)
+    """A table of all stages, or of the `limit` most important ones, under their counts."""
+    shown = sorted(stages, key=lambda stage: ORDER.index(states[stage.key].status))[:limit]
+    table = Table(title=summary(states), title_justify="left", box=None, pad_edge=False)
     table.add_column("stage", overflow="fold")
     table.add_column("state")
     for name in ("step", "loss", "tokens/s", "time"):
         table.add_column(name, justify="right")
     for stage in shown:
-        one = status[stage.key]
-        word = WORDS.get(one.phase, one.phase.value)
-        state = Text(word, style=STYLES[one.phase])
-        table.add_row(Text(stage.label), state, *progress_cells(stage, one, store))
+        state = states[stage.key]
+        text = Text(state_text(state), style=STYLES[state.status])
+        table.add_row(Text(stage.label), text, *progress_cells(stage, state, store))
     if len(shown) < len(stages):
         table.add_row(f"… and {len(stages) - len(shown)} more")
     return table
 
 
-def summary(status: Mapping[str, StageStatus]) -> str:
-    """'12 of 20 done, 2 running, 6 waiting'."""
-    counts = Counter(one.phase for one in status.values())
+def summary(states: States) -> str:
+    """The number of stages in each status, such as "12 of 20 done, 2 running, 6 waiting"."""
+    counts = Counter(state.status for state in states.values())
     rest = [
-        f"{counts[phase]} {WORDS.get(phase, phase.value)}"
-        for phase in ORDER
-        if counts[phase] and phase is not Phase.DONE
+        f"{counts[status]} {status}"
+        for status in ORDER
+        if counts[status] and status is not Status.DONE
     ]
-    return ", ".join([f"{counts[Phase.DONE]} of {len(status)} done", *rest])
+    return ", ".join([f"{counts[Status.DONE]} of {len(states)} done", *rest])
 
 
 @contextlib.contextmanager
 def live_view(
-    stages: Sequence[Stage],
-    store: Store,
-    status: Callable[[], Mapping[str, StageStatus]],
-    console: Console,
+    stages: Sequence[Stage], store: Store, states: Callable[[], States], console: Console
 ) -> Iterator[None]:
-    """Show the run until the block is left."""
+    """Show the progress of a run until the block ends."""
     stop = threading.Event()
     show = _show_table if console.is_terminal else _show_lines
     thread = threading.Thread(
-        target=show, args=(stages, store, status, console, stop), name="live", daemon=True
+        target=show, args=(stages, store, states, console, stop), name="live", daemon=True
     )
     thread.start()
     try:
@@ -127,12 +132,12 @@ def live_view(
 def _show_table(
     stages: Sequence[Stage],
     store: Store,
-    status: Callable[[], Mapping[str, StageStatus]],
+    states: Callable[[], States],
     console: Console,
     stop: threading.Event,
 ) -> None:
     def table() -> Table:
-        return status_table(stages, status(), store, limit=max(5, console.height - 4))
+        return states_table(stages, states(), store, limit=max(5, console.height - 4))
 
     with Live(console=console, refresh_per_second=2, transient=False) as live:
         while not stop.wait(REFRESH_SECONDS):
@@ -143,60 +148,54 @@ def _show_table(
 def _show_lines(
     stages: Sequence[Stage],
     store: Store,
-    status: Callable[[], Mapping[str, StageStatus]],
+    states: Callable[[], States],
     console: Console,
     stop: threading.Event,
 ) -> None:
-    known: dict[str, Phase] = {key: one.phase for key, one in status().items()}
-    said = {stage.key: time.monotonic() for stage in stages}
+    known = {key: state.status for key, state in states().items()}
+    printed = {stage.key: time.monotonic() for stage in stages}
 
-    def line(stage: Stage, one: StageStatus) -> None:
-        said[stage.key] = time.monotonic()
-        cells = "  ".join(filter(None, progress_cells(stage, one, store)))
-        word = WORDS.get(one.phase, one.phase.value)
+    def print_line(stage: Stage, state: StageState) -> None:
+        printed[stage.key] = time.monotonic()
+        cells = "  ".join(filter(None, progress_cells(stage, state, store)))
         clock = time.strftime("%H:%M:%S")
-        console.print(f"{clock} {word:<12} {stage.label}  {cells}".rstrip(), markup=False)
+        text = f"{clock} {state_text(state):<12} {stage.label}  {cells}"
+        console.print(text.rstrip(), markup=False)
 
-    def look() -> None:
+    def print_changes() -> None:
+        now = states()
         for stage in stages:
-            one = status()[stage.key]
-            changed = one.phase is not known[stage.key]
-            known[stage.key] = one.phase
-            quiet = time.monotonic() - said[stage.key] > LINE_SECONDS
-            if changed or (quiet and one.phase is Phase.STARTED):
-                line(stage, one)
+            state = now[stage.key]
+            changed = state.status is not known[stage.key]
+            known[stage.key] = state.status
+            quiet = time.monotonic() - printed[stage.key] > LINE_SECONDS
+            if changed or (quiet and state.status is Status.RUNNING):
+                print_line(stage, state)
 
     while not stop.wait(REFRESH_SECONDS):
-        look()
-    look()
+        print_changes()
+    print_changes()
 
 
-def observed_status(stages: Sequence[Stage], store: Store) -> dict[str, StageStatus]:
-    """Every stage's status as another process can tell: a running one's heartbeat moves."""
-    found: dict[str, StageStatus] = {}
-    open_beats: dict[str, int] = {}
-    for stage in stages:
-        folder = store.folder(stage.kind, stage.key)
-        newest = folder.attempts.newest()
-        failure = folder.failure()
-        if folder.is_done():
-            found[stage.key] = StageStatus(Phase.DONE)
-        elif failure is not None:
-            found[stage.key] = StageStatus(Phase.FAILED, reason=failure["error"])
-        else:
-            found[stage.key] = StageStatus(Phase.WAITING)
-            if newest is not None and newest.end is None:
-                open_beats[stage.key] = folder.attempts.beat(newest.token)
-    if open_beats:
+def observe_states(stages: Sequence[Stage], store: Store) -> dict[str, StageState]:
+    """The states of all stages as another process can tell them.
+
+    This watches the heartbeats of running stages for a few seconds: where one stands still, the
+    stage is interrupted. `stages` come parents first.
+    """
+    states = read_states(stages, store)
+    running = {
+        stage.key: store.folder(stage.kind, stage.key).attempts
+        for stage in stages
+        if states[stage.key].status is Status.RUNNING
+    }
+    before = {key: attempts.beat(attempts.newest_token()) for key, attempts in running.items()}
+    if running:
         time.sleep(BEAT_SECONDS * 1.5)
-    for stage in stages:
-        attempts = store.folder(stage.kind, stage.key).attempts
-        moved = stage.key in open_beats and attempts.beat(
-            attempts.newest_token()
-        ) != open_beats.get(stage.key)
-        if moved:
-            found[stage.key] = StageStatus(Phase.STARTED)
-        for parent in stage.parents.values():
-            if found[parent].phase in (Phase.FAILED, Phase.BLOCKED):
-                found[stage.key] = StageStatus(Phase.BLOCKED, reason="a parent failed")
-    return found
+    for key, attempts in running.items():
+        if attempts.beat(attempts.newest_token()) != before[key]:
+            states[key] = replace(states[key], reason="")
+        else:
+            reason = f"{states[key].reason}, but its heartbeat stands still"
+            states[key] = replace(states[key], status=Status.INTERRUPTED, reason=reason)
+    return block_descendants(stages, states)

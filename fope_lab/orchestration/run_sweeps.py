@@ -11,18 +11,17 @@ from fope_lab.planning.devices import device_named, this_machine
 from fope_lab.planning.forecast import forecast_seconds
 from fope_lab.planning.memory_fit import too_large_error, why_too_large
 from fope_lab.report import REPORT_FILES, report_numbers
-from fope_lab.store import Store, StoreError
+from fope_lab.store import StageState, Status, Store, StoreError
 from fope_lab.sweep import Plan, Sweep, plan
+from fope_lab.sweep.plan import ACTIONS
 from fope_lab.tracking import Tracker, TrackingError, TrackingThread
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from fope_lab.orchestration.controller import Outcome
-    from fope_lab.orchestration.phases import StageStatus
     from fope_lab.sweep.graph import Stage
 
-STATES = ("cached", "resume", "run", "blocked")
 TRACKING_SECONDS = 30.0
 """How long the end of a run waits at most for MLflow to be brought up to date."""
 
@@ -35,7 +34,7 @@ def run_sweeps(
     address: str,
     console: Console,
     device: str | None = None,
-) -> Mapping[str, StageStatus]:
+) -> Mapping[str, StageState]:
     """Run every stage that the store lacks and write the reports; returns the failures by key.
 
     `device` names the GPUs of the cluster; if it is given, stages are checked against their memory.
@@ -48,16 +47,16 @@ def run_sweeps(
     _require_fit(plans, device, address)
     tracker = Tracker(place.root, tracking_uri)
     stages = list({stage.key: stage for one in plans for stage in one.stages}.values())
-    states = {key: state.state for one in plans for key, state in one.states.items()}
-    counts = [f"{n} {word}" for word in STATES if (n := list(states.values()).count(word))]
+    actions = {key: one.action(key) for one in plans for key in one.states}
+    counts = [f"{n} {word}" for word in ACTIONS if (n := list(actions.values()).count(word))]
     console.print(
         f"{', '.join(sweep.name for sweep in sweeps)}: {len(stages)} stages: "
         f"{', '.join(counts)}; store {place.root}",
         highlight=False,
         soft_wrap=True,
     )
-    failed: Mapping[str, StageStatus] = {}
-    if any(state != "cached" for state in states.values()):
+    failed: Mapping[str, StageState] = {}
+    if any(word != "cached" for word in actions.values()):
         seconds = forecast_seconds(stages, place, device)
         outcome = _run_stages(stages, plans, place, seconds, tracker, address, console)
         if outcome.interrupted:
@@ -73,7 +72,7 @@ def run_sweeps(
 def require_unblocked(plans: Sequence[Plan]) -> None:
     """Raises StoreError if data that a stage needs must be fetched first."""
     states = [state for one in plans for state in one.states.values()]
-    if reasons := dict.fromkeys(one.reason for one in states if one.state == "blocked"):
+    if reasons := dict.fromkeys(one.reason for one in states if one.status is Status.BLOCKED):
         raise StoreError("\n".join(reasons))
 
 
@@ -88,7 +87,7 @@ def _require_fit(plans: Sequence[Plan], device: str | None, address: str) -> Non
         stage.key: reason
         for one in plans
         for stage in one.stages
-        if one.states[stage.key].state != "cached"
+        if not one.states[stage.key].is_done
         and (reason := why_too_large(stage, gpu, cpu)) is not None
     }
     if reasons:
@@ -112,7 +111,7 @@ def _run_stages(
     from fope_lab.orchestration.progress_view import live_view
 
     @contextlib.contextmanager
-    def watch(status: Callable[[], Mapping[str, StageStatus]]) -> Iterator[None]:
+    def watch(status: Callable[[], Mapping[str, StageState]]) -> Iterator[None]:
         tracking = TrackingThread(tracker, plans)
         tracking.start()
         try:
@@ -154,15 +153,17 @@ def _finish(planned: Plan, store: Store, tracker: Tracker, console: Console) -> 
 
 
 def _print_failures(
-    stages: Sequence[Stage], failed: Mapping[str, StageStatus], store: Store, console: Console
+    stages: Sequence[Stage], failed: Mapping[str, StageState], store: Store, console: Console
 ) -> None:
     for stage in stages:
         if stage.key in failed:
-            status = failed[stage.key]
-            log = store.folder(stage.kind, stage.key).path / "log.txt"
+            state, folder = failed[stage.key], store.folder(stage.kind, stage.key)
+            failure = folder.failure() if state.status is Status.FAILED else None
+            reason = failure["error"] if failure else state.reason
+            log = folder.paths.log
             place = f" (log: {log})" if log.exists() else ""
             console.print(
-                f"{status.phase.value} {stage.label}: {status.reason}{place}",
+                f"{state.status} {stage.label}: {reason}{place}",
                 style="red",
                 markup=False,
                 highlight=False,

@@ -14,13 +14,20 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
-from fope_lab.orchestration.phases import ENDED, Phase, StageStatus
-from fope_lab.orchestration.trial import HELD, KEY, OUTCOME, OWNER, SUPERSEDE
+from fope_lab.orchestration.trial import KEY, OUTCOME, OWNER, SUPERSEDE
 from fope_lab.planning.capacity import Capacity
 from fope_lab.planning.schedule import remaining_path
-from fope_lab.store import Store
+from fope_lab.store import StageFolder, StageState, Status, Store
 from fope_lab.store.lease import LeaseObserver, LeaseState
+from fope_lab.store.state import ENDED
 from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.stage_states import block_descendants, is_ready
+
+CACHED = StageState(Status.DONE, "cached")
+WAITING = StageState(Status.WAITING)
+STARTED = StageState(Status.RUNNING)
+ELSEWHERE = StageState(Status.RUNNING, "elsewhere")
+"""Another driver runs the stage."""
 
 
 class StageSearcher(Searcher):
@@ -46,29 +53,27 @@ class StageSearcher(Searcher):
         self._trials: dict[str, str] = {}
         self._lock = threading.Lock()
         self._urgency = remaining_path(stages, seconds)
-        self._status = {
-            key: StageStatus(Phase.DONE, cached=True)
-            if self._is_done(key)
-            else StageStatus(Phase.WAITING)
-            for key in self._stages
+        self._states = {
+            key: CACHED if self._folder(key).is_done() else WAITING for key in self._stages
         }
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Answer Tune with the configuration of the next trial, None, or FINISHED."""
         with self._lock:
-            if all(status.phase in ENDED for status in self._status.values()):
+            if all(state.status in ENDED for state in self._states.values()):
                 return Searcher.FINISHED
             for key in self._capacity.admissible(sorted(self._ready(), key=self._order)):
-                state, token = self._observer.state(self._attempts(key), self._owner)
-                if self._is_done(key):  # looked for again, now that nobody holds it
-                    self._status[key] = StageStatus(Phase.DONE, cached=True)
-                elif state is LeaseState.HELD:
-                    self._status[key] = StageStatus(Phase.ELSEWHERE)
+                folder = self._folder(key)
+                lease, token = self._observer.state(folder.attempts, self._owner)
+                if folder.is_done():  # read after the lease: another driver may just have ended
+                    self._states[key] = CACHED
+                elif lease is LeaseState.HELD:
+                    self._states[key] = ELSEWHERE
                 else:
-                    self._status[key] = StageStatus(Phase.STARTED)
+                    self._states[key] = STARTED
                     self._trials[trial_id] = key
                     self._capacity.acquire(key)
-                    supersede = token if state is LeaseState.STALE else None
+                    supersede = token if lease is LeaseState.STALE else None
                     return {KEY: key, OWNER: self._owner, SUPERSEDE: supersede}
             return None
 
@@ -79,19 +84,21 @@ class StageSearcher(Searcher):
         with self._lock:
             key = self._trials.pop(trial_id)
             self._capacity.release(key)
-            if self._is_done(key):
-                self._status[key] = StageStatus(Phase.DONE)
-            elif (result or {}).get(OUTCOME) == HELD:
-                self._status[key] = StageStatus(Phase.WAITING)
+            state = self._folder(key).state()
+            if state.is_done:
+                self._states[key] = state
+            elif (result or {}).get(OUTCOME) == Status.RUNNING:
+                self._states[key] = WAITING
             else:
-                failure = self._store.folder(self._stages[key].kind, key).failure()
-                reason = failure["error"] if failure else "its process died again and again"
-                self._fail(key, reason)
+                if state.status is not Status.FAILED:
+                    state = StageState(Status.FAILED, "its process died again and again")
+                self._states[key] = state
+                self._states = block_descendants(list(self._stages.values()), self._states)
 
-    def status(self) -> dict[str, StageStatus]:
-        """Return a copy of every stage's status, by key."""
+    def states(self) -> dict[str, StageState]:
+        """Return a copy of every stage's state in this run, by key."""
         with self._lock:
-            return dict(self._status)
+            return dict(self._states)
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing to save: the store holds all, and a later run plans again from it."""
@@ -104,29 +111,13 @@ class StageSearcher(Searcher):
         return {}
 
     def _ready(self) -> Iterable[str]:
-        for key, status in self._status.items():
-            if status.phase in (Phase.WAITING, Phase.ELSEWHERE) and all(
-                self._status[parent].phase is Phase.DONE
-                for parent in self._stages[key].parents.values()
-            ):
+        for key, stage in self._stages.items():
+            if self._states[key] in (WAITING, ELSEWHERE) and is_ready(stage, self._states):
                 yield key
 
     def _order(self, key: str) -> tuple[bool, float]:
         """What is free comes before what another driver works on, then the longest path first."""
-        return self._status[key].phase is Phase.ELSEWHERE, -self._urgency[key]
+        return self._states[key] is ELSEWHERE, -self._urgency[key]
 
-    def _fail(self, key: str, reason: str) -> None:
-        self._status[key] = StageStatus(Phase.FAILED, reason=reason)
-        lost = {key}
-        for other, stage in self._stages.items():  # parents first, so one pass reaches all
-            if lost & set(stage.parents.values()) and other not in lost:
-                lost.add(other)
-                self._status[other] = StageStatus(
-                    Phase.BLOCKED, reason=f"{self._stages[key].label} failed"
-                )
-
-    def _is_done(self, key: str) -> bool:
-        return self._store.folder(self._stages[key].kind, key).is_done()
-
-    def _attempts(self, key: str) -> Any:
-        return self._store.folder(self._stages[key].kind, key).attempts
+    def _folder(self, key: str) -> StageFolder:
+        return self._store.folder(self._stages[key].kind, key)

@@ -20,7 +20,8 @@ from fope_lab.planning.devices import Device, cores, device_named, this_machine
 from fope_lab.planning.forecast import CANNOT_RUN, Forecast, forecast
 from fope_lab.planning.memory_fit import too_large_error, why_too_large
 from fope_lab.planning.schedule import Machines, WallTime, wall_time
-from fope_lab.sweep.plan import STATES, Plan, State
+from fope_lab.store import StageState, Status
+from fope_lab.sweep.plan import ACTIONS, Plan, action
 
 if TYPE_CHECKING:
     from fope_lab.store import Store
@@ -43,7 +44,7 @@ class PlanEstimate:
 
     plans: tuple[Plan, ...]
     stages: tuple[Stage, ...]
-    states: Mapping[str, State]
+    states: Mapping[str, StageState]
     forecasts: Mapping[str, Forecast]
     wall: WallTime
     machines: Machines
@@ -70,11 +71,11 @@ class PlanEstimate:
 
     def totals(self) -> dict[str, Any]:
         """Count the stages by state, and sum over those that are left to do."""
-        counts = Counter(self.states[stage.key].state for stage in self.stages)
+        counts = Counter(action(self.states[stage.key]) for stage in self.stages)
         wall = self.wall
         totals = {
             "stages": len(self.stages),
-            **{state: counts[state] for state in STATES},
+            **{word: counts[word] for word in ACTIONS},
             **self.sums(self.todo()),
             "wall_seconds": {"bound": wall.bound, "scheduled": wall.scheduled},
         }
@@ -82,7 +83,9 @@ class PlanEstimate:
 
     def waiting(self) -> tuple[Stage, ...]:
         """The stages to do that cannot start, because an ancestor is blocked."""
-        held: set[str] = {key for key, state in self.states.items() if state.state == "blocked"}
+        held: set[str] = {
+            key for key, state in self.states.items() if state.status is Status.BLOCKED
+        }
         found = []
         for stage in self.stages:  # parents before children
             if stage.key not in held and held & set(stage.parents.values()):
@@ -102,13 +105,13 @@ class PlanEstimate:
         sources = (
             self.forecasts[stage.key].source
             for stage in self.stages
-            if self.states[stage.key].state != "cached"
+            if not self.states[stage.key].is_done
         )
         return {source: number for number, source in enumerate(dict.fromkeys(sources), 1)}
 
     def todo(self) -> list[Stage]:
         """The stages that a run would start or resume."""
-        return [s for s in self.stages if self.states[s.key].state in ("run", "resume")]
+        return [s for s in self.stages if action(self.states[s.key]) in ("run", "resume")]
 
     def sums(self, stages: Iterable[Stage]) -> dict[str, Any]:
         """Tokens, FLOPs, the most memory, seconds of work in total, GPU-hours and money."""
@@ -165,7 +168,7 @@ class PlanEstimate:
             "key": stage.key,
             "name": stage.label,
             "kind": stage.kind,
-            "state": state.state,
+            "state": action(state),
             "reason": state.reason,
             "parents": {**stage.parents, **stage.checkpoints},
             "axes": stage.axes,
@@ -214,10 +217,10 @@ def estimate_plans(
     reasons = {
         stage.key: reason
         for stage in stages
-        if device is not None and states[stage.key].state != "cached"
+        if device is not None and not states[stage.key].is_done
         if (reason := why_too_large(stage, gpu, cpu if gpu == cpu else None)) is not None
     }
-    states |= {key: State("blocked", reason) for key, reason in reasons.items()}
+    states |= {key: StageState(Status.BLOCKED, reason) for key, reason in reasons.items()}
     plans = tuple(replace(plan, states={key: states[key] for key in plan.states}) for plan in plans)
     forecasts = {
         stage.key: CANNOT_RUN
@@ -228,7 +231,7 @@ def estimate_plans(
     todo = {
         stage.key: forecasts[stage.key].seconds or 0.0
         for stage in stages
-        if states[stage.key].state in ("run", "resume")
+        if action(states[stage.key]) in ("run", "resume")
     }
     wall = wall_time(stages, todo, machines)
     return PlanEstimate(plans, stages, states, forecasts, wall, machines, gpu, price, reasons)

@@ -15,7 +15,7 @@ from fope_lab.planning.devices import GIB
 from fope_lab.planning.estimate import PlanEstimate
 from fope_lab.planning.forecast import HOUR
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.plan import STATES, Plan
+from fope_lab.sweep.plan import ACTIONS, Plan
 
 STYLES = {"cached": "green", "resume": "cyan", "run": "bold", "blocked": "red"}
 MANY = 40
@@ -83,10 +83,10 @@ def hours(value: float) -> str:
 def _by_stage(estimate: PlanEstimate, plan: Plan) -> Table:
     table = _table(estimate, ("stage", "state"), ("key", "why"))
     for stage in plan.stages:
-        state = plan.states[stage.key]
+        state, action = plan.states[stage.key], plan.action(stage.key)
         table.add_row(
             Text(stage.label),
-            Text(state.state, style=STYLES[state.state]),
+            Text(action, style=STYLES[action]),
             *_numbers(estimate, [stage]),
             Text(stage.key[:8]),
             Text(state.reason),
@@ -100,9 +100,9 @@ def _by_name(estimate: PlanEstimate, plan: Plan) -> Table:
     for stage in plan.stages:
         by_name.setdefault(stage.section, []).append(stage)
     for name, stages in by_name.items():
-        counts = Counter(plan.states[stage.key].state for stage in stages)
+        counts = Counter(plan.action(stage.key) for stage in stages)
         style = STYLES[counts.most_common(1)[0][0]] if len(counts) == 1 else ""
-        blocked = [s for s in stages if plan.states[s.key].state == "blocked"]
+        blocked = [s for s in stages if plan.action(s.key) == "blocked"]
         reasons = list(dict.fromkeys(plan.states[stage.key].reason for stage in blocked))
         table.add_row(
             Text(name),
@@ -115,7 +115,7 @@ def _by_name(estimate: PlanEstimate, plan: Plan) -> Table:
 
 
 def _counted(counts: Counter[str]) -> str:
-    return ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
+    return ", ".join(f"{counts[word]:,} {word}" for word in ACTIONS if counts[word])
 
 
 def _numbers(estimate: PlanEstimate, stages: Sequence[Stage]) -> list[str]:
@@ -123,7 +123,7 @@ def _numbers(estimate: PlanEstimate, stages: Sequence[Stage]) -> list[str]:
 
     An unknown time is a question mark.
     """
-    todo = [stage for stage in stages if estimate.states[stage.key].state != "cached"]
+    todo = [stage for stage in stages if not estimate.states[stage.key].is_done]
     sizes = [s.cost.parameters.total for s in stages if s.cost.parameters]
     sums = estimate.sums(stages)
     has_tokens = any(stage.cost.tokens is not None for stage in stages)

@@ -21,6 +21,7 @@ from fope_lab.store.folder import StageFolder
 from fope_lab.store.problems import LeaseLostError, StageDoneError, StoreError
 from fope_lab.store.root import Store
 from fope_lab.store.row import Row
+from fope_lab.store.state import StageState, Status
 from fope_lab.store.writer import AttemptHandle, FolderWriter, NullWriter, RunWriter
 
 __all__ = [
@@ -34,6 +35,8 @@ __all__ = [
     "RunWriter",
     "StageDoneError",
     "StageFolder",
+    "StageState",
+    "Status",
     "Store",
     "StoreError",
 ]

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,11 @@ from fope_lab.store.checkpoint import (
     newest_complete,
     newest_intact,
 )
-from fope_lab.store.lease import Attempts, Lease
+from fope_lab.store.lease import AttemptRecord, Attempts, Lease
 from fope_lab.store.paths import StagePaths
 from fope_lab.store.problems import StageDoneError
 from fope_lab.store.row import Row
+from fope_lab.store.state import NOT_STARTED, StageState, Status
 from fope_lab.store.writer import AttemptHandle, FolderWriter, remove_unfinished_checkpoints
 
 
@@ -40,6 +42,14 @@ class StageFolder:
     def of_checkpoint(cls, checkpoint: Path) -> StageFolder | None:
         """The folder of the stage that left a checkpoint, or None if that is not a folder."""
         return cls(checkpoint.parents[1]) if checkpoint.is_dir() else None
+
+    def state(self) -> StageState:
+        """The state of the stage, as the store alone tells it."""
+        attempt, done = self.attempts.newest(), self._done()
+        if done is not None:
+            return StageState(Status.DONE, "", self._final_checkpoint(done), attempt)
+        checkpoint = newest_complete(self.paths)
+        return replace(self._unfinished(attempt), checkpoint=checkpoint, attempt=attempt)
 
     def is_done(self) -> bool:
         """Whether DONE exists, and the result and the checkpoint that it names are whole."""
@@ -81,17 +91,14 @@ class StageFolder:
     def failure(self) -> dict[str, Any] | None:
         """The error, its type, traceback and time if the newest attempt failed, else None."""
         newest = self.attempts.newest()
-        if newest is None or newest.end is None or newest.end.get("outcome") != "failed":
+        if newest is None or newest.end is None or newest.outcome != "failed":
             return None
         return dict(newest.end)
 
     def checkpoint(self) -> Checkpoint | None:
         """The final checkpoint of a finished stage, else the newest complete one, else None."""
         done = self._done()
-        if done is None:
-            return newest_complete(self.paths)
-        name = done["checkpoint"]
-        return Checkpoint.parse(self.paths.checkpoints / name) if name else None
+        return newest_complete(self.paths) if done is None else self._final_checkpoint(done)
 
     def rows(self) -> list[Row]:
         """The durable rows in the order of writing.
@@ -152,6 +159,30 @@ class StageFolder:
         if done["checkpoint"] and not is_complete(self.paths.checkpoints / done["checkpoint"]):
             return None
         return dict(done)
+
+    def _final_checkpoint(self, done: Mapping[str, Any]) -> Checkpoint | None:
+        name = done["checkpoint"]
+        return Checkpoint.parse(self.paths.checkpoints / name) if name else None
+
+    def _unfinished(self, attempt: AttemptRecord | None) -> StageState:
+        """The status of a stage that is not done, and the reason, from its newest attempt."""
+        if self.paths.done.exists() or (attempt is not None and attempt.outcome == "done"):
+            reason = "finished earlier, but its output is damaged or missing"
+            return StageState(Status.DAMAGED, reason)
+        if attempt is None:
+            return NOT_STARTED
+        if attempt.end is None:
+            reason = f"started by {attempt.owner}, still marked as running"
+            return StageState(Status.RUNNING, reason)
+        if attempt.outcome == "failed":
+            lines = str(attempt.end.get("error", "")).strip().splitlines()
+            reason = lines[0] if lines else attempt.end.get("type", "no message was recorded")
+            return StageState(Status.FAILED, reason)
+        progress = self.progress()
+        if progress is None:
+            return StageState(Status.INTERRUPTED, "no progress was recorded")
+        reason = f"stopped at step {progress['step']} of {progress['total']}"
+        return StageState(Status.INTERRUPTED, reason)
 
     def _rows_up_to(self, token: int, step: int | None) -> list[Row]:
         """The rows of attempt `token` up to `step`, after those that it resumed from."""

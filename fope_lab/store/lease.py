@@ -47,6 +47,11 @@ class AttemptRecord:
     details: Mapping[str, Any]
     end: Mapping[str, Any] | None
 
+    @property
+    def outcome(self) -> str | None:
+        """How the attempt ended (done, failed, released, interrupted), or None until it has."""
+        return None if self.end is None else self.end.get("outcome")
+
 
 class Attempts:
     """The files that record the attempts at one stage."""

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fope_lab.store import StageFolder, Store
+from fope_lab.store import StageState, Status, Store
+from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.stage_states import read_states, unfinished_parents
 
 if TYPE_CHECKING:
     from fope_lab.sweep.spec import Sweep
 
-STATES = ("cached", "resume", "run", "blocked")
-
-
-@dataclass(frozen=True)
-class State:
-    """What a run would do with a stage: one of STATES, and the reason."""
-
-    state: str
-    reason: str
+ACTIONS = ("cached", "resume", "run", "blocked")
+"""What a run does with a stage: the states of `plan --json`."""
 
 
 @dataclass(frozen=True)
@@ -29,57 +25,59 @@ class Plan:
 
     sweep: Sweep
     stages: tuple[Stage, ...]
-    states: dict[str, State]
+    states: dict[str, StageState]
+
+    def action(self, key: str) -> str:
+        """What a run does with the stage: one of ACTIONS."""
+        return action(self.states[key])
+
+
+def action(state: StageState) -> str:
+    """What a run does with a stage in this state: one of ACTIONS."""
+    if state.is_done:
+        return "cached"
+    if state.status is Status.BLOCKED:
+        return "blocked"
+    return "run" if state.checkpoint is None else "resume"
 
 
 def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> Plan:
-    """What a run of `sweep` would do, given what the store holds: all, if there is no store yet.
+    """What a run of `sweep` would do, given what the store holds; without a store, everything.
 
     Planning writes nothing. Raises store.StoreError if `store` is not a folder.
     """
     if store is not None and not isinstance(store, Store):
         store = Store.open(store)
-    states: dict[str, State] = {}
+    if store is None:
+        found = {stage.key: NOT_STARTED for stage in sweep.stages}
+    else:
+        found = read_states(sweep.stages, store)
     by_key = {stage.key: stage for stage in sweep.stages}
+    states: dict[str, StageState] = {}
     for stage in sweep.stages:
-        parents = [key for key in stage.parents.values() if states[key].state != "cached"]
-        waiting = list(dict.fromkeys(by_key[key].section for key in parents))
-        folder = store.folder(stage.kind, stage.key) if store else None
-        lacks = stage.spec.missing_resource(store.root if store else None)
-        states[stage.key] = _state(stage, folder, waiting, lacks)
+        state = found[stage.key]
+        missing = stage.spec.missing_resource(store.root if store else None)
+        if state.is_done:
+            seconds = store.folder(stage.kind, stage.key).seconds() if store else None
+            states[stage.key] = replace(state, reason=f"done in {seconds or 0:.0f} s")
+        elif missing is not None:
+            states[stage.key] = replace(state, status=Status.BLOCKED, reason=missing)
+        else:
+            parents = [by_key[key].section for key in unfinished_parents(stage, found)]
+            states[stage.key] = replace(state, reason=_reason(state, parents))
     return Plan(sweep, sweep.stages, states)
 
 
-def _state(
-    stage: Stage, folder: StageFolder | None, waiting: list[str], lacks: str | None
-) -> State:
-    """`waiting` names the stages of the sweep file that parents not done yet belong to, `lacks`
-    says what must be there before the stage can run."""
-    if folder is not None and folder.is_done():
-        return State("cached", f"done in {folder.seconds() or 0:.0f} s")
-    if lacks is not None:
-        return State("blocked", lacks)
-    checkpoint = folder.checkpoint() if folder else None
-    reasons = []
-    if checkpoint is not None:
-        reasons.append(f"from its checkpoint at step {checkpoint.step}")
-    if folder is not None and (before := _history(folder)):
-        reasons.append(before)
-    reasons = reasons or ["not in the store"]
-    if waiting:
-        reasons.append(f"after {', '.join(waiting)}")
-    return State("resume" if checkpoint else "run", "; ".join(reasons))
+def _reason(state: StageState, parents: Sequence[str]) -> str:
+    """Why a run does what it does with a stage that is not done.
 
-
-def _history(folder: StageFolder) -> str | None:
-    """What became of a stage that was begun and is not done."""
-    if (folder.path / "DONE").exists():
-        return "finished before, but what it left is damaged or gone"
-    if failure := folder.failure():
-        return f"failed before: {(failure['error'].strip() or failure['type']).splitlines()[0]}"
-    newest = folder.attempts.newest()
-    if newest is None:
-        return None
-    if newest.end is None:
-        return f"begun by {newest.owner}, which has not ended it"
-    return "interrupted before"
+    `parents` names the stages of the sweep file that must be done before.
+    """
+    parts = []
+    if state.checkpoint is not None:
+        parts.append(f"from its checkpoint at step {state.checkpoint.step}")
+    tried = state.status in (Status.FAILED, Status.INTERRUPTED)
+    parts.append(f"{state.status} earlier: {state.reason}" if tried else state.reason)
+    if parents:
+        parts.append(f"after {', '.join(dict.fromkeys(parents))}")
+    return "; ".join(parts)

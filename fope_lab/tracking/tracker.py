@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fope_lab.store import Row, Store
+from fope_lab.store import Row, Status, Store
 from fope_lab.tracking.errors import TrackingError, concerns_one_run, first_line, readable
 from fope_lab.tracking.ledger import Ledger, Record
 from fope_lab.tracking.server import (
@@ -42,7 +42,13 @@ from fope_lab.tracking.view import (
 if TYPE_CHECKING:
     from fope_lab.sweep.plan import Plan
 
-STATUS = {"done": "FINISHED", "failed": "FAILED", "running": "RUNNING", "interrupted": "KILLED"}
+MLFLOW_STATUS = {
+    Status.DONE: "FINISHED",
+    Status.FAILED: "FAILED",
+    Status.RUNNING: "RUNNING",
+    Status.INTERRUPTED: "KILLED",
+    Status.DAMAGED: "KILLED",
+}
 
 
 class Tracker:
@@ -138,7 +144,7 @@ class Tracker:
 
     def _project_stage(self, sweep: str, experiment: Experiment, stage: StageOutline) -> None:
         settled = experiment.settled.get(stage.key)
-        if settled is not None and settled.state == "done":
+        if settled is not None and settled.status is Status.DONE:
             return
         folder = self._store.folder(stage.kind, stage.key)
         now = life(folder)
@@ -148,7 +154,7 @@ class Tracker:
         wanted = tags(sweep, stage, now) | {"store": self._ledger.store_id}
         run = experiment.runs.get(stage.key)
         known = self._ledger.run(sweep, stage.kind, stage.key)
-        complete = now.ended if now.state == "done" else None
+        complete = now.ended if now.status is Status.DONE else None
         if run is None or complete is None or known != _record(experiment, run, complete):
             rows = folder.rows()
             if text := not_finite(rows):
@@ -166,7 +172,7 @@ class Tracker:
         run.log((), wanted, params)  # a complete run may need new tags, from a changed sweep file
         if now.error is None:
             run.remove_tag("error")  # it failed before and was tried again
-        run.set_status(STATUS[now.state], now.ended)
+        run.set_status(MLFLOW_STATUS[now.status], now.ended)
         record = _record(experiment, run, complete)
         self._ledger.set_run(sweep, stage.kind, stage.key, record)
         experiment.settled[stage.key] = now

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from fope_lab.store import Row, StageFolder
+from fope_lab.store import Row, StageFolder, Status
 
 if TYPE_CHECKING:
     from fope_lab.sweep.plan import Plan
@@ -69,7 +69,7 @@ class Outline:
         stages = []
         for stage in plan.stages:
             raw = {name: getattr(stage, name) for name in fields}
-            is_cached = plan.states[stage.key].state == "cached"
+            is_cached = plan.states[stage.key].is_done
             stages.append(raw | {"cached": cached.get(stage.key, is_cached)})
         sweep = {"name": plan.sweep.name, "description": plan.sweep.description}
         return cls.parse(json.dumps(sweep | {"stages": stages}))
@@ -93,7 +93,7 @@ class Life:
     Equal lives have the same durable rows.
     """
 
-    state: str  # running, done, failed or interrupted
+    status: Status
     started: int
     ended: int | None
     error: str | None
@@ -106,23 +106,20 @@ def life(folder: StageFolder) -> Life | None:
     A stage starts with its first attempt. A stage whose process was killed counts as running until
     it is resumed, because only watching its lease for a while would show the difference.
     """
+    state = folder.state()
+    path = state.checkpoint.path if state.checkpoint else None
     started, finished = folder.started_at(), folder.finished_at()
-    newest = folder.attempts.newest()
     if finished is not None:
         begun = finished - (folder.seconds() or 0.0) if started is None else started
-        left = folder.checkpoint()
-        return Life("done", _ms(begun), _ms(finished), None, left.path if left else None)
-    if started is None or newest is None:
+        return Life(Status.DONE, _ms(begun), _ms(finished), None, path)
+    if started is None or state.attempt is None:
         return None
-    checkpoint = folder.checkpoint()
-    path = checkpoint.path if checkpoint else None
-    if newest.end is None:
-        return Life("running", _ms(started), None, None, path)
-    if failure := folder.failure():
-        error = str(failure["error"])
-        return Life("failed", _ms(started), _ms(failure["time"]), error, path)
-    ended = newest.end.get("time")  # missing if a driver freed the lease of a dead process
-    return Life("interrupted", _ms(started), ended and _ms(ended), None, path)
+    end = state.attempt.end or {}
+    ended = end.get(
+        "time"
+    )  # missing while it runs, or if a driver freed the lease of a dead process
+    error = str(end["error"]) if state.status is Status.FAILED else None
+    return Life(state.status, _ms(started), ended and _ms(ended), error, path)
 
 
 def pictures(life: Life) -> list[Path]:
@@ -141,7 +138,7 @@ def tags(sweep: str, stage: StageOutline, life: Life) -> dict[str, str]:
         "embedding": stage.embedding,
         "scale": stage.scale,
         "seed": stage.seed,
-        "state": life.state,
+        "state": life.status,
         "cached": "true" if stage.cached else "false",
         "error": life.error,
         **{f"axis.{name}": _text(value) for name, value in stage.axes.items()},

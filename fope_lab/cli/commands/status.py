@@ -20,13 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the state of every stage; returns the exit code."""
-    from fope_lab.orchestration.phases import Phase
-    from fope_lab.orchestration.progress_view import observed_status, status_table
-    from fope_lab.store import Store
+    from fope_lab.orchestration.progress_view import observe_states, states_table
+    from fope_lab.store import Status, Store
 
     sweep = load_single_sweep(options.file)
     store = Store.open(options.store)
-    status = observed_status(sweep.stages, store)
-    make_console().print(status_table(sweep.stages, status, store))
-    failed = any(stage.phase is Phase.FAILED for stage in status.values())
+    states = observe_states(sweep.stages, store)
+    make_console().print(states_table(sweep.stages, states, store))
+    failed = any(state.status is Status.FAILED for state in states.values())
     return FAILED if failed else DONE

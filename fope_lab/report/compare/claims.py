@@ -19,6 +19,7 @@ from fope_lab.report.results.aggregate import json_value
 from fope_lab.report.results.measurements import Measurement, MetricPoint, read_measurements
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.metric import Metric
+from fope_lab.store import Status
 from fope_lab.sweep.claims.comparison import Combination, Comparison, Seeds, compare
 from fope_lab.sweep.claims.grammar import Order, parse_claim
 from fope_lab.sweep.claims.selection import Catalogue, Selected
@@ -230,12 +231,13 @@ def _gaps(terms: Sequence[_Term], results: _Results) -> list[str]:
     """Which stages gave no value, and what became of them; nothing if all did."""
     parts = []
     for term in terms:
-        gaps: dict[str, list[str]] = {}
+        gaps: dict[Status, list[str]] = {}
         for seed, stage in term.stages.items():
             if seed not in term.values:
-                gaps.setdefault(results.readings[stage.key].state, []).append(str(seed))
-        for state, seeds in gaps.items():
-            words = "done without this value" if state == "done" else state
+                status = results.readings[stage.key].state.status
+                gaps.setdefault(status, []).append(str(seed))
+        for status, seeds in gaps.items():
+            words = "done without this value" if status is Status.DONE else status
             which = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}"
             which = "every seed" if len(seeds) == len(term.stages) else which
             parts.append(f"{term.name} under {which} ({words})")

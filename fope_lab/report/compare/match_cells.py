@@ -93,7 +93,7 @@ class CellMatcher:
         known once one of its kind is done."""
         if any(cell.metric == column.metric for cell in self._cells):
             return False
-        waiting = [r.stage for r in self._readings.values() if r.state != "done"]
+        waiting = [r.stage for r in self._readings.values() if not r.state.is_done]
         return any(
             isinstance(stage.spec, ModelEvaluation)
             and reads(stage, column.corpus)

@@ -37,7 +37,7 @@ def draw_analyses(readings: Sequence[StageResult]) -> list[Figure]:
         axes = read_axes(reading.stage for reading in group)
         seeds = {reading.stage.seed for reading in group}
         for reading in group:
-            if reading.state == "done":
+            if reading.state.is_done:
                 title = _title(reading, axes, several=len(seeds) > 1)
                 figures.append(_figure(reading, title, f"analysis-{len(figures)}"))
     return figures

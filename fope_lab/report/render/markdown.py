@@ -80,7 +80,12 @@ def _stages(report: Report) -> str:
     return grid(
         ("stage", "state", "key", "MLflow run"),
         [
-            (escaped(r.stage.label), r.state, r.stage.key, report.run_ids.get(r.stage.key, "–"))
+            (
+                escaped(r.stage.label),
+                r.state.status,
+                r.stage.key,
+                report.run_ids.get(r.stage.key, "–"),
+            )
             for r in report.readings
         ],
         left=4,

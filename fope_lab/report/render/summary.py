@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fope_lab.report.results.layout import MetricGroup, Series
-from fope_lab.report.results.stage_results import STATES, StageResult, State
+from fope_lab.report.results.stage_results import StageResult
+from fope_lab.store import Status
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class Summary:
     """Counts, findings and gaps of a sweep."""
 
     total: int
-    counts: Mapping[State, int]  # those that occur
+    counts: Mapping[Status, int]  # those that occur
     seeds: tuple[int, ...]
     seconds: float  # wall time of all finished stages added up
     findings: tuple[str, ...]
@@ -24,10 +25,12 @@ class Summary:
     @property
     def headline(self) -> str:
         """How many stages of how many are done, and what became of the rest."""
-        done = self.counts.get("done", 0)
+        done = self.counts.get(Status.DONE, 0)
         if done == self.total:
             return f"All {self.total} stages are done."
-        rest = ", ".join(f"{n} {state}" for state, n in self.counts.items() if state != "done")
+        rest = ", ".join(
+            f"{n} {state}" for state, n in self.counts.items() if state is not Status.DONE
+        )
         return f"{done} of {self.total} stages are done; {rest}."
 
     @property
@@ -42,17 +45,17 @@ class Summary:
 
 def summarise(readings: Sequence[StageResult], blocks: Sequence[MetricGroup]) -> Summary:
     """The summary of a sweep."""
-    found = Counter(reading.state for reading in readings)
+    found = Counter(reading.state.status for reading in readings)
     return Summary(
         total=len(readings),
-        counts={state: found[state] for state in STATES if found[state]},
+        counts={status: found[status] for status in Status if found[status]},
         seeds=tuple(sorted({r.stage.seed for r in readings if r.stage.seed is not None})),
         seconds=sum(r.seconds or 0.0 for r in readings),
         findings=tuple(text for block in blocks for text in _findings(block)),
         missing=tuple(
-            f"{r.stage.label}: {r.state}: {r.reason}"
-            for r in sorted(readings, key=lambda r: STATES.index(r.state))
-            if r.state != "done"
+            f"{r.stage.label}: {r.state.status}: {r.state.reason}"
+            for r in sorted(readings, key=lambda r: list(Status).index(r.state.status))
+            if not r.state.is_done
         ),
     )
 

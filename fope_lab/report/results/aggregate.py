@@ -20,7 +20,8 @@ from typing import Any
 
 from fope_lab.report.results.measurements import Measurement, MetricPoint, read_measurements
 from fope_lab.report.results.metrics import describe_metric
-from fope_lab.report.results.stage_results import StageResult, State
+from fope_lab.report.results.stage_results import StageResult
+from fope_lab.store import Status
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class MissingSeed:
     seed: int | None
     key: str
     name: str
-    state: State
+    state: Status
     reason: str
 
 
@@ -196,7 +197,7 @@ def _expected(
 ) -> list[MetricPoint]:
     """The entries that a group has, or will have once it is done, as its siblings tell."""
     own = dict.fromkeys(place for r in group for place in measured[r.stage.key])
-    if not own and any(r.state != "done" for r in group):
+    if not own and any(not r.state.is_done for r in group):
         lengths = group[0].stage.config.get("lengths")
         own = dict.fromkeys(
             (metric, x)
@@ -223,9 +224,11 @@ def _cell(
                 SeedValue(reading.stage.seed, value, key, run_ids.get(key), links.get(key))
             )
         else:
-            reason = reading.reason or "is done, but has no such value"
+            reason = reading.state.reason or "is done, but has no such value"
             missing.append(
-                MissingSeed(reading.stage.seed, key, reading.stage.label, reading.state, reason)
+                MissingSeed(
+                    reading.stage.seed, key, reading.stage.label, reading.state.status, reason
+                )
             )
     first = group[0]
     return Cell(

@@ -143,4 +143,6 @@ def stages_without_cells(
     for reading in readings:
         if reading.stage.section not in seen and reading.stage.model_spec is not None:
             absent.setdefault(reading.stage.section, []).append(reading)
-    return {name: group for name, group in absent.items() if any(r.state != "done" for r in group)}
+    return {
+        name: group for name, group in absent.items() if any(not r.state.is_done for r in group)
+    }

@@ -33,7 +33,7 @@ class Measurement:
 
 def read_measurements(reading: StageResult) -> dict[MetricPoint, Measurement]:
     """What a finished stage measured: its curves' points and its last single numbers."""
-    if reading.state != "done":
+    if not reading.state.is_done:
         return {}
     logged = [(name, row.step, v) for row in reading.rows for name, v in row.values.items()]
     found: dict[MetricPoint, float] = {}

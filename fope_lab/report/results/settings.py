@@ -37,7 +37,7 @@ def collect_settings(readings: Iterable[StageResult]) -> tuple[SettingsGroup, ..
 
 def _group(stage: str, group: Sequence[StageResult]) -> SettingsGroup:
     asked = _merge([r.stage.config for r in group])
-    recorded = _merge([_recorded(r.recorded) for r in group if r.state == "done"])
+    recorded = _merge([_recorded(r.recorded) for r in group if r.state.is_done])
     return SettingsGroup(
         stage=stage,
         count=len(group),

@@ -1,29 +1,28 @@
-"""How far each stage of a plan is, and what the store holds of it, read once for a whole report."""
+"""What the store holds of each stage of a plan, read once for a whole report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
+
+from fope_lab.store import Status
+from fope_lab.sweep.stage_states import block_descendants, read_states, unfinished_parents
 
 if TYPE_CHECKING:
-    from fope_lab.store import Row, StageFolder, Store
+    from fope_lab.store import Row, StageFolder, StageState, Store
     from fope_lab.sweep.plan import Plan
     from fope_lab.sweep.resolve import Stage
-
-State = Literal["done", "failed", "unfinished", "blocked", "not run"]
-STATES: tuple[State, ...] = ("done", "failed", "unfinished", "blocked", "not run")
 
 
 @dataclass(frozen=True)
 class StageResult:
-    """One stage and all that a report needs of its folder."""
+    """One stage, its state, and everything that a report needs from its folder."""
 
     stage: Stage
     folder: Path
-    state: State
-    reason: str  # why it is not done; "" if it is
+    state: StageState
     rows: tuple[Row, ...]  # durable rows only
     recorded: Mapping[str, Any]  # its result.json; {} unless done
     seconds: float | None
@@ -34,26 +33,31 @@ class StageResult:
 
 def read_stages(plan: Plan, store: Store) -> tuple[StageResult, ...]:
     """Read every stage of `plan`, parents before children."""
+    states = block_descendants(plan.stages, read_states(plan.stages, store))
+    names = {stage.key: stage.label for stage in plan.stages}
     by_key: dict[str, StageResult] = {}
     for stage in plan.stages:
-        parents = {r: by_key[key] for r, key in stage.parents.items() if key in by_key}
-        by_key[stage.key] = _read(stage, store.folder(stage.kind, stage.key), parents)
+        state = states[stage.key]
+        if state.status is Status.NOT_STARTED and (keys := unfinished_parents(stage, states)):
+            state = replace(state, reason=f"waits for {', '.join(names[key] for key in keys)}")
+        origin = by_key.get(stage.parents.get("from", ""))
+        by_key[stage.key] = _read(stage, store.folder(stage.kind, stage.key), state, origin)
     return tuple(by_key.values())
 
 
-def _read(stage: Stage, folder: StageFolder, parents: Mapping[str, StageResult]) -> StageResult:
-    state, reason = _state(folder, parents)
+def _read(
+    stage: Stage, folder: StageFolder, state: StageState, origin: StageResult | None
+) -> StageResult:
     return StageResult(
         stage=stage,
         folder=folder.path,
         state=state,
-        reason=reason,
         rows=tuple(folder.rows()),
         recorded=folder.result() or {},
         seconds=folder.seconds(),
         started=folder.started_at(),
         finished=folder.finished_at(),
-        train_length=_train_length(stage, parents.get("from")),
+        train_length=_train_length(stage, origin),
     )
 
 
@@ -64,23 +68,3 @@ def _train_length(stage: Stage, origin: StageResult | None) -> int | None:
     if origin is not None:
         return origin.train_length
     return stage.model_spec.train_length if stage.model_spec else None  # from a checkpoint's folder
-
-
-def _state(folder: StageFolder, parents: Mapping[str, StageResult]) -> tuple[State, str]:
-    if folder.is_done():
-        return "done", ""
-    failure = folder.failure()
-    if failure is not None:
-        lines = str(failure.get("error", "")).strip().splitlines()
-        return "failed", lines[0] if lines else "no message was recorded"
-    for state in ("failed", "blocked"):
-        culprit = next((p for p in parents.values() if p.state == state), None)
-        if culprit is not None:
-            return "blocked", f"{culprit.stage.label} is {culprit.state}"
-    progress = folder.progress()
-    if progress is not None:
-        return "unfinished", f"reached step {progress.get('step')} of {progress.get('total')}"
-    if folder.attempts.newest_token():
-        return "unfinished", "was begun, no progress recorded"
-    waiting = next((p for p in parents.values() if p.state != "done"), None)
-    return "not run", f"waits for {waiting.stage.label}" if waiting else "was not begun"

@@ -78,8 +78,10 @@ def _block(stage: str, metric: Metric, group: Sequence[StageResult], axes: Axes)
                 values=tuple(statistics.fmean(value for _, value in part) for part in bins),
             )
         )
-        if reading.state != "done":
-            notes.append(f"{reading.stage.label} is {reading.state}: up to its last checkpoint.")
+        if not reading.state.is_done:
+            notes.append(
+                f"{reading.stage.label} is {reading.state.status}: up to its last checkpoint."
+            )
     seeds = {reading.stage.seed for reading in group}
     if len(seeds) > 1:
         notes.insert(0, "A curve for each seed.")

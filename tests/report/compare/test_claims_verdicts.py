@@ -170,8 +170,8 @@ def test_seeds_that_never_meet_decide_nothing(tmp_path: Path) -> None:
     verdict = one(tmp_path, "passkey@128: fope > rope", skip=skip)
     assert (verdict.verdict, verdict.p, verdict.n) == ("undecided", None, 0)
     assert verdict.reason == (
-        "no seed has both fope and rope; missing: fope under seed 2 (not run),"
-        " rope under seeds 0, 1 (not run)"
+        "no seed has both fope and rope; missing: fope under seed 2 (not started),"
+        " rope under seeds 0, 1 (not started)"
     )
 
 
@@ -179,7 +179,7 @@ def test_nothing_done_is_undecided(tmp_path: Path) -> None:
     skip = [f"pretrain[embedding={e},seed={s}]" for e in ACCURACIES for s in range(3)]
     verdict = one(tmp_path, "passkey@128: fope > rope", skip=skip)
     assert (verdict.verdict, verdict.p, verdict.n) == ("undecided", None, 0)
-    expected = "missing: fope under every seed (not run), rope under every seed (not run)"
+    expected = "missing: fope under every seed (not started), rope under every seed (not started)"
     assert verdict.reason.endswith(expected)
 
 

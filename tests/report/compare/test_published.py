@@ -26,6 +26,7 @@ from fope_lab.report.results.aggregate import Cell, MeanEstimate, MissingSeed, g
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.labels import label
 from fope_lab.store import Store
+from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep import SweepError, load_sweep
 from fope_lab.sweep.resolve import Stage
 
@@ -297,7 +298,7 @@ def test_unfinished_cells_stand_with_their_state(tmp_path: Path) -> None:
     skip = [f"perplexity[embedding=rope,seed={seed}]" for seed in range(3)]
     beside = beside_of(tmp_path, published_of(tmp_path, {}), skip=skip)
     [one] = beside.comparisons
-    assert one.texts == ("7.50", "not run", "–", "–")
+    assert one.texts == ("7.50", "not started", "–", "–")
     assert one.difference is None
 
 
@@ -439,7 +440,7 @@ def test_each_printed_number_has_a_cell_in_the_papers_sweep(path: Path) -> None:
 
 
 def _waiting(stage: Stage) -> StageResult:
-    return StageResult(stage, Path(), "not run", "", (), {}, None, None, None, None)
+    return StageResult(stage, Path(), NOT_STARTED, (), {}, None, None, None, None)
 
 
 def _cells(published: PublishedTable, readings: list[StageResult]) -> list[Cell]:
@@ -449,7 +450,7 @@ def _cells(published: PublishedTable, readings: list[StageResult]) -> list[Cell]
     for group in group_seeds(r for r in readings if isinstance(r.stage.spec, ModelEvaluation)):
         stage = group[0].stage
         gaps = tuple(
-            MissingSeed(r.stage.seed, r.stage.key, r.stage.label, r.state, "") for r in group
+            MissingSeed(r.stage.seed, r.stage.key, r.stage.label, r.state.status, "") for r in group
         )
         cells += [
             Cell(

@@ -58,7 +58,7 @@ def test_every_stage_is_there_with_its_key_and_run(tmp_path: Path) -> None:
     report = report_of(tmp_path, fail={"perplexity[embedding=nope,seed=0]": "broken"})
     lines = grids(report.markdown())[-1][2:]
     assert lines == [
-        [r.stage.label, r.state, r.stage.key, f"run-{r.stage.key}"] for r in report.readings
+        [r.stage.label, r.state.status, r.stage.key, f"run-{r.stage.key}"] for r in report.readings
     ]
     assert "perplexity\\[embedding=nope,seed=0]: failed: broken" in report.markdown()
 

@@ -102,10 +102,10 @@ def test_every_stage_is_listed_with_what_became_of_it(report: Report) -> None:
         assert reading.stage.label in page.words
         assert reading.stage.key in page.words
         assert reading.reason in page.words
-    assert "34 of 38 stages are done; 1 failed, 3 not run." in page.words
+    assert "34 of 38 stages are done; 1 failed, 3 not started." in page.words
     assert "perplexity[embedding=alibi,seed=1]: failed: CUDA out of memory" in page.words
     assert "second line" not in page.words
-    assert "passkey[embedding=nope,seed=2]: not run: waits for" in page.words
+    assert "passkey[embedding=nope,seed=2]: not started: waits for" in page.words
 
 
 def test_settings_and_provenance_are_stated(report: Report) -> None:
@@ -154,7 +154,7 @@ def test_without_any_result_the_page_says_so(tmp_path: Path, store: Store) -> No
     plan = write_plan(tmp_path)
     report = build_report(plan, store, run_ids={}, links={}, provenance={})
     words = Page(render_html(report)).words
-    assert "0 of 38 stages are done; 38 not run." in words
+    assert "0 of 38 stages are done; 38 not started." in words
     assert "Nothing to draw yet." in words
     assert "No result yet: 0 of 12 stages are done." in words
 

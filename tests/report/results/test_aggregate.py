@@ -145,7 +145,7 @@ def test_missing_stages_leave_cells_that_say_so(tmp_path: Path, store: Store) ->
     wholly = cells["passkey", "passkey_accuracy_by_length", 64, "nope"]
     assert wholly.estimate.n == 0
     assert wholly.estimate.mean is None
-    assert [m.state for m in wholly.missing] == ["not run"] * 3
+    assert [m.state for m in wholly.missing] == ["not started"] * 3
     assert "waits for pretrain[embedding=nope,seed=0]" in wholly.missing[0].reason
     assert ("passkey", "passkey_accuracy_by_length", 256, "nope") not in cells  # never asked for
 
@@ -153,16 +153,14 @@ def test_missing_stages_leave_cells_that_say_so(tmp_path: Path, store: Store) ->
 def test_descendants_of_a_failure_are_blocked(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path)
     finish(plan, store, fail={"pretrain[embedding=rope,seed=0]": "loss is nan\nmore"})
-    states = {r.stage.label: (r.state, r.reason) for r in read_stages(plan, store)}
+    states = {r.stage.label: (r.state.status, r.state.reason) for r in read_stages(plan, store)}
     assert states["pretrain[embedding=rope,seed=0]"] == ("failed", "loss is nan")
-    blocked = ("blocked", "pretrain[embedding=rope,seed=0] is failed")
+    blocked = ("blocked", "pretrain[embedding=rope,seed=0] failed")
     assert states["passkey[embedding=rope,seed=0]"] == blocked
     assert states["passkey[embedding=rope,seed=1]"] == ("done", "")
 
 
-def test_an_interrupted_stage_is_unfinished_and_gives_no_value(
-    tmp_path: Path, store: Store
-) -> None:
+def test_an_interrupted_stage_gives_no_value(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path, {"seeds": [0]})
     training = next(s for s in plan.stages if s.label == "pretrain[embedding=rope,seed=0]")
     with store.folder(training.kind, training.key).begin("test", {}) as attempt:
@@ -171,7 +169,10 @@ def test_an_interrupted_stage_is_unfinished_and_gives_no_value(
         attempt.writer.progress(10, 100)
     finish(plan, store, skip={training.label})
     reading = next(r for r in read_stages(plan, store) if r.stage.key == training.key)
-    assert (reading.state, reading.reason) == ("unfinished", "reached step 10 of 100")
+    assert (reading.state.status, reading.state.reason) == (
+        "interrupted",
+        "stopped at step 10 of 100",
+    )
     assert [row.values for row in reading.rows] == [{"loss": 4.0}]
     assert cells_of(plan, store)["pretrain", "loss", None, "rope"].values == ()
 

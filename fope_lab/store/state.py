@@ -1,0 +1,47 @@
+"""The state of a stage, in the words that every part of the project shows."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from fope_lab.store.checkpoint import Checkpoint
+from fope_lab.store.lease import AttemptRecord
+
+
+class Status(enum.StrEnum):
+    """Where a stage stands. The store tells the first six; the graph adds the last two."""
+
+    DONE = "done"  # finished, and its output is whole
+    FAILED = "failed"  # its newest attempt ended with an error
+    RUNNING = "running"  # its newest attempt has not ended, though its process may have died
+    INTERRUPTED = "interrupted"  # its newest attempt ended early, without an error
+    DAMAGED = "damaged"  # it was finished, but its output is damaged or missing
+    NOT_STARTED = "not started"  # there was no attempt
+    WAITING = "waiting"  # a run will start it, once its parents are done and there is room
+    BLOCKED = "blocked"  # it can't start: an ancestor failed, or something that it needs is missing
+
+
+ENDED = (Status.DONE, Status.FAILED, Status.BLOCKED)
+"""A run does nothing more with a stage in one of these."""
+
+
+@dataclass(frozen=True)
+class StageState:
+    """The status of a stage, why it is not done, and what there is to resume from."""
+
+    status: Status
+    reason: str = ""
+    checkpoint: Checkpoint | None = None
+    """The final checkpoint of a finished stage, else the newest complete one."""
+    attempt: AttemptRecord | None = None
+    """The newest attempt."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the stage is finished and its output is whole."""
+        return self.status is Status.DONE
+
+
+NOT_STARTED = StageState(Status.NOT_STARTED, "not in the store")
+"""The state of a stage that nobody began."""
