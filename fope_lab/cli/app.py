@@ -10,62 +10,34 @@ They import what they need inside `run`, so that `--help` imports nothing heavy.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
+import importlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
 
-from fope_lab.cli.commands import (
-    analyze,
-    embeddings,
-    evaluate,
-    export,
-    fetch,
-    plan,
-    report,
-    run,
-    scales,
-    schema,
-    status,
-    submit,
-    sync,
-    ui,
-    validate,
-)
 from fope_lab.cli.exit_codes import DONE, INTERRUPTED, WRONG_INPUT
 from fope_lab.config.errors import UserError
 
-
-class Command(Protocol):
-    """What a module of `fope_lab.cli.commands` has."""
-
-    __name__: str
-    HELP: str
-
-    def add_arguments(self, parser: argparse.ArgumentParser, /) -> None:
-        """Declare the command's arguments."""
-
-    def run(self, options: argparse.Namespace, /) -> int:
-        """Run the command; returns the exit code."""
-
-
-MODULES: tuple[Command, ...] = (
-    *(validate, plan, run, evaluate, analyze, status, report, sync, ui, submit, fetch, schema),
-    *(export, embeddings, scales),
+COMMANDS = (
+    *("validate", "plan", "run", "evaluate", "analyze", "status", "report", "sync", "ui"),
+    *("submit", "fetch", "schema", "export", "embeddings", "scales"),
 )
-COMMANDS = {module.__name__.rpartition(".")[2]: module for module in MODULES}
-"""The commands by name, in the order of `--help`."""
+"""The names of the commands and of their modules, in the order of `--help`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    parser = _parser()
-    _require_known_command(words, parser)
+    first = words[0] if words else ""
+    parser = _parser([first] if first in COMMANDS else COMMANDS)
+    if first not in COMMANDS and not first.startswith("-") and words:
+        from fope_lab.config.problems import did_you_mean, name_list
+
+        near = did_you_mean(first, COMMANDS)
+        parser.error(f"unknown command {first!r}{near} (allowed: {name_list(COMMANDS)})")
     options = parser.parse_args(words)
     try:
-        return COMMANDS[options.command].run(options)
+        return int(options.run(options))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output, such as `head`, has closed it
@@ -76,28 +48,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return WRONG_INPUT
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(commands: Iterable[str]) -> argparse.ArgumentParser:
+    """The parser of some commands: importing only one of them saves time."""
     parser = argparse.ArgumentParser(
         prog="fope-lab",
         description="Experiment sweeps for position embeddings: "
         "from one YAML file to a compared result.",
     )
-    version = importlib.metadata.version("fope-lab")
-    parser.add_argument("-V", "--version", action="version", version=f"fope-lab {version}")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, module in COMMANDS.items():
-        module.add_arguments(
-            subparsers.add_parser(name, help=module.HELP, description=f"{module.HELP}.")
+    parser.add_argument("-V", "--version", nargs=0, action=_Version, help="show the version")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name in commands:
+        command = importlib.import_module(f"fope_lab.cli.commands.{name}")
+        subparser = subparsers.add_parser(
+            name, help=command.HELP, description=f"{command.HELP[0].upper()}{command.HELP[1:]}."
         )
+        command.add_arguments(subparser)
+        subparser.set_defaults(run=command.run)
     return parser
 
 
-def _require_known_command(words: Sequence[str], parser: argparse.ArgumentParser) -> None:
-    """Exit with code 2 and the nearest name if the first word is not a command."""
-    word = next((word for word in words if not word.startswith("-")), None)
-    if word is not None and word not in COMMANDS:
-        from fope_lab.config.problems import did_you_mean, name_list
+class _Version(argparse.Action):
+    """Prints the version; reading it takes a third of the time of `--help`."""
 
-        names = list(COMMANDS)
-        near = did_you_mean(word, names)
-        parser.error(f"unknown command {word!r}{near} (allowed: {name_list(names)})")
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"fope-lab {version('fope-lab')}")
+        parser.exit()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.metadata
 import pkgutil
 
 import pytest
@@ -18,8 +20,9 @@ def test_every_module_is_a_command() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_and_argument_has_a_help_of_its_own(name: str) -> None:
     parser = argparse.ArgumentParser()
-    COMMANDS[name].add_arguments(parser)
-    helps = [COMMANDS[name].HELP, *(action.help for action in parser._actions)]
+    command = importlib.import_module(f"{commands.__name__}.{name}")
+    command.add_arguments(parser)
+    helps = [command.HELP, *(action.help for action in parser._actions)]
     for text in helps:
         assert text is not None
         assert len(text.split()) > 2, text
@@ -45,3 +48,19 @@ def test_a_wrong_command_line_is_one_clear_error(
     *usage, error = capsys.readouterr().err.splitlines()
     assert usage[0].startswith("usage: fope-lab")
     assert message in error
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["-V"])
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out == f"fope-lab {importlib.metadata.version('fope-lab')}\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--help", "plan"]])
+def test_help_lists_every_command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(arguments)
+    lines = capsys.readouterr().out.splitlines()
+    listed = [line.split()[0] for line in lines if line.startswith("    ") and line[4] != " "]
+    assert listed == list(COMMANDS)
