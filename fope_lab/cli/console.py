@@ -1,4 +1,4 @@
-"""Where commands print."""
+"""The console that commands print on."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def add_file(parser: argparse.ArgumentParser) -> None:
 
 
 def add_json(parser: argparse._ActionsContainer) -> None:
-    """Add --json."""
+    """Add --json, which prints JSON instead of text."""
     parser.add_argument("--json", action="store_true", help="print machine-readable JSON")
 
 

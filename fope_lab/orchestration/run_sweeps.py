@@ -46,8 +46,8 @@ def run_sweeps(
     require_unblocked(plans)
     _require_fit(plans, device, address)
     tracker = Tracker(place.root, tracking_uri)
-    stages = list({stage.key: stage for one in plans for stage in one.stages}.values())
-    actions = {key: one.action(key) for one in plans for key in one.states}
+    stages = list({stage.key: stage for planned in plans for stage in planned.stages}.values())
+    actions = {key: planned.action(key) for planned in plans for key in planned.states}
     counts = [f"{n} {word}" for word in ACTIONS if (n := list(actions.values()).count(word))]
     console.print(
         f"{', '.join(sweep.name for sweep in sweeps)}: {len(stages)} stages: "
@@ -71,8 +71,8 @@ def run_sweeps(
 
 def require_unblocked(plans: Sequence[Plan]) -> None:
     """Raises StoreError if data that a stage needs must be fetched first."""
-    states = [state for one in plans for state in one.states.values()]
-    if reasons := dict.fromkeys(one.reason for one in states if one.status is Status.BLOCKED):
+    states = [state for planned in plans for state in planned.states.values()]
+    if reasons := dict.fromkeys(s.reason for s in states if s.status is Status.BLOCKED):
         raise StoreError("\n".join(reasons))
 
 
@@ -85,9 +85,9 @@ def _require_fit(plans: Sequence[Plan], device: str | None, address: str) -> Non
     cpu = this_machine() if address == LOCAL else None
     reasons = {
         stage.key: reason
-        for one in plans
-        for stage in one.stages
-        if not one.states[stage.key].is_done
+        for planned in plans
+        for stage in planned.stages
+        if not planned.states[stage.key].is_done
         and (reason := why_too_large(stage, gpu, cpu)) is not None
     }
     if reasons:

@@ -13,7 +13,7 @@ HELP = "run an analysis from a paper: arrays and a figure"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of the command on its parser."""
     parser.add_argument(
         "name",
         nargs="?",

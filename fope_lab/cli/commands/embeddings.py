@@ -26,7 +26,7 @@ SIZES: tuple[tuple[str, type, str], ...] = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of the command on its parser."""
     add_json(parser)
     parser.add_argument(
         "name",

@@ -13,7 +13,7 @@ HELP = "evaluate checkpoints without a sweep file"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of the command on its parser."""
     parser.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help=CHECKPOINT)
     parser.add_argument(
         "--tasks",

@@ -11,7 +11,7 @@ HELP = "write a model as a folder for Hugging Face's transformers"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of the command on its parser."""
     parser.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",

@@ -12,7 +12,7 @@ HELP = "download data that is not bundled"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of the command on its parser."""
     add_store(parser)
     parser.add_argument(
         "source",

@@ -15,7 +15,7 @@ HELP = "preview a run: stages, cost, memory and time"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of the command on its parser."""
     add_files(parser)
     add_store(parser)
     add_json(parser)

@@ -13,7 +13,7 @@ HELP = "show a sweep's results so far"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of the command on its parser."""
     add_file(parser)
     add_store(parser)
     add_tracking_uri(parser)

@@ -1,4 +1,4 @@
-"""`fope-lab run`: run sweeps."""
+"""`fope-lab run`: run the stages of sweeps that the store lacks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HELP = "run every stage that the store does not have yet"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of the command on its parser."""
     add_files(parser)
     add_store(parser)
     add_tracking_uri(parser)

@@ -13,7 +13,7 @@ HELP = "list the model sizes: parameters, FLOPs and memory"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of the command on its parser."""
     add_json(parser)
     step = parser.add_argument_group("step", "The training step whose FLOPs and memory are shown.")
     step.add_argument(

@@ -11,7 +11,7 @@ HELP = "run a sweep on a Ray cluster, as a Ray job"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of the command on its parser."""
     add_file(parser)
     parser.add_argument(
         "--address",

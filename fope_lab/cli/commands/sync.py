@@ -11,7 +11,7 @@ HELP = "bring MLflow up to date with the store"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of the command on its parser."""
     add_store(parser)
     add_tracking_uri(parser)
 

@@ -12,7 +12,7 @@ HELP = "check sweep files without starting anything"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of the command on its parser."""
     add_files(parser)
 
 

@@ -1,4 +1,4 @@
-"""Tables of embeddings: all of them, one with its options, and the frequencies they come to."""
+"""Prints embeddings as tables: all presets, the options of one, and frequencies at a shape."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiv
 def print_catalogue(
     rows: Sequence[InspectionRow], shape: Shape, options: Mapping[str, Any], console: Console
 ) -> None:
-    """Print all embeddings: composition, learned parameters, required options, paper."""
+    """Print all presets with composition, learned parameters, required options and paper."""
     table = _table(*CATALOGUE)
     for row in rows:
         table.add_row(*map(Text, _catalogue_cells(row)))
     console.print(table)
     _print(console, f"\n{_caption(shape, options)}")
-    _print(console, "fope-lab embeddings NAME lists the options of one.")
+    _print(console, "fope-lab embeddings NAME explains every option of an embedding.")
 
 
 def markdown(rows: Sequence[InspectionRow], shape: Shape, options: Mapping[str, Any]) -> str:
-    """The same for README.md."""
+    """The table of print_catalogue in Markdown, as README.md has it."""
     lines = [CATALOGUE, ("---",) * len(CATALOGUE)]
     for row in rows:
         name, composition, *rest = _catalogue_cells(row)
@@ -46,13 +46,13 @@ def markdown(rows: Sequence[InspectionRow], shape: Shape, options: Mapping[str, 
 
 
 def _catalogue_cells(row: InspectionRow) -> tuple[str, ...]:
-    one = row.description
+    description = row.description
     return (
-        one.name,
-        in_words(one.composition),
+        description.name,
+        in_words(description.composition),
         _learned(row.inspection),
-        ", ".join(one.open) or NOTHING,
-        one.source,
+        ", ".join(description.open) or NOTHING,
+        description.source,
     )
 
 
@@ -120,7 +120,7 @@ def _allowed(option: Option) -> str:
 
 
 def _schema_in_words(schema: Mapping[str, Any]) -> str:
-    """What a JSON Schema allows: 'number > 1', 'official, geometric'."""
+    """The values that a JSON Schema allows, such as 'number > 1' or 'official, geometric'."""
     if "anyOf" in schema:
         return " or ".join(map(_schema_in_words, schema["anyOf"]))
     if "enum" in schema or "const" in schema:
@@ -131,7 +131,7 @@ def _schema_in_words(schema: Mapping[str, Any]) -> str:
 
 
 def _number(value: float) -> str:
-    """A bound, as short as a sweep file may have it."""
+    """A bound in the shortest form that a sweep file accepts."""
     if isinstance(value, int):
         return str(value)
     return f"{value:g}".replace("e+0", "e").replace("e+", "e")
@@ -140,7 +140,7 @@ def _number(value: float) -> str:
 def print_resolved(
     rows: Sequence[InspectionRow], shape: Shape, options: Mapping[str, Any], console: Console
 ) -> None:
-    """Print what embeddings come to at a shape, then the frequencies of those that rotate."""
+    """Print the numbers of embeddings at a shape, and the frequencies of those that rotate."""
     _print(console, f"At {_at(shape, options)}:\n")
     table = _table("embedding", "pairs", "attention factor", "learns", "numbers")
     for column in table.columns[1:3]:
@@ -173,7 +173,7 @@ def _resolved_cells(row: InspectionRow) -> tuple[str, ...]:
 
 
 def _same_frequencies(rows: Sequence[InspectionRow]) -> dict[tuple[PairRotation, ...], str]:
-    """The names of embeddings by their frequencies, which several may share."""
+    """The names of embeddings by their frequencies, because several may share the same."""
     names: dict[tuple[PairRotation, ...], list[str]] = {}
     for row in rows:
         if row.inspection is not None:
@@ -184,7 +184,7 @@ def _same_frequencies(rows: Sequence[InspectionRow]) -> dict[tuple[PairRotation,
 
 
 def _frequency_block(title: str, turns: Sequence[PairRotation]) -> Text:
-    """A table of plain text: rich would take longer to lay out hundreds of rows than all else."""
+    """A table as plain text, because rich is slow to lay out hundreds of rows."""
     rows = [("pair", "frequency", "wavelength", "cycles"), *map(_turn_cells, turns)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     header, *lines = (
@@ -204,7 +204,7 @@ def _turn_cells(turn: PairRotation) -> tuple[str, ...]:
 
 
 def in_words(composition: Mapping[str, Any]) -> str:
-    """A composition in short: {type: fourier, transforms: [clip_floor]} → 'fourier: clip_floor'."""
+    """A short form: {type: fourier, transforms: [clip_floor]} → 'fourier: clip_floor'."""
     transforms = ", ".join(map(_part_in_words, composition.get(TRANSFORMS, ())))
     own = {option: value for option, value in composition.items() if option != TRANSFORMS}
     mechanism = _part_in_words(own)
@@ -217,7 +217,7 @@ def _part_in_words(part: Mapping[str, Any]) -> str:
 
 
 def as_yaml(value: Any) -> str:
-    """A value as a sweep file would have it; a part without options by its name."""
+    """A value as a sweep file writes it; a part without options is written as its name."""
     if isinstance(value, Mapping):
         if value.keys() == {"type"}:
             return str(value["type"])
