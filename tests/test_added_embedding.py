@@ -40,6 +40,12 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return checkout_with(FILES, tmp_path_factory.mktemp("checkout"))
 
 
+def _recorded(folder: Path) -> dict[str, Any]:
+    """What a stage's result.json says beside its metrics."""
+    recorded: dict[str, Any] = json.loads((folder / "result.json").read_text())["recorded"]
+    return recorded
+
+
 def test_the_example_is_a_file_and_its_test() -> None:
     assert set(FILES) == {EMBEDDING, TEST}
 
@@ -94,7 +100,7 @@ def test_it_runs_through_a_sweep(checkout: Path, tmp_path: Path) -> None:
             name = label(stage["axes"]["pretrain.embedding"])
             folder = tmp_path / "store" / "pretrain" / stage["key"]
             planned[name] = stage["params"]
-            counted[name] = json.loads((folder / "result.json").read_text())["parameters"]["total"]
+            counted[name] = _recorded(folder)["parameters"]["total"]
             weights = load_file(next((folder / "checkpoint").rglob("model.safetensors")))
             learned[name] = [w for key, w in weights.items() if key.endswith(".by_bucket")]
     assert counted[LABEL] - counted["nope"] == BUCKETS * HEADS

@@ -19,6 +19,7 @@ from fope_lab.report.compare.match_cells import fit, reads
 from fope_lab.report.compare.published import load_published
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages import TrainingConfig
+from fope_lab.stages.result import ResultRecord
 from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep import plan
 from fope_lab.sweep.graph import Stage
@@ -80,7 +81,7 @@ def test_each_published_number_has_its_model(file: Path) -> None:
 
 def unread(stage: Stage) -> StageResult:
     """What a report knows of a stage that never ran."""
-    return StageResult(stage, Path(), NOT_STARTED, (), {}, None, None, None, None)
+    return StageResult(stage, Path(), NOT_STARTED, (), ResultRecord(), None, None, None, None)
 
 
 SHARED = {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fope_lab.data.packing import PackedCorpus, data_identity, write_packed
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import load_for_stage
+from fope_lab.stages.result import ResultRecord
 from fope_lab.store import StageFolder
 from fope_lab.sweep.keys import stage_key
 
@@ -65,4 +66,4 @@ def run(stage: PrepareData, writer: RunWriter, parents: Mapping[str, Path]) -> d
 
 def _result(data: Mapping[str, Any]) -> dict[str, Any]:
     names = ("identity", "fingerprint", "vocabulary", "tokens", "documents")
-    return {name: data[name] for name in names}
+    return ResultRecord(recorded={name: data[name] for name in names}).as_json()

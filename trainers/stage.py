@@ -19,6 +19,7 @@ from fope_lab.model import load_model, parameters, save_model
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainingConfig
 from fope_lab.stages.entry_points import load_function
+from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import RunWriter
 from trainers.loop import choose_device, train
 from trainers.oom_advice import memory_advice
@@ -94,7 +95,10 @@ def _train(
     facts = embedding.definition.facts(embedding.shape)
     examples = {"examples": data.examples()} if data.examples() else {}
     validated = {} if held_out is None else {"validation_rows": held_out.total}
-    return {**summary, **validated, "parameters": _parameter_counts(model), **facts, **examples}
+    recorded = {**summary, **validated, "parameters": _parameter_counts(model), **facts, **examples}
+    names = [metric.name for metric in stage.metrics() if metric.name in recorded]
+    measured = [Measurement(name=name, value=recorded.pop(name)) for name in names]
+    return ResultRecord(metrics=tuple(measured), recorded=recorded).as_json()
 
 
 def _held_out(

@@ -15,7 +15,8 @@ from fope_lab.sweep.keys import stage_key
 
 if TYPE_CHECKING:
     from fope_lab.stages import CopyTokenizer, TrainTokenizer
-    from fope_lab.store import RunWriter
+    from fope_lab.stages.result import ResultRecord
+from fope_lab.store import RunWriter
 
 
 def run(stage: TrainTokenizer, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
@@ -38,7 +39,8 @@ def run(stage: TrainTokenizer, writer: RunWriter, parents: Mapping[str, Path]) -
     def write(directory: Path) -> None:
         TRAINERS[recipe.train](recipe, directory / TOKENIZER_FILE, progress)
 
-    return {"identity": identity, **_saved(writer, write)}
+    recorded = {"identity": identity, **_saved(writer, write)}
+    return ResultRecord(recorded=recorded).as_json()
 
 
 def copy(stage: CopyTokenizer, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
@@ -50,7 +52,7 @@ def copy(stage: CopyTokenizer, writer: RunWriter, parents: Mapping[str, Path]) -
     def write(directory: Path) -> None:
         shutil.copyfile(gpt_neox_file(writer.paths.store), directory / TOKENIZER_FILE)
 
-    return _saved(writer, write)
+    return ResultRecord(recorded=_saved(writer, write)).as_json()
 
 
 def _saved(writer: RunWriter, write: Callable[[Path], None]) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from fope_lab.config.pydantic_errors import SectionError
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.evaluation.base import Evaluation
 from fope_lab.stages.sections import AnalysisSection, CorpusSection
-from fope_lab.store.result import Measurement
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
@@ -71,13 +70,12 @@ class AnalysisStage(Evaluation):
             svg = standalone_svg(analysis.draw(arrays), analysis.name, analysis.says)
             (directory / FIGURE).write_text(svg, encoding="utf-8")
 
-        context.log(*(Measurement(name=name, value=value) for name, value in numbers.items()))
+        context.log_numbers(numbers)
         context.save(write)
         return {
             "analysis": analysis.name,
             "source": analysis.source,
             "says": analysis.says,
-            "numbers": numbers,
         }
 
     def _subject(self, context: Context) -> Subject | None:

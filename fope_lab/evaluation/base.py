@@ -27,7 +27,10 @@ class Evaluation(StageConfig):
 
     @abstractmethod
     def run(self, context: Context) -> dict[str, Any]:
-        """Measure, log every metric that `metrics` declares, and return what else to record."""
+        """Measure, log what `metrics` declares, and return what else the numbers depend on.
+
+        A report lists what is returned among the stage's settings.
+        """
 
 
 class ModelEvaluation(Evaluation, ChildConfig):

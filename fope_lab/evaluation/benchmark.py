@@ -26,8 +26,8 @@ from fope_lab.evaluation.scoring.scored_answers import (
     write_answers,
 )
 from fope_lab.stages.labels import tokenizer_label
+from fope_lab.stages.result import Measurement
 from fope_lab.stages.section import PositiveInt
-from fope_lab.store.result import Measurement
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
@@ -82,6 +82,8 @@ class Group(NamedTuple):
 
 
 ALL = Group("all", None)
+MEASURED = ("score", "stderr")
+"""The fields of a summary that are logged as a metric."""
 
 
 class Benchmark(ModelEvaluation):
@@ -253,7 +255,6 @@ class Benchmark(ModelEvaluation):
             "tasks": {
                 task: {**self.published(task), **by_group(found)} for task, found in scores.items()
             },
-            "average": by_group(averages),
         }
 
     def settings(self) -> dict[str, Any]:
@@ -289,7 +290,9 @@ def averages_by_group(
 
 
 def by_group(scores: Mapping[Group, dict[str, Any]]) -> dict[str, Any]:
-    """Scores as result.json has them: by the group's name, or as such if there is one group."""
-    if set(scores) == {ALL}:
-        return scores[ALL]
-    return {"buckets": {group.name: found for group, found in scores.items()}}
+    """What a result records beside the scores: by the group's name, or as such if all are one."""
+    counts = {
+        group.name: {name: value for name, value in found.items() if name not in MEASURED}
+        for group, found in scores.items()
+    }
+    return counts[ALL.name] if set(scores) == {ALL} else {"buckets": counts}

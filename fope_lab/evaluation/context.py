@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fope_lab.config.problems import did_you_mean
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data, parse_data
 from fope_lab.data.shards import ShardedArray
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from fope_lab.model import CheckpointConfig, load_model, read_config
+from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import StageFolder
-from fope_lab.store.result import Measurement
 
 if TYPE_CHECKING:
     from torch import nn
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 def run(stage: Evaluation, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
     """Run an evaluation as a stage; returns the content of its result.json."""
-    return stage.run(Context(stage, writer, parents))
+    context = Context(stage, writer, parents)
+    return context.record(stage.run(context)).as_json()
 
 
 class Progress:
@@ -49,6 +51,10 @@ class Context:
 
     def __init__(self, stage: Evaluation, writer: RunWriter, parents: Mapping[str, Path]) -> None:
         self._stage, self._writer, self._parents = stage, writer, parents
+        self._declared = {metric.name for metric in stage.metrics()}
+        self._measured: list[Measurement] = []
+        self._heatmaps: list[Mapping[str, Any]] = []
+        self._details: dict[str, Any] = {}
 
     @functools.cached_property
     def model_config(self) -> CheckpointConfig:
@@ -105,17 +111,46 @@ class Context:
         return Progress(self.report_progress, total)
 
     def log(self, *measurements: Measurement, step: int | None = None) -> None:
-        """Log measurements as one row of metrics.
+        """Log measurements as one row of metrics, and put them into the result.
 
-        The row's step is their x, or `step` for single numbers (default 0).
+        The row's step is their x, or `step` for single numbers (default 0). Raises ValueError for
+        a metric that the evaluation does not declare.
         """
-        if not measurements:
-            return
+        for measurement in measurements:
+            if measurement.name not in self._declared:
+                near = did_you_mean(measurement.name, sorted(self._declared))
+                raise ValueError(
+                    f"{type(self._stage).__name__}.metrics() does not declare "
+                    f"{measurement.name!r}{near}"
+                )
         [x] = {measurement.x for measurement in measurements}
-        values = {
-            name: value for measurement in measurements for name, value in measurement.row.items()
-        }
+        rows = [measurement.row for measurement in measurements]
+        values = {name: value for row in rows for name, value in row.items()}
         self._writer.log(x if x is not None else step or 0, values)
+        self._measured += measurements
+
+    def log_numbers(self, numbers: Mapping[str, float]) -> None:
+        """Log numbers that no metric is declared for, as an analysis has them."""
+        if numbers:
+            self._writer.log(0, numbers)
+        self._measured += [Measurement(name=name, value=numbers[name]) for name in numbers]
+
+    def keep(self, **details: Any) -> None:
+        """Put values into the result that no report shows, by name."""
+        self._details |= details
+
+    def add_heatmap(self, heatmap: Mapping[str, Any]) -> None:
+        """Have reports draw a heat map; stages/result.py says what it holds."""
+        self._heatmaps.append(heatmap)
+
+    def record(self, recorded: Mapping[str, Any]) -> ResultRecord:
+        """The result of the run, with what `recorded` says beside it."""
+        return ResultRecord(
+            metrics=tuple(self._measured),
+            recorded=recorded,
+            heatmaps=tuple(self._heatmaps),
+            details=self._details,
+        )
 
     def save(self, write: Callable[[Path], None]) -> None:
         """Have `write` fill a folder with files, which the stage keeps as its checkpoint."""

@@ -24,9 +24,9 @@ from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
 from fope_lab.evaluation.scoring.intervals import error_of_mean
 from fope_lab.stages.metric import Metric, accuracy_by_length
+from fope_lab.stages.result import Measurement
 from fope_lab.stages.section import Lengths, PositiveInt
 from fope_lab.stages.sections import CorpusSection
-from fope_lab.store.result import Measurement
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
@@ -85,7 +85,7 @@ class Needle(ModelEvaluation):
         return self
 
     def run(self, context: Context) -> dict[str, Any]:
-        """Log the accuracy at each length, and return a heat map over lengths and depths."""
+        """Log the accuracy at each length, and draw a heat map over lengths and depths."""
         text = None
         if self.corpus is not None:
             text = context.text("corpus", max(self.lengths), "a haystack")
@@ -110,11 +110,11 @@ class Needle(ModelEvaluation):
                 )
             )
             results.append(result)
+        context.add_heatmap(depth_heatmap(results))
         return {
             "form": self.form,
             "haystack": "held-out text" if self.corpus else "filler",
-            "lengths": [_entry(result) for result in results],
-            "heatmaps": [depth_heatmap(results)],
+            "trials": {str(length): trials for length in sorted(self.lengths)},
         }
 
 
@@ -184,19 +184,4 @@ def depth_heatmap(results: Sequence[NeedleResult]) -> dict[str, Any]:
         "values": np.stack([result.by_depth for result in results], axis=1).tolist(),
         "low": 0.0,
         "high": 1.0,
-    }
-
-
-def _entry(result: NeedleResult) -> dict[str, Any]:
-    correct, trials = int(result.correct.sum()), result.correct.size
-    return {
-        "length": result.length,
-        "accuracy": result.accuracy,
-        "stderr": result.stderr,
-        "correct": correct,
-        "trials": trials,
-        "by_depth": [
-            {"depth": depth, "accuracy": accuracy}
-            for depth, accuracy in zip(result.depths, result.by_depth, strict=True)
-        ],
     }

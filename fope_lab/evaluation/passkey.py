@@ -21,8 +21,8 @@ from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
 from fope_lab.evaluation.scoring.intervals import wilson_interval
 from fope_lab.stages.metric import Metric, accuracy_by_length
+from fope_lab.stages.result import Measurement
 from fope_lab.stages.section import Lengths, PositiveInt
-from fope_lab.store.result import Measurement
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
@@ -59,9 +59,9 @@ class Passkey(ModelEvaluation):
             yield ("lengths",), problem
 
     def run(self, context: Context) -> dict[str, Any]:
-        """Log the accuracy at each length, and return the accuracy by depth."""
+        """Log the accuracy at each length, and keep the accuracy by depth."""
         progress = context.progress(self.trials * sum(self.lengths))
-        results = []
+        by_depth = {}
         for length in self.lengths:
             result = passkey_accuracy(
                 context.model,
@@ -81,18 +81,9 @@ class Passkey(ModelEvaluation):
                     n=self.trials,
                 )
             )
-            low, high = result.interval
-            results.append(
-                {
-                    "length": length,
-                    "accuracy": result.accuracy,
-                    "ci95": [low, high],
-                    "correct": int(result.correct.sum()),
-                    "trials": self.trials,
-                    "by_depth": result.by_depth,
-                }
-            )
-        return {"form": self.form, "lengths": results}
+            by_depth[str(length)] = result.by_depth
+        context.keep(by_depth=by_depth)
+        return {"form": self.form, "trials": {str(length): self.trials for length in self.lengths}}
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,9 @@ from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
 from fope_lab.evaluation.scoring.intervals import error_of_mean
 from fope_lab.stages.base import StageConfig
 from fope_lab.stages.metric import POSITION, Metric
+from fope_lab.stages.result import Measurement
 from fope_lab.stages.section import PositiveInt
 from fope_lab.stages.training import TrainingConfig
-from fope_lab.store.result import Measurement
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
@@ -203,8 +203,7 @@ class PosGen(ModelEvaluation):
             "count": self.count,
             "length": self.length,
             "trained_length": trained_length,
-            **{name: value for one in measured for name, value in one.row.items()},
-            "chance": 1 / self.modulus,
+            "chance": chance,
             "period": period(self.subtask, self.modulus, self.j, self.k),
             "trained_on_posgen": bool(trained_on),
         }

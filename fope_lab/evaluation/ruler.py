@@ -25,9 +25,9 @@ from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
 from fope_lab.evaluation.scoring.intervals import wilson_interval
 from fope_lab.stages.metric import Metric, accuracy_by_length
+from fope_lab.stages.result import Measurement
 from fope_lab.stages.section import Lengths, PositiveInt, each_once
 from fope_lab.stages.sections import CorpusSection
-from fope_lab.store.result import Measurement
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
@@ -149,8 +149,6 @@ class Ruler(ModelEvaluation):
         for task in tasks.values():
             task.check(context.tokenizer, min(self.lengths))  # before any of the work
         progress = context.progress(self.trials * len(tasks) * sum(self.lengths))
-        entries = []
-        chance = {}
         for length in self.lengths:
             measured = []
             for name, task in tasks.items():
@@ -174,23 +172,11 @@ class Ruler(ModelEvaluation):
                         chance=result.chance,
                     )
                 )
-                chance[METRICS[name]] = result.chance
-                entries.append(
-                    {
-                        "metric": METRICS[name],
-                        "length": length,
-                        "accuracy": result.accuracy,
-                        "ci95": list(result.interval),
-                        "correct": int(result.correct.sum()),
-                        "trials": self.trials,
-                    }
-                )
             context.log(*measured)
         return {
             "form": self.form,
             "haystack": "held-out text" if self.corpus else "filler",
-            "chance": chance,
-            "lengths": entries,
+            "trials": {str(length): self.trials for length in self.lengths},
         }
 
 

@@ -23,7 +23,7 @@ def execution_record(stage: Stage, result: Mapping[str, Any]) -> dict[str, Any]:
     device: str | None = CPU
     if resources.gpus:
         alone = resources.size == 1 and torch.cuda.is_available()
-        device = torch.cuda.get_device_name() if alone else result.get("device")
+        device = torch.cuda.get_device_name() if alone else result["recorded"].get("device")
     return {
         "device": device,
         "processor": processor(),

@@ -8,8 +8,9 @@ from typing import Literal
 
 from fope_lab.data.corpora.base import Corpus
 
-Unit = Literal["fraction", "nats", "perplexity", "ratio", "percent"]
-DECIMALS: dict[Unit, str] = {"fraction": ".3f", "nats": ".3f"}
+Better = Literal["lower", "higher"]
+Unit = Literal["fraction", "nats", "perplexity", "ratio", "percent", "number"]
+DECIMALS: dict[Unit, str] = {"fraction": ".3f", "nats": ".3f", "number": ".3f"}
 """How tables write a value; other units have three significant digits or so."""
 _NON_FINITE = {"nan": "NaN", "inf": "∞", "-inf": "−∞"}
 
@@ -30,15 +31,17 @@ class Axis:
 LENGTH = Axis("length", "context length, tokens", in_tokens=True)
 POSITION = Axis("position", "position, tokens", in_tokens=True)
 WORDS = Axis("words", "bucket of lengths, words", in_tokens=False)
+AXES = {axis.name: axis for axis in (LENGTH, POSITION, WORDS)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
     """A metric of one stage.
 
-    `name` is the name that it is logged under, `short_name` the name that claims use, `label` the
-    words that tables use; by default the label is the name in words, without its axis.
-    A curve has an `axis` and `xs`, the points that the configuration asks for; a single number has
+    `name` is the name that it is logged under; that of a curve ends in its axis, `_by_length`.
+    `short_name` is the name that claims use, `label` the words that tables use; the default label
+    is the name in words, without the axis.
+    A curve has an `axis`, and `xs`, the points that the configuration asks for; a single number has
     neither. `corpus` is the text that the metric is measured on. `mastery` is set for the accuracy
     of a task that a model may fail to learn: it names the metric that tells what the model knows
     inside the trained length, which is this metric at a short x, or another one. `shown_as` names
@@ -47,7 +50,7 @@ class Metric:
 
     name: str
     short_name: str
-    better: Literal["lower", "higher"]
+    better: Better | None
     unit: Unit
     axis: Axis | None = None
     xs: tuple[int, ...] | None = None
@@ -57,14 +60,26 @@ class Metric:
     shown_as: str | None = None
 
     def __post_init__(self) -> None:
+        ending = "" if self.axis is None else f"_by_{self.axis.name}"
+        if self.name.partition("_by_")[2] != ending.removeprefix("_by_"):
+            raise ValueError(f"the name of a curve ends in its axis: {self.name}, {self.x}")
         if not self.label:
-            ending = "" if self.axis is None else f"_by_{self.axis.name}"
             object.__setattr__(self, "label", self.name.removesuffix(ending).replace("_", " "))
 
     @property
+    def x(self) -> str | None:
+        """The name of a curve's axis; None for a single number."""
+        return None if self.axis is None else self.axis.name
+
+    @property
     def by(self) -> str:
-        """The name of a curve's axis; empty for a single number."""
-        return "" if self.axis is None else self.axis.name
+        """The axis of a curve in a word; empty for a single number."""
+        return (self.x or "").replace("_", " ")
+
+    @property
+    def x_label(self) -> str:
+        """The axis of a curve in words; empty for a single number."""
+        return "" if self.axis is None else self.axis.label
 
     @property
     def in_tokens(self) -> bool:

@@ -39,9 +39,10 @@ def test_the_checkpoint_is_the_prepared_data(texts: Path, tmp_path: Path, split:
     folder = Store(tmp_path / "store").folder("prepare-data", key)
     with folder.begin("test", {}) as attempt:
         attempt.finish(run(stage, attempt.writer, {}))
-    checkpoint, result = folder.checkpoint(), folder.result()
+    checkpoint, content = folder.checkpoint(), folder.result()
     assert checkpoint is not None
-    assert result is not None
+    assert content is not None
+    result = content["recorded"]
     packed = PackedCorpus(checkpoint.path, {"split": split})
     assert result["tokens"] == len(packed.tokens)
     assert result["documents"] == 1

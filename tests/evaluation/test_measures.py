@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from measured import measured
 
 from fope_lab.data.benchmarks.longbench import BUCKETS
+from fope_lab.evaluation.context import Context
+from fope_lab.report.results.metric_names import metric_named
 from fope_lab.stages import Pretrain, StageConfig
 from fope_lab.stages.entry_points import load_function
+from fope_lab.stages.result import Measurement
 from fope_lab.store import Store
 from fope_lab.sweep.kinds import KINDS
 
@@ -67,6 +71,9 @@ def test_a_stage_logs_what_it_says(
         if not name.endswith("_stderr")
     }
     assert logged == points(stage)
+    result = folder.result()
+    assert result is not None
+    assert measured(result).keys() == logged
 
 
 def test_what_tells_that_a_task_is_learned_is_measured_too() -> None:
@@ -119,3 +126,33 @@ def test_a_training_measures_its_losses() -> None:
 
     assert names() == ["loss"]
     assert names(validate_every=5) == ["loss", "validation_loss", "least_validation_loss"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *SECTIONS,
+        {"kind": "downstream"},
+        {"kind": "leval", "revision": "a" * 40},
+        {"kind": "longbench"},
+    ],
+    ids=lambda options: str(options["kind"]),
+)
+def test_a_name_alone_says_what_is_declared(options: dict[str, Any]) -> None:
+    """So that results and papers' files which have the name alone are read alike."""
+    for metric in section(options).metrics():
+        named = metric_named(metric.name)
+        assert named is not None
+        shown = ("label", "better", "unit", "axis", "shown_as")
+        assert {name: getattr(named, name) for name in shown} == {
+            name: getattr(metric, name) for name in shown
+        }
+
+
+def test_a_metric_that_is_not_declared_is_an_error(tmp_path: Path) -> None:
+    stage = section({"kind": "passkey", "lengths": [64]})
+    folder = Store(tmp_path).folder(stage.kind, "key")
+    with folder.begin("test", {}) as attempt:
+        context = Context(stage, attempt.writer, {})  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"Passkey\.metrics\(\) does not declare 'passkey_"):
+            context.log(Measurement(name="passkey_loss", value=1.0))

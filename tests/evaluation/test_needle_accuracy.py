@@ -108,12 +108,15 @@ def test_a_stage_logs_a_row_a_length_and_leaves_a_heat_map(
     ]
     result = folder.result()
     assert result is not None
-    assert result["haystack"] == "held-out text"
+    assert result["recorded"]["haystack"] == "held-out text"
     [drawn] = result["heatmaps"]
     assert (drawn["x"], drawn["y"]) == ([350, 400], [0, 50, 100])
     assert drawn["values"] == [[0.0, 0.0]] * 3
-    assert [entry["trials"] for entry in result["lengths"]] == [6, 6]
-    assert result["lengths"][0]["stderr"] == 0.0
+    assert result["recorded"]["trials"] == {"350": 6, "400": 6}
+    assert [(one["x"], one["stderr"], one["n"]) for one in result["metrics"]] == [
+        (350, 0.0, 6),
+        (400, 0.0, 6),
+    ]
     progress = folder.progress()
     assert progress is not None
     assert progress["step"] == progress["total"] == 6 * 750

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from measured import measured
 from scipy import stats
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -194,11 +195,12 @@ def test_a_stage_logs_a_row_a_length(parents: dict[str, Path], tmp_path: Path) -
     assert rows == {64: 0.0, 16: 0.0}  # the model is untrained
     result = folder.result()
     assert result is not None
-    assert [entry["length"] for entry in result["lengths"]] == [64, 16]
-    for entry in result["lengths"]:
-        assert entry["ci95"] == list(wilson_interval(0, 20))
-        assert (entry["correct"], entry["trials"]) == (0, 20)
-        assert sum(tenth["trials"] for tenth in entry["by_depth"]) == 20
+    assert measured(result) == {("passkey_accuracy_by_length", x): 0.0 for x in (64, 16)}
+    for metric in result["metrics"]:
+        assert metric["ci95"] == list(wilson_interval(0, 20))
+        assert metric["n"] == 20
+        by_depth = result["details"]["by_depth"][str(metric["x"])]
+        assert sum(tenth["trials"] for tenth in by_depth) == 20
     progress = folder.progress()
     assert progress is not None
     assert progress["step"] == progress["total"] == 20 * 80

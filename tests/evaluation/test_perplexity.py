@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from measured import measured
 from pydantic import ValidationError
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -294,12 +295,14 @@ def test_a_stage_logs_a_row_a_length(
     tokens = PackedCorpus(parents["data.0"], {}).tokens[:1000]
     model = load_model(parents["from"])
     assert [row.step for row in folder.rows()] == [32, 8, 256]
-    for row, entry in zip(folder.rows(), result["lengths"], strict=True):
+    for row in folder.rows():
         expected = perplexity(model, tokens, row.step, **options).perplexity
         assert row.values["perplexity_by_length"] == pytest.approx(expected, rel=1e-6)
         assert row.values["loss_by_length"] == pytest.approx(math.log(expected), rel=1e-6)
-        assert entry["tokens"] == 999
-        assert entry["length"] == row.step
+        assert (
+            measured(result)["perplexity_by_length", row.step] == row.values["perplexity_by_length"]
+        )
+        assert result["recorded"]["tokens"][str(row.step)] == 999
     progress = folder.progress()
     assert progress is not None
     assert progress["step"] == progress["total"] == 3 * 999
@@ -324,14 +327,15 @@ def test_a_stage_logs_positions_of_the_largest_length(
         assert row.values["perplexity_by_length"] == pytest.approx(math.exp(expected), rel=1e-6)
     buckets = perplexity(model, tokens, 256, **how).by_position(5)
     assert [row.step for row in rows[3:]] == [51, 102, 153, 204, 256]
-    for row, bucket, entry in zip(rows[3:], buckets, result["by_position"], strict=True):
+    for row, bucket, entry in zip(rows[3:], buckets, result["details"]["by_position"], strict=True):
         assert row.values == {"perplexity_by_position": pytest.approx(bucket.perplexity, rel=1e-6)}
         assert entry["last_context"] == row.step
         assert entry["count"] == bucket.count
-    assert sum(entry["count"] for entry in result["by_position"]) == 999
-    assert result["average"] == average
-    assert "end-of-text token between them" in result["packing"]
-    contexts = [entry["mean_context"] for entry in result["lengths"]]
+    assert sum(entry["count"] for entry in result["details"]["by_position"]) == 999
+    assert result["recorded"]["average"] == average
+    assert "end-of-text token between them" in result["recorded"]["packing"]
+    sums = result["details"]["sums"]
+    contexts = [sums[str(length)]["corpus"]["mean_context"] for length in (32, 8, 256)]
     assert contexts[1] < contexts[0] < contexts[2] < 256
 
 

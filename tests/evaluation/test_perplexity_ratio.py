@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from measured import measured
 
 from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.packing import PackedCorpus, write_packed
@@ -50,21 +51,19 @@ def test_both_perplexities_and_their_ratio(
         folder_alone = Store(tmp_path).folder("perplexity", role)
         one = stage(tokens=900, **options, over=None)
         with folder_alone.begin("test", {}) as attempt:
-            alone.append(
-                run(one, attempt.writer, {**two_texts, "data.0": two_texts[role]})["lengths"]
-            )
+            alone.append(run(one, attempt.writer, {**two_texts, "data.0": two_texts[role]}))
     rows = list(folder.rows())
     assert [row.step for row in rows] == [8, 32]
-    for row, entry, first, second in zip(rows, result["lengths"], *alone, strict=True):
-        assert row.values["perplexity_by_length"] == pytest.approx(first["perplexity"], rel=1e-9)
-        ratio = first["perplexity"] / second["perplexity"]
+    for row in rows:
+        first, second = (measured(one)["perplexity_by_length", row.step] for one in alone)
+        assert row.values["perplexity_by_length"] == pytest.approx(first, rel=1e-9)
+        ratio = first / second
         assert row.values["perplexity_ratio_by_length"] == pytest.approx(ratio, rel=1e-9)
         assert abs(ratio - 1) > 1e-3  # the texts differ, or else nothing would be shown
-        assert entry == {
-            **first,
-            "over": {name: value for name, value in second.items() if name != "length"},
-            "perplexity_ratio": row.values["perplexity_ratio_by_length"],
-        }
+        sums = [one["details"]["sums"][str(row.step)]["corpus"] for one in alone]
+        both = result["details"]["sums"][str(row.step)]
+        assert both == dict(zip(("corpus", "over"), sums, strict=True))
+        assert measured(result)["perplexity_ratio_by_length", row.step] == pytest.approx(ratio)
     tokens = [len(PackedCorpus(two_texts[f"data.{i}"], {}).tokens[:900]) for i in (0, 1)]
     progress = folder.progress()
     assert progress is not None
@@ -80,7 +79,7 @@ def test_without_another_text_there_is_no_ratio(parents: dict[str, Path], tmp_pa
         "perplexity_by_length",
         "loss_by_length",
     }
-    assert all("over" not in entry for entry in result["lengths"])
+    assert all(list(texts) == ["corpus"] for texts in result["details"]["sums"].values())
 
 
 def test_the_other_text_has_to_reach_too(two_texts: dict[str, Path], tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
+from measured import measured
 from scipy import stats
 from torch import Tensor, nn
 
@@ -154,9 +155,10 @@ def test_a_stage_says_all_that_its_numbers_depend_on(tmp_path: Path) -> None:
     checkpoint = checkpoint_of(tmp_path, {"length": 32, "mix": MIX})
     result, rows = evaluated(tmp_path, checkpoint)
     names = ("posgen_ood_accuracy", "posgen_accuracy")
-    measured = {name: result.pop(name) for name in names}
-    errors = {name: result.pop(f"{name}_stderr") for name in names}
-    assert result == {
+    assert all(metric["chance"] == 1 / 17 for metric in result["metrics"])
+    values = {name: measured(result)[name, None] for name in names}
+    errors = {m["name"]: m["stderr"] for m in result["metrics"] if m["name"] in names}
+    assert result["recorded"] == {
         "subtask": "cot",
         "modulus": 17,
         "j": 1,
@@ -176,9 +178,9 @@ def test_a_stage_says_all_that_its_numbers_depend_on(tmp_path: Path) -> None:
         np.mean([value for place, value in by_position.items() if (place >= 32) == out])
         for out in (False, True)
     )
-    assert measured == pytest.approx({names[0]: beyond, names[1]: within})
+    assert values == pytest.approx({names[0]: beyond, names[1]: within})
     assert rows == {
-        **{name: {48: measured[name]} for name in names},
+        **{name: {48: values[name]} for name in names},
         **{f"{name}_stderr": {48: errors[name]} for name in names},
     }
     assert all(0 < error < 0.1 for error in errors.values())
@@ -190,22 +192,23 @@ def test_the_standard_error_is_of_sequences(tmp_path: Path) -> None:
     result, _ = evaluated(tmp_path, checkpoint)
     x = SequenceSet(subtask="cot").sequences("test", 20, 48)
     correct = posgen_correct(load_model(checkpoint), x, given=4)
-    assert result["posgen_accuracy_stderr"] == pytest.approx(stats.sem(correct[:, :28].mean(1)))
-    assert result["posgen_ood_accuracy_stderr"] == pytest.approx(stats.sem(correct[:, 28:].mean(1)))
+    errors = {metric["name"]: metric["stderr"] for metric in result["metrics"]}
+    assert errors["posgen_accuracy"] == pytest.approx(stats.sem(correct[:, :28].mean(1)))
+    assert errors["posgen_ood_accuracy"] == pytest.approx(stats.sem(correct[:, 28:].mean(1)))
 
 
 def test_one_sequence_has_no_standard_error(tmp_path: Path) -> None:
     result, _ = evaluated(tmp_path, checkpoint_of(tmp_path), count=1)
-    assert "posgen_accuracy" in result
-    assert "posgen_accuracy_stderr" not in result
+    assert ("posgen_accuracy", None) in measured(result)
+    assert all(metric["stderr"] is None for metric in result["metrics"])
 
 
 def test_where_beyond_begins_can_be_said(tmp_path: Path) -> None:
     result, rows = evaluated(
         tmp_path, checkpoint_of(tmp_path), trained_length=4, split="validation"
     )
-    assert result["trained_length"] == 4
-    assert not result["trained_on_posgen"]
+    assert result["recorded"]["trained_length"] == 4
+    assert not result["recorded"]["trained_on_posgen"]
     assert "posgen_accuracy" not in rows
     assert rows["posgen_ood_accuracy"][48] == pytest.approx(
         np.mean(list(rows["posgen_accuracy_by_position"].values()))

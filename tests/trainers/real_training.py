@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import torch
 from safetensors.torch import load_file
+from said import said
 from torch import Tensor
 
 from fope_lab.data.corpora.registry import parse_corpus
@@ -86,7 +87,7 @@ class RealStage:
             result = self.train(attempt.writer)
             if finish:
                 attempt.finish(result)
-        return result
+        return said(result)
 
     def train(self, writer: RunWriter) -> dict[str, Any]:
         """What the stage's function does within an attempt."""
@@ -113,8 +114,7 @@ class RealStage:
 
     def outcome(self) -> tuple[list[tuple[int, dict[str, float]]], dict[str, Any]]:
         """All rows and the result of the finished stage, without their timings."""
-        result = self.folder.result()
-        assert result is not None
+        result = said(self.folder.result())
         rows = [(row.step, dict(row.values)) for row in self.folder.rows()]
         for values in [result, *(values for _, values in rows)]:
             for name in ("seconds", "tokens_per_second"):

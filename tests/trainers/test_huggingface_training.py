@@ -78,7 +78,8 @@ def test_a_model_is_extended(tmp_path: Path, parents: Mapping[str, Path], embedd
     assert trained.embedding == (before.embedding if embedding is None else stage.embedding)
     result = json.loads((path / "result.json").read_text())
     rows = Store(tmp_path / "store").folder("extend", "key").rows()
-    assert result["loss"] < rows[0].values["loss"]
+    [loss] = [metric["value"] for metric in result["metrics"]]
+    assert loss < rows[0].values["loss"]
     # It goes on from a checkpoint of ours, which has the same tokenizer.
     checkpoint = next((path / "checkpoint").iterdir())
     ours, theirs = (load_tokenizer(read_config(p).tokenizer) for p in (checkpoint, parents["from"]))
@@ -97,7 +98,8 @@ def test_a_model_is_evaluated(tmp_path: Path, parents: Mapping[str, Path], llama
     )
     given = {**parents, "data.0": tmp_path / "held-out"}
     path = run(tmp_path, stage, evaluate, given)
-    [found] = json.loads((path / "result.json").read_text())["lengths"]
+    result = json.loads((path / "result.json").read_text())
+    [[found]] = [text.values() for text in result["details"]["sums"].values()]
     expected = {"tokenizer": load_tokenizer(str(llama)).identity(), "split": "validation"}
     tokens = PackedCorpus(given["data.0"], expected).tokens
     model = LlamaForCausalLM.from_pretrained(llama).eval()

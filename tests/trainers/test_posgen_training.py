@@ -50,11 +50,13 @@ def test_a_small_model_learns_the_recursive_task(sweep: dict[str, Stage], tmp_pa
     parents = {"from": checkpoint.path}
 
     result = evaluated(sweep["posgen"], tmp_path, parents)
-    assert result["trained_length"] == 16
-    assert result["trained_on_posgen"]
-    assert (result["chance"], result["period"]) == (0.2, 20)  # Fibonacci's, modulo 5
-    assert result["posgen_accuracy"] > 0.75
-    assert result["posgen_ood_accuracy"] < result["posgen_accuracy"]
+    recorded = result["recorded"]
+    assert recorded["trained_length"] == 16
+    assert recorded["trained_on_posgen"]
+    assert (recorded["chance"], recorded["period"]) == (0.2, 20)  # Fibonacci's, modulo 5
+    values = {metric["name"]: metric["value"] for metric in result["metrics"]}
+    assert values["posgen_accuracy"] > 0.75
+    assert values["posgen_ood_accuracy"] < values["posgen_accuracy"]
     # A stage of this sweep would be refused; the same model may be given as a folder.
     spec = sweep["posgen"].spec.model_copy(update={"modulus": 7})
     another = dataclasses.replace(sweep["posgen"], spec=spec, key="another")

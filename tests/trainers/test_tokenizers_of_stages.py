@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from said import said
 from transformers import PreTrainedTokenizerFast
 
 from fope_lab.data.packing import PackedCorpus
@@ -159,8 +160,7 @@ def test_a_moved_checkpoint_is_a_parent_with_its_tokenizer(
 def test_a_result_says_what_became_of_the_examples(done: tuple[Store, Sweep]) -> None:
     store, sweep = done
     [stage] = [stage for stage in sweep.stages if stage.section == "finetune"]
-    result = store.folder("finetune", stage.key).result()
-    assert result is not None
+    result = said(store.folder("finetune", stage.key).result())
     [examples] = result["examples"]
     assert examples["examples"] + examples["dropped"] == 72  # of 80, eight are held out
     assert examples["dropped"] > 0
@@ -173,9 +173,8 @@ def test_chats_are_learnt_in_the_template_that_was_brought(
     store, sweep = done
     [stage] = [stage for stage in sweep.stages if stage.section == "chats"]
     folder = store.folder("finetune", stage.key)
-    found, result = folder.checkpoint(), folder.result()
+    found, result = folder.checkpoint(), said(folder.result())
     assert found is not None
-    assert result is not None
     assert result["examples"][0]["examples"] == 36
     tokenizer = load_tokenizer(read_config(found.path).tokenizer)
     [(ids, learnt)] = tokenizer.encode_chats([CHAT])

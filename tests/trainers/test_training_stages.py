@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from said import said
 from torch import Tensor
 
 from fope_lab.data.corpora.base import Corpus
@@ -68,10 +69,8 @@ class Bench:
         with folder.begin("test", {}) as attempt:
             attempt.finish(self.work(stage, attempt.writer, parent))
         checkpoint = folder.checkpoint()
-        result = folder.result()
         assert checkpoint is not None
-        assert result is not None
-        return result, checkpoint.path
+        return said(folder.result()), checkpoint.path
 
     def work(self, stage: TrainingConfig, writer: RunWriter, parent: Path | None) -> dict[str, Any]:
         """What the stage's function returns."""
@@ -154,8 +153,7 @@ def parents(bench: Bench) -> dict[str, Path]:
 
 
 def test_pretrain_says_what_it_did(bench: Bench, parents: dict[str, Path]) -> None:
-    result = bench.folder("pretrain", "rope").result()
-    assert result is not None
+    result = said(bench.folder("pretrain", "rope").result())
     counted = result.pop("parameters")
     assert counted["total"] == counted["body"] + counted["head"] + counted["embedding"]
     assert counted["total"] == sum(p.numel() for p in load_model(parents["rope"]).parameters())
@@ -168,8 +166,7 @@ def test_pretrain_says_what_it_did(bench: Bench, parents: dict[str, Path]) -> No
 
 
 def test_fope_says_how_strong_its_noise_is(bench: Bench, parents: dict[str, Path]) -> None:
-    result = bench.folder("pretrain", "fope").result()
-    assert result is not None
+    result = said(bench.folder("pretrain", "fope").result())
     module = load_model(parents["fope"]).position_embeddings[0]
     noise = module.cos_coef - torch.eye(module.cos_coef.shape[-1])
     # The gain's formula, and a sample of a few numbers that can't contradict it by much.
@@ -225,8 +222,7 @@ def test_a_resumed_stage_gives_the_same_bits(
     torch.manual_seed(step)
     result, checkpoint = bench.run(stage, key)
     assert_same(weights(checkpoint), weights(parents[name]))
-    uninterrupted = bench.folder("pretrain", name).result()
-    assert uninterrupted is not None
+    uninterrupted = said(bench.folder("pretrain", name).result())
     assert result["loss"] == uninterrupted["loss"]
     assert [row.step for row in bench.folder("pretrain", key).rows()] == [1, 2, 3, 4, 5, 6]
 

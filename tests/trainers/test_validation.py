@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from real_training import BYTES, LENGTH, SIZES, RealStage, prepare, pretraining
+from said import said
 from tiny_training import Bigrams, TinyStage, batch, train_settings
 from torch import Tensor
 
@@ -173,8 +174,7 @@ def test_the_loss_on_longer_rows_is_the_models(tmp_path: Path) -> None:
     folder = Store(tmp_path).folder("pretrain", "tasks")
     with folder.begin("test", {}) as attempt:
         attempt.finish(run(stage, attempt.writer, {}))
-    result, checkpoint = folder.result(), folder.checkpoint()
-    assert result is not None
+    result, checkpoint = said(folder.result()), folder.checkpoint()
     assert checkpoint is not None
     assert result["validation_rows"] == 62
     ids = torch.from_numpy(SequenceSet(subtask="cot", modulus=5).sequences("validation", 62, 40))

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from fope_lab.analysis import Analysis, analysis_names
+from fope_lab.report.results.measurements import read_record
 from fope_lab.stages.labels import label
 from fope_lab.store import Store
 
@@ -49,6 +50,7 @@ def print_figures(stages: Iterable[Stage], store: Store, console: Console) -> No
         if stage.kind != ANALYSIS or checkpoint is None or result is None:
             continue
         paths = sorted(path for path in checkpoint.path.iterdir() if path.suffix in RESULTS)
-        lines = [stage.label, *(f"  {k} {v:.6g}" for k, v in result["numbers"].items())]
+        numbers = read_record(stage, result, ()).metrics
+        lines = [stage.label, *(f"  {one.name} {one.value:.6g}" for one in numbers)]
         for line in (*lines, *(f"  {path}" for path in paths)):
             console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -130,14 +130,11 @@ class Downstream(ModelEvaluation):
         mean = mean_accuracy(results)
         if mean is not None:
             context.log(mean)
+        context.keep(tasks={result.asked.task.name: result.as_json() for result in results})
         return {
-            **({} if mean is None else mean.row),
-            "chance": {} if mean is None else {mean.name: mean.chance},
             "limit": self.limit,
             "max_length": self.max_length,
-            # Beside the tasks' measurements, since a report shows them apart from what was asked.
             "asked": {task.task.name: task.as_json() for task in tasks},
-            "tasks": [result.as_json() for result in results],
         }
 
 

@@ -26,7 +26,7 @@ from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import permutation
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.scoring.intervals import error_of_mean
-from fope_lab.store.result import Measurement
+from fope_lab.stages.result import Measurement
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.scoring.loglikelihood import Score

@@ -6,9 +6,9 @@ another kind than it was trained on (FoPE, Fig. 6: PPL(C4)/PPL(Books)).
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -18,13 +18,13 @@ from fope_lab.config.pydantic_errors import SectionError
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
 from fope_lab.stages.metric import LENGTH, POSITION, Metric
+from fope_lab.stages.result import Measurement
 from fope_lab.stages.section import Lengths, PositiveInt
 from fope_lab.stages.sections import CorpusSection
-from fope_lab.store.result import Measurement
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
-    from fope_lab.evaluation.perplexity.losses import PerplexityResult, PositionBucket
+    from fope_lab.evaluation.perplexity.losses import PositionBucket
 
 PERPLEXITY, LOSS = "perplexity_by_length", "loss_by_length"
 RATIO, BY_POSITION = "perplexity_ratio_by_length", "perplexity_by_position"
@@ -150,7 +150,7 @@ class Perplexity(ModelEvaluation):
         With `position_buckets`, also log the perplexity by position at the largest length: x is the
         most tokens of context that a prediction of the bucket has, one more than its last position.
         """
-        from fope_lab.evaluation.perplexity.losses import perplexity
+        from fope_lab.evaluation.perplexity.losses import AVERAGES, perplexity
 
         largest = max(self.lengths)
         purpose = f"perplexity at length {largest}"
@@ -161,7 +161,8 @@ class Perplexity(ModelEvaluation):
         progress = context.progress(
             len(self.lengths) * sum(len(tokens) - 1 for tokens in texts.values())
         )
-        lengths = []
+        sums: dict[str, Any] = {}
+        tokens_read: dict[str, int] = {}
         by_position: list[PositionBucket] = []
         for length in self.lengths:
             results = {
@@ -176,13 +177,10 @@ class Perplexity(ModelEvaluation):
                 )
                 for field, tokens in texts.items()
             }
-            entries = {field: self._entry(result) for field, result in results.items()}
-            entry = {"length": length, **entries["corpus"]}
-            values = {PERPLEXITY: entry["perplexity"], LOSS: entry["loss"]}
-            if "over" in entries:
-                ratio = math.exp(entry["loss"] - entries["over"]["loss"])
-                entry |= {"over": entries["over"], "perplexity_ratio": ratio}
-                values[RATIO] = ratio
+            losses = {field: AVERAGES[self.average](result) for field, result in results.items()}
+            values = {PERPLEXITY: math.exp(losses["corpus"]), LOSS: losses["corpus"]}
+            if "over" in losses:
+                values[RATIO] = math.exp(losses["corpus"] - losses["over"])
             count = results["corpus"].count
             context.log(
                 *(
@@ -190,7 +188,8 @@ class Perplexity(ModelEvaluation):
                     for name, value in values.items()
                 )
             )
-            lengths.append(entry)
+            tokens_read[str(length)] = count
+            sums[str(length)] = {field: result.as_json() for field, result in results.items()}
             if length == largest and self.position_buckets is not None:
                 by_position = results["corpus"].by_position(self.position_buckets)
         for bucket in by_position:
@@ -202,27 +201,11 @@ class Perplexity(ModelEvaluation):
                     n=bucket.count,
                 )
             )
+        context.keep(sums=sums, by_position=[dataclasses.asdict(bucket) for bucket in by_position])
         return {
             "method": self.method,
             "stride": self.stride,
             "average": self.average,
             "packing": PACKING,
-            "lengths": lengths,
-            "by_position": [
-                {**asdict(bucket), "perplexity": bucket.perplexity} for bucket in by_position
-            ],
-        }
-
-    def _entry(self, result: PerplexityResult) -> dict[str, Any]:
-        """What result.json says of one text at one length."""
-        from fope_lab.evaluation.perplexity.losses import AVERAGES
-
-        loss = AVERAGES[self.average](result)
-        return {
-            "perplexity": math.exp(loss),
-            "loss": loss,
-            "loss_sum": result.loss_sum,
-            "tokens": result.count,
-            "windows": result.windows,
-            "mean_context": result.mean_context,
+            "tokens": tokens_read,
         }

@@ -104,6 +104,16 @@ class PerplexityResult:
         """How many tokens a prediction has before it, on average."""
         return float(self.counts @ np.arange(1, self.length + 1)) / self.count
 
+    def as_json(self) -> dict[str, float]:
+        """The sums that the perplexity of the text follows from, for either average."""
+        return {
+            "loss_sum": self.loss_sum,
+            "tokens": self.count,
+            "window_loss_sum": self.window_loss_sum,
+            "windows": self.windows,
+            "mean_context": self.mean_context,
+        }
+
     def by_position(self, buckets: int) -> list[PositionBucket]:
         """Token-weighted, in so many ranges of positions that differ by a token at most."""
         if not 1 <= buckets <= self.length:

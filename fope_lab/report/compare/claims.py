@@ -16,9 +16,10 @@ from typing import Any, Literal
 from fope_lab.report.compare.paired import ALPHA, Decision, PairedTest, decide, paired_t
 from fope_lab.report.compare.training_history import differences
 from fope_lab.report.results.aggregate import json_value
-from fope_lab.report.results.measurements import Measurement, MetricPoint, read_measurements
+from fope_lab.report.results.measurements import read_measurements
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.metric import Metric
+from fope_lab.stages.result import Measurement, MetricPoint
 from fope_lab.store import Status
 from fope_lab.sweep.claims.comparison import Combination, Comparison, Seeds, compare
 from fope_lab.sweep.claims.grammar import Order, parse_claim

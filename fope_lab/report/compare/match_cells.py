@@ -18,7 +18,6 @@ from typing import Any
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.report.compare.published import PublishedColumn, PublishedRow, PublishedTable
 from fope_lab.report.results.aggregate import Cell
-from fope_lab.report.results.metrics import describe_metric
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.labels import corpus_label, label, label_parts, stage_name
 from fope_lab.sweep.graph import Stage
@@ -77,10 +76,10 @@ class CellMatcher:
 
     def _is_at(self, cell: Cell, column: PublishedColumn) -> bool:
         """Whether a cell is of a column's metric, at its point."""
-        if cell.metric != column.metric or cell.x is None or column.x is None:
-            return (cell.metric, cell.x) == (column.metric, column.x)
+        if cell.metric.name != column.metric or cell.x is None or column.x is None:
+            return (cell.metric.name, cell.x) == (column.metric, column.x)
         theirs, ours = self._published.trained_length, cell.train_length
-        if not (theirs and ours and describe_metric(cell.metric).x == "length"):
+        if not (theirs and ours and cell.metric.x == "length"):
             return cell.x == column.x
         return cell.x * theirs == column.x * ours
 
@@ -91,7 +90,7 @@ class CellMatcher:
     def _may_come(self, wanted: Mapping[str, Sequence[str]], column: PublishedColumn) -> bool:
         """Whether an evaluation that is not done yet could measure it: which metrics it has is
         known once one of its kind is done."""
-        if any(cell.metric == column.metric for cell in self._cells):
+        if any(cell.metric.name == column.metric for cell in self._cells):
             return False
         waiting = [r.stage for r in self._readings.values() if not r.state.is_done]
         return any(

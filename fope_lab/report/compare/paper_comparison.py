@@ -24,8 +24,8 @@ from fope_lab.report.render.tables import (
 )
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.axes import shorten_labels
-from fope_lab.report.results.metrics import Metric, describe_metric
 from fope_lab.report.results.stage_results import StageResult
+from fope_lab.stages.metric import Metric
 from fope_lab.sweep.graph import Stage
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ComparedNumber:
     @property
     def metric(self) -> Metric:
         """What is measured."""
-        return describe_metric(self.cell.metric)
+        return self.cell.metric
 
     @property
     def difference(self) -> float | None:
@@ -100,7 +100,7 @@ class ComparedNumber:
             "row": self.row,
             "column": self.column,
             "stage": self.cell.stage,
-            "metric": self.cell.metric,
+            "metric": self.cell.metric.name,
             "x": self.cell.x,
             "embedding": self.cell.embedding,
             "paper": self.published,

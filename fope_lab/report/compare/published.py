@@ -22,7 +22,7 @@ from fope_lab.config.problems import FieldPath, Problem, SweepError
 from fope_lab.config.pydantic_errors import SectionError, messages_of
 from fope_lab.config.yaml_document import Document
 from fope_lab.papers.index import paper_path
-from fope_lab.report.results.metrics import describe_metric
+from fope_lab.report.results.metric_names import metric_named
 from fope_lab.stages.labels import label
 from fope_lab.stages.section import Section
 
@@ -35,7 +35,7 @@ def _labels(value: Any) -> Any:
 
 
 def _result(name: str) -> str:
-    if not describe_metric(name).is_result:
+    if metric_named(name) is None:
         raise ValueError(f"found {name!r}, which is no result's name")
     return name
 
@@ -56,7 +56,8 @@ class PublishedColumn(Section):
 
     @model_validator(mode="after")
     def _point_of_a_curve(self) -> Self:
-        by = describe_metric(self.metric).by
+        metric = metric_named(self.metric)
+        by = "" if metric is None else metric.by
         if by and self.x is None:
             raise SectionError([(("x",), f"is missing: {self.metric} is a curve by {by}")])
         if self.x is not None and not by:

@@ -65,9 +65,9 @@ def _analysis(reading: StageResult) -> Analysis:
 def _figure(reading: StageResult, title: str, name: str) -> Figure:
     analysis = _analysis(reading)
     notes = [f"{analysis.source}.", f"The paper: {analysis.says}"]
-    numbers = reading.recorded.get("numbers") or {}
+    numbers = reading.record.metrics
     if numbers:
-        found = (f"{metric.replace('_', ' ')} {value:.4g}" for metric, value in numbers.items())
+        found = (f"{number.name.replace('_', ' ')} {number.value:.4g}" for number in numbers)
         notes.append(f"Here: {', '.join(found)}.")
     try:
         drawing = inline_svg(_draw(analysis, reading), name, title, " ".join(notes))

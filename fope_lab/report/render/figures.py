@@ -21,10 +21,10 @@ from fope_lab.report.render.tables import seed_notes
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.axes import shorten_labels
 from fope_lab.report.results.layout import MetricGroup, Series
-from fope_lab.report.results.metrics import Metric
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.report.results.training import TrainingCurve, TrainingCurves, group_training_curves
 from fope_lab.stages.labels import split_label
+from fope_lab.stages.metric import Metric
 
 LOG_RATIO = 8  # an axis whose values span more than this is logarithmic
 FRACTION_RANGE = (-0.03, 1.03)

@@ -90,8 +90,7 @@ def draw_heatmaps(blocks: Sequence[HeatmapGroup]) -> list[Figure]:
 
 
 def _maps(reading: StageResult) -> list[Mapping[str, Any]]:
-    maps = reading.recorded.get("heatmaps")
-    return [one for one in maps if isinstance(one, Mapping)] if isinstance(maps, list) else []
+    return list(reading.record.heatmaps)
 
 
 def _block(

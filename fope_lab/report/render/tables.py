@@ -11,7 +11,7 @@ from fope_lab.report.compare.comparability_marks import MARK, comparability_mark
 from fope_lab.report.compare.training_history import TrainingHistory
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.layout import MetricGroup
-from fope_lab.report.results.measurements import Measurement
+from fope_lab.stages.result import Measurement
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -18,9 +18,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fope_lab.report.results.measurements import Measurement, MetricPoint, read_measurements
-from fope_lab.report.results.metrics import describe_metric
+from fope_lab.report.results.measurements import read_measurements
+from fope_lab.report.results.metric_names import metric_of
 from fope_lab.report.results.stage_results import StageResult
+from fope_lab.stages.metric import Metric
+from fope_lab.stages.result import Measurement, MetricPoint
 from fope_lab.store import Status
 
 
@@ -83,7 +85,7 @@ class Cell:
     single number."""
 
     stage: str
-    metric: str
+    metric: Metric
     x: int | None
     axes: Mapping[str, Any]
     estimate: MeanEstimate
@@ -110,7 +112,7 @@ class Cell:
         """
         return {
             "stage": self.stage,
-            "metric": self.metric,
+            "metric": self.metric.name,
             "x": self.x,
             "axes": json_value(self.axes),
             "n": self.estimate.n,
@@ -159,8 +161,8 @@ def build_cells(
         )
     cells = []
     for group in group_seeds(readings):
-        for metric, x in _expected(group, measured, known[group[0].stage.section]):
-            cells.append(_cell(group, measured, metric, x, run_ids, links))
+        for name, x in _expected(group, measured, known[group[0].stage.section]):
+            cells.append(_cell(group, measured, name, x, run_ids, links))
     return tuple(cells)
 
 
@@ -200,17 +202,24 @@ def _expected(
     if not own and any(not r.state.is_done for r in group):
         lengths = group[0].stage.config.get("lengths")
         own = dict.fromkeys(
-            (metric, x)
-            for metric, x in known
-            if not lengths or x in lengths or describe_metric(metric).x != "length"
+            (name, x)
+            for name, x in known
+            if not lengths or x in lengths or _metric(group, name).x != "length"
         )
     return sorted(own, key=lambda place: (place[0], place[1] is not None, place[1] or 0))
+
+
+def _metric(group: Sequence[StageResult], name: str) -> Metric:
+    """The metric that stages which differ by their seed log under a name."""
+    metric = metric_of(group[0].stage, name)
+    assert metric is not None
+    return metric
 
 
 def _cell(
     group: Sequence[StageResult],
     measured: Mapping[str, Mapping[MetricPoint, Measurement]],
-    metric: str,
+    name: str,
     x: int | None,
     run_ids: Mapping[str, str],
     links: Mapping[str, str],
@@ -218,7 +227,7 @@ def _cell(
     values, missing = [], []
     for reading in group:
         key = reading.stage.key
-        value = measured[key].get((metric, x))
+        value = measured[key].get((name, x))
         if value is not None:
             values.append(
                 SeedValue(reading.stage.seed, value, key, run_ids.get(key), links.get(key))
@@ -233,7 +242,7 @@ def _cell(
     first = group[0]
     return Cell(
         stage=first.stage.section,
-        metric=metric,
+        metric=_metric(group, name),
         x=x,
         axes=dict(first.stage.axes),
         estimate=estimate_mean([v.value for v in values]),

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from fope_lab.report.results.aggregate import Cell, json_value
 from fope_lab.report.results.axes import Axes, read_axes
 from fope_lab.report.results.chance_level import chance_level
-from fope_lab.report.results.metrics import SAME_AS, Metric, describe_metric
 from fope_lab.report.results.stage_results import StageResult
+from fope_lab.stages.metric import Metric
 
 
 @dataclass(frozen=True)
@@ -92,20 +92,20 @@ def group_metrics(
     """
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
-        groups.setdefault((cell.stage, cell.metric), []).append(cell)
+        groups.setdefault((cell.stage, cell.metric.name), []).append(cell)
     blocks = [
         dataclasses.replace(
-            _block(stage, metric, group),
-            only=[name for _, name in groups].count(metric) == 1,
-            chance=chance_level(metric, stage, readings),
+            _block(stage, group),
+            only=[other for _, other in groups].count(name) == 1,
+            chance=chance_level(name, stage, readings),
         )
-        for (stage, metric), group in groups.items()
-        if (stage, SAME_AS.get(metric)) not in groups
+        for (stage, name), group in groups.items()
+        if (stage, group[0].metric.shown_as) not in groups
     ]
     return tuple(sorted(blocks, key=lambda block: block.metric.x is None))
 
 
-def _block(stage: str, metric: str, cells: Sequence[Cell]) -> MetricGroup:
+def _block(stage: str, cells: Sequence[Cell]) -> MetricGroup:
     axes = read_axes(cells)
     lines: dict[tuple[str, tuple[str, ...]], dict[int | None, Cell]] = {}
     for cell in cells:
@@ -115,7 +115,7 @@ def _block(stage: str, metric: str, cells: Sequence[Cell]) -> MetricGroup:
         lines.setdefault(place, {})[cell.x] = cell
     return MetricGroup(
         stage=stage,
-        metric=describe_metric(metric),
+        metric=cells[0].metric,
         axes=tuple(axes.names[path] for path in axes.varying),
         panel_axes=tuple(axes.names[path] for path in axes.panels),
         shared=axes.shared,

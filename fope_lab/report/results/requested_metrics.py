@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fope_lab.report.results.layout import MetricGroup
-from fope_lab.report.results.metrics import SAME_AS
 from fope_lab.report.results.stage_results import StageResult
+from fope_lab.stages.metric import Metric
 from fope_lab.sweep.claims.grammar import parse_quantity
 from fope_lab.sweep.claims.selection import Catalogue
 from fope_lab.sweep.graph import Stage
@@ -26,7 +26,7 @@ def requested_groups(
     known = {(block.stage, block.metric.name): block for block in blocks}
     found = {}
     for stage, metric in _named(texts, by_name):
-        for name in (metric, SAME_AS.get(metric, metric)):
+        for name in (metric.name, metric.shown_as or metric.name):
             if (block := known.get((stage, name))) is not None:
                 found[stage, name] = block
     return tuple(found.values())
@@ -42,8 +42,8 @@ def requested_trainings(
     return tuple(r for r in readings if r.stage.section in stages and r.stage.spec.trains)
 
 
-def _named(texts: Sequence[str], by_name: ByName) -> list[tuple[str, str]]:
+def _named(texts: Sequence[str], by_name: ByName) -> list[tuple[str, Metric]]:
     """(stage, metric) of each text of a checked sweep file."""
     catalogue = Catalogue(by_name)
     found = [catalogue.find(parse_quantity(text)) for text in texts]
-    return [(selected.stage, selected.metric.name) for selected in found]
+    return [(selected.stage, selected.metric) for selected in found]

@@ -9,12 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fope_lab.report.results.metrics import describe_metric, with_error
 from fope_lab.report.results.stage_results import StageResult
 
 SHOWN_VALUES = 8
-MEASURED = ("numbers", "stderr", "score")  # what results call measurements inside them
-SIZES = ("tokens", "trials", "documents")  # how much an evaluation read at each length
 
 
 @dataclass(frozen=True)
@@ -37,59 +34,13 @@ def collect_settings(readings: Iterable[StageResult]) -> tuple[SettingsGroup, ..
 
 def _group(stage: str, group: Sequence[StageResult]) -> SettingsGroup:
     asked = _merge([r.stage.config for r in group])
-    recorded = _merge([_recorded(r.recorded) for r in group if r.state.is_done])
+    recorded = _merge([r.record.recorded for r in group if r.state.is_done])
     return SettingsGroup(
         stage=stage,
         count=len(group),
         asked=asked,
         recorded=tuple(pair for pair in recorded if pair not in asked),
     )
-
-
-def _recorded(result: Mapping[str, Any]) -> dict[str, Any]:
-    """A result without its measurements, which tables and figures show.
-
-    Of an evaluation's entries for each length, the sizes: {"tokens": {"64": 1000, "128": 1000}};
-    other lists of entries (by position, by task, heat maps) are measurements.
-    """
-    found = {}
-    for name, value in result.items():
-        entries = (
-            [entry for entry in value if isinstance(entry, Mapping)] if _is_list(value) else []
-        )
-        for size in SIZES:
-            sizes = {str(e["length"]): e[size] for e in entries if {"length", size} <= e.keys()}
-            if sizes:
-                found[size] = sizes
-        if not entries and not _is_measured(name):
-            setting = _without_measurements(value)
-            if setting != {}:
-                found[name] = setting
-    return found
-
-
-def _without_measurements(value: Any) -> Any:
-    """A mapping without what it names as a metric, and so on inside it."""
-    if not isinstance(value, Mapping):
-        return value
-    kept = {
-        name: _without_measurements(item)
-        for name, item in value.items()
-        if not (_is_number(item) and _is_measured(str(name)))
-    }
-    return {name: item for name, item in kept.items() if item != {}}
-
-
-def _is_measured(name: str) -> bool:
-    return name in MEASURED or describe_metric(with_error(name) or name).is_result
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _merge(settings: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:

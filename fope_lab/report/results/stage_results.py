@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from fope_lab.report.results.measurements import read_record
+from fope_lab.stages.result import ResultRecord
 from fope_lab.store import Status
 from fope_lab.sweep.stage_states import block_descendants, read_states, unfinished_parents
 
@@ -24,7 +26,7 @@ class StageResult:
     folder: Path
     state: StageState
     rows: tuple[Row, ...]  # durable rows only
-    recorded: Mapping[str, Any]  # its result.json; {} unless done
+    record: ResultRecord  # its result.json; empty unless done
     seconds: float | None
     started: float | None  # seconds since the epoch
     finished: float | None
@@ -48,12 +50,13 @@ def read_stages(plan: Plan, store: Store) -> tuple[StageResult, ...]:
 def _read(
     stage: Stage, folder: StageFolder, state: StageState, origin: StageResult | None
 ) -> StageResult:
+    rows, content = tuple(folder.rows()), folder.result()
     return StageResult(
         stage=stage,
         folder=folder.path,
         state=state,
-        rows=tuple(folder.rows()),
-        recorded=folder.result() or {},
+        rows=rows,
+        record=ResultRecord() if content is None else read_record(stage, content, rows),
         seconds=folder.seconds(),
         started=folder.started_at(),
         finished=folder.finished_at(),

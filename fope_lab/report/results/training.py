@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fope_lab.report.results.axes import Axes, read_axes
-from fope_lab.report.results.metrics import Metric, describe_metric
+from fope_lab.report.results.metric_names import metric_of
 from fope_lab.report.results.stage_results import StageResult
+from fope_lab.stages.metric import Metric
 
 BINS = 200
 
@@ -51,8 +52,8 @@ def group_training_curves(readings: Iterable[StageResult]) -> tuple[TrainingCurv
     for stage, group in stages.items():
         axes = read_axes(reading.stage for reading in group)
         names = dict.fromkeys(name for r in group for row in r.rows for name in row.values)
-        for metric in map(describe_metric, names):
-            if metric.better is None or metric.x is not None:
+        for metric in (metric_of(group[0].stage, name) for name in names):
+            if metric is None or metric.better is None or metric.axis is not None:
                 continue
             block = _block(stage, metric, group, axes)
             if block.curves:

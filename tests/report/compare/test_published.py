@@ -23,8 +23,10 @@ from fope_lab.report.compare.paper_comparison import PaperComparison, compare_wi
 from fope_lab.report.compare.published import PublishedTable, load_published, read_published
 from fope_lab.report.numbers import metric_name
 from fope_lab.report.results.aggregate import Cell, MeanEstimate, MissingSeed, group_seeds
+from fope_lab.report.results.metric_names import metric_named
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.labels import label
+from fope_lab.stages.result import ResultRecord
 from fope_lab.store import Store
 from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep import SweepError, load_sweep
@@ -440,7 +442,7 @@ def test_each_printed_number_has_a_cell_in_the_papers_sweep(path: Path) -> None:
 
 
 def _waiting(stage: Stage) -> StageResult:
-    return StageResult(stage, Path(), NOT_STARTED, (), {}, None, None, None, None)
+    return StageResult(stage, Path(), NOT_STARTED, (), ResultRecord(), None, None, None, None)
 
 
 def _cells(published: PublishedTable, readings: list[StageResult]) -> list[Cell]:
@@ -455,7 +457,7 @@ def _cells(published: PublishedTable, readings: list[StageResult]) -> list[Cell]
         cells += [
             Cell(
                 stage=stage.section,
-                metric=metric,
+                metric=metric_named(metric),
                 x=x,
                 axes=stage.axes,
                 estimate=MeanEstimate(0, None, None),

@@ -39,7 +39,8 @@ def test_a_figure_with_what_the_paper_says_and_the_numbers(tmp_path: Path, store
     assert figure.title == "decay"
     analysis = reading.stage.spec.analysis  # type: ignore[attr-defined]
     assert figure.notes[:2] == (f"{analysis.source}.", f"The paper: {analysis.says}")
-    assert f"constant near {reading.recorded['numbers']['constant_near']:.4g}" in figure.notes[2]
+    numbers = {number.name: number.value for number in reading.record.metrics}
+    assert f"constant near {numbers['constant_near']:.4g}" in figure.notes[2]
     assert "Constant queries and keys" in figure.drawings[0]
     assert set(read_arrays(reading)) == {"constant", "gaussian"}
     page = render_html(report)

@@ -26,7 +26,7 @@ finite = st.floats(-1e12, 1e12)
 def cells_of(plan: Plan, store: Store) -> dict[tuple[str, str, int | None, str], Cell]:
     """(stage, metric, x, embedding) → cell."""
     cells = build_cells(read_stages(plan, store), {}, {})
-    found = {(c.stage, c.metric, c.x, c.axes["pretrain.embedding"]): c for c in cells}
+    found = {(c.stage, c.metric.name, c.x, c.axes["pretrain.embedding"]): c for c in cells}
     assert len(found) == len(cells)
     return found
 

@@ -12,8 +12,8 @@ from report_samples import BASE, finish, make_report, write_plan
 from fope_lab.report import Report
 from fope_lab.report.render.tables import MOST_COLUMNS
 from fope_lab.report.results.chance_level import LEAST_CHANCE
-from fope_lab.report.results.measurements import Measurement
-from fope_lab.report.results.metrics import describe_metric, with_error
+from fope_lab.report.results.metric_names import metric_named, with_error
+from fope_lab.stages.result import Measurement
 from fope_lab.store import Store
 
 Rows = list[tuple[int, dict[str, float]]]
@@ -53,7 +53,7 @@ def test_an_error_belongs_to_its_metric_at_its_step(tmp_path: Path, store: Store
     ]
     report = report_of(tmp_path, store, rows, {"x_accuracy": 0.5, "x_accuracy_stderr": 0.25})
     cells = [cell for cell in report.cells if cell.stage == "passkey"]
-    found = {(c.metric, c.x): (c.values[0].value, c.values[0].measured.stderr) for c in cells}
+    found = {(c.metric.name, c.x): (c.values[0].value, c.values[0].measured.stderr) for c in cells}
     assert found == {
         ("sciq_accuracy", None): (0.3124, 0.0104),
         ("sciq_loss", None): (2.5, None),
@@ -107,17 +107,17 @@ def test_an_interval_belongs_to_the_metric_that_it_names(tmp_path: Path, store: 
 
 
 def test_an_interval_follows_from_a_standard_error() -> None:
-    low, high = Measurement(0.5, stderr=0.1).interval or (0.0, 0.0)
+    low, high = Measurement(name="a", value=0.5, stderr=0.1).interval or (0.0, 0.0)
     assert (low, high) == pytest.approx((0.5 - 0.1959964, 0.5 + 0.1959964))
-    assert Measurement(0.5).interval is None
-    assert Measurement(0.5, stderr=0.1, ci95=(0.3, 0.8)).interval == (0.3, 0.8)
+    assert Measurement(name="a", value=0.5).interval is None
+    assert Measurement(name="a", value=0.5, stderr=0.1, ci95=(0.3, 0.8)).interval == (0.3, 0.8)
 
 
 def test_names_of_errors() -> None:
     assert with_error("a_accuracy_stderr") == "a_accuracy"
     assert with_error("a_accuracy") is None
     for name in ("a_accuracy_stderr", "longbench_trec_stderr", "x_accuracy_by_length_stderr"):
-        assert not describe_metric(name).is_result
+        assert metric_named(name) is None
 
 
 def test_the_level_of_guessing_is_in_the_note_of_a_table(tmp_path: Path, store: Store) -> None:
@@ -160,7 +160,7 @@ def test_a_curve_by_position_has_a_linear_axis_and_the_trained_length(
     assert len(labels) == MOST_COLUMNS
     assert (labels[0], labels[-1]) == (4, 255)
     assert f"{MOST_COLUMNS} of 252 columns; the JSON has all." in table.notes
-    assert len([c for c in report.cells if c.metric == "posgen_accuracy_by_position"]) == 252
+    assert len([c for c in report.cells if c.metric.name == "posgen_accuracy_by_position"]) == 252
 
 
 def test_a_trained_length_outside_the_plot_is_told(tmp_path: Path, store: Store) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fope_lab.report.results.axes import read_axes, short_folders, short_names, shorten_labels
-from fope_lab.report.results.metrics import describe_metric
+from fope_lab.report.results.metric_names import metric_named
 
 
 @dataclass(frozen=True)
@@ -145,25 +145,27 @@ def test_short_labels_stay_distinct(labels: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "label", "x", "better", "is_result"),
+    ("name", "label", "x", "better"),
     [
-        ("perplexity_by_length", "perplexity", "length", "lower", True),
-        ("passkey_accuracy_by_length", "passkey accuracy", "length", "higher", True),
-        ("posgen_accuracy_by_position", "posgen accuracy", "position", "higher", True),
-        ("longbench_trec_by_bucket", "longbench trec", "bucket", "higher", True),
-        ("perplexity_ratio", "perplexity ratio", None, "lower", True),
-        ("arc_easy_accuracy", "arc easy accuracy", None, "higher", True),
-        ("loss", "loss", None, "lower", True),
-        ("learning_rate", "learning rate", None, None, False),
-        ("tokens_per_second", "tokens per second", None, None, False),
+        ("perplexity_by_length", "perplexity", "length", "lower"),
+        ("passkey_accuracy_by_length", "passkey accuracy", "length", "higher"),
+        ("posgen_accuracy_by_position", "posgen accuracy", "position", "higher"),
+        ("longbench_trec_by_bucket", "longbench trec", "bucket", "higher"),
+        ("perplexity_ratio", "perplexity ratio", None, "lower"),
+        ("arc_easy_accuracy", "arc easy accuracy", None, "higher"),
+        ("loss", "loss", None, "lower"),
+        ("heads_by_layer", "heads", "layer", None),
     ],
 )
-def test_metric_names_are_read(
-    name: str, label: str, x: str | None, better: str | None, is_result: bool
-) -> None:
-    metric = describe_metric(name)
-    found = (metric.label, metric.x, metric.better, metric.is_result)
-    assert found == (label, x, better, is_result)
+def test_metric_names_are_read(name: str, label: str, x: str | None, better: str | None) -> None:
+    metric = metric_named(name)
+    assert metric is not None
+    assert (metric.label, metric.x, metric.better) == (label, x, better)
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "tokens_per_second", "loss_stderr"])
+def test_other_names_are_no_results(name: str) -> None:
+    assert metric_named(name) is None
 
 
 @pytest.mark.parametrize(
@@ -182,4 +184,6 @@ def test_metric_names_are_read(
 def test_numbers_are_written_at_a_fitting_precision(
     name: str, value: float, spread: float | None, text: str
 ) -> None:
-    assert describe_metric(name).format(value, spread) == text
+    metric = metric_named(name)
+    assert metric is not None
+    assert metric.format(value, spread) == text
