@@ -65,10 +65,12 @@ class Outline:
     @classmethod
     def of(cls, plan: Plan, cached: Mapping[str, bool]) -> Self:
         """The outline of a plan; `cached` holds, by key, what was recorded for stages before."""
-        fields = {entry.name for entry in dataclasses.fields(StageOutline)} - {"cached"}
+        fields = {entry.name for entry in dataclasses.fields(StageOutline)}
+        own = fields - {"name", "stage", "cached"}
         stages = []
         for stage in plan.stages:
-            raw = {name: getattr(stage, name) for name in fields}
+            raw = {name: getattr(stage, name) for name in own}
+            raw |= {"name": stage.label, "stage": stage.section}
             is_cached = plan.states[stage.key].is_done
             stages.append(raw | {"cached": cached.get(stage.key, is_cached)})
         sweep = {"name": plan.sweep.name, "description": plan.sweep.description}
