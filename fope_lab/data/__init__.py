@@ -1,1 +1,1 @@
-"""Corpora, tokenizers, packed tokens, training batches and synthetic tasks."""
+"""Corpora, tokenizers, packed tokens, training batches, synthetic tasks and benchmark files."""

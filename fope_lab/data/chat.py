@@ -1,8 +1,8 @@
-"""Chats as a tokenizer's own template writes them, and which of the tokens the assistant wrote.
+"""Encodes chats with a tokenizer's own template, and marks the tokens that the assistant wrote.
 
-A template that marks the assistant's words (`{% generation %}`) is believed. Any other is rendered
-up to each of the assistant's turns and up to its end, and the turn is what is between: all that the
-template puts there, its end-of-turn token included.
+If the template marks the assistant's words (`{% generation %}`), its marks are used. Otherwise the
+chat is rendered up to the start and up to the end of each of the assistant's turns, and the turn is
+the difference: everything that the template puts there, including its end-of-turn token.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 from fope_lab.data.problems import DataError
 
 Chat = Sequence[Mapping[str, str]]
-"""Messages, each with its role and its content."""
+"""The messages of a chat, each with its `role` and `content`."""
 Learnt = tuple[list[int], list[int]]
-"""The ids of a chat, and for each 1 if the assistant wrote it, else 0."""
+"""The ids of a chat, and for each id 1 if the assistant wrote it, else 0."""
 ASSISTANT = "assistant"
 MARK = re.compile(r"{%[-+]?\s*generation\b")
 
@@ -24,12 +24,13 @@ MARK = re.compile(r"{%[-+]?\s*generation\b")
 def encode_by_template(
     tokenizer: Any, encode: Callable[[list[str]], list[list[int]]], chats: Sequence[Chat]
 ) -> list[Learnt]:
-    """Chats in a template of a tokenizer of transformers.
+    """Encode chats with the chat template of a tokenizer of transformers.
 
-    `encode` gives the ids of several texts, special tokens in them being what they are called.
-    Raises DataError if there is no template, if it can't write a chat, or if the first part of a
-    chat has other tokens than the whole begins with, so that nobody can tell whose a token is: it
-    writes them differently, or what it puts before an answer merges with the answer.
+    `encode` returns the ids of several texts; names of special tokens in a text become these
+    tokens. Raises DataError if there is no template, if it can't write a chat, or if the first part
+    of a chat has different tokens from the beginning of the whole chat. Then the author of a token
+    is not known: the template writes the parts differently, or the tokenizer merges the text before
+    an answer with the answer.
     """
     template = tokenizer.chat_template
     if not template:
@@ -46,7 +47,7 @@ def _by_marks(tokenizer: Any, chat: Chat) -> Learnt:
     written = _write(
         tokenizer, chat, tokenize=True, return_dict=True, return_assistant_tokens_mask=True
     )
-    return list(written["input_ids"]), [int(one) for one in written["assistant_masks"]]
+    return list(written["input_ids"]), [int(mask) for mask in written["assistant_masks"]]
 
 
 def _by_beginnings(
@@ -54,25 +55,26 @@ def _by_beginnings(
 ) -> list[Learnt]:
     texts = [list(_beginnings(tokenizer, chat)) for chat in chats]
     ids = iter(encode([text for beginnings in texts for text in beginnings]))
-    found = []
+    encoded = []
     for beginnings in texts:
         *borders, whole = (next(ids) for _ in beginnings)
         learnt = [0] * len(whole)
         for before, after in zip(borders[::2], borders[1::2], strict=True):
             if whole[: len(before)] != before or whole[: len(after)] != after:
                 raise DataError(
-                    "in this chat template, the first part of a chat has other tokens than the "
-                    "whole chat begins with, so the assistant's words can't be told from the "
-                    "others: mark them by {% generation %} … {% endgeneration %} in the template "
+                    "with this chat template, the first part of a chat has different tokens from "
+                    "the beginning of the whole chat, so the assistant's words can't be told "
+                    "apart: mark them with {% generation %} … {% endgeneration %} in the template "
                     f"(the chat begins: {beginnings[-1][:100]!r})"
                 )
             learnt[len(before) : len(after)] = [1] * (len(after) - len(before))
-        found.append((whole, learnt))
-    return found
+        encoded.append((whole, learnt))
+    return encoded
 
 
 def _beginnings(tokenizer: Any, chat: Chat) -> Iterator[str]:
-    """The chat up to and after each of the assistant's turns, and then all of it."""
+    """Yield the chat up to the start and up to the end of each of the assistant's turns, and then
+    the whole chat."""
     for place, message in enumerate(chat):
         if message["role"] == ASSISTANT:
             if place > 0:
@@ -88,9 +90,9 @@ def _write(tokenizer: Any, chat: Chat, **options: Any) -> Any:
     from jinja2 import TemplateError
 
     try:
-        return tokenizer.apply_chat_template([dict(one) for one in chat], **options)
+        return tokenizer.apply_chat_template([dict(message) for message in chat], **options)
     except (TemplateError, TypeError, ValueError) as error:
-        roles = ", ".join(one["role"] for one in chat) or "none"
+        roles = ", ".join(message["role"] for message in chat) or "none"
         raise DataError(
-            f"the chat template can't write a chat of the roles {roles}: {error}"
+            f"the chat template can't write a chat with the roles {roles}: {error}"
         ) from error

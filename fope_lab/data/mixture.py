@@ -1,7 +1,7 @@
 """Training batches: rows from several corpora and tasks, mixed by tokens.
 
-The order is a pure function of (seed, step): it depends on no model, and each worker of a group
-gets its slice of the same global batch.
+The order is a pure function of (seed, step). It does not depend on the model, and each worker of a
+group gets its slice of the same global batch.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Batch:
-    """`input_ids` and `labels`, int64 (batch, length): the label of a position is the token that
-    follows it, or −100 where there is no loss.
+    """A training batch: `input_ids` and `labels`, int64 (batch, length).
 
-    `documents`, int64 (batch, length), numbers the documents of each row where its tokens may not
-    see those of other documents, and is None where nothing needs it.
+    The label of a position is the token that follows it, or −100 where there is no loss.
+    `documents`, int64 (batch, length), numbers the documents of each row if tokens must not attend
+    to other documents, else it is None.
     """
 
     input_ids: Tensor
@@ -52,13 +52,15 @@ class Batch:
 
 
 class TrainingData:
-    """The batches of one training.
+    """The batches of one training run.
 
-    `directories` holds the prepared data of source i under "data.i" (tasks have none); a source
-    that is used up starts again in another order. `batch_size` counts the rows of the global batch,
-    of which this worker gets the `rank`-th of `world_size` slices; `split` is what the data must
-    have been prepared from, and which rows of a task are read. Raises DataError if a source has no
-    row of the length, or was prepared with another tokenizer.
+    `directories` maps "data.i" to the prepared data of source i (tasks have none). A source that is
+    exhausted starts again in another order. `batch_size` is the number of rows in the global batch;
+    this worker gets slice `rank` of `world_size`. `split` is the split that the data must have been
+    prepared from, and that a task's rows come from.
+
+    Raises DataError if a source has no row of the length, if it was prepared with another tokenizer
+    or from another split, or if the batch is not divisible by the number of workers.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class TrainingData:
     ) -> None:
         if batch_size % world_size:
             raise DataError(
-                f"a batch of {batch_size} sequences can't be shared by {world_size} workers"
+                f"a batch of {batch_size} sequences can't be divided among {world_size} workers"
             )
         self.length = data.length
         self._batch_size = batch_size
@@ -94,16 +96,17 @@ class TrainingData:
         self._numbered = any(source.numbered for source in self.sources)
 
     def examples(self) -> list[dict[str, Any]]:
-        """For each source of pairs or chats how many there are in an epoch, how many were dropped
-        because they are longer than a row, and which share of the rows is not padding."""
+        """Return, for each source of pairs or chats, the number of examples in an epoch, the number
+        that were dropped because they are longer than a row, and the share of the rows that is not
+        padding."""
         return [
-            {"examples": one.examples, "dropped": one.dropped, "fill": one.fill}
-            for one in self.sources
-            if isinstance(one, ExampleRows)
+            {"examples": source.examples, "dropped": source.dropped, "fill": source.fill}
+            for source in self.sources
+            if isinstance(source, ExampleRows)
         ]
 
     def batch(self, step: int) -> Batch:
-        """This worker's share of batch number `step`, on the CPU."""
+        """Return this worker's share of batch number `step`, on the CPU."""
         import torch
 
         first = step * self._batch_size + self._offset
@@ -111,14 +114,14 @@ class TrainingData:
         ids = np.empty((self._rows, self.length + 1), np.int64)
         labels, documents = np.empty_like(ids), np.zeros_like(ids)
         for index, source in enumerate(self.sources):
-            chosen = of_source == index
-            count = int(chosen.sum())
+            selected = of_source == index
+            count = int(selected.sum())
             if not count:
                 continue
             rows = source.rows(before[index], count)
-            ids[chosen], labels[chosen] = rows.ids, rows.labels
+            ids[selected], labels[selected] = rows.ids, rows.labels
             if rows.documents is not None:
-                documents[chosen] = rows.documents
+                documents[selected] = rows.documents
         return Batch(
             torch.from_numpy(ids[:, :-1]),
             torch.from_numpy(labels[:, 1:]),
@@ -140,22 +143,23 @@ TASK_ROWS: Mapping[Split, Callable[[Task, Tokenizer, int, int], RowSource]] = {
     "train": lambda task, tokenizer, length, seed: task.rows(tokenizer, length, seed),
     "validation": lambda task, tokenizer, length, seed: task.held_out_rows(tokenizer, length),
 }
-"""Of a task, by the split."""
+"""The rows of a task, by the split."""
 
 ROW_SOURCES: Mapping[str, Callable[[PackedCorpus, Data, int, tuple[int, ...]], RowSource]] = {
     "text": _text_rows,
     "pairs": _example_rows,
     "chats": _example_rows,
 }
-"""By the kind of the corpus."""
+"""The rows of a corpus, by its kind."""
 
 
 class Mixture:
-    """Which source row number r of a training is from, as evenly as the weights allow.
+    """Assigns each row of a training run to a source, as evenly as the weights allow.
 
-    Among the first n rows, source 0 has floor(n·w₀); of the others' rows, source 1 has its share in
-    the same way, and so on. So a source is never more than one row per source away from its exact
-    share, every run of rows is as mixed as the whole, and no state is needed to start anywhere.
+    Among the first n rows, floor(n·w₀) belong to source 0; source 1 gets its share of the remaining
+    rows in the same way, and so on. A source is therefore never further from its exact share than
+    one row per source, every run of rows is as mixed as the whole, and reading can start anywhere
+    without any state.
     """
 
     def __init__(self, weights: list[float]) -> None:
@@ -163,8 +167,8 @@ class Mixture:
         self._shares = [float(w / r) for w, r in zip(weights, rest, strict=True)][:-1]
 
     def assign(self, first: int, count: int) -> tuple[Ids, list[int]]:
-        """The source of each of `count` rows from `first` on (count,), and how many rows of each
-        source come before them."""
+        """Return the source of each of the `count` rows from `first` on: (count,), and for each
+        source the number of its rows before them."""
         sources = np.full(count, len(self._shares), np.int64)
         open_rows = np.arange(count)
         before = []

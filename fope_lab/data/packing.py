@@ -1,9 +1,9 @@
 """Prepared data: a corpus as one sequence of tokens on disk, written and read in bounded memory.
 
-tokens-00000.bin …     uint16 or uint32: the documents one after the other
-documents-00000.bin    int64: where each document starts
-loss-00000.bin …       uint8, pairs and chats only: 1 for each token that is to be learnt
-data.json              what the tokens are of, how many, and a fingerprint of each file
+tokens-00000.bin …     uint16 or uint32: the tokens of all documents, concatenated
+documents-00000.bin    int64: the index of each document's first token
+loss-00000.bin …       uint8, for pairs and chats only: 1 for each token that counts in the loss
+data.json              the data's identity, its number of tokens, and a fingerprint of each file
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INT64, UINT8 = np.dtype(np.int64), np.dtype(np.uint8)
 
 
 def data_identity(corpus: Corpus, tokenizer: Mapping[str, Any], split: Split) -> dict[str, Any]:
-    """What prepared data follows from, as JSON; `tokenizer` is the tokenizer's own identity."""
+    """Return all that determines prepared data, as JSON; `tokenizer` is a tokenizer's identity."""
     return {"corpus": corpus.identity(), "tokenizer": dict(tokenizer), "split": split}
 
 
@@ -43,11 +43,11 @@ def write_packed(
     shard_length: int = SHARD_LENGTH,
     progress: Callable[[int, int], None] = lambda documents, tokens: None,
 ) -> dict[str, Any]:
-    """Tokenise a split of a corpus into an existing directory; returns what data.json holds.
+    """Tokenise a split of a corpus into an existing directory; return the content of data.json.
 
-    The files are the same for any number of `processes`. `progress(documents, tokens)` is called
-    now and then. Raises DataError if the data changes while it is read, or has no document, or no
-    token to be learnt.
+    The files do not depend on the number of `processes`. `progress(documents, tokens)` is called
+    after each batch of documents. Raises DataError if the data changes while it is read, if it has
+    no document, or if no token counts in the loss.
     """
     identity = data_identity(corpus, tokenizer.identity(), split)
     dtype = np.dtype(np.uint16 if tokenizer.vocabulary_size <= 1 << 16 else np.uint32)
@@ -74,8 +74,8 @@ def write_packed(
         raise DataError(f"the {split} split of {corpus.canonical()} has no document")
     if loss.shards and not learnt:
         raise DataError(
-            f"in the {split} split of {corpus.canonical()} no token is to be learnt: "
-            "look at the tokenizer's chat template"
+            f"the {split} split of {corpus.canonical()} has no token to learn: "
+            "check the tokenizer's chat template"
         )
     if corpus.identity() != identity["corpus"]:
         raise DataError(f"{corpus.canonical()} changed while it was being read")
@@ -90,7 +90,7 @@ def write_packed(
         "documents": documents,
         "identity": identity,
         "fingerprint": sha256_of(
-            shard["sha256"].encode() for one in shards.values() for shard in one
+            shard["sha256"].encode() for array in shards.values() for shard in array
         ),
         "shards": shards,
     }
@@ -99,12 +99,12 @@ def write_packed(
 
 
 class PackedCorpus:
-    """A prepared-data directory, memory-mapped.
+    """A directory of prepared data, memory-mapped.
 
-    `tokens` (tokens,) and `loss` (tokens,), which is None for text, are read-only sequences in
-    shards, `starts` (documents,) is an array. `expected` is what must be true of the identity that
-    it was prepared with: {"tokenizer": …, "split": …}. Raises DataError if it is not, or the
-    directory is not whole.
+    `tokens` (tokens,) and `loss` (tokens,; None for plain text) are read-only sequences in shards;
+    `starts` (documents,) is an array. `expected` holds the values that the data's identity must
+    have: {"tokenizer": …, "split": …}. Raises DataError if they differ, or if the directory is
+    incomplete.
     """
 
     def __init__(self, directory: str | Path, expected: Mapping[str, Any]) -> None:
@@ -113,16 +113,17 @@ class PackedCorpus:
             text = (self.directory / "data.json").read_text(encoding="utf-8")
             self.info: dict[str, Any] = json.loads(text)
         except (OSError, ValueError) as error:
-            raise DataError(f"{self.directory} is no prepared data: {error}") from error
+            raise DataError(f"{self.directory} is not prepared data: {error}") from error
         if self.info["format"] != FORMAT:
             raise DataError(
-                f"{self.directory} has format {self.info['format']}; this version reads {FORMAT}"
+                f"{self.directory} has format {self.info['format']}; "
+                f"this version reads format {FORMAT}"
             )
         for name, value in expected.items():
             if self.info["identity"][name] != value:
                 raise DataError(
                     f"{self.directory} was prepared with {name} {self.info['identity'][name]}, "
-                    f"and {value} is needed"
+                    f"but needs {value}"
                 )
         shards = self.info["shards"]
         self.tokens = open_shards(self.directory, shards["tokens"], np.dtype(self.info["dtype"]))
@@ -133,10 +134,10 @@ class PackedCorpus:
 
     @property
     def kind(self) -> str:
-        """`text`, `pairs` or `chats`."""
+        """The kind of the corpus: `text`, `pairs` or `chats`."""
         return str(self.info["kind"])
 
     def verify(self) -> None:
-        """Read everything. Raises DataError if a file is not what was written."""
+        """Read all files and raise DataError if one differs from what was written."""
         for shards in self.info["shards"].values():
             verify_shards(self.directory, shards)

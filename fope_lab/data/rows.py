@@ -1,8 +1,8 @@
-"""Rows of `length` + 1 tokens from prepared data and from tasks, in an order drawn for each epoch.
+"""Rows of `length` + 1 tokens from prepared data and from tasks, in a random order for each epoch.
 
-A source of rows is an endless sequence, any place of which can be asked for: what it holds there
-follows from the data and the seed alone. A row has one token more than the model reads, since the
-last is only predicted.
+A source of rows is an endless sequence that can be read at any position; the rows depend on the
+data and the seed alone. A row has one more token than the model reads, because the last token is
+only predicted.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import permutation
 
 IGNORED = -100
-"""The label of a position without loss (torch's default)."""
+"""The label of a position without loss (the default of torch's cross-entropy)."""
 Ids = NDArray[np.int64]
 Name = tuple[str | int, ...]
-"""Of a stream of random numbers (seeding.py)."""
+"""The name of a stream of random numbers (seeding.py)."""
 
 
 class Rows(NamedTuple):
-    """`ids` (rows, length + 1), `labels` the same with IGNORED where there is no loss, and the
-    number of each token's document in its row, or None where all of a row is one."""
+    """`ids` (rows, length + 1), `labels` (the ids, but IGNORED where there is no loss), and
+    `documents`, the number of each token's document in its row, or None if a row is one document.
+    """
 
     ids: Ids
     labels: Ids
@@ -35,33 +36,33 @@ class Rows(NamedTuple):
 
 
 class RowSource(Protocol):
-    """An endless sequence of rows, at any place of which one can start.
+    """An endless sequence of rows that can be read from any position.
 
-    `epoch` is how many rows there are before they come again, or None if they never do; `numbered`
-    whether rows have documents.
+    `epoch` is the number of rows before the data repeats, or None if it never does; `numbered` says
+    whether the rows number their documents.
     """
 
     epoch: int | None
     numbered: bool
 
     def rows(self, first: int, count: int) -> Rows:
-        """Rows `first` … `first + count − 1`; they depend on nothing else."""
+        """Return rows `first` … `first + count − 1`; a row depends on its number alone."""
         ...
 
 
 class EpochOrder:
-    """Items 0 … count − 1 again and again, each epoch in a random order of its own.
+    """Repeats the items 0 … count − 1 without end, each epoch in its own random order.
 
-    An order takes 8 bytes an item: 160 MB for ten billion tokens in windows of 512.
+    An order takes 8 bytes per item: 160 MB for ten billion tokens in windows of 512.
     """
 
     def __init__(self, count: int, name: Name) -> None:
         self.count = count
-        # A batch may lie across two epochs; more are never needed at once.
+        # A batch may span two epochs; more are never needed at once.
         self.order = lru_cache(maxsize=2)(lambda epoch: permutation((*name, epoch), count))
 
     def items(self, first: int, count: int) -> Ids:
-        """Items `first` … `first + count − 1` of the endless sequence."""
+        """Return items `first` … `first + count − 1` of the endless sequence: (count,)."""
         parts = []
         while count > 0:
             epoch, place = divmod(first, self.count)
@@ -72,9 +73,12 @@ class EpochOrder:
 
 
 class TextRows:
-    """Windows of `length` + 1 tokens that share one token, so that each token is predicted once an
-    epoch. They run over the ends of documents, which are numbered if `within`; the first token of
-    a document is then not predicted."""
+    """Windows of `length` + 1 tokens, each sharing one token with the next, so that every token is
+    predicted once per epoch.
+
+    A window may span several documents. With `within`, the documents are numbered, and the first
+    token of a document is not predicted. Raises DataError if the text is shorter than a window.
+    """
 
     def __init__(
         self, packed: PackedCorpus, length: int, name: Name, *, within: bool = False
@@ -93,7 +97,6 @@ class TextRows:
         self._order = EpochOrder(self.epoch, ("text", *name))
 
     def rows(self, first: int, count: int) -> Rows:
-        """See RowSource."""
         starts = self._order.items(first, count) * self._length
         ids = self._tokens.windows(starts, self._length + 1)
         if not self.numbered:
@@ -104,7 +107,7 @@ class TextRows:
         return Rows(ids, labels, documents)
 
     def _documents(self, starts: Ids) -> Ids:
-        """The number of each token's document in its window, from 0 (count, length + 1)."""
+        """Return the number of each token's document in its window, from 0: (count, length + 1)."""
         begins = np.zeros((len(starts), self._length + 1), np.int64)
         lows = np.searchsorted(self._starts, starts, side="right")
         highs = np.searchsorted(self._starts, starts + self._length, side="right")
@@ -114,11 +117,12 @@ class TextRows:
 
 
 class ExampleRows:
-    """Supervised examples (pairs, chats), padded on the right, with a loss on what is to be learnt.
+    """Supervised examples (pairs or chats), padded on the right, with a loss on the answers only.
 
-    One a row, or with `pack` as many as fit, which are numbered as documents. Examples of more than
-    `length` + 1 tokens are left out; `dropped` says how many, `examples` how many are not, and
-    `fill` which share of the rows' tokens is theirs and no padding.
+    A row holds one example, or with `pack` as many as fit, numbered as documents. `examples` counts
+    the examples that fit into `length` + 1 tokens, `dropped` those that are longer and are left
+    out; `fill` is the share of the rows' tokens that is not padding. Raises DataError if the data
+    is plain text, or if no example fits.
     """
 
     def __init__(
@@ -131,7 +135,7 @@ class ExampleRows:
         pack: bool = False,
     ) -> None:
         if packed.loss is None:
-            raise DataError(f"{packed.directory} holds text, no pairs or chats")
+            raise DataError(f"{packed.directory} holds plain text; needs pairs or chats")
         self._tokens, self._loss = packed.tokens, packed.loss
         self._width, self._pad_id = length + 1, pad_id
         sizes = np.diff(packed.starts, append=len(packed.tokens))
@@ -139,7 +143,7 @@ class ExampleRows:
         self.dropped, self.examples = int((~fitting).sum()), int(fitting.sum())
         if not self.examples:
             raise DataError(
-                f"no example of {packed.directory} fits a length of {length}: "
+                f"no example in {packed.directory} fits into a length of {length}: "
                 f"the shortest needs {int(sizes.min()) - 1}"
             )
         self._starts, self._sizes = packed.starts[fitting], sizes[fitting]
@@ -149,41 +153,40 @@ class ExampleRows:
         self.fill = float(self._sizes.sum() / (self._order.rows * self._width))
 
     def rows(self, first: int, count: int) -> Rows:
-        """See RowSource."""
         ids = np.full((count, self._width), self._pad_id, np.int64)
         learnt = np.zeros(ids.shape, np.bool_)
         documents = np.zeros_like(ids)
         for row in range(count):
             place = 0
-            chosen = self._order.examples(first + row)
-            for number, example in enumerate(chosen):
+            examples = self._order.examples(first + row)
+            for number, example in enumerate(examples):
                 start, end = int(self._starts[example]), place + int(self._sizes[example])
                 self._tokens.read(start, ids[row, place:end])
                 self._loss.read(start, learnt[row, place:end])
-                learnt[row, place] = False  # it has nothing before it to be predicted from
+                learnt[row, place] = False  # no token before it could predict it
                 documents[row, place:end] = number
                 place = end
-            documents[row, place:] = len(chosen)
+            documents[row, place:] = len(examples)
         labels = np.where(learnt, ids, IGNORED)
         return Rows(ids, labels, documents if self.numbered else None)
 
 
 class _OneARow:
-    """Each example is a row; `rows` is how many there are in an epoch."""
+    """Puts each example in a row of its own; `rows` is the number of rows in an epoch."""
 
     def __init__(self, sizes: Ids, width: int, name: Name) -> None:
         self.rows = len(sizes)
         self._order = EpochOrder(self.rows, name)
 
     def examples(self, row: int) -> Ids:
-        """The examples of a row, by their numbers."""
+        """Return the numbers of the examples in a row."""
         return self._order.items(row, 1)
 
 
 class _Packed:
-    """The examples of an epoch one after the other, a new row begun where the next does not fit.
+    """Packs the examples of an epoch in order, and starts a new row where the next does not fit.
 
-    How many rows an epoch has depends on its order; `rows` is the first's.
+    The number of rows depends on the epoch's order; `rows` is that of the first epoch.
     """
 
     def __init__(self, sizes: Ids, width: int, name: Name) -> None:
@@ -191,11 +194,11 @@ class _Packed:
         self._order = EpochOrder(len(sizes), ("packed", *name))
         self._borders = lru_cache(maxsize=2)(self._pack)
         self._ends = [len(self._borders(0)) - 1]
-        """The rows of the epochs so far, for as many epochs as were asked for."""
+        """The number of rows up to the end of each epoch, for the epochs read so far."""
         self.rows = self._ends[0]
 
     def examples(self, row: int) -> Ids:
-        """The examples of a row, by their numbers."""
+        """Return the numbers of the examples in a row."""
         while row >= self._ends[-1]:
             self._ends.append(self._ends[-1] + len(self._borders(len(self._ends))) - 1)
         epoch = int(np.searchsorted(self._ends, row, side="right"))
@@ -204,7 +207,7 @@ class _Packed:
         return self._order.order(epoch)[first:last]
 
     def _pack(self, epoch: int) -> list[int]:
-        """Where in an epoch's order each row begins, and where the last ends."""
+        """Return the start of each row in an epoch's order, and the end of the last row."""
         ends = np.cumsum(self._sizes[self._order.order(epoch)])
         borders = [0]
         while borders[-1] < len(ends):
@@ -214,4 +217,4 @@ class _Packed:
 
 
 ORDERS: Mapping[bool, type[_OneARow] | type[_Packed]] = {False: _OneARow, True: _Packed}
-"""By whether examples are packed."""
+"""The order of examples, by the option `pack`."""

@@ -1,7 +1,7 @@
-"""Random numbers that any worker can draw at any place of a named stream, without the rest.
+"""Named streams of random numbers, which any worker can read at any position.
 
-Everything drawn for training or evaluation comes from here: counter-based Philox words, whose
-values numpy guarantees for all versions (it does not for `Generator`'s methods).
+All random numbers for training and evaluation come from here. They are counter-based Philox words:
+numpy guarantees their values for all versions, which it does not for the methods of `Generator`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ WORDS_PER_BLOCK = 4  # Philox4x64 gives four words for each value of its counter
 def random_words(
     name: tuple[str | int, ...], first: int, rows: int, words: int
 ) -> NDArray[np.uint64]:
-    """Rows `first` … `first + rows − 1` of a stream of 64-bit words: (rows, words).
+    """Return rows `first` … `first + rows − 1` of a stream of 64-bit words: (rows, words).
 
-    A row is the same whichever rows are drawn with it; streams of different names share nothing.
+    A row does not depend on the other rows in the call. Streams with different names are
+    independent.
     """
     digest = hashlib.blake2b(json.dumps(name).encode(), digest_size=16).digest()
     blocks = -(-words // WORDS_PER_BLOCK)
@@ -29,10 +30,10 @@ def random_words(
 
 
 def below(words: NDArray[np.uint64], limit: NDArray[np.int64] | int) -> NDArray[np.int64]:
-    """Words as integers uniform in [0, limit)."""
+    """Map random words to integers uniform in [0, limit), in the words' shape."""
     return ((words >> np.uint64(11)) * 2.0**-53 * limit).astype(np.int64)
 
 
 def permutation(name: tuple[str | int, ...], count: int) -> NDArray[np.int64]:
-    """A uniformly random order of 0 … count − 1."""
+    """Return a uniformly random permutation of 0 … count − 1: (count,)."""
     return np.argsort(random_words(name, 0, 1, count)[0], kind="stable")

@@ -1,7 +1,7 @@
-"""A long sequence of integers in files of a bounded size, written and read in bounded memory.
+"""Stores a long sequence of integers in files of bounded size, and reads it in bounded memory.
 
-NAME-00000.bin, NAME-00001.bin, … hold the numbers one after the other, little endian; all files
-but the last have the same length. A fingerprint (SHA-256) of each is made while it is written.
+NAME-00000.bin, NAME-00001.bin, … hold the consecutive numbers, little endian; all files but the
+last have the same length. A fingerprint (SHA-256) of each file is computed while it is written.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from fope_lab.atomic_files import sha256_file
 from fope_lab.data.problems import DataError
 
 SHARD_LENGTH = 1 << 28
-"""Numbers of a file: half a gigabyte of 16-bit tokens, so C4's 10 billion are 38 files."""
+"""Numbers per file: half a gigabyte of 16-bit tokens, so the 10 billion of C4 take 38 files."""
 
 
 class ShardWriter:
-    """Appends arrays to the files NAME-….bin of a directory; used as a context manager."""
+    """Appends arrays to the files NAME-….bin of a directory; use it as a context manager."""
 
     def __init__(
         self, directory: Path, name: str, dtype: np.dtype[Any], length: int = SHARD_LENGTH
@@ -34,10 +34,10 @@ class ShardWriter:
         self._digest = hashlib.sha256()
         self._count = 0
         self.shards: list[dict[str, Any]] = []
-        """{"file", "length", "sha256"} of each file; all of them after the block."""
+        """{"file", "length", "sha256"} of each finished file; complete after the `with` block."""
 
     def append(self, values: NDArray[Any]) -> None:
-        """Add `values` (count,) at the end, in as many files as they need."""
+        """Append `values` (count,), starting new files as needed."""
         while len(values):
             if self._file is None:
                 name = f"{self._name}-{len(self.shards):05d}.bin"
@@ -72,9 +72,9 @@ class ShardWriter:
 
 
 class ShardedArray:
-    """The numbers of some shards as one read-only sequence; what is not asked for is not read.
+    """The numbers of several shards as one read-only sequence, read from disk on demand.
 
-    A slice is an array in memory, so ask for no more than that has room for.
+    A slice is an array in memory, so it must be small enough to fit.
     """
 
     def __init__(self, parts: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> None:
@@ -88,20 +88,20 @@ class ShardedArray:
     def __getitem__(self, places: slice) -> NDArray[Any]:
         start, stop, step = places.indices(len(self))
         if step != 1:
-            raise IndexError(f"a step of {step}: only runs of neighbours can be read")
-        found = np.empty(max(0, stop - start), self.dtype)
-        self.read(start, found)
-        return found
+            raise IndexError(f"found a step of {step}: only contiguous slices can be read")
+        values = np.empty(max(0, stop - start), self.dtype)
+        self.read(start, values)
+        return values
 
     def windows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-        """The `length` numbers from each of `starts` (count,) on: (count, length)."""
-        found = np.empty((len(starts), length), np.int64)
-        for row, start in zip(found, starts.tolist(), strict=True):
+        """Return the `length` numbers from each of `starts` (count,) on: (count, length)."""
+        rows = np.empty((len(starts), length), np.int64)
+        for row, start in zip(rows, starts.tolist(), strict=True):
             self.read(start, row)
-        return found
+        return rows
 
     def first(self, count: int | None) -> ShardedArray:
-        """The first `count` numbers, or all, as such a sequence: nothing is read."""
+        """Return the first `count` numbers (None: all) as a sequence, without reading them."""
         if count is None:
             return self
         rest = [max(0, count - start) for start in self._starts[:-1].tolist()]
@@ -109,9 +109,9 @@ class ShardedArray:
         return ShardedArray(parts, self.dtype)
 
     def read(self, start: int, into: NDArray[Any]) -> None:
-        """Fill an array with the numbers from `start` on. Raises IndexError if it is too long."""
+        """Fill an array with the numbers from `start` on. Raises IndexError if they are too few."""
         if not 0 <= start <= start + len(into) <= len(self):
-            raise IndexError(f"{start} to {start + len(into)} of {len(self)}")
+            raise IndexError(f"found {start} to {start + len(into)}, needs 0 to {len(self)}")
         shard = int(np.searchsorted(self._starts, start, side="right")) - 1
         while len(into):
             inside = start - int(self._starts[shard])
@@ -123,29 +123,35 @@ class ShardedArray:
 def open_shards(
     directory: Path, shards: Sequence[Mapping[str, Any]], dtype: np.dtype[Any]
 ) -> ShardedArray:
-    """The sequence that a ShardWriter wrote, memory-mapped. Raises DataError if it is not whole."""
+    """Open the sequence that a ShardWriter wrote, memory-mapped.
+
+    Raises DataError if a file is missing or incomplete.
+    """
     return ShardedArray([map_shard(directory, shard, dtype) for shard in shards], dtype)
 
 
 def map_shard(directory: Path, shard: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The numbers of one file, memory-mapped and read-only. Raises DataError if it is not whole."""
+    """Map the numbers of one file into memory, read-only.
+
+    Raises DataError if the file is missing or incomplete.
+    """
     path, dtype = directory / shard["file"], dtype.newbyteorder("<")
     try:
         size, needed = path.stat().st_size, shard["length"] * dtype.itemsize
     except OSError as error:
         raise DataError(f"{path} can't be read: {error.strerror}") from error
     if size != needed:
-        raise DataError(f"{path} has {size} bytes, needs {needed}: it is not whole")
-    # A plain array over the mapping: slices of np.memmap itself take several times as long.
+        raise DataError(f"{path} has {size} bytes, needs {needed}: it is incomplete")
+    # A plain array over the mapping: slicing np.memmap itself is several times slower.
     return np.asarray(np.memmap(path, dtype, mode="r"))
 
 
 def verify_shards(directory: Path, shards: Sequence[Mapping[str, Any]]) -> None:
-    """Read all of the files. Raises DataError if one is not what was written."""
+    """Read all of the files and raise DataError if one differs from what was written."""
     for shard in shards:
-        found = sha256_file(directory / shard["file"])
-        if found != shard["sha256"]:
+        sha256 = sha256_file(directory / shard["file"])
+        if sha256 != shard["sha256"]:
             raise DataError(
-                f"{directory / shard['file']} is damaged: its SHA-256 is {found}, "
-                f"and was {shard['sha256']} when it was written"
+                f"{directory / shard['file']} is damaged: its SHA-256 is {sha256}, "
+                f"but was {shard['sha256']} when it was written"
             )

@@ -1,9 +1,9 @@
-"""Documents to tokens, in one process or several; the tokens are the same for any number of them.
+"""Tokenises documents in one process or several; the tokens don't depend on the number.
 
-The stage's own process reads the documents in their order and hands batches of them to the workers,
-whose answers it takes in the same order. A worker is a fresh Python process: nothing that the stage
-has loaded is in it, and neither a GPU nor torch. It ends when the stage does, however that ends,
-because its connection then does.
+The stage's own process reads the documents in order, passes batches of them to the workers, and
+collects the answers in the same order. A worker is a fresh Python process: it shares nothing that
+the stage has loaded, and uses neither a GPU nor torch. It ends when its connection to the stage
+closes, so it ends with the stage, even if the stage crashes.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from fope_lab.data.tokenizers.tokenizer import Tokenizer
 BATCH_CHARACTERS = 1 << 20
 BATCH_DOCUMENTS = 1024
 AHEAD = 2
-"""Batches of each worker that are read but not written yet: with this, memory is bounded."""
+"""Batches per worker that may be read ahead of the writer; the limit bounds memory."""
 THREADS = "TOKENIZERS_PARALLELISM"
-"""Whether the package tokenizers takes every processor there is: a process is to take one."""
+"""The variable that lets the package tokenizers use every processor; here a process uses one."""
 SERVE = "import sys; from fope_lab.data.tokenising import serve; serve(int(sys.argv[1]))"
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Documents one after the other: `tokens` and `loss` (tokens,), `sizes` (documents,) in tokens.
+    """Concatenated documents: `tokens` (tokens,), `loss` (tokens,), `sizes` (documents,) in tokens.
 
-    `loss` is 1 where a token is to be learnt and 0 elsewhere; None means everywhere.
+    `loss` is 1 for tokens that count in the loss and 0 for the others; None means that all count.
     """
 
     tokens: NDArray[np.int64]
@@ -50,13 +50,13 @@ class Encoded:
 
 
 def encode_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> Encoded:
-    """Texts, each with an end-of-text token after it."""
-    ids = [[*one, tokenizer.eos_id] for one in tokenizer.encode_batch(texts)]
+    """Encode texts, each followed by an end-of-text token."""
+    ids = [[*text_ids, tokenizer.eos_id] for text_ids in tokenizer.encode_batch(texts)]
     return _encoded(ids, None)
 
 
 def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]]) -> Encoded:
-    """Prompt, answer and an end-of-text token; to be learnt are the answer and its end."""
+    """Encode each pair as prompt, answer and an end-of-text token; the loss is on the last two."""
     parts = iter(tokenizer.encode_batch([part for pair in pairs for part in pair]))
     ids, loss = [], []
     for prompt, answer in zip(parts, parts, strict=True):
@@ -66,7 +66,7 @@ def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]]) -> Enco
 
 
 def encode_chats(tokenizer: Tokenizer, chats: Sequence[Sequence[Mapping[str, str]]]) -> Encoded:
-    """Chats as the tokenizer's own template writes them; to be learnt are the assistant's turns."""
+    """Encode chats with the tokenizer's own template; the loss is on the assistant's turns."""
     ids, loss = [], []
     for tokens, learnt in tokenizer.encode_chats(chats):
         ids.append(tokens)
@@ -79,16 +79,16 @@ ENCODERS: Mapping[str, Callable[[Tokenizer, Sequence[Any]], Encoded]] = {
     "pairs": encode_pairs,
     "chats": encode_chats,
 }
-"""By the kind of the corpus."""
+"""The encoding functions, by the kind of the corpus."""
 
 
 def tokenised(
     documents: Iterable[Any], kind: str, tokenizer: Tokenizer, processes: int = 1
 ) -> Generator[Encoded, None, None]:
-    """The tokens of documents of a kind, some documents at a time, in their order.
+    """Yield the tokens of documents of a kind, a batch of documents at a time, in order.
 
-    With one process, it is this one; to close the generator ends the others. Raises what the
-    tokenizer raises, and DataError if a worker ends before its work is done.
+    With one process, the work is done in the calling process. Closing the generator ends the
+    worker processes. Raises what the tokenizer raises, and DataError if a worker ends early.
     """
     batches = _batches(documents)
     if processes == 1:
@@ -97,8 +97,8 @@ def tokenised(
 
 
 def serve(descriptor: int) -> None:
-    """What a worker does: answer batches of documents until there is nobody to ask for any."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the stage, which then ends us
+    """Run a worker: answer batches of documents until the stage closes the connection."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the stage handles Ctrl-C and ends its workers
     connection = Connection(descriptor)
     try:
         kind, tokenizer = connection.recv()
@@ -114,7 +114,7 @@ def serve(descriptor: int) -> None:
 
 
 class _Worker:
-    """A process that runs `serve`, seen from the stage."""
+    """The stage's handle on a process that runs `serve`."""
 
     def __init__(self) -> None:
         self._connection, theirs = Pipe()
@@ -130,21 +130,21 @@ class _Worker:
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
         )
-        theirs.close()  # so that the end of the process is the end of the connection
+        theirs.close()  # so that the connection closes when the process ends
 
     def begin(self, kind: str, tokenizer: Tokenizer) -> None:
-        """Tell it what to do."""
+        """Send the worker the kind of the documents and the tokenizer."""
         self._ask((kind, tokenizer), answered=False)
 
     def encode(self, batch: Sequence[Any]) -> Encoded:
-        """Its answer to a batch of documents. Raises what it raised."""
+        """Have the worker encode a batch of documents. Raises what the worker raised."""
         answer = self._ask(batch, answered=True)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     def stop(self) -> None:
-        """End it, whatever it is doing."""
+        """Kill the worker, even in the middle of a batch."""
         self._process.kill()
         self._process.wait()
         self._connection.close()
@@ -156,8 +156,8 @@ class _Worker:
         except (EOFError, OSError) as error:
             status = self._process.wait()
             raise DataError(
-                f"a process that tokenises ended with exit status {status}; if it was killed for "
-                "lack of memory, lower prepare.resources.cpus"
+                f"a tokenising process ended with exit status {status}; if it ran out of memory, "
+                "lower prepare.resources.cpus"
             ) from error
 
 
@@ -179,7 +179,7 @@ def _in_processes(
 ) -> Generator[Encoded, None, None]:
     workers = [_Worker() for _ in range(processes)]
     free: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
-    # Threads, because a message that is longer than a pipe's buffer waits for its reader.
+    # Threads, because sending a message longer than a pipe's buffer blocks until it is read.
     threads = ThreadPoolExecutor(processes)
 
     def encode(batch: list[Any]) -> Encoded:
@@ -207,7 +207,7 @@ def _in_processes(
 
 
 def _encoded(ids: Sequence[Sequence[int]], loss: Sequence[Sequence[int]] | None) -> Encoded:
-    sizes = np.array([len(one) for one in ids], np.int64)
+    sizes = np.array([len(document) for document in ids], np.int64)
     total = int(sizes.sum())
     return Encoded(
         np.fromiter(chain.from_iterable(ids), np.int64, total),
@@ -217,7 +217,7 @@ def _encoded(ids: Sequence[Sequence[int]], loss: Sequence[Sequence[int]] | None)
 
 
 def _batches(documents: Iterable[Any]) -> Iterator[list[Any]]:
-    """Lists of documents of about BATCH_CHARACTERS together."""
+    """Yield lists of at most BATCH_DOCUMENTS documents with about BATCH_CHARACTERS in total."""
     batch: list[Any] = []
     total = 0
     for document in documents:
@@ -231,7 +231,7 @@ def _batches(documents: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def _characters(document: Any) -> int:
-    """The size of a text, of a pair, or of a chat."""
+    """Return the number of characters of a text, a pair or a chat."""
     if isinstance(document, str):
         return len(document)
     parts = document.values() if isinstance(document, Mapping) else document

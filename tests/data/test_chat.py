@@ -107,9 +107,9 @@ NEEDS_A_USER = "{{ raise_exception('needs a user') }}"
     ("template", "message"),
     [
         (None, "has no chat template; chats need the tokenizer of an instruction-tuned model"),
-        (WRITES_ONLY_THE_LAST, "the first part of a chat has other tokens than the whole chat"),
-        (MERGES, "the first part of a chat has other tokens than the whole chat begins with"),
-        (NEEDS_A_USER, r"can't write a chat of the roles system, user: needs a user"),
+        (WRITES_ONLY_THE_LAST, "the first part of a chat has different tokens from"),
+        (MERGES, "the first part of a chat has different tokens from"),
+        (NEEDS_A_USER, r"can't write a chat with the roles system, user: needs a user"),
     ],
 )
 def test_a_template_that_does_not_do_is_one_clear_error(
@@ -165,7 +165,7 @@ def test_what_are_no_messages_is_one_clear_error(
 ) -> None:
     (folder / "train.jsonl").write_text(json.dumps({"messages": messages, "x": 1}) + "\n")
     corpus = parse_corpus({"type": "dataset-chat", "dataset": str(folder)}, tmp_path)
-    with pytest.raises(CorpusError, match="no list of messages that have a role and a content"):
+    with pytest.raises(CorpusError, match="needs a list of messages with a role and a content"):
         list(corpus.documents("train"))
 
 
@@ -213,5 +213,5 @@ def test_a_corpus_of_which_nothing_is_to_be_learnt_is_an_error(
     (tmp_path / "chats" / "train.jsonl").write_text("\n".join(rows))
     corpus = parse_corpus({"type": "dataset-chat", "dataset": "./chats"}, tmp_path)
     (tmp_path / "out").mkdir()
-    with pytest.raises(DataError, match="no token is to be learnt"):
+    with pytest.raises(DataError, match="has no token to learn"):
         write_packed(tmp_path / "out", corpus, tokenizer, "train")

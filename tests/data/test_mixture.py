@@ -104,7 +104,7 @@ def test_the_workers_shares_are_the_whole_batch(prepared: dict[str, Path], world
         parts = [worker.batch(step) for worker in workers]
         assert torch.equal(torch.cat([p.input_ids for p in parts]), whole.batch(step).input_ids)
         assert torch.equal(torch.cat([p.labels for p in parts]), whole.batch(step).labels)
-    with pytest.raises(DataError, match="12 sequences can't be shared by 5 workers"):
+    with pytest.raises(DataError, match="12 sequences can't be divided among 5 workers"):
         make(prepared, world_size=5)
 
 
@@ -169,17 +169,19 @@ def test_data_that_can_give_no_row_is_one_clear_error(
     assert len(TextRows(packed, 4, (0, 0)).rows(0, 3).ids) == 3
     with pytest.raises(DataError, match="has 5 tokens; a length of 5 needs at least 6"):
         TextRows(packed, 5, (0, 0))
-    with pytest.raises(DataError, match="holds text, no pairs or chats"):
+    with pytest.raises(DataError, match="holds plain text; needs pairs or chats"):
         ExampleRows(packed, 4, (0, 0))
-    with pytest.raises(DataError, match=r"no example of .* fits a length of 5: the shortest needs"):
+    with pytest.raises(
+        DataError, match=r"no example in .* fits into a length of 5: the shortest needs"
+    ):
         make(prepared, {"length": 5, "mix": MIX["mix"][:2]})
-    with pytest.raises(DataError, match="needs at least 12 tokens, and length is 11"):
+    with pytest.raises(DataError, match="needs at least 12 tokens, but length is 11"):
         make(prepared, {"length": 10, "mix": [{"task": "passkey"}]})
 
 
 def test_data_of_another_tokenizer_or_split_is_refused(tmp_path: Path) -> None:
     write_packed(tmp_path, parse_corpus("python-docs", tmp_path), BYTE, "validation")
-    with pytest.raises(DataError, match="prepared with split validation, and train is needed"):
+    with pytest.raises(DataError, match="prepared with split validation, but needs train"):
         make({"data.0": tmp_path}, {"corpus": "python-docs", "length": 8})
 
 

@@ -149,9 +149,9 @@ def test_a_corpus_that_changes_while_it_is_read_is_an_error(corpus: Corpus, tmp_
 def test_data_for_another_use_is_refused(corpus: Corpus, tmp_path: Path) -> None:
     directory = pack(corpus, tmp_path / "out").directory
     PackedCorpus(directory, EXPECTED)
-    with pytest.raises(DataError, match="prepared with split train, and validation is needed"):
+    with pytest.raises(DataError, match="prepared with split train, but needs validation"):
         PackedCorpus(directory, {"split": "validation"})
-    with pytest.raises(DataError, match=r"prepared with tokenizer .*byte.*, and .*other.* is need"):
+    with pytest.raises(DataError, match=r"prepared with tokenizer .*byte.*, but needs .*other"):
         PackedCorpus(directory, {"tokenizer": {"tokenizer": "other"}})
 
 
@@ -160,7 +160,7 @@ def test_damage_is_noticed(corpus: Corpus, tmp_path: Path) -> None:
     tokens = directory / "tokens-00000.bin"
     content = tokens.read_bytes()
     tokens.write_bytes(content[:-2])
-    with pytest.raises(DataError, match="has 42 bytes, needs 44: it is not whole"):
+    with pytest.raises(DataError, match="has 42 bytes, needs 44: it is incomplete"):
         PackedCorpus(directory, {})
     tokens.write_bytes(bytes([content[0] ^ 1]) + content[1:])
     with pytest.raises(DataError, match=r"tokens-00000\.bin is damaged: its SHA-256 is"):
@@ -171,7 +171,7 @@ def test_damage_is_noticed(corpus: Corpus, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="can't be read: No such file"):
         PackedCorpus(directory, {})
     (directory / "data.json").unlink()
-    with pytest.raises(DataError, match="is no prepared data"):
+    with pytest.raises(DataError, match="is not prepared data"):
         PackedCorpus(directory, {})
 
 

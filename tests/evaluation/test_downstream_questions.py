@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from downstream_wheel import request, save_requests, save_rows
 
-from fope_lab.data.benchmarks.downstream import PAPER_TASKS, TASKS, Question
-from fope_lab.data.benchmarks.downstream.documents import DOCUMENT_TASKS, Rows
+from fope_lab.data.benchmarks.downstream import PAPER_TASKS, TASKS, DownstreamQuestion
+from fope_lab.data.benchmarks.downstream.documents import DOCUMENT_TASKS, DatasetQuestions
 from fope_lab.data.benchmarks.downstream.mmlu import SUBJECTS
 from fope_lab.data.problems import DataError
 
@@ -116,17 +116,17 @@ ROWS: dict[str, tuple[dict[str, Any], tuple[str, tuple[str, ...], int]]] = {
 def test_a_row_becomes_this_prompt(tmp_path: Path, name: str) -> None:
     row, (context, answers, right) = ROWS[name]
     reader = TASKS[name].read
-    assert isinstance(reader, Rows)
+    assert isinstance(reader, DatasetQuestions)
     save_rows(tmp_path, reader.folder, [row])
     [question] = TASKS[name].questions(tmp_path)
-    assert question == Question(tuple((context, answer) for answer in answers), right, 0)
+    assert question == DownstreamQuestion(tuple((context, answer) for answer in answers), right, 0)
 
 
 def test_winogrande_has_one_ending_after_two_contexts(tmp_path: Path) -> None:
     row = {"sentence": "Ann told Eve that _ won a prize_.", "option1": "Ann", "option2": "Eve"}
     save_rows(tmp_path, "winogrande/winogrande_xl", [{**row, "answer": "2"}])
     [question] = TASKS["winogrande"].questions(tmp_path)
-    assert question == Question(
+    assert question == DownstreamQuestion(
         (
             ("Ann told Eve that Ann", " won a prize_."),
             ("Ann told Eve that Eve", " won a prize_."),
@@ -201,8 +201,8 @@ def test_requests_are_grouped_and_those_without_question_left_out(tmp_path: Path
     ]
     save_requests(tmp_path, "arc_easy/rc_5shot", lines)
     assert TASKS["arc_easy_rc_5shot"].questions(tmp_path) == [
-        Question((("C", " yes"), ("C", " no")), 0, 4),
-        Question((("D", " a"), ("D", " b")), 1, 9),
+        DownstreamQuestion((("C", " yes"), ("C", " no")), 0, 4),
+        DownstreamQuestion((("D", " a"), ("D", " b")), 1, 9),
     ]
 
 
@@ -210,7 +210,7 @@ def test_requests_are_grouped_and_those_without_question_left_out(tmp_path: Path
 def test_the_label_of_an_only_answer_may_be_anything(tmp_path: Path, label: Any) -> None:
     save_requests(tmp_path, "gsm8k/gold_bpb_5shot", [request(0, 0, ("Q", " 18"), label)])
     [question] = TASKS["gsm8k_gold_bpb_5shot"].questions(tmp_path)
-    assert question == Question((("Q", " 18"),), 0, 0)
+    assert question == DownstreamQuestion((("Q", " 18"),), 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_the_label_of_an_only_answer_may_be_anything(tmp_path: Path, label: Any)
     [
         ([], "arc_easy_rc_5shot has no questions"),
         ([request(0, 0, ("C", " a"), 0)], "question 0 .* has 1 choices"),
-        ([request(0, 0, ("C", " a"), 2), request(0, 1, ("C", " b"), 2)], "number 2 is to be right"),
+        ([request(0, 0, ("C", " a"), 2), request(0, 1, ("C", " b"), 2)], "2 is marked as right"),
         ([request(0, 0, ("C", " a"), 0), request(0, 2, ("C", " b"), 0)], r"choices \[0, 2\]"),
         ([request(0, 0, ("C", " a"), 0), request(0, 0, ("C", " b"), 0)], r"choices \[0\]"),
         ([request(0, 0, ("", " a"), 0), request(0, 1, ("C", " b"), 0)], "empty context or choice"),

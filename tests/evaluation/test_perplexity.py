@@ -357,7 +357,7 @@ def test_a_stage_that_can_not_be_measured_fails_at_once(
     assert not list((folder.path / "metrics").glob("*"))
     wrong = {**parents, "data.0": parents["from"]}
     with (
-        pytest.raises(DataError, match="is no prepared data"),
+        pytest.raises(DataError, match="is not prepared data"),
         folder.begin("test", {}) as attempt,
     ):
         run(make_stage(), attempt.writer, wrong)

@@ -35,7 +35,7 @@ def file(data: str = "subtask: cot, length: 64", evaluation: str = "subtask: cot
         (
             "subtask: cot, modulus: 5, length: 64",
             "stages.p.data.examples: found 10000, needs at most 501: of the 625 beginnings of "
-            "j + k = 4 tokens below 5, no more are for train",
+            "j + k = 4 tokens below 5, no more belong to train",
         ),
         (
             "subtask: cot, length: 4",
@@ -67,14 +67,14 @@ def test_wrong_data(tmp_path: Path, data: str, expected: str) -> None:
             "subtask: cot, length: 4, trained_length: 300, count: 9000",
             [
                 "count: found 9000, needs at most 8352: of the 83521 beginnings of j + k = 4 "
-                "tokens below 17, no more are for test",
+                "tokens below 17, no more belong to test",
                 "trained_length: found 300, needs less than length 4: no token would be beyond it",
                 "length: found 4, needs more than the j + k = 4 given tokens",
             ],
         ),
         (
             "subtask: cot, modulus: 3, official_leaky: true",
-            ["official_leaky: needs j + k = 4 different tokens, and modulus 3 has fewer"],
+            ["official_leaky: needs j + k = 4 different tokens, but modulus 3 has fewer"],
         ),
         ("subtask: cot, modulus: 1", ["modulus: found 1, needs at least 2"]),
     ],

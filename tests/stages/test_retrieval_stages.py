@@ -18,8 +18,8 @@ def child(section: str) -> str:
     [
         (
             "kind: needle, lengths: [400, 100]",
-            "lengths: passkey prompt 77997 in English needs at least 253 tokens with this "
-            "tokenizer, and length is 100; the symbolic form needs 12",
+            "lengths: the English passkey prompt with key 77997 needs at least 253 tokens with "
+            "this tokenizer, but length is 100; the symbolic form needs 12",
         ),
         ("kind: needle, lengths: [400], depths: 0", "depths: found 0, needs more than 0"),
         (
@@ -36,7 +36,7 @@ def child(section: str) -> str:
         ),
         (
             "kind: ruler, lengths: [40], form: symbolic, tasks: [key-value]",
-            "lengths: a key-value prompt with 4 statements needs at least 45 tokens, and length "
+            "lengths: a key-value prompt with 4 statements needs at least 45 tokens, but length "
             "is 40",
         ),
         (

@@ -125,7 +125,7 @@ def test_any_number_of_workers_reads_the_same_rows(
 
 def test_the_training_split_is_refused(corpora: dict[str, Path], tmp_path: Path) -> None:
     data = prepare(tmp_path)
-    with pytest.raises(DataError, match=r"prepared with split train.*validation is needed"):
+    with pytest.raises(DataError, match=r"prepared with split train.*needs validation"):
         held_out(corpora | {"validation.0": data["data.0"]}, 1000)
 
 

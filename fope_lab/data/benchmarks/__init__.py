@@ -1,1 +1,1 @@
-"""Published benchmarks: their files, as their authors distribute them."""
+"""Published benchmarks: readers for the files as their authors distribute them."""

@@ -1,7 +1,7 @@
 """L-Eval's closed-ended tasks, which Resonance RoPE's Table 2 reports, and their files.
 
 An et al., "L-Eval: Instituting Standardized Evaluation for Long Context Language Models", arXiv
-2307.11088. Prompts are data and stand here word for word as they were published, slips included:
+2307.11088. Prompts are data: they are copied word for word as published, including their slips:
 https://github.com/OpenLMLab/LEval, Baselines/LEval_config.py (instructions, budget) and
 Baselines/llama2-chat-test.py (questions). GSM's sixteen worked examples are part of its documents.
 """
@@ -19,9 +19,9 @@ from fope_lab.data.problems import DataError
 DATASET = "L4NLP/LEval"
 ON_HUB = "hf://datasets/{dataset}@{revision}/LEval/Exam/{name}"
 PLACES = ("", "LEval/Exam", "LEval-data/Closed-ended-tasks")
-"""Where the files are in a local folder: as such, or as on the hub, or as on GitHub."""
+"""The subfolders in which a local folder may have the files: none, as on the hub, as on GitHub."""
 MAX_NEW_TOKENS = 512
-"""For every task."""
+"""The limit on generated tokens, the same for every task."""
 
 ONE_OPTION = (
     "Now you are given a very long document. Please follow the instruction based on this document. "
@@ -39,11 +39,11 @@ ANSWER = "\nAnswer:"
 
 @dataclass(frozen=True)
 class LEvalTask:
-    """What L-Eval says of a task: `question` is filled with a document and an instruction.
+    """L-Eval's definition of a task: `question` is a template for a document and an instruction.
 
-    `lead` begins the answer. A document that is too long keeps its `keep`. `closed` says whether
-    Llama 2's format closes the instruction before the answer. With `fact`, the question is asked
-    once more, without the document, about the real world.
+    `lead` begins the answer. A document that is too long is cut to its head or tail, as `keep`
+    says. `closed` says whether Llama 2's format closes the instruction before the answer. With
+    `fact`, the question is asked a second time, without the document, about the real world.
     """
 
     metric: Literal["choice", "choices", "number", "output", "judgement", "contained"]
@@ -102,16 +102,16 @@ TASKS: dict[str, LEvalTask] = {
     ),
 }
 TABLE_2 = ("coursera", "gsm100", "quality", "tpo", "codeU", "sci_fi")
-"""The tasks of Resonance RoPE's Table 2, there called Coursera, GSM, QuALITY, TOEFL, CodeU and
+"""The tasks of Resonance RoPE's Table 2, which calls them Coursera, GSM, QuALITY, TOEFL, CodeU and
 SFiction."""
 OF_THE_STORY = "based on the world described in the document."
 OF_THE_WORLD = "based on the real-world knowledge and facts up until your last training"
-"""What the question about a fact has instead of the former."""
+"""The phrase that replaces OF_THE_STORY in the question about the real world."""
 
 
 @dataclass(frozen=True)
 class LEvalQuestion:
-    """A question of a document, and its answer."""
+    """A question about a document, with its answer."""
 
     document: str
     instruction: str
@@ -124,17 +124,20 @@ class LEvalQuestion:
 
 
 def file_of(task: str) -> str:
-    """The name of a task's file."""
+    """Return the name of a task's file."""
     return f"{task}.jsonl"
 
 
 def task_files(dataset: str, revision: str | None) -> TaskFiles:
-    """The files of L-Eval."""
+    """Return the files of L-Eval on the hub or in a local folder."""
     return TaskFiles(dataset, revision, ON_HUB, PLACES)
 
 
 def read_questions(files: TaskFiles, task: str) -> Iterator[LEvalQuestion]:
-    """The questions of a task, document by document. Raises DataError."""
+    """Yield the questions of a task, document by document.
+
+    Raises DataError, with file and line, if a question is not in L-Eval's format.
+    """
     for line, row in zip(count(1), files.rows(file_of(task)), strict=False):
         where = f"{files.dataset}, {file_of(task)}, line {line}"
         document = text_of(row, "input", where)

@@ -1,9 +1,9 @@
-"""LongBench-E's tasks that the FoPE paper reports (Table 1), and their files.
+"""The LongBench-E tasks that the FoPE paper reports (Table 1), and their files.
 
 Bai et al., "LongBench: A Bilingual, Multitask Benchmark for Long Context Understanding", arXiv
-2308.14508. Prompts and budgets are data and stand here word for word as they were published:
+2308.14508. Prompts and token limits are data: they are copied word for word as published:
 https://github.com/THUDM/LongBench, config/dataset2prompt.json and config/dataset2maxlen.json.
-LongBench-E is the subset with about as many questions in each bucket of lengths.
+LongBench-E is the subset with about the same number of questions in each bucket of lengths.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from fope_lab.data.problems import DataError
 
 DATASET = "THUDM/LongBench"
 REVISION = "5e628be450b7e67fb7ae6e201bd6d8f7056f7672"
-"""The commit of December 2024, whose data.zip others have recorded as
-cb45b11a4133c6bc1d6a44b0f8e701335ff1e543195db1103472e575857f7f64 (SHA-256)."""
+"""The commit of December 2024. Others have recorded the SHA-256 of its data.zip as
+cb45b11a4133c6bc1d6a44b0f8e701335ff1e543195db1103472e575857f7f64."""
 ON_HUB = "zip://data/{name}::hf://datasets/{dataset}@{revision}/data.zip"
 PLACES = ("", "data")
-"""Where the files are in a local folder: of data.zip, or where it was unpacked."""
+"""The subfolders in which a local folder may have the files: none, or the `data` of data.zip."""
 
 
 @dataclass(frozen=True)
 class LongBenchTask:
-    """What LongBench says of a task: `prompt` is filled with a question's context and input.
+    """LongBench's definition of a task: `prompt` is a template for a question's context and input.
 
-    Few-shot tasks are asked without a chat's template, and of an answer only the first line counts.
-    `ends_with_line`: a newline ends an answer, which has at least one token.
+    Few-shot tasks use no chat template, and only the first line of an answer counts. With
+    `ends_with_line`, a newline ends an answer, which has at least one token.
     """
 
     prompt: str
@@ -80,8 +80,8 @@ TASKS: dict[str, LongBenchTask] = {
 
 
 class Bucket(NamedTuple):
-    """Questions whose length in words is at least `start` and below `end`; `step` is what stands
-    for the bucket on an axis."""
+    """The questions whose length in words is at least `start` and below `end`; `step` is the
+    bucket's position on an axis."""
 
     name: str
     start: int
@@ -94,39 +94,44 @@ BUCKETS = (
     Bucket("4-8k", 4000, 8000, 8000),
     Bucket("8k+", 8000, float("inf"), 16_000),
 )
-"""LongBench-E's (eval.py). The step is the upper bound, and twice the lower one for the last."""
+"""The buckets of LongBench-E (eval.py). A step is the upper bound; for the last bucket, it is twice
+the lower bound."""
 
 
 @dataclass(frozen=True)
 class LongBenchQuestion:
-    """A question: `words` is the length of context, input and answers as LongBench counted it."""
+    """A question with its answers; `words` is LongBench's count of the words in context, input and
+    answers."""
 
     input: str
     context: str
     answers: tuple[str, ...]
     words: int
     classes: tuple[str, ...]
-    """All that a question may be classified as, where the task is that."""
+    """The possible classes of the question, for classification tasks."""
 
     @property
     def bucket(self) -> Bucket:
-        """The bucket that the question counts for."""
+        """The bucket of lengths that the question belongs to."""
         return next(bucket for bucket in BUCKETS if bucket.start <= self.words < bucket.end)
 
 
 def file_of(task: str) -> str:
-    """The name of a task's file."""
+    """Return the name of a task's file."""
     return f"{task}_e.jsonl"
 
 
 def task_files(dataset: str, revision: str | None) -> TaskFiles:
-    """The files of LongBench, at the revision given here if it is the hub's and none is named."""
+    """Return the files of LongBench; without a revision, LongBench on the hub uses REVISION."""
     pinned = REVISION if dataset == DATASET and revision is None else revision
     return TaskFiles(dataset, pinned, ON_HUB, PLACES)
 
 
 def read_questions(files: TaskFiles, task: str) -> Iterator[LongBenchQuestion]:
-    """The questions of a task, in the file's order. Raises DataError."""
+    """Yield the questions of a task in the order of the file.
+
+    Raises DataError, with file and line, if a question is not in LongBench's format.
+    """
     for line, row in zip(count(1), files.rows(file_of(task)), strict=False):
         where = f"{files.dataset}, {file_of(task)}, line {line}"
         classes: tuple[str, ...] = ()
@@ -134,7 +139,7 @@ def read_questions(files: TaskFiles, task: str) -> Iterator[LongBenchQuestion]:
             classes = texts_of(row, "all_classes", where)
         words = whole_number_of(row, "length", where)
         if words < 0:
-            raise DataError(f"{where}: length is {words}, needs a number of words")
+            raise DataError(f"{where}: length is {words}, needs a number of words, at least 0")
         yield LongBenchQuestion(
             input=text_of(row, "input", where),
             context=text_of(row, "context", where),

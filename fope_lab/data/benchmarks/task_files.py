@@ -1,7 +1,7 @@
-"""Where the files of a benchmark's tasks are: on the Hugging Face hub, or in a local folder.
+"""Reads the files of a benchmark's tasks from the Hugging Face hub or from a local folder.
 
 A task is one file with a JSON object on each line. `datasets` reads it line by line from either
-place. It can't load such benchmarks by their names: both are published with a loading script, which
+place. It can't load these benchmarks by name: both are published with a loading script, which
 `datasets` no longer runs.
 """
 
@@ -24,8 +24,8 @@ class TaskFiles:
     """The files of a benchmark.
 
     `dataset` is a name on the hub, which needs a `revision` (the commit's hash), or a folder whose
-    path starts with / ./ ../ or ~. A folder has each file in one of the `places` below it; on the
-    hub, `on_hub` is a file's address as `datasets` takes it.
+    path starts with / ./ ../ or ~. A folder has each file in one of its subfolders `places`; on the
+    hub, `on_hub` is the template of a file's address in the form that `datasets` accepts.
     """
 
     dataset: str
@@ -35,12 +35,15 @@ class TaskFiles:
 
     @property
     def is_local(self) -> bool:
-        """Whether `dataset` is a folder and no name on the hub."""
+        """Whether `dataset` is a folder rather than a name on the hub."""
         return self.dataset.startswith(LOCAL)
 
     def resolved(self, base: Path) -> Self:
-        """Itself with an absolute folder; a relative one starts from `base`, or if it is not there,
-        from the current directory. Raises DataError."""
+        """Return the files with an absolute folder; a relative folder is looked up below `base`,
+        then below the current directory.
+
+        Raises DataError if the folder does not exist, or if the revision is missing or unexpected.
+        """
         if not self.is_local:
             if self.revision is None:
                 message = (
@@ -61,27 +64,30 @@ class TaskFiles:
         raise DataError(Problem(("dataset",), message))
 
     def local_file(self, name: str) -> Path:
-        """The one file of that name in the folder. Raises DataError."""
+        """Return the file of that name in the folder. Raises DataError if none or several exist."""
         tried = [Path(self.dataset, place, name) for place in self.places]
-        found = [path for path in tried if path.is_file()]
-        if len(found) == 1:
-            return found[0]
+        existing = [path for path in tried if path.is_file()]
+        if len(existing) == 1:
+            return existing[0]
         message = (
             f"found neither {' nor '.join(map(str, tried))}"
-            if not found
-            else f"found both {' and '.join(map(str, found))}"
+            if not existing
+            else f"found both {' and '.join(map(str, existing))}"
         )
         raise DataError(Problem(("dataset",), message))
 
     def identity(self, names: Iterable[str]) -> dict[str, str]:
-        """The SHA-256 of each of the files that are local; nothing for the hub's, which the name
-        and the revision stand for. Raises DataError."""
+        """Return the SHA-256 of each local file; nothing for files on the hub, which the dataset's
+        name and revision identify.
+
+        Raises DataError if a file does not exist or can't be read.
+        """
         if not self.is_local:
             return {}
         return {name: file_sha256(self.local_file(name)) for name in names}
 
     def rows(self, name: str) -> Iterator[Mapping[str, Any]]:
-        """The objects of a file, in their order. Raises DataError."""
+        """Yield the objects of a file in order. Raises DataError if it can't be read."""
         import datasets
 
         place = (
@@ -95,13 +101,13 @@ class TaskFiles:
             )
         except (OSError, ValueError, RuntimeError) as error:
             raise CorpusError(
-                f"{place} can't be read: {error}. Without the hub, give a local folder in its "
+                f"{place} can't be read: {error}. Without the hub, give a local folder in the same "
                 "format."
             ) from error
 
 
 def text_of(row: Mapping[str, Any], field: str, where: str) -> str:
-    """A field of a row that must be text. Raises DataError."""
+    """Return a field of a row that must be text; `where` names the row in the DataError if not."""
     value = _value(row, field, where)
     if not isinstance(value, str):
         raise DataError(f"{where}: {field} is {str(value)[:80]!r}, needs text")
@@ -109,15 +115,15 @@ def text_of(row: Mapping[str, Any], field: str, where: str) -> str:
 
 
 def texts_of(row: Mapping[str, Any], field: str, where: str) -> tuple[str, ...]:
-    """A field of a row that must be a list of texts, at least one. Raises DataError."""
+    """Return a field of a row that must be a non-empty list of texts. Raises DataError if not."""
     value = _value(row, field, where)
-    if not (isinstance(value, list) and value and all(isinstance(one, str) for one in value)):
+    if not (isinstance(value, list) and value and all(isinstance(text, str) for text in value)):
         raise DataError(f"{where}: {field} is {str(value)[:80]!r}, needs a list of texts")
     return tuple(value)
 
 
 def whole_number_of(row: Mapping[str, Any], field: str, where: str) -> int:
-    """A field of a row that must be a whole number. Raises DataError."""
+    """Return a field of a row that must be a whole number. Raises DataError if not."""
     value = _value(row, field, where)
     if not isinstance(value, int) or isinstance(value, bool):
         raise DataError(f"{where}: {field} is {str(value)[:80]!r}, needs a whole number")

@@ -1,1 +1,1 @@
-"""Corpora: text to train and evaluate on, from this machine or from the hub."""
+"""Corpora: text to train and evaluate on, from local files or from the Hugging Face hub."""

@@ -1,7 +1,7 @@
-"""What a corpus is: options in a frozen dataclass, an identity, and an iterator of documents.
+"""The base class of corpora: a frozen dataclass of options with an identity and its documents.
 
-A corpus of text yields strings, one of supervised pairs (prompt, answer), one of chats lists of
-messages. Defining a subclass registers it under its `name`.
+A corpus of text yields strings, a corpus of supervised pairs yields (prompt, answer), and a corpus
+of chats yields lists of messages. Defining a subclass registers it under its `name`.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ Kind = Literal["text", "pairs", "chats"]
 T = TypeVar("T")
 
 HELD_OUT = 10
-"""One part in this many is held out for validation where a corpus has no such split itself."""
+"""One part in this many is held out for validation if a corpus has no validation split."""
 TAIL = (0.8, 0.9)
-"""A document is cut at the paragraph nearest to the second fraction, not before the first."""
+"""A document is cut at the paragraph break nearest to the second fraction of its length, but not
+before the first fraction."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus(ABC):
-    """A source of documents."""
+    """A source of documents: its fields are its options in a sweep file."""
 
     name: ClassVar[str]
-    """What a description calls it: its `type`."""
+    """The `type` of the corpus in a sweep file."""
     kind: ClassVar[Kind] = "text"
     shorthand: ClassVar[str | None] = None
-    """An option that, where a description has no `type`, says that this type is meant."""
+    """The option that selects this type in a description without `type`."""
     types: ClassVar[dict[str, type[Corpus]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -45,30 +46,34 @@ class Corpus(ABC):
             Corpus.types[cls.name] = cls
 
     def resolved(self, base: Path) -> Self:
-        """Itself with absolute paths; `base` is the folder that relative ones start from.
+        """Return the corpus with absolute paths; relative paths start from the folder `base`.
 
-        Raises DataError if something is not there.
+        Raises DataError if a file or folder does not exist.
         """
         return self
 
     def canonical(self) -> dict[str, Any]:
-        """The shortest description of the corpus, with absolute paths; parsing it gives it back."""
+        """Return the shortest description, with absolute paths; parsing it gives the corpus."""
         return {"type": self.name, **set_options(self)}
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """What the documents follow from, as JSON: content hashes of what is local, name and pinned
-        revision of what is not; known without a download, the same on every machine."""
+        """Return all that determines the documents, as JSON: content hashes of local files, the
+        name and pinned revision of a dataset on the hub. It needs no download and is the same on
+        every machine."""
 
     @abstractmethod
     def documents(self, split: Split) -> Iterator[str] | Iterator[Pair] | Iterator[Chat]:
-        """The documents of a split in a fixed order, in bounded memory. Raises CorpusError."""
+        """Yield the documents of a split in a fixed order, in bounded memory.
+
+        Raises CorpusError if they can't be read.
+        """
 
 
 def split_text(text: str) -> tuple[str, str]:
-    """A document's (train, validation) parts: the last tenth, cut between two paragraphs.
+    """Split a document into (train, validation): the last tenth or so, cut between two paragraphs.
 
-    All of a document without a paragraph's end in its last fifth is for training.
+    A document without a paragraph break in its last fifth belongs to training as a whole.
     """
     start, aim = (int(len(text) * fraction) for fraction in TAIL)
     before = text.rfind("\n\n", start, aim + 2)
@@ -81,19 +86,19 @@ def split_text(text: str) -> tuple[str, str]:
 
 
 def split_items(items: Iterable[T], split: Split) -> Iterator[T]:
-    """Every tenth item is for validation, the others are for training."""
+    """Yield the items of a split: every tenth item is for validation, the others for training."""
     for index, item in enumerate(items):
         if (index % HELD_OUT == HELD_OUT - 1) == (split == "validation"):
             yield item
 
 
 def at_most(items: Iterable[T], limit: int | None) -> Iterator[T]:
-    """The first `limit` items, or all."""
+    """Yield the first `limit` items, or all if it is None."""
     return islice(items, limit)
 
 
 def sha256_of(parts: Iterable[bytes]) -> str:
-    """Hex SHA-256 of a sequence of byte strings; where one ends and the next begins counts."""
+    """Return the hex SHA-256 of a sequence of byte strings, including the borders between them."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(hashlib.sha256(part).digest())

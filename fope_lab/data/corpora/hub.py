@@ -1,4 +1,4 @@
-"""Corpora of Hugging Face `datasets`: from the hub at a pinned revision, or from a local folder."""
+"""Corpora in the format of Hugging Face `datasets`: from the hub, or from a local folder."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ class Dataset(Corpus):
     """Text from a dataset of the Hugging Face hub, or of a local folder in the same format.
 
     `dataset` is a name on the hub, which needs a `revision` (the commit's hash), or a folder whose
-    path starts with / ./ ../ or ~. `limit` counts rows of `split`. Without a `validation_split`
-    every tenth of these rows is held out. Rows are streamed; empty ones are skipped.
+    path starts with / ./ ../ or ~. `limit` is the number of rows of `split` to read. Without a
+    `validation_split`, every tenth of these rows is held out. Rows are streamed; empty rows are
+    skipped.
     """
 
     name = "dataset"
@@ -70,7 +71,7 @@ class Dataset(Corpus):
 
     @property
     def is_local(self) -> bool:
-        """Whether `dataset` is a folder and no name on the hub."""
+        """Whether `dataset` is a folder rather than a name on the hub."""
         return self.dataset.startswith(LOCAL)
 
     def identity(self) -> dict[str, Any]:
@@ -111,7 +112,8 @@ class Dataset(Corpus):
         text = self._value(row, column)
         if not isinstance(text, str):
             raise CorpusError(
-                f"{self.dataset}: a row of column {column!r} holds {text!r}, no text", (self.name,)
+                f"{self.dataset}: a row of column {column!r} holds {text!r}, needs text",
+                (self.name,),
             )
         return text
 
@@ -126,8 +128,8 @@ class Dataset(Corpus):
 
         if not self.is_local and os.path.exists(self.dataset):
             raise CorpusError(
-                f"{self.dataset} is meant as a name on the hub, but `datasets` would read the "
-                f"folder {os.path.abspath(self.dataset)}; write ./{self.dataset} or move it",
+                f"{self.dataset} is a name on the hub, but `datasets` would read the folder "
+                f"{os.path.abspath(self.dataset)}; write ./{self.dataset} or move the folder",
                 (self.name,),
             )
         try:
@@ -137,7 +139,8 @@ class Dataset(Corpus):
         except (OSError, ValueError, RuntimeError) as error:
             raise CorpusError(
                 f"{self.dataset} (config {self.config}, split {split}, revision {self.revision}) "
-                f"can't be loaded: {error}. Without the hub, give a local folder in its format.",
+                f"can't be loaded: {error}. Without the hub, give a local folder in the same "
+                "format.",
                 (self.name,),
             ) from error
         yield from stream
@@ -163,10 +166,10 @@ class DatasetPairs(Dataset):
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetJoined(Dataset):
-    """Text that a dataset of the hub or a local folder has in two columns, as FLAN's inputs and
-    targets.
+    """Text from two columns of a dataset, such as FLAN's inputs and targets.
 
-    The second one follows the first after a `separator`, and a model learns both.
+    The dataset is on the hub or in a local folder. The second column follows the first after a
+    `separator`; the loss is on both.
     """
 
     name = "dataset-joined"
@@ -188,7 +191,7 @@ class DatasetJoined(Dataset):
 class DatasetChat(Dataset):
     """Chats from a dataset of the hub or a local folder: lists of messages with role and content.
 
-    A chat in which the assistant says nothing is skipped, as an empty text is.
+    Chats in which the assistant says nothing are skipped, like empty texts.
     """
 
     name = "dataset-chat"
@@ -202,13 +205,13 @@ class DatasetChat(Dataset):
         if not isinstance(messages, list) or not all(map(_is_message, messages)):
             raise CorpusError(
                 f"{self.dataset}: a row of column {self.column!r} holds {str(messages)[:200]}, "
-                "no list of messages that have a role and a content, both text",
+                "needs a list of messages with a role and a content, both text",
                 (self.name,),
             )
-        return [{"role": one["role"], "content": one["content"]} for one in messages]
+        return [{"role": message["role"], "content": message["content"]} for message in messages]
 
     def _is_filled(self, document: Chat) -> bool:
-        return any(one["role"] == ASSISTANT and one["content"] for one in document)
+        return any(message["role"] == ASSISTANT and message["content"] for message in document)
 
 
 def _is_message(value: Any) -> bool:
@@ -218,7 +221,7 @@ def _is_message(value: Any) -> bool:
 
 
 PRESETS: dict[str, Dataset] = {
-    # 25 million documents are some 11 billion tokens: more than the longest published run reads.
+    # 25 million documents are some 11 billion tokens, more than the longest published run reads.
     "c4": Dataset(
         dataset="allenai/c4",
         config="en",
@@ -250,4 +253,4 @@ PRESETS: dict[str, Dataset] = {
         revision="b04c8d1ceb2f5cd4588862100d08de323dccfbaa",
     ),
 }
-"""Corpora of the papers, each at a revision that is known to exist."""
+"""The papers' corpora, each pinned to a revision that is known to exist."""

@@ -1,4 +1,4 @@
-"""Corpora that are always there or lie in local files: no network, no download."""
+"""Corpora that need no download: parts of Python itself, and local files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fope_lab.data.problems import CorpusError, DataError
 
 @dataclass(frozen=True, kw_only=True)
 class PythonDocs(Corpus):
-    """English: the documentation that Python itself carries (pydoc's topics, 0.5 MB)."""
+    """English text: the documentation that comes with Python (pydoc's topics, 0.5 MB)."""
 
     name = "python-docs"
 
@@ -44,7 +44,7 @@ class PythonDocs(Corpus):
 
 @dataclass(frozen=True, kw_only=True)
 class PythonSource(Corpus):
-    """Code: the source of Python's standard library, without its packages (4.7 MB)."""
+    """Python code: the source of the standard library, without its packages (4.7 MB)."""
 
     name = "python-source"
 
@@ -59,10 +59,10 @@ class PythonSource(Corpus):
 
 @dataclass(frozen=True, kw_only=True)
 class PythonDocstrings(Corpus):
-    """Pairs: the signature of a function of Python's standard library, and what it does.
+    """Supervised pairs: the signature of a function of Python's standard library and its summary.
 
     The answer is the first line of the docstring. A signature that occurs several times counts
-    once, so that no validation prompt was trained on.
+    once, so that no validation prompt is in the training split.
     """
 
     name = "python-docstrings"
@@ -89,13 +89,13 @@ class PythonDocstrings(Corpus):
 
 @dataclass(frozen=True, kw_only=True)
 class Files(Corpus):
-    """Local text files (UTF-8), each a document: a glob, a path, or a list of them."""
+    """Local text files (UTF-8), one document per file: a glob, a path, or a list of them."""
 
     name = "files"
     shorthand = "files"
 
     files: str | list[str] | tuple[str, ...]
-    """A tuple of absolute paths once resolved."""
+    """The glob, path or list of them; a tuple of absolute paths once resolved."""
 
     def resolved(self, base: Path) -> Self:
         patterns = [self.files] if isinstance(self.files, str) else self.files
@@ -133,7 +133,10 @@ class Files(Corpus):
 
 
 def standard_library(corpus: str) -> list[bytes]:
-    """The modules of Python's standard library, by name. Raises CorpusError if there are none."""
+    """Return the sources of the standard library's modules, ordered by name.
+
+    Raises CorpusError if this Python has none.
+    """
     folder = Path(sysconfig.get_paths()["stdlib"])
     sources = [path.read_bytes() for path in sorted(folder.glob("*.py"))]
     if not sources:
@@ -142,7 +145,7 @@ def standard_library(corpus: str) -> list[bytes]:
 
 
 def file_sha256(path: Path) -> str:
-    """Hex SHA-256 of a file's content. Raises CorpusError if it can't be read."""
+    """Return the hex SHA-256 of a file's content. Raises CorpusError if it can't be read."""
     try:
         status = path.stat()
         return _file_sha256(path, status.st_size, status.st_mtime_ns)
@@ -152,14 +155,14 @@ def file_sha256(path: Path) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _file_sha256(path: Path, size: int, modified: int) -> str:
-    """Cached for as long as size and time stay, as planning asks for a corpus's identity often."""
+    """Return the hex SHA-256 of a file, cached by size and time: plans ask for it often."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _matches(pattern: str, base: Path) -> list[str]:
-    """The absolute paths of the files that a glob matches, starting from `base`."""
+    """Return the absolute paths of the files that match a glob, relative to `base`."""
     absolute = os.path.abspath(base / os.path.expanduser(pattern))
-    # A path that is there is meant as it is, even if it holds a character that globs use.
+    # An existing path is taken literally, even if it contains a glob character.
     paths = [absolute] if os.path.isfile(absolute) else glob.glob(absolute, recursive=True)
     return [path for path in paths if os.path.isfile(path)]

@@ -1,1 +1,1 @@
-"""Synthetic tasks: prompts whose right answer is known."""
+"""Synthetic tasks: generated prompts with known answers, to train on and to evaluate."""

@@ -1,4 +1,4 @@
-"""A task to train on beside text: an endless source of rows with questions and answers."""
+"""The base class of synthetic training tasks: endless rows of questions with their answers."""
 
 from __future__ import annotations
 
@@ -13,41 +13,44 @@ from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, Tokenizer
 
 LONGEST_PROMPT = 10_000
-"""In tokens of the byte tokenizer; every prompt fits a greater length."""
+"""No prompt is longer than this, in tokens of the byte tokenizer: longer lengths need no check."""
 
 
 class Task(ABC):
-    """A frozen dataclass whose fields are the task's options in a sweep file."""
+    """A synthetic task: a frozen dataclass whose fields are its options in a sweep file."""
 
     task: ClassVar[str]
-    """What a sweep file calls it."""
+    """The name of the task in a sweep file."""
     has_held_out: ClassVar[bool] = False
-    """Whether some of its rows are kept from training."""
+    """Whether the task keeps some of its rows out of training."""
 
     def canonical(self) -> dict[str, Any]:
-        """The shortest description; parsing it gives the task back."""
+        """Return the shortest description of the task; parsing it gives an equal task."""
         return {"task": self.task, **set_options(self)}
 
     @abstractmethod
     def check(self, tokenizer: Tokenizer, length: int) -> None:
-        """Raises DataError if the tokenizer can't write the task's rows, or `length` tokens are
+        """Raise DataError if the tokenizer can't write the task's rows, or if `length` tokens are
         too few for them."""
 
     @abstractmethod
     def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> RowSource:
-        """Rows of `length` + 1 tokens to train on. Raises DataError as `check` does."""
+        """Return rows of `length` + 1 tokens to train on. Raises DataError as `check` does."""
 
     def held_out_rows(self, tokenizer: Tokenizer, length: int) -> RowSource:
-        """Rows of `length` + 1 tokens that are never trained on, the same for every seed.
+        """Return rows of `length` + 1 tokens that are never trained on, the same for every seed.
 
-        Raises DataError as `check` does, and if the task has none.
+        Raises DataError as `check` does, and if the task has no held-out rows.
         """
         raise DataError(f"the task {self.task} has no held-out rows")
 
 
 @functools.lru_cache
 def task_problem(task: Task, length: int, tokenizer: TokenizerRecipe) -> str | None:
-    """Why the task's prompts don't fit a length; None if they do, or if only running can tell."""
+    """Return why the task's prompts don't fit into `length` tokens.
+
+    Returns None if they fit, or if only a run can tell: for any tokenizer but the byte tokenizer.
+    """
     if tokenizer != "byte" or length > LONGEST_PROMPT:
         return None
     try:

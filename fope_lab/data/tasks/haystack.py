@@ -1,7 +1,7 @@
-"""Statements hidden in text that has nothing to do with them, and questions at its end.
+"""Statements hidden in unrelated text, with questions at the end of the text.
 
-What prompts of retrieval share: the text around (`Haystack`), the blocks that are put into it, and
-exact lengths (`hide`).
+All retrieval prompts share this code: the surrounding text (`Haystack`), the blocks that are
+inserted into it (`Block`), and the assembly of prompts of an exact length (`hide`).
 """
 
 from __future__ import annotations
@@ -20,29 +20,28 @@ from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
 Ids = NDArray[np.int64]
 Name = tuple[str | int, ...]
-"""Of a prompt: what is drawn for it is drawn from a stream of this name (seeding.py)."""
+"""The name of a prompt, which is also the name of its stream of random numbers (seeding.py)."""
 
 
 class Haystack(ABC):
-    """Text to hide something in."""
+    """Text in which the blocks of a prompt are hidden."""
 
     @abstractmethod
     def parts(self, sizes: Sequence[int], name: Name) -> list[Sequence[int]]:
-        """The text before, between and after what is hidden, in pieces of so many tokens.
+        """Return the pieces of text that go before each block: piece i has `sizes[i]` tokens.
 
-        Raises DataError if there is not so much text.
+        `name` is the name of the prompt. Raises DataError if the text is too short.
         """
 
 
 class Filler(Haystack):
-    """Sentences again and again; as in YaRN's passkey they start anew after each statement."""
+    """Repeated sentences. As in YaRN's passkey prompt, they start again after each statement."""
 
     def __init__(self, tokenizer: Tokenizer, sentences: str) -> None:
         self._tokenizer, self._sentences = tokenizer, sentences
         self._ids: list[int] = []
 
     def parts(self, sizes: Sequence[int], name: Name) -> list[Sequence[int]]:
-        """See Haystack; every prompt has the same."""
         return [self._first(size) for size in sizes]
 
     def _first(self, count: int) -> list[int]:
@@ -53,21 +52,20 @@ class Filler(Haystack):
 
 
 class HeldOutText(Haystack):
-    """A stretch of real text, from a place drawn for each prompt; it goes on after a statement.
+    """A stretch of real text from a random place for each prompt; it continues after each block.
 
-    `tokens` (n,) are sliced, and may lie in a file.
+    `tokens` (n,) may be a memory-mapped file: only the slices that a prompt needs are read.
     """
 
     def __init__(self, tokens: Any) -> None:
         self._tokens = tokens
 
     def parts(self, sizes: Sequence[int], name: Name) -> list[Sequence[int]]:
-        """See Haystack."""
         room = len(self._tokens) - sum(sizes)
         if room < 0:
             raise DataError(
-                f"the haystack needs {sum(sizes)} tokens of text, and there are "
-                f"{len(self._tokens)}; nothing is read twice"
+                f"the haystack needs {sum(sizes)} tokens of text, but only {len(self._tokens)} are "
+                "available, and no text is used twice"
             )
         words = random_words(("haystack", *name), 0, 1, 1)
         start = int(below(words, room + 1)[0, 0])
@@ -77,33 +75,32 @@ class HeldOutText(Haystack):
 
 
 class Cycle(Haystack):
-    """Some tokens in turn, from one that is drawn, so that they tell nothing of the position."""
+    """A cycle of tokens with a random phase, so that a token reveals nothing about its position."""
 
     def __init__(self, ids: Ids) -> None:
         self._ids = ids
 
     def parts(self, sizes: Sequence[int], name: Name) -> list[Sequence[int]]:
-        """See Haystack."""
         words = random_words(("haystack", *name), 0, 1, 1)
         phase = int(below(words, len(self._ids))[0, 0])
-        found = []
+        pieces = []
         for size in sizes:
-            found.append(self._ids[(phase + np.arange(size)) % len(self._ids)].tolist())
+            pieces.append(self._ids[(phase + np.arange(size)) % len(self._ids)].tolist())
             phase += size
-        return found
+        return pieces
 
 
 @dataclass(frozen=True)
 class Block:
-    """Tokens to hide, of which the last `answer` are to be predicted."""
+    """Tokens to hide in a haystack; the model has to predict the last `answer` of them."""
 
     ids: Sequence[int]
     answer: int = 0
 
 
 class Hidden(NamedTuple):
-    """A prompt: its ids (length,), which of them are answers, and for each block how much of the
-    haystack lies before it, in tokens."""
+    """A prompt: its `ids` (length,), a mask `answers` (length,) of the answers' tokens, and
+    `before` (blocks,), the number of haystack tokens before each block."""
 
     ids: Ids
     answers: NDArray[np.bool_]
@@ -111,22 +108,23 @@ class Hidden(NamedTuple):
 
 
 def room_for(length: int, head: Sequence[int], blocks: Sequence[Block], what: str) -> int:
-    """How many tokens of haystack a prompt of exactly `length` tokens has.
+    """Return how many tokens of haystack fit into a prompt of exactly `length` tokens.
 
-    Raises DataError, which names the prompt by `what`, if it has not even room for the blocks.
+    Raises DataError if the head and the blocks alone are too long; `what` names the prompt in it.
     """
     needed = len(head) + sum(len(block.ids) for block in blocks)
     if needed > length:
-        raise DataError(f"{what} needs at least {needed} tokens, and length is {length}")
+        raise DataError(f"{what} needs at least {needed} tokens, but length is {length}")
     return length - needed
 
 
 def hide(
     head: Sequence[int], blocks: Sequence[Block], before: Ids, haystack: Haystack, name: Name
 ) -> Hidden:
-    """`head`, then the blocks in their order, `before` (blocks,) tokens of haystack before each.
+    """Build a prompt from `head` and the blocks, in order, hidden in the haystack.
 
-    `before` never falls; the last block ends the prompt.
+    `before` (blocks,) is the number of haystack tokens from the start to each block; it never
+    decreases. The last block ends the prompt.
     """
     parts = haystack.parts(np.diff(before, prepend=0).tolist(), name)
     ids = list(head)
@@ -141,16 +139,16 @@ def hide(
 
 
 def single_ids(tokenizer: Tokenizer, characters: str, what: str) -> Ids:
-    """The ids of characters that must each be one token, different from the others'.
+    """Return the ids (characters,) of characters that must each be a single, distinct token.
 
-    Raises DataError, in which `what` needs them.
+    Raises DataError if they are not; `what` names in it what needs them.
     """
     ids = tokenizer.encode_batch(list(characters))
-    for character, found in zip(characters, ids, strict=True):
-        if len(found) != 1:
+    for character, tokens in zip(characters, ids, strict=True):
+        if len(tokens) != 1:
             raise DataError(
                 f"{what} needs {character!r} to be one token; "
-                f"tokenizer {tokenizer.identity()} makes it {len(found)}"
+                f"tokenizer {tokenizer.identity()} makes it {len(tokens)}"
             )
     flat = np.array(ids, np.int64)[:, 0]
     if len(np.unique(flat)) < len(characters):

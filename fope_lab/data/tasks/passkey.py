@@ -1,13 +1,13 @@
-"""The passkey task: a key hidden in filler, asked for at the end.
+"""The passkey task: a key is hidden in filler text, and the prompt asks for it at the end.
 
-Two forms. `english` is YaRN's prompt (Peng et al. 2023, after Mohtashami & Jaggi 2023). `symbolic`
-is for models too small for English: a marker and the key's digits in a cyclic filler of letters,
-and at the end the marker again, after which the key is due:
+There are two forms. `english` is YaRN's prompt (Peng et al. 2023, after Mohtashami & Jaggi 2023).
+`symbolic` suits models that are too small for English. It hides a marker and the key's digits in a
+cyclic filler of letters; at the end the marker appears again, and the key has to follow it:
 
     …cdefghabcde#73910fghabcd…efgha#73910
 
-Trials (`build_trial`) are seeded by length and number alone, so they are the same for every model;
-training rows (passkey_task.py) come from other streams of random numbers.
+The seed of a trial (`build_trial`) is its length and number alone, so every model gets the same
+trials. Training rows (passkey_task.py) come from other streams of random numbers.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from fope_lab.data.tokenizers.tokenizer import Tokenizer, as_tokenizer
 
 @dataclass(frozen=True)
 class Trial:
-    """One prompt with its answer: `input_ids` (length,) ends with `answer_ids`; `depth` in [0, 1]
-    is where in the filler the key lies."""
+    """A prompt with its answer: `input_ids` (length,) ends with `answer_ids`; `depth` in [0, 1] is
+    the place of the key in the filler."""
 
     input_ids: Ids
     answer_ids: Ids
@@ -39,10 +39,10 @@ class Trial:
 def build_trial(
     tokenizer: Any, length: int, trial: int, *, form: str = "english", digits: int = 5
 ) -> Trial:
-    """Prompt number `trial` of exactly `length` tokens, key at the end included.
+    """Return prompt number `trial` of exactly `length` tokens, including the key at its end.
 
-    `tokenizer` is one of ours or of transformers. Raises DataError if `length` is too short, or if
-    the tokenizer can't write the prompt.
+    `tokenizer` is one of fope-lab's or of transformers'. Raises DataError if `length` is too short,
+    or if the tokenizer can't write the prompt.
     """
     return prompt_form(form, tokenizer, digits).trial(length, trial)
 
@@ -50,9 +50,11 @@ def build_trial(
 def prompt_form(
     form: str, tokenizer: Any, digits: int = 5, haystack: Haystack | None = None
 ) -> PromptForm:
-    """What builds the prompts of a form for a tokenizer; quicker than build_trial for many.
+    """Return the builder of a form's prompts for a tokenizer; for many prompts it is faster than
+    `build_trial`.
 
-    The key of an English prompt is hidden in `haystack`, if it is given, and not in YaRN's filler.
+    An English prompt hides its key in `haystack` if there is one, else in YaRN's filler. Raises
+    DataError for an unknown form, or if the tokenizer can't write it.
     """
     if form not in PromptForm.forms:
         raise DataError(unknown_name((), "passkey form", form, PromptForm.forms))
@@ -60,7 +62,7 @@ def prompt_form(
 
 
 class PromptForm(ABC):
-    """How a key, filler and questions become tokens."""
+    """Builds the tokens of prompts from a key, filler and questions."""
 
     forms: ClassVar[dict[str, type[PromptForm]]] = {}
 
@@ -75,30 +77,32 @@ class PromptForm(ABC):
 
     @abstractmethod
     def trial(self, length: int, trial: int, depth: float | None = None) -> Trial:
-        """Prompt number `trial` of exactly `length` tokens. Raises DataError if it can't fit.
+        """Return prompt number `trial` of exactly `length` tokens.
 
-        The key lies at `depth` in [0, 1], as near as tokens allow, or at a drawn one; everything
-        else is the same at all depths.
+        The key is placed at `depth` in [0, 1], to the nearest token, or at a random depth if it is
+        None. Everything else is the same at all depths. Raises DataError if the prompt is longer
+        than `length`.
         """
 
     @abstractmethod
     def training_rows(
         self, length: int, seed: int, first: int, count: int, queries: int | None
     ) -> tuple[Ids, NDArray[np.bool_]]:
-        """Rows `first` … `first + count − 1` of a seed's training sequences: their ids
-        (count, length) and which of them are answers. A row depends on nothing else."""
+        """Return rows `first` … `first + count − 1` of a seed's training sequences: their ids
+        (count, length), and a mask (count, length) of the answers. A row depends only on the
+        length, the seed and its number."""
 
     def _keys(self, words: NDArray[np.uint64]) -> Ids:
-        """Keys from words of any shape: numbers of `digits` digits, the first of them not 0."""
+        """Return a key for each of the words, in their shape: `digits` digits, the first not 0."""
         low = 10 ** (self.digits - 1)
         return low + below(words, 9 * low)
 
 
 class SymbolicForm(PromptForm, form="symbolic"):
-    """A marker and digits in a cyclic filler: works on any tokenizer that has the characters.
+    """A marker and digits in a cyclic filler, for any tokenizer that has these characters.
 
-    The filler's phase is drawn, so that neither it nor the position tells anything of the key. No
-    digit stands twice in a key, so that each digit says which one follows: a small model learns to
+    The filler's phase is random, so that neither the filler nor the position reveals the key. No
+    digit occurs twice in a key, so that each digit determines the next: a small model learns to
     copy such keys in half the steps.
     """
 
@@ -107,7 +111,7 @@ class SymbolicForm(PromptForm, form="symbolic"):
 
     def __init__(self, tokenizer: Tokenizer, digits: int, haystack: Haystack | None) -> None:
         if haystack is not None:
-            raise DataError("the symbolic passkey has a filler of its own, and no other haystack")
+            raise DataError("the symbolic passkey has its own filler and accepts no other haystack")
         super().__init__(tokenizer, digits, haystack)
         self._digit_ids = self._single_ids("0123456789")
         self._cycle_ids = self._single_ids(self.cycle)
@@ -117,8 +121,8 @@ class SymbolicForm(PromptForm, form="symbolic"):
         words = random_words(("passkey trial", length, trial), 0, 1, self._words(1))
         rows, _, starts = self._rows(length, words, 1, depth)
         room = length - 2 * self._block
-        found = float(starts[0, 0] / room) if room else 0.0
-        return Trial(rows[0], rows[0, length - self.digits :], found)
+        actual_depth = float(starts[0, 0] / room) if room else 0.0
+        return Trial(rows[0], rows[0, length - self.digits :], actual_depth)
 
     def training_rows(
         self, length: int, seed: int, first: int, count: int, queries: int | None
@@ -132,27 +136,28 @@ class SymbolicForm(PromptForm, form="symbolic"):
     def _rows(
         self, length: int, words: NDArray[np.uint64], queries: int, depth: float | None = None
     ) -> tuple[Ids, NDArray[np.bool_], Ids]:
-        """Rows of up to `queries` questions: ids, which are answers, and where blocks start.
+        """Return rows of up to `queries` questions: the ids, a mask of the answers, both
+        (rows, length), and the start of each block (rows, queries + 1).
 
-        The free tokens are cut at sorted uniform places, or all at `depth`, so that gaps of all
-        lengths occur; the last question always ends the row.
+        The filler is cut at sorted uniform places, or only at `depth`, so that gaps of all lengths
+        occur. The last question always ends the row.
         """
         if length < 2 * self._block:
             raise DataError(
                 f"a symbolic passkey prompt with {self.digits} digits needs at least "
-                f"{2 * self._block} tokens, and length is {length}"
+                f"{2 * self._block} tokens, but length is {length}"
             )
         count = len(words)
         block = self._block
-        asked = 1 + below(words[:, :1], queries)  # (rows, 1)
-        room = length - block * (asked + 1)
+        questions = 1 + below(words[:, :1], queries)  # (rows, 1)
+        room = length - block * (questions + 1)
         cuts = below(words[:, 13:], room + 1)  # (rows, queries)
         if depth is not None:
             cuts = np.full_like(cuts, nearest(depth, int(room[0, 0])))
         order = np.arange(queries + 1)
-        cuts = np.sort(np.where(order[:-1] < asked, cuts, room), axis=1)
+        cuts = np.sort(np.where(order[:-1] < questions, cuts, room), axis=1)
         cuts = np.concatenate([cuts, room], axis=1)
-        # Questions that a row does not ask are put on its last one, which they equal.
+        # Surplus questions are written over the last question, which is identical.
         starts = np.minimum(cuts + block * order, length - block)
 
         phase = below(words[:, 1:2], len(self._cycle_ids))
@@ -174,8 +179,8 @@ class SymbolicForm(PromptForm, form="symbolic"):
         return 13 + queries
 
     def _distinct_digits(self, words: NDArray[np.uint64]) -> Ids:
-        """Keys (rows, digits) from words (rows, 11), uniform among the numbers of that many
-        digits in which none stands twice."""
+        """Return keys (rows, digits) from words (rows, 11), uniform among all numbers of `digits`
+        different digits."""
         first = 1 + below(words[:, :1], 9)
         order = words[:, 1:].copy()
         np.put_along_axis(order, first, np.iinfo(np.uint64).max, axis=1)  # not drawn again
@@ -187,7 +192,7 @@ class SymbolicForm(PromptForm, form="symbolic"):
 
 
 class EnglishForm(PromptForm, form="english"):
-    """YaRN's prompt. The filler is cut to tokens, so that the length is exact."""
+    """YaRN's prompt; the filler is cut at a token, so that the length is exact."""
 
     task = (
         "There is an important info hidden inside a lot of irrelevant text. Find it and memorize "
@@ -222,27 +227,31 @@ class EnglishForm(PromptForm, form="english"):
     ) -> Trial:
         key = int(self._keys(words[0]))
         statement = self.tokenizer.encode(self.statement.format(key=key))
-        asked = self.tokenizer.encode(f"{self.question} {key}")
+        question_with_key = self.tokenizer.encode(f"{self.question} {key}")
         question = self._question_ids
-        if asked[: len(question)] != question:
+        if question_with_key[: len(question)] != question:
             raise DataError(
                 f"tokenizer {self.tokenizer.identity()} merges the passkey's question with the key"
             )
-        room = length - len(self._task_ids) - len(statement) - len(asked)
+        room = length - len(self._task_ids) - len(statement) - len(question_with_key)
         if room < 0:
             raise DataError(
-                f"passkey prompt {key} in English needs at least {length - room} tokens with this "
-                f"tokenizer, and length is {length}; the symbolic form needs {2 * self.digits + 2}"
+                f"the English passkey prompt with key {key} needs at least {length - room} tokens "
+                f"with this tokenizer, but length is {length}; the symbolic form needs "
+                f"{2 * self.digits + 2}"
             )
         before = int(below(words[1], room + 1)) if depth is None else nearest(depth, room)
-        blocks = [Block(statement), Block(asked)]
+        blocks = [Block(statement), Block(question_with_key)]
         hidden = hide(self._task_ids, blocks, np.array([before, room]), self._around, name)
-        answer = np.array(asked[len(question) :], np.int64)
+        answer = np.array(question_with_key[len(question) :], np.int64)
         return Trial(hidden.ids, answer, before / room if room else 0.0)
 
 
 def nearest(depth: float, room: int) -> int:
-    """How many of `room` tokens lie before a key at `depth` in [0, 1]."""
+    """Return how many of `room` tokens of filler go before a key at `depth` in [0, 1].
+
+    Raises DataError for a depth outside [0, 1].
+    """
     if not 0 <= depth <= 1:
         raise DataError(f"found depth {depth:g}, needs a number from 0 to 1")
     return round(depth * room)

@@ -1,17 +1,19 @@
-"""PosGen: sequences whose next token is as hard to tell at any position.
+"""PosGen: sequences whose next token is equally hard to predict at every position.
 
 Wang et al., "Resonance RoPE", arXiv 2403.00071, §5. A sequence begins with j + k given tokens of
-0 … modulus − 1; from then on x_l is the sum, modulo the modulus, of the last k tokens and j more:
+0 … modulus − 1. Each later token x_l is the sum, modulo the modulus, of the last k tokens and j
+more:
 
-- `recursive`: the j before those;
+- `recursive`: the j tokens before those;
 - `cot` (chain of thought): x_0 … x_{j−1};
-- `semi_recursive`: x_p … x_{p+j−1} with p = ⌊(l − j − k)/2⌋. (As released. The paper prints p less
-  j, which at first is no token.)
+- `semi_recursive`: x_p … x_{p+j−1} with p = ⌊(l − j − k)/2⌋, as in the released code. (The paper
+  prints p − j, which at first is before the sequence.)
 
-In the first two, x_l − x_{l−1} is x_{l−1} less the token that leaves the sum. So but for token
-j + k, two tokens tell the next: x_l = 2·x_{l−1} − x_{l−1−n}, with n = j + k in `recursive` and k in
-`cot`, which then needs nothing of the front. Models find that out: within the trained length, those
-seen are right about nearly all tokens but j + k, and there no better than by guessing.
+In the first two, x_l − x_{l−1} is x_{l−1} minus the token that leaves the sum. Two tokens therefore
+determine the next, except token j + k: x_l = 2·x_{l−1} − x_{l−1−n}, with n = j + k in `recursive`
+and n = k in `cot`, which then needs nothing from the front. Models discover this: within the
+trained length, the models seen so far predict nearly all tokens but j + k correctly, and that token
+no better than by guessing.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ Subtask = Literal["recursive", "cot", "semi_recursive"]
 MODULUS, FAR, NEAR = 17, 1, 3
 """The paper's modulus, j and k (§6.1.1)."""
 MOST_BEGINNINGS = 2**32
-"""With more of them neither a period nor a split is found at once."""
+"""With more beginnings than this, periods and splits take too long to compute."""
 
 
 def generate(
@@ -45,10 +47,11 @@ def generate(
     k: int = NEAR,
     seed: int = 0,
 ) -> Ids:
-    """Sequences of a subtask with uniformly drawn beginnings: (count, length), int64.
+    """Return sequences of a subtask with uniformly random beginnings: (count, length), int64.
 
-    A sequence follows from the seed and its number alone, and begins alike in all subtasks. The
-    splits of training and evaluation are posgen_splits.py's. Raises DataError.
+    A sequence depends only on the seed and its number, and has the same beginning in all subtasks.
+    The splits for training and evaluation are in posgen_splits.py. Raises DataError for an unknown
+    subtask and for sizes out of range.
     """
     if count < 1:
         raise DataError(f"found {count} sequences, needs at least 1")
@@ -58,15 +61,15 @@ def generate(
 
 
 def continued(task: str, begun: Ids, length: int, *, modulus: int, j: int, k: int) -> Ids:
-    """Sequences from their first j + k tokens, `begun` (count, j + k): (count, length).
+    """Continue the first j + k tokens, `begun` (count, j + k), to sequences (count, length).
 
-    Raises DataError for an unknown subtask, and if `length` holds less than their beginnings.
+    Raises DataError for an unknown subtask, and if `length` is less than j + k.
     """
     if task not in RULES:
         raise DataError(unknown_name((), "subtask", task, RULES))
     if length < j + k:
         raise DataError(f"found a length of {length}, needs at least j + k = {j + k} tokens")
-    tokens = np.empty((length, len(begun)), np.int64)  # a position's tokens lie side by side
+    tokens = np.empty((length, len(begun)), np.int64)  # a position's tokens are contiguous
     tokens[: j + k] = begun.T
     for place in range(j + k, length):
         near = tokens[place - k : place].sum(0)
@@ -92,19 +95,22 @@ RULES: Mapping[str, Callable[[int, int, int], int]] = {
     "cot": _at_the_front,
     "semi_recursive": _half_way,
 }
-"""Where the j tokens begin that token `place` depends on beside the last k."""
+"""For each subtask, the index of the first of the j tokens that token `place` depends on in
+addition to the last k."""
 assert set(RULES) == set(get_args(Subtask))
 
 
 def period(task: str, modulus: int, j: int, k: int) -> int | None:
-    """After how many tokens every sequence of a subtask repeats itself, at the least.
+    """Return the smallest period of all sequences of a subtask, in tokens, or None without one.
 
-    From the first token on; in `cot` from token j on, which is where the tokens that stay out of
-    reach of the last k end. None for `semi_recursive`: what a token depends on lies ever further
-    back, so that no number of last tokens decides what follows. (With j = 1 the token read lasts
-    for two positions. A period p would be of the tokens read too, and so p/2 one of the sequence
-    if p is even; with p odd, all tokens read are the same. So only a constant sequence has one.)
-    Raises DataError.
+    A sequence is periodic from its first token on; in `cot` from token j on, the first that the
+    last k tokens can include. `semi_recursive` has no period: a token depends on tokens ever
+    further back, so that no fixed number of last tokens determines the rest. (With j = 1 each token
+    is read at two successive positions. A period p of the sequence would also be a period of the
+    tokens read, and if p is even, p/2 would be a period of the sequence; if p is odd, all tokens
+    read are equal. So only a constant sequence is periodic.)
+
+    Raises DataError for an unknown subtask, and as `count_beginnings` does.
     """
     if task not in STEPS:
         raise DataError(unknown_name((), "subtask", task, STEPS))
@@ -114,14 +120,15 @@ def period(task: str, modulus: int, j: int, k: int) -> int | None:
 
 
 def _recursive_step(j: int, k: int) -> Ids | None:
-    """The last j + k tokens to the next ones."""
+    """Return the matrix that maps the last j + k tokens to those one position later."""
     step = np.eye(j + k, k=1, dtype=np.int64)
     step[-1] = 1
     return step
 
 
 def _cot_step(j: int, k: int) -> Ids | None:
-    """The sum of the first j tokens, which stays, and the last k tokens to the next ones."""
+    """Return the matrix that keeps the sum of the first j tokens, and maps the last k tokens to
+    those one position later."""
     step = np.eye(k + 1, k=1, dtype=np.int64)
     step[0] = 0
     step[0, 0] = 1
@@ -138,20 +145,22 @@ STEPS: Mapping[str, Callable[[int, int], Ids | None]] = {
     "cot": _cot_step,
     "semi_recursive": _no_step,
 }
-"""What takes the state that decides all that follows to the next, as a matrix, if there is one."""
+"""For each subtask, the matrix that maps the state that determines the rest of a sequence to the
+next state; None where the state has no fixed size."""
 
 
 def _order(step: Ids, modulus: int) -> int:
-    """The least p > 0 with stepᵖ = 1 modulo the modulus, for a matrix that can be inverted.
+    """Return the least p > 0 with stepᵖ = 1 modulo the modulus, for an invertible matrix `step`.
 
-    Shanks's giant steps: no orbit is longer than there are states, so that p = i·s − b with s above
-    the root of their number, i ≤ s and b < s, and stepᵇ is one of s matrices that are kept.
+    Shanks's baby-step giant-step: no orbit is longer than the number of states, so p = i·s − b,
+    with s above the square root of that number, i ≤ s and b < s, where stepᵇ is one of s matrices
+    in a table.
     """
     side = math.isqrt(modulus ** len(step)) + 1
     power = np.eye(len(step), dtype=np.int64) % modulus
     small = {}
     for exponent in range(side):
-        small[power.tobytes()] = exponent  # of equal ones the last, which makes p least
+        small[power.tobytes()] = exponent  # the last of equal matrices makes p least
         power = power @ step % modulus
     giant = power
     for times in range(1, side + 1):
@@ -162,17 +171,20 @@ def _order(step: Ids, modulus: int) -> int:
 
 
 def check_sizes(modulus: int, j: int, k: int) -> None:
-    """Raises DataError, which says of which of the three, if there is no such task."""
+    """Raise DataError, which names the field, if modulus, j or k is too small."""
     for name, value, least in (("modulus", modulus, 2), ("j", j, 1), ("k", k, 1)):
         if value < least:
             raise DataError(Problem((name,), f"found {value}, needs at least {least}"))
 
 
 def count_beginnings(modulus: int, j: int, k: int) -> int:
-    """How many beginnings sequences can have. Raises DataError as check_sizes does, and if they are
-    too many for what depends on all of them, a period or a split."""
+    """Return how many different beginnings sequences can have: modulus^(j + k).
+
+    Raises DataError as `check_sizes` does, and if there are too many beginnings to compute a period
+    or a split.
+    """
     check_sizes(modulus, j, k)
-    # Before the power, which would take for ever with a huge exponent.
+    # Checked before computing the power, which would take forever with a huge exponent.
     if (j + k) * math.log2(modulus) > math.log2(MOST_BEGINNINGS):
         message = (
             f"found {modulus}, which has {modulus}^{j + k} beginnings of j + k tokens, "

@@ -1,10 +1,12 @@
-"""Which sequences of PosGen are for training, for validation and for test.
+"""The split of PosGen's sequences into training, validation and test.
 
-A sequence follows from its first j + k tokens, so no two splits share any of these: of all there
-are, in a random order, the first eight tenths are for training, then one for validation and one for
-test. They are the same for every model, seed and subtask; none comes twice.
-Only beginnings are disjoint. Any j + k tokens of a recursive sequence are the beginning of another
-one, which may be of another split: the paper's own splits are no different.
+The first j + k tokens of a sequence determine the rest, so the splits share no such beginning: all
+beginnings are shuffled, and eight tenths go to training, one to validation and one to test. The
+splits are the same for every model, seed and subtask, and contain no beginning twice.
+
+Only the beginnings are disjoint. Any j + k consecutive tokens of a recursive sequence are also the
+beginning of another sequence, which may be in another split. The paper's own splits are the same in
+this respect.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from fope_lab.data.tasks.posgen import FAR, MODULUS, NEAR, Ids, Subtask, continu
 
 Split = Literal["train", "validation", "test"]
 HELD_OUT = 10
-"""One part in this many is for validation, and as much for test."""
+"""One part in this many goes to validation, and the same amount to test."""
 ROUNDS = 8
 
 
@@ -32,11 +34,12 @@ ROUNDS = 8
 class SequenceSet:
     """The sequences of a subtask in three splits.
 
-    With `official_leaky` they begin as the released code's: with all choices of j + k different
-    tokens in ascending order (2,380 for modulus 17 and j + k = 4), again and again, of which every
-    split takes the first ones, test after as many as are validated. So all beginnings of validation
-    and test are of training too, if that has as many.
-    Raises DataError, which says of which field, if there is no such task.
+    With `official_leaky` they begin as in the released code: with all choices of j + k different
+    tokens in ascending order (2,380 for modulus 17 and j + k = 4), repeated without end. Training
+    and validation take the first of them, test those after the validation's. All beginnings of
+    validation and test are therefore also in training, if it is large enough.
+
+    Raises DataError, which names the field, if modulus, j or k allow no such task.
     """
 
     subtask: Subtask
@@ -49,46 +52,48 @@ class SequenceSet:
         count_beginnings(self.modulus, self.j, self.k)
         if self.official_leaky and self.modulus < self.given:
             message = (
-                f"needs j + k = {self.given} different tokens, and modulus {self.modulus} has fewer"
+                f"needs j + k = {self.given} different tokens, but modulus {self.modulus} has fewer"
             )
             raise DataError(Problem(("official_leaky",), message))
 
     @property
     def given(self) -> int:
-        """How many tokens a sequence begins with, from which all others follow: j + k."""
+        """The number of initial tokens that determine a sequence: j + k."""
         return self.j + self.k
 
     def lacking(self, split: Split, count: int) -> str | None:
-        """Why a split has no `count` sequences; None if it has."""
+        """Return why a split has fewer than `count` sequences, or None if it has enough."""
         most = self.at_most(split, count)
         if count <= most:
             return None
         return (
             f"found {count}, needs at most {most}: of the {self.modulus**self.given} beginnings of "
-            f"j + k = {self.given} tokens below {self.modulus}, no more are for {split}"
+            f"j + k = {self.given} tokens below {self.modulus}, no more belong to {split}"
         )
 
     def at_most(self, split: Split, count: int) -> int:
-        """How many sequences a split has, `count` at most."""
+        """Return the number of sequences in a split, but at most `count`."""
         everything = self.modulus**self.given
         return count if self.official_leaky else min(count, _size(split, everything))
 
     def beginnings(self, split: Split, count: int) -> Ids:
-        """The first j + k tokens of sequences 0 … count − 1 of a split: (count, j + k).
+        """Return the first j + k tokens of sequences 0 … count − 1 of a split: (count, j + k).
 
-        Raises DataError if there are not as many.
+        Raises DataError if the split has fewer sequences.
         """
         if lacking := self.lacking(split, count):
             raise DataError(lacking)
         return _BEGINNINGS[self.official_leaky](split, count, self.modulus, self.given)
 
     def sequences(self, split: Split, count: int, length: int) -> Ids:
-        """Sequences 0 … count − 1 of a split: (count, length). Raises DataError as `beginnings`
-        does, and if `length` is less than j + k."""
+        """Return sequences 0 … count − 1 of a split: (count, length).
+
+        Raises DataError as `beginnings` does, and if `length` is less than j + k.
+        """
         return self.continued(self.beginnings(split, count), length)
 
     def continued(self, begun: Ids, length: int) -> Ids:
-        """Sequences from their beginnings (count, j + k): (count, length)."""
+        """Continue beginnings (count, j + k) to sequences (count, length)."""
         return continued(self.subtask, begun, length, modulus=self.modulus, j=self.j, k=self.k)
 
 
@@ -113,36 +118,36 @@ _BEGINNINGS: Mapping[bool, Callable[[Split, int, int, int], Ids]] = {
 
 
 def _size(split: Split, everything: int) -> int:
-    """How many of all beginnings are for a split."""
+    """Return how many of all beginnings belong to a split."""
     held_out = everything // HELD_OUT
     return everything - 2 * held_out if split == "train" else held_out
 
 
 def _first(split: Split, everything: int) -> int:
-    """Where a split begins in the order of all beginnings."""
+    """Return the index of a split's first beginning in the order of all beginnings."""
     before: Mapping[Split, tuple[Split, ...]] = {
         "train": (),
         "validation": ("train",),
         "test": ("train", "validation"),
     }
-    return sum(_size(one, everything) for one in before[split])
+    return sum(_size(earlier, everything) for earlier in before[split])
 
 
 def shuffled(name: tuple[str | int, ...], places: Ids, count: int) -> Ids:
-    """What stands at these places, all below `count`, of a random order of 0 … count − 1.
+    """Return the elements at `places` of a random order of 0 … count − 1, in the places' shape.
 
-    No more of the order is computed: a Feistel network of random functions permutes a square that
-    is just large enough, and is walked until it comes back to a number below `count` (Black &
-    Rogaway, "Ciphers with arbitrary finite domains", 2002).
+    Nothing else of the order is computed. A Feistel network of random functions permutes the
+    smallest square of at least `count` numbers; it is applied until its result is below `count`
+    (cycle walking: Black & Rogaway, "Ciphers with arbitrary finite domains", 2002).
     """
     side = math.isqrt(count - 1) + 1
     functions = below(random_words(name, 0, ROUNDS, side), side)
-    found = places.copy()
-    walking = np.arange(len(found))
+    elements = places.copy()
+    walking = np.arange(len(elements))
     while len(walking):
-        left, right = np.divmod(found[walking], side)
+        left, right = np.divmod(elements[walking], side)
         for function in functions:
             left, right = right, (left + function[right]) % side
-        found[walking] = left * side + right
-        walking = walking[found[walking] >= count]
-    return found
+        elements[walking] = left * side + right
+        walking = walking[elements[walking] >= count]
+    return elements

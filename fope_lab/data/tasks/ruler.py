@@ -1,9 +1,9 @@
 """Two tasks of RULER (Hsieh et al. 2024, arXiv 2404.06654, §3): key-value and variable tracking.
 
-ruler_key_value.py and ruler_tracking.py say what is hidden and asked; here it becomes prompts of
-exact length, and rows to train on. Two forms, as of the passkey: `english` has RULER's prompts,
-`symbolic` is for small models. Statements lie at places drawn uniformly; a prompt is seeded by its
-length and number alone, so that it is the same for every model.
+ruler_key_value.py and ruler_tracking.py define the statements and questions; this module makes
+prompts of an exact length and training rows from them. As for the passkey there are two forms:
+`english` uses RULER's prompts, `symbolic` suits small models. Statements are placed uniformly at
+random. The seed of a prompt is its length and number alone, so every model gets the same prompts.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ MARKER = "#"
 
 @dataclass(frozen=True)
 class Content:
-    """What a prompt says: statements in the order of the text, questions after all of them, and
-    which statement an answer to the last question begins with."""
+    """The content of a prompt: its statements in the order of the text, the questions after them,
+    and `sought`, the index of the statement that the answer to the last question begins with."""
 
     statements: list[Block]
     questions: list[Block]
@@ -49,11 +49,11 @@ class Content:
 
 
 class RulerPrompts(ABC):
-    """Prompts of one task in one form for one tokenizer."""
+    """Builds the prompts of a task in one form for one tokenizer."""
 
     task: ClassVar[str]
     head: Sequence[int] = ()
-    """What stands before the haystack."""
+    """The tokens before the haystack."""
 
     def __init__(self, tokenizer: Tokenizer, haystack: Haystack) -> None:
         self.tokenizer, self.haystack = tokenizer, haystack
@@ -61,36 +61,42 @@ class RulerPrompts(ABC):
     @property
     @abstractmethod
     def statements(self) -> int:
-        """How many statements are hidden."""
+        """The number of statements that are hidden in a prompt."""
 
     @property
     @abstractmethod
     def chance(self) -> float:
-        """The accuracy of naming, by chance, what the text has to name."""
+        """The accuracy of an answer drawn at random from the names or values in the text."""
 
     @abstractmethod
     def words(self, questions: int) -> int:
-        """How many random words the content with so many questions takes."""
+        """Return how many random words the content with `questions` questions consumes."""
 
     @abstractmethod
     def content(self, words: Words, questions: int) -> Content:
-        """What is drawn from `words` (of the number that `words` says)."""
+        """Return the content that the random words determine; `words(questions)` says how many."""
 
     def longest(self) -> Content:
-        """Content with one question whose names have the most tokens. By default, names are all as
-        long; how a tokenizer merges digits or letters, only the prompts themselves tell."""
+        """Return content with one question whose names have the most tokens.
+
+        By default all names count as equally long: how a tokenizer merges digits or letters is
+        known only from the prompts themselves.
+        """
         return self.content(np.zeros(self.words(1), np.uint64), 1)
 
     def check(self, length: int) -> None:
-        """Raises DataError if `length` tokens are too few for the longest content: that one prompt
-        fits does not say that the next one will."""
+        """Raise DataError if `length` tokens are too few for the longest content, even if the first
+        prompt would fit."""
         content = self.longest()
         room_for(length, self.head, [*content.statements, *content.questions], self._what)
         self.trial(length, 0)
 
     def trial(self, length: int, trial: int) -> Trial:
-        """Prompt number `trial` of exactly `length` tokens; its depth is that of the statement that
-        the answer begins with. Raises DataError if it can't fit."""
+        """Return prompt number `trial` of exactly `length` tokens.
+
+        Its depth is that of the statement that the answer begins with. Raises DataError if the
+        prompt is longer than `length`.
+        """
         name: Name = (f"{self.task} trial", length, trial)
         [words] = random_words(name, 0, 1, self.statements + self.words(1))
         content, hidden, room = self._hidden(length, words, 1, name)
@@ -101,10 +107,12 @@ class RulerPrompts(ABC):
     def training_rows(
         self, length: int, seed: int, first: int, count: int, questions: int | None
     ) -> tuple[Ids, NDArray[np.bool_]]:
-        """Rows `first` … `first + count − 1` of a seed's training sequences: their ids
-        (count, length) and which of them are answers. A row depends on nothing else.
+        """Return rows `first` … `first + count − 1` of a seed's training sequences: their ids
+        (count, length), and a mask (count, length) of the answers. A row depends only on the
+        length, the seed and its number.
 
-        Each asks between 1 and `questions` times, or as often as fits, the last time at its end.
+        Each row asks between 1 and `questions` questions, or as many as fit if that is None; the
+        last question ends the row.
         """
         name: Name = (f"{self.task} training", length, seed)
         most = self._fitting(length)
@@ -112,12 +120,12 @@ class RulerPrompts(ABC):
         drawn = random_words(name, first, count, 1 + self.statements + most + self.words(most))
         rows = []
         for number, words in enumerate(drawn):
-            asked = 1 + int(below(words[0], most))
-            rows.append(self._hidden(length, words[1:], asked, (*name, first + number))[1])
+            row_questions = 1 + int(below(words[0], most))
+            rows.append(self._hidden(length, words[1:], row_questions, (*name, first + number))[1])
         return np.stack([row.ids for row in rows]), np.stack([row.answers for row in rows])
 
     def _fitting(self, length: int) -> int:
-        """How many questions fit into a row."""
+        """Return how many questions fit into a row."""
         once = self.content(np.zeros(self.words(1), np.uint64), 1)
         room = room_for(length, self.head, [*once.statements, *once.questions], self._what)
         return 1 + room // len(once.questions[0].ids)
@@ -125,7 +133,7 @@ class RulerPrompts(ABC):
     def _hidden(
         self, length: int, words: Words, questions: int, name: Name
     ) -> tuple[Content, Hidden, int]:
-        """The prompt that `words` stand for, and how many tokens of haystack it has."""
+        """Return the prompt that the random words determine, and its number of haystack tokens."""
         gaps = self.statements + questions - 1
         content = self.content(words[gaps:], questions)
         blocks = [*content.statements, *content.questions]
@@ -139,32 +147,35 @@ class RulerPrompts(ABC):
 
 
 def distinct(words: Words, limit: int) -> list[int]:
-    """Different numbers below `limit` in a random order, half as many as there are words.
+    """Return distinct numbers below `limit` in random order, half as many as there are words.
 
-    Floyd's choice of a uniformly random set (Bentley & Floyd 1987), then a uniformly random order.
+    Floyd's algorithm draws a uniformly random set (Bentley & Floyd 1987), which is then shuffled.
     """
     count = len(words) // 2
-    chosen: dict[int, None] = {}
+    numbers: dict[int, None] = {}
     for word, top in zip(words[:count], range(limit - count, limit), strict=True):
         drawn = int(below(word, top + 1))
-        chosen[top if drawn in chosen else drawn] = None
-    found = list(chosen)
-    return [found[i] for i in np.argsort(words[count:], kind="stable")]
+        numbers[top if drawn in numbers else drawn] = None
+    ordered = list(numbers)
+    return [ordered[i] for i in np.argsort(words[count:], kind="stable")]
 
 
 def answered(tokenizer: Tokenizer, question: str, answer: str) -> Block:
-    """A question with its answer after it, encoded as one text.
+    """Encode a question and the answer after it as one text.
 
-    Raises DataError if the tokenizer merges the two.
+    Raises DataError if the tokenizer merges the end of the question with the answer.
     """
-    asked, whole = tokenizer.encode(question), tokenizer.encode(question + answer)
-    if whole[: len(asked)] != asked:
+    prompt, whole = tokenizer.encode(question), tokenizer.encode(question + answer)
+    if whole[: len(prompt)] != prompt:
         raise DataError(f"tokenizer {tokenizer.identity()} merges a question with its answer")
-    return Block(whole, len(whole) - len(asked))
+    return Block(whole, len(whole) - len(prompt))
 
 
 def symbols(tokenizer: Tokenizer) -> dict[str, int]:
-    """The token of each character of the symbolic forms. Raises DataError if one is none."""
+    """Return the token id of each character that the symbolic forms use.
+
+    Raises DataError if a character is not a single token of its own.
+    """
     characters = MARKER + CYCLE + DIGITS + LETTERS
     ids: list[int] = single_ids(tokenizer, characters, "the symbolic form").tolist()
     return dict(zip(characters, ids, strict=True))

@@ -1,9 +1,9 @@
-"""RULER's key-value retrieval: several keys with a value each, some of which are asked for.
+"""RULER's key-value retrieval: several keys, each with a value, and a question about some of them.
 
-RULER's "multi-keys NIAH" with one query, its "multi-queries NIAH" with several. `english` is its
-prompt, word for word, with an adjective and a noun as the key; several values are due in the order
-of the question. `symbolic` hides keys of one letter in a cyclic filler, and asks with the same
-marker; several keys are asked for at once, and their values follow each other:
+With one query this is RULER's "multi-keys NIAH", with several its "multi-queries NIAH". `english`
+is RULER's prompt, word for word, where a key is an adjective and a noun; the answer gives the
+values in the order of the question. `symbolic` hides keys of one letter in a cyclic filler and asks
+with the same marker; a question about several keys names them all before their values:
 
     …defg#Q47hab#K10cdefghabcd#K10    …defg#Q47hab#K10cdefghabcd#KQ1047
 """
@@ -48,12 +48,12 @@ NOUNS = (
 
 
 class KeyValuePrompts(RulerPrompts):
-    """What both forms share; see the module."""
+    """The part that both forms of key-value retrieval share."""
 
     task = "key-value"
     form: ClassVar[str]
     names: ClassVar[int]
-    """How many different keys the form has."""
+    """The number of different keys in the form."""
 
     def __init__(
         self, tokenizer: Tokenizer, haystack: Haystack, keys: int, queries: int, digits: int
@@ -64,38 +64,38 @@ class KeyValuePrompts(RulerPrompts):
 
     @property
     def statements(self) -> int:
-        """One for each key."""
+        """The number of statements: one for each key."""
         return self.keys
 
     @property
     def chance(self) -> float:
-        """Of naming values of the prompt in a random order: one in `keys` for one query."""
+        """The accuracy of naming random values of the prompt: 1/keys for one query."""
         return 1 / math.perm(self.keys, self.queries)
 
     def words(self, questions: int) -> int:
-        """See RulerPrompts."""
         return 4 * self.keys + 2 * self.queries * questions
 
     def content(self, words: Words, questions: int) -> Content:
-        """Different keys, different values of `digits` digits without a leading 0."""
+        """Return content of distinct keys, and distinct values of `digits` digits without a
+        leading 0."""
         keys = distinct(words[: 2 * self.keys], self.names)
         values = distinct(words[2 * self.keys : 4 * self.keys], 9 * self._lowest)
         pairs = [(key, str(self._lowest + value)) for key, value in zip(keys, values, strict=True)]
         rest = words[4 * self.keys :][: 2 * self.queries * questions]
-        asked = [distinct(part, self.keys) for part in np.split(rest, questions)]
+        queried = [distinct(part, self.keys) for part in np.split(rest, questions)]
         return Content(
             [Block(self.statement(key, value)) for key, value in pairs],
-            [self.question([pairs[i] for i in chosen]) for chosen in asked],
-            asked[-1][0],
+            [self.question([pairs[i] for i in indices]) for indices in queried],
+            queried[-1][0],
         )
 
     @abstractmethod
     def statement(self, key: int, value: str) -> Sequence[int]:
-        """The tokens that give a key its value."""
+        """Return the tokens that state a key's value."""
 
     @abstractmethod
     def question(self, pairs: Sequence[tuple[int, str]]) -> Block:
-        """The tokens that ask for some keys, and those of the answer."""
+        """Return the tokens that ask for the values of some keys, followed by the answer."""
 
 
 class EnglishKeyValue(KeyValuePrompts):
@@ -117,7 +117,7 @@ class EnglishKeyValue(KeyValuePrompts):
         "\nWhat are all the special magic numbers for {query} mentioned in the provided text? "
         "The special magic numbers for {query} mentioned in the provided text are",
     )
-    """For one query and for several."""
+    """The questions for one query and for several."""
 
     def __init__(
         self, tokenizer: Tokenizer, haystack: Haystack | None, keys: int, queries: int, digits: int
@@ -137,7 +137,7 @@ class EnglishKeyValue(KeyValuePrompts):
         return answered(self.tokenizer, question, f" {listed([value for _, value in pairs])}")
 
     def longest(self) -> Content:
-        """Of the names with the most tokens."""
+        """Return content with one question, made of the names with the most tokens."""
         value = "1" * self.digits
         statements = [self.statement(key, value) for key in range(self.names)]
         sizes = np.array([len(statement) for statement in statements])
@@ -154,7 +154,7 @@ class EnglishKeyValue(KeyValuePrompts):
 
 
 class SymbolicKeyValue(KeyValuePrompts):
-    """Keys of one letter; see the module."""
+    """Key-value retrieval with keys of one letter."""
 
     form = "symbolic"
     names = len(LETTERS)
@@ -170,16 +170,16 @@ class SymbolicKeyValue(KeyValuePrompts):
         return self._spelt(MARKER + LETTERS[key] + value)
 
     def question(self, pairs: Sequence[tuple[int, str]]) -> Block:
-        asked = "".join(LETTERS[key] for key, _ in pairs)
+        keys = "".join(LETTERS[key] for key, _ in pairs)
         answer = "".join(value for _, value in pairs)
-        return Block(self._spelt(MARKER + asked + answer), len(answer))
+        return Block(self._spelt(MARKER + keys + answer), len(answer))
 
     def _spelt(self, text: str) -> list[int]:
         return [self._ids[character] for character in text]
 
 
 def listed(items: Sequence[str]) -> str:
-    """a · a, and b · a, b, and c: as RULER lists the keys of a question."""
+    """Return the items as RULER lists the keys of a question: "a", "a, and b", "a, b, and c"."""
     return ", and ".join(filter(None, [", ".join(items[:-1]), items[-1]]))
 
 

@@ -1,13 +1,14 @@
-"""RULER's variable tracking: chains of assignments, and a question for one value's variables.
+"""RULER's variable tracking: chains of assignments, and a question about one value's variables.
 
-Each chain gives a value to a variable, and that on to the next, `hops` times; its statements stand
-in the order of the chain, mixed with those of the others. All variables of one chain are asked for
-by its value, and are due in the order of the chain. With one chain, as RULER has it, these are all
-variables of the text in the order in which they are first named: tracking takes several chains.
+Each chain assigns a value to a variable, then that variable to the next, `hops` times. The
+statements of a chain keep their order and are mixed with those of the other chains. The question
+names the value of one chain; the answer lists its variables in the order of the chain. With a
+single chain, as in RULER, the answer is all variables of the text in the order in which they first
+appear: only several chains require tracking.
 
-`english` is RULER's prompt, word for word (the released script's "assgined" included), with a
-solved example of a chain before it. `symbolic`, in a cyclic filler: #7Q gives Q the value 7, #QB
-gives B the value of Q; #7 asks.
+`english` is RULER's prompt, word for word (including the released script's "assgined"), after a
+solved example with one chain. `symbolic` is in a cyclic filler: #7Q gives Q the value 7, #QB gives
+B the value of Q, and #7 asks.
 
     …fgha#7Qbcd#3Kefghab#QBcde#KAfgh#7QB
 """
@@ -42,14 +43,14 @@ EXAMPLE_HOPS = 10
 
 
 class TrackingPrompts(RulerPrompts):
-    """What both forms share; see the module."""
+    """The part that both forms of variable tracking share."""
 
     task = "variable-tracking"
     form: ClassVar[str]
     names: ClassVar[int]
-    """How many different variables the form has."""
+    """The number of different variables in the form."""
     values: ClassVar[int]
-    """How many different values."""
+    """The number of different values in the form."""
 
     def __init__(self, tokenizer: Tokenizer, haystack: Haystack, chains: int, hops: int) -> None:
         super().__init__(tokenizer, haystack)
@@ -57,20 +58,19 @@ class TrackingPrompts(RulerPrompts):
 
     @property
     def statements(self) -> int:
-        """One for each variable."""
+        """The number of statements: one for each variable."""
         return self.chains * (self.hops + 1)
 
     @property
     def chance(self) -> float:
-        """Of naming as many of the prompt's variables, in the order of the text, as answers are."""
+        """The accuracy of naming hops + 1 random variables in the order of the text."""
         return 1 / math.comb(self.statements, self.hops + 1)
 
     def words(self, questions: int) -> int:
-        """See RulerPrompts."""
         return 3 * self.statements + 2 * self.chains + questions
 
     def content(self, words: Words, questions: int) -> Content:
-        """Different variables and values; every mixture of the chains is as likely."""
+        """Return content of distinct variables and values, with the chains mixed uniformly."""
         size = self.hops + 1
         ends = np.cumsum([2 * self.statements, self.statements, 2 * self.chains])
         for_names, for_order, for_values, rest = np.split(words, ends)
@@ -88,27 +88,27 @@ class TrackingPrompts(RulerPrompts):
                 places[chain] = place
             statements.append(Block(given))
             reached[chain] += 1
-        asked = below(rest[:questions], self.chains)
-        blocks = [self.question(values[chain], names[chain].tolist()) for chain in asked]
-        return Content(statements, blocks, int(places[asked[-1]]))
+        queried = below(rest[:questions], self.chains)
+        blocks = [self.question(values[chain], names[chain].tolist()) for chain in queried]
+        return Content(statements, blocks, int(places[queried[-1]]))
 
     @abstractmethod
     def start(self, value: int, variable: int) -> Sequence[int]:
-        """The tokens that give a variable a value."""
+        """Return the tokens that assign a value to a variable."""
 
     @abstractmethod
     def hop(self, source: int, variable: int) -> Sequence[int]:
-        """The tokens that give a variable another's value."""
+        """Return the tokens that assign the value of `source` to a variable."""
 
     @abstractmethod
     def question(self, value: int, variables: Sequence[int]) -> Block:
-        """The tokens that ask for a value, and those of the answer."""
+        """Return the tokens that ask for a value's variables, followed by the answer."""
 
 
 class EnglishTracking(TrackingPrompts):
     """RULER's prompt (scripts/data/synthetic/constants.py and variable_tracking.py of
-    NVIDIA/RULER); the example has one chain of variables of three letters, with the same hops, at
-    most ten."""
+    NVIDIA/RULER). Its example is one chain of three-letter variables with the same number of hops,
+    but at most ten."""
 
     form = "english"
     names = len(LETTERS) ** 5
@@ -142,7 +142,7 @@ class EnglishTracking(TrackingPrompts):
         return answered(self.tokenizer, self._asking(10_000 + value, len(names)), _answer(names))
 
     def _example(self) -> str:
-        """A solved prompt, the same for all trials."""
+        """Return a solved prompt, which is the same for all trials."""
         count = min(self.hops, EXAMPLE_HOPS) + 1
         names = [spell(4321 * (i + 1) % len(LETTERS) ** 3, 3) for i in range(count)]
         sources = ["12345", *(f"VAR {name}" for name in names)]
@@ -155,7 +155,7 @@ class EnglishTracking(TrackingPrompts):
 
 
 class SymbolicTracking(TrackingPrompts):
-    """Variables of one letter, values of one digit; see the module."""
+    """Variable tracking with variables of one letter and values of one digit."""
 
     form = "symbolic"
     names = len(LETTERS)
@@ -183,12 +183,12 @@ class SymbolicTracking(TrackingPrompts):
 
 
 def spell(number: int, letters: int) -> str:
-    """A variable's name: its number in base 26."""
-    found = ""
+    """Return the name of a variable: its number in base 26, with `letters` letters."""
+    name = ""
     for _ in range(letters):
         number, digit = divmod(number, len(LETTERS))
-        found = LETTERS[digit] + found
-    return found
+        name = LETTERS[digit] + name
+    return name
 
 
 def _answer(names: Sequence[str]) -> str:

@@ -1,1 +1,1 @@
-"""Tokenizers: text to ids and back, published ones and ones trained by a sweep."""
+"""Tokenizers map text to ids and back; they are published, or trained by a sweep."""

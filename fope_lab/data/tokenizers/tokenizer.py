@@ -1,4 +1,4 @@
-"""Tokenizers behind one interface: bytes, or any of Hugging Face."""
+"""One interface for all tokenizers: the byte tokenizer and those of Hugging Face."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from fope_lab.data.olmo_eval import COMMAND, GPT_NEOX, GPT_NEOX_FILE
 from fope_lab.data.problems import DataError
 
 END_OF_TEXT = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[SEP]")
-"""What the end-of-text token is called, for a tokenizer.json that does not say which it is."""
+"""Names of the end-of-text token, tried in order where a tokenizer.json does not declare one."""
 PADDING = ("<|pad|>", "<|padding|>", "<pad>", "[PAD]")
-"""The same for the token that fills a row."""
+"""Names of the padding token, tried in order where a tokenizer.json does not declare one."""
 TOKENIZER_FILE = "tokenizer.json"
 BESIDE = "./tokenizer"
-"""Where a checkpoint keeps its tokenizer, from its own folder."""
+"""The place of a checkpoint's tokenizer, relative to the checkpoint's folder."""
 
 
 class Tokenizer(ABC):
-    """Text to token ids and back.
+    """Maps text to token ids and back.
 
-    `vocabulary_size` is what a model trained on it needs: every id is below it, and it is rounded
-    up so that matrix sizes are round; `tokens` is not. `prefix_ids` are what a pretrained model
-    expects before every text (a BOS token, usually nothing).
+    `tokens` is the number of tokens. `vocabulary_size` is the size that a model needs: every id is
+    below it, and it is rounded up to make matrix sizes efficient. `prefix_ids` are the ids that a
+    pretrained model expects before every text (a beginning-of-text token, or usually nothing).
     """
 
     tokens: int
@@ -41,41 +41,42 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without special tokens."""
+        """Return the ids of a text, without special tokens."""
 
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of a sequence of ids."""
+        """Return the text of a sequence of ids."""
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """What the ids follow from, as JSON."""
+        """Return all that determines the ids, as JSON."""
 
     @abstractmethod
     def vocabulary(self) -> dict[str, int]:
-        """The id of each token that has a name."""
+        """Return the id of each token that has a name."""
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of several texts."""
+        """Return the ids of several texts, without special tokens."""
         return [self.encode(text) for text in texts]
 
     def encode_chats(self, chats: Sequence[Chat]) -> list[Learnt]:
-        """Chats in the tokenizer's own template; which of the tokens the assistant wrote.
+        """Encode chats with the tokenizer's own template, and mark the assistant's tokens.
 
-        Raises DataError if it has none.
+        Raises DataError if the tokenizer has no chat template.
         """
         raise DataError(f"the tokenizer {self.identity()['tokenizer']} has no chat template")
 
     @abstractmethod
     def save(self, checkpoint: Path) -> str:
-        """Put what the tokenizer is made of into a checkpoint's folder, if it is files.
+        """Copy the tokenizer's files, if it has any, into a checkpoint's folder.
 
-        Returns the name by which the checkpoint calls it (see `beside`).
+        Returns the tokenizer's name for that checkpoint (see `beside`).
         """
 
 
 class ByteTokenizer(Tokenizer):
-    """The 256 bytes of UTF-8 text, then end of text 256, padding 257, beginning of text 258."""
+    """The 256 bytes of UTF-8 text, then end of text (256), padding (257) and beginning of text
+    (258)."""
 
     tokens = 259
     vocabulary_size = 272
@@ -100,8 +101,8 @@ class ByteTokenizer(Tokenizer):
 
 
 class HuggingFaceTokenizer(Tokenizer):
-    """A tokenizer of transformers; the vocabulary is rounded up to a multiple of 128, which makes
-    GPT-NeoX's 50,277 the 50,304 of the FoPE paper."""
+    """A tokenizer of transformers. The vocabulary size is rounded up to a multiple of 128, which
+    turns GPT-NeoX's 50,277 into the 50,304 of the FoPE paper."""
 
     def __init__(self, tokenizer: Any, identity: dict[str, Any], name: str) -> None:
         self._tokenizer = tokenizer
@@ -112,7 +113,7 @@ class HuggingFaceTokenizer(Tokenizer):
         eos = _id_of(tokenizer, tokenizer.eos_token_id, END_OF_TEXT)
         if eos is None:
             raise DataError(
-                f"tokenizer {identity} names no end-of-text token, "
+                f"tokenizer {identity} declares no end-of-text token, "
                 f"and none of {', '.join(END_OF_TEXT)} is in its vocabulary"
             )
         self.eos_id = eos
@@ -127,7 +128,7 @@ class HuggingFaceTokenizer(Tokenizer):
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        # verbose=False: a document may be longer than any context.
+        # verbose=False suppresses the warning about documents longer than the model's context.
         ids: list[list[int]] = self._tokenizer(
             list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False
         )["input_ids"]
@@ -157,19 +158,21 @@ class HuggingFaceTokenizer(Tokenizer):
 
 
 def rounded_up(tokens: int) -> int:
-    """A vocabulary that makes matrix sizes round: the next multiple of 128."""
+    """Round a number of tokens up to a multiple of 128, an efficient size for matrices."""
     return -(-tokens // 128) * 128
 
 
 def beside(checkpoint: Path, name: str) -> str:
-    """The tokenizer that a checkpoint in this folder calls `name`: its own, or one by its name."""
+    """Resolve a checkpoint's name for its tokenizer: a path below its folder becomes absolute, any
+    other name stays."""
     return os.path.abspath(checkpoint / name) if name.startswith(BESIDE) else name
 
 
 def tokenizer_identity(name: str) -> dict[str, Any]:
-    """What the ids of a tokenizer follow from, without loading or downloading it.
+    """Return all that determines a tokenizer's ids, without loading or downloading it.
 
-    Content of local files, name and revision on the hub. Raises DataError if a path is not there.
+    This is the content of local files, or the name and revision on the hub. Raises DataError if a
+    path does not exist.
     """
     if name == "byte":
         return ByteTokenizer().identity()
@@ -182,9 +185,9 @@ def tokenizer_identity(name: str) -> dict[str, Any]:
 
 
 def has_chat_template(name: str) -> bool:
-    """Whether a tokenizer has a chat template; taken to be so for one that is only on the hub.
+    """Return whether a tokenizer has a chat template; for a name on the hub, assume that it has.
 
-    Raises DataError if a path is not there.
+    Raises DataError if a path does not exist.
     """
     path = _local_path(name)
     if path is None or not path.is_dir():
@@ -197,9 +200,9 @@ def has_chat_template(name: str) -> bool:
 
 
 def load_for_stage(name: Any, parents: Mapping[str, Path]) -> Tokenizer:
-    """The tokenizer of a stage: the one that its parent "tokenizer" made, or the one it names.
+    """Load the tokenizer of a stage: that of its parent "tokenizer", or else the one it names.
 
-    Raises DataError.
+    Raises DataError as `load_tokenizer` does.
     """
     if "tokenizer" in parents:
         return load_tokenizer(str(parents["tokenizer"] / TOKENIZER_FILE))
@@ -207,8 +210,11 @@ def load_for_stage(name: Any, parents: Mapping[str, Path]) -> Tokenizer:
 
 
 def load_tokenizer(name: str) -> Tokenizer:
-    """`byte`, a name on the Hugging Face hub (`NAME@REVISION` pins it), a folder, or the path of a
-    tokenizer.json. Raises DataError if there is no such tokenizer."""
+    """Load a tokenizer: `byte`, a name on the Hugging Face hub (`NAME@REVISION` pins it), a folder,
+    or the path of a tokenizer.json.
+
+    Raises DataError if there is no such tokenizer.
+    """
     if name == "byte":
         return ByteTokenizer()
     if name == GPT_NEOX:
@@ -225,8 +231,8 @@ def load_tokenizer(name: str) -> Tokenizer:
         return HuggingFaceTokenizer(loaded, identity, name)
     repository, _, revision = name.partition("@")
     try:
-        # Said, because transformers asks on the terminal where a folder has code of its own, as a
-        # model that `fope-lab export` wrote.
+        # trust_remote_code is explicit because transformers otherwise asks on the terminal where a
+        # folder contains code, such as a model that `fope-lab export` wrote.
         loaded = AutoTokenizer.from_pretrained(
             repository if path is None else path,
             revision=(revision or None) if path is None else None,
@@ -241,7 +247,7 @@ def load_tokenizer(name: str) -> Tokenizer:
 
 
 def as_tokenizer(tokenizer: Any) -> Tokenizer:
-    """A tokenizer of ours as it is; one of transformers behind our interface."""
+    """Return one of fope-lab's tokenizers as it is, and wrap one of transformers."""
     if isinstance(tokenizer, Tokenizer):
         return tokenizer
     content = str(sorted(tokenizer.get_vocab().items())).encode()
@@ -250,7 +256,7 @@ def as_tokenizer(tokenizer: Any) -> Tokenizer:
 
 
 VOCABULARIES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json")
-"""Files that a tokenizer can be loaded from: the others only add to one of these."""
+"""Files that a tokenizer can be loaded from; a tokenizer's other files only supplement them."""
 
 _TOKENIZER_FILES = (
     "chat_template.jinja",
@@ -265,14 +271,14 @@ _TOKENIZER_FILES = (
 
 
 def _id_of(tokenizer: Any, given: int | None, names: Sequence[str]) -> int | None:
-    """A special token's id: what the tokenizer says, or that of a token of one of these names."""
+    """Return a special token's id: as declared, or that of the first name in the vocabulary."""
     vocabulary = tokenizer.get_vocab()
-    found = (vocabulary.get(name) for name in names)
-    return given if given is not None else next((one for one in found if one is not None), None)
+    known = (vocabulary[name] for name in names if name in vocabulary)
+    return given if given is not None else next(known, None)
 
 
 def _files_of(path: Path) -> list[Path]:
-    """The files that a tokenizer's path or folder stands for. Raises DataError if there is none."""
+    """Return the files of a tokenizer's path or folder. Raises DataError if a folder has none."""
     if not path.is_dir():
         return [path]
     files = [file for file in sorted(path.iterdir()) if file.name in _TOKENIZER_FILES]
@@ -282,12 +288,15 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def no_tokenizer(folder: Path) -> str:
-    """What to say of a folder without a vocabulary."""
+    """Return the error message for a folder without a vocabulary."""
     return f"the folder {folder} has no tokenizer (allowed: one of {', '.join(VOCABULARIES)})"
 
 
 def _local_path(name: str) -> Path | None:
-    """The path that a tokenizer's name is, or None for a name on the hub."""
+    """Return the path that a tokenizer's name stands for, or None for a name on the hub.
+
+    Raises DataError if the name looks like a path and nothing exists there.
+    """
     path = Path(name).expanduser().absolute()
     if path.exists():
         return path

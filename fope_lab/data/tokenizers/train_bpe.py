@@ -1,4 +1,4 @@
-"""Byte-level BPE (Sennrich et al., arXiv 1508.07909, on bytes as in GPT-2), trained on a corpus."""
+"""Trains byte-level BPE on a corpus (Sennrich et al., arXiv 1508.07909; on bytes as in GPT-2)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.recipe import SPECIAL_TOKENS, TrainedTokenizer
 
 PIECE = 1 << 16
-"""Characters that are handed over at once: a document may be a whole book."""
+"""The number of characters passed to the trainer at once, since a document may be a whole book."""
 
 
 def train_bpe(
@@ -17,11 +17,11 @@ def train_bpe(
     path: Path,
     progress: Callable[[int], None] = lambda documents: None,
 ) -> None:
-    """Train on the training split and write the file `path`, the same whenever it is called.
+    """Train a tokenizer on the training split of the corpus and write it to `path`.
 
-    Text becomes bytes, so that there is no unknown character. `progress(documents)` is called now
-    and then; memory grows with the number of different words. Raises DataError if the corpus has
-    no document.
+    The result is deterministic. Text is split into bytes, so that no character is unknown.
+    `progress(documents)` is called after each document; memory grows with the number of different
+    words. Raises DataError if the corpus has no document.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -53,4 +53,4 @@ def train_bpe(
 TRAINERS: Mapping[str, Callable[[TrainedTokenizer, Path, Callable[[int], None]], None]] = {
     "bpe": train_bpe
 }
-"""By what `train` says."""
+"""The training functions, by the value of `train` in a sweep file."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.data.benchmarks.downstream import DownstreamTask, Question
+from fope_lab.data.benchmarks.downstream import DownstreamQuestion, DownstreamTask
 from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import permutation
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
@@ -45,7 +45,7 @@ class TokenizedTask:
     """
 
     task: DownstreamTask
-    questions: tuple[Question, ...]
+    questions: tuple[DownstreamQuestion, ...]
     requests: tuple[tuple[Ids, Ids], ...]
     total: int
     truncated: int
@@ -135,7 +135,7 @@ class DownstreamResult:
 
 def tokenize_task(
     task: DownstreamTask,
-    questions: Sequence[Question],
+    questions: Sequence[DownstreamQuestion],
     tokenizer: Tokenizer,
     *,
     limit: int | None = None,
@@ -176,8 +176,8 @@ def tokenize_task(
 
 
 def _some(
-    task: DownstreamTask, questions: Sequence[Question], limit: int | None
-) -> Sequence[Question]:
+    task: DownstreamTask, questions: Sequence[DownstreamQuestion], limit: int | None
+) -> Sequence[DownstreamQuestion]:
     """The questions of `limit` documents, in their order."""
     documents = sorted({question.document for question in questions})
     if limit is None or limit >= len(documents):

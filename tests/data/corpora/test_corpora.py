@@ -294,7 +294,7 @@ def test_a_dataset_that_does_not_fit_is_one_clear_error(folder: Path) -> None:
     with pytest.raises(CorpusError, match=r"split test, .* can't be loaded"):
         texts(parse({"dataset": str(folder), "split": "test"}).documents("train"))
     (folder / "train.jsonl").write_text('{"text": 3}\n')
-    with pytest.raises(CorpusError, match="column 'text' holds 3, no text"):
+    with pytest.raises(CorpusError, match="column 'text' holds 3, needs text"):
         texts(parse({"dataset": str(folder)}).documents("train"))
 
 
@@ -303,7 +303,7 @@ def test_a_hub_name_is_never_a_folder_by_accident(
 ) -> None:
     monkeypatch.chdir(folder.parent)
     corpus = parse({"dataset": "dataset", "revision": "1" * 40})
-    with pytest.raises(CorpusError, match="meant as a name on the hub"):
+    with pytest.raises(CorpusError, match="is a name on the hub"):
         texts(corpus.documents("train"))
 
 

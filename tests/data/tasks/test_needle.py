@@ -108,9 +108,9 @@ def test_every_place_of_the_text_is_drawn() -> None:
 
 
 def test_text_that_is_too_short_is_told() -> None:
-    with pytest.raises(DataError, match=r"needs \d+ tokens of text, and there are 100"):
+    with pytest.raises(DataError, match=r"needs \d+ tokens of text, but only 100"):
         needle_form("english", BYTE, TEXT[:100]).trial(500, 0, 0.5)
-    with pytest.raises(DataError, match="a filler of its own"):
+    with pytest.raises(DataError, match="its own filler"):
         needle_form("symbolic", BYTE, TEXT)
     with pytest.raises(DataError, match=r"found depth 1\.5"):
         needle_form("english", BYTE).trial(500, 0, 1.5)

@@ -145,7 +145,7 @@ def test_a_length_that_is_too_short_is_told_with_the_shortest() -> None:
     assert len(build_trial(BYTE, shortest, 0).input_ids) == shortest
     with pytest.raises(DataError, match=f"length is {shortest - 1}"):
         build_trial(BYTE, shortest - 1, 0)
-    with pytest.raises(DataError, match="needs at least 12 tokens, and length is 11"):
+    with pytest.raises(DataError, match="needs at least 12 tokens, but length is 11"):
         build_trial(BYTE, 11, 0, form="symbolic")
 
 

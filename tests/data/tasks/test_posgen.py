@@ -313,12 +313,12 @@ def test_a_batch_predicts_what_follows_from_the_tokens_read() -> None:
         (
             {"subtask": "cot", "modulus": 5},
             "examples: found 10000, needs at most 501: of the 625 beginnings of j + k = 4 tokens "
-            "below 5, no more are for train",
+            "below 5, no more belong to train",
         ),
         ({"subtask": "cot", "modulus": 300}, "modulus: found 300, which has 300^4 beginnings"),
         (
             {"subtask": "cot", "modulus": 3, "official_leaky": True},
-            "official_leaky: needs j + k = 4 different tokens, and modulus 3 has fewer",
+            "official_leaky: needs j + k = 4 different tokens, but modulus 3 has fewer",
         ),
         ({"subtask": "cot", "moduls": 3}, "moduls: unknown option of posgen 'moduls'; did you"),
     ],

