@@ -27,7 +27,7 @@ from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, trial_stages
 from fope_lab.planning.schedule import remaining_path
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 
 ONE_STAGE = """
 import pickle, sys

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from fope_lab.sweep import Problem, Sweep, SweepError, load_sweep
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 
 PRETRAIN: dict[str, Any] = {
     "kind": "pretrain",

@@ -11,7 +11,7 @@ import pytest
 import torch
 from shipped import FILES, ROOT, by_key, method, named, sweep_of
 
-from fope_lab.config.cache import Memo
+from fope_lab.config.cache import Cache
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model import Decoder
 from fope_lab.papers.index import paper_names
@@ -134,7 +134,7 @@ def test_every_model_can_be_made_at_its_full_size() -> None:
                 model_spec.model, model_spec.embedding, train_length=model_spec.train_length, seed=0
             )
         learned = sum(p.numel() for p in model.position_embeddings.parameters())
-        assert learned == learned_parameters_of(model_spec, Memo())
+        assert learned == learned_parameters_of(model_spec, Cache())
         assert stage.cost.parameters is not None
         assert sum(p.numel() for p in model.parameters()) == stage.cost.parameters.total
     assert len({model for model, _ in seen}) > 10

@@ -11,7 +11,7 @@ from pathlib import Path
 from fope_lab.orchestration.trial import OWNER, SUPERSEDE, run_attempt, trial_stages
 from fope_lab.stages import Resources
 from fope_lab.store import StageFolder, Store
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 
 
 def alone(stage: Stage, stages: Iterable[Stage], store: Store, root: Path) -> StageFolder:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Memo:
+class Cache:
     """Results by what they follow from; a ValueError is remembered too, and raised again."""
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ from fope_lab.orchestration.searcher import StageSearcher
 from fope_lab.orchestration.trial import KEY, ray_scratch_dir, run_stage, trial_stages
 from fope_lab.planning.capacity import Lookahead
 from fope_lab.store import StageState, Store
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 
 PROCESS_RETRIES = 3  # of a stage whose trial died, each going on from its last checkpoint
 

@@ -25,8 +25,8 @@ from fope_lab.atomic_files import files_below, sha256_file
 from fope_lab.config.errors import UserError
 from fope_lab.config.yaml_document import Document
 from fope_lab.data.tokenizers.tokenizer import tokenizer_identity
+from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.keys import digest
-from fope_lab.sweep.spec import Sweep
 
 PACKAGES = ("fope_lab", "trainers")
 MAX_BYTES = 50 * 2**20

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store.lease import BEAT_SECONDS
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.stage_states import block_descendants, read_states
 
 States = Mapping[str, StageState]

@@ -10,7 +10,7 @@ from ray import tune
 from fope_lab.config.errors import UserError
 from fope_lab.planning.capacity import Capacity, Demand, Lookahead, amounts
 from fope_lab.stages import Resources
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 
 CLUSTER_LOOKAHEAD = Lookahead(stages=64, groups=4)
 """On a cluster that may grow: its autoscaler sees what waits."""

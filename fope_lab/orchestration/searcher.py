@@ -20,7 +20,7 @@ from fope_lab.planning.schedule import remaining_path
 from fope_lab.store import StageFolder, StageState, Status, Store
 from fope_lab.store.lease import LeaseObserver, LeaseState
 from fope_lab.store.state import ENDED
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.stage_states import block_descendants, is_ready
 
 CACHED = StageState(Status.DONE, "cached")

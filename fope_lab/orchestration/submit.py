@@ -24,8 +24,8 @@ from ray.exceptions import AuthenticationError
 from ray.job_submission import JobStatus, JobSubmissionClient
 
 from fope_lab.orchestration.job_package import COMMAND, SubmitError, build_package
+from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.keys import digest
-from fope_lab.sweep.spec import Sweep
 
 DONE, FAILED, WRONG_INPUT = 0, 1, 2
 """The exit codes of `fope-lab run` on the cluster, which become those of `submit`."""

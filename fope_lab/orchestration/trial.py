@@ -20,7 +20,7 @@ from fope_lab.stages import TrainingConfig
 from fope_lab.stages.entry_points import load_function
 from fope_lab.store import Attempt, StageDoneError, Status, Store, StoreError
 from fope_lab.store.lease import LeaseHeldError
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 from trainers.distributed import WorkersLostError, run_workers
 
 KEY, OWNER, SUPERSEDE, OUTCOME = "key", "owner", "supersede", "outcome"

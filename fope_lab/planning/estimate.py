@@ -25,8 +25,7 @@ from fope_lab.sweep.plan import ACTIONS, Plan, action
 
 if TYPE_CHECKING:
     from fope_lab.store import Store
-    from fope_lab.sweep.graph import Stage
-    from fope_lab.sweep.spec import Sweep
+    from fope_lab.sweep.graph import Stage, Sweep
 
 SAVED = ("tokens", "flops", "seconds", "gpu_hours", "cost")
 """The sums that a plan reports for stages that are shared."""

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from fope_lab.report.render.figure import Figure
     from fope_lab.store import Store
+    from fope_lab.sweep.graph import Sweep
     from fope_lab.sweep.plan import Plan
-    from fope_lab.sweep.spec import Sweep
 
 PRINTED_MISSING = 20
 REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN = "report.html", "report.json", "report.md"

@@ -76,7 +76,7 @@ def tokenizer_label(tokenizer: TokenizerRecipe) -> str:
     return f"{tokenizer.train}({tokenizer.vocabulary},{corpus_label(tokenizer.corpus)})"
 
 
-def stage_name(stage: str, axes: Mapping[str, Any], seed: int | None) -> str:
+def stage_label(stage: str, axes: Mapping[str, Any], seed: int | None) -> str:
     """A stage with what sets it apart: 'pretrain[embedding=rope,seed=0]'.
 
     An axis goes by its field, or by its whole path if two axes set fields of one name.

@@ -50,11 +50,11 @@ class Parsed:
         def validate(value: Any, info: ValidationInfo) -> Any:
             if info.context is None:
                 return self.parse(value, Path.cwd())
-            base, memo = info.context["base"], info.context.get("memo")
-            if memo is None:
+            base, cache = info.context["base"], info.context.get("cache")
+            if cache is None:
                 return self.parse(value, base)
             key = (self.parse, base, json.dumps(value, sort_keys=True))
-            return memo.get(key, lambda: self.parse(value, base))
+            return cache.get(key, lambda: self.parse(value, base))
 
         return core_schema.with_info_plain_validator_function(validate)
 

@@ -1,4 +1,4 @@
-"""A stage's section in one cell of the grid: the file's, with the cell's values set."""
+"""A stage's section at a grid point: the file's section with the values of the axes set."""
 
 from __future__ import annotations
 
@@ -7,69 +7,71 @@ from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.config.problems import FieldPath, format_path, shown
-from fope_lab.sweep.expand import Cell
+from fope_lab.sweep.grid_point import Choice
 
 
 @dataclass(frozen=True)
-class Filled:
-    """A stage's section in one cell.
+class StageSection:
+    """A stage's section at a grid point.
 
-    `origins` says where in the file the value of every path that an axis set stands, `made` the
-    same of sections that were not there before; `problems` are axes that could not be set, each
-    with its place in the file.
+    `axes` are the values of the axes that set its fields. `origins` maps the path of every value
+    that an axis set to the place in the file where the value stands; `created` does the same for
+    the sections that an axis created around its value. `problems` are the axes that could not be
+    set, each with its place in the file.
     """
 
-    stage: str
+    name: str
     value: dict[str, Any]
+    axes: Mapping[str, Any]
     origins: Mapping[FieldPath, FieldPath]
-    made: Mapping[FieldPath, FieldPath]
+    created: Mapping[FieldPath, FieldPath]
     problems: tuple[tuple[FieldPath, str], ...]
 
     def locate(self, path: FieldPath) -> FieldPath:
-        """The place in the file of a path inside the section."""
-        if path in self.made:
-            return self.made[path]
+        """Return the place in the file of a path inside the section."""
+        if path in self.created:
+            return self.created[path]
         for size in range(len(path), 0, -1):
             if path[:size] in self.origins:
                 return (*self.origins[path[:size]], *path[size:])
-        return ("stages", self.stage, *path)
+        return ("stages", self.name, *path)
 
 
-def fill(stage: str, section: Mapping[str, Any], cell: Cell) -> Filled:
-    """A stage's section in a cell.
+def apply_axes(
+    name: str, section: Mapping[str, Any], choices: Mapping[str, Choice]
+) -> StageSection:
+    """Return the section `name` with the values that `choices` has for its axes.
 
-    Whole objects are set before the dotted paths inside them, so that the order of the axes in the
-    file does not matter. A preset's name becomes {type: name} when an option of it is set.
+    Whole objects are set before the dotted paths inside them, so the order of the axes in the file
+    does not matter. A preset's name becomes {type: name} when an axis sets an option of it.
     """
     value: dict[str, Any] = _copy(section)
     origins: dict[FieldPath, FieldPath] = {}
-    made: dict[FieldPath, FieldPath] = {}
+    created: dict[FieldPath, FieldPath] = {}
     problems = []
-    own = [(axis.split("."), choice) for axis, choice in cell.choices.items()]
-    for (name, *dotted), choice in sorted(own, key=lambda item: len(item[0])):
-        if name != stage:
-            continue
+    for axis, choice in sorted(choices.items(), key=lambda item: item[0].count(".")):
         try:
-            path, new = _set(value, dotted, _copy(choice.value))
+            path, sections = _set(value, axis.split(".")[1:], _copy(choice.value))
         except LookupError as error:
             problems.append((choice.origin, str(error)))
         else:
             origins[path] = choice.origin
-            made |= dict.fromkeys(new - made.keys(), choice.origin)
-    return Filled(stage, value, origins, made, tuple(problems))
+            created |= dict.fromkeys(sections - created.keys(), choice.origin)
+    axes = {axis: choice.value for axis, choice in choices.items()}
+    return StageSection(name, value, axes, origins, created, tuple(problems))
 
 
 def _set(
     section: dict[str, Any], dotted: list[str], value: Any
 ) -> tuple[FieldPath, set[FieldPath]]:
-    """Set what a dotted path names.
+    """Set the field that a dotted path names.
 
     Returns the path, with the indices of lists as numbers, and the paths of the sections that had
-    to be made. Raises LookupError.
+    to be created. Raises LookupError if there can be no such field.
     """
     target: Any = section
     path: FieldPath = ()
-    made: set[FieldPath] = set()
+    created: set[FieldPath] = set()
     for depth, part in enumerate(dotted):
         key = _index(part, target, path) if isinstance(target, list) else part
         path = (*path, key)
@@ -79,11 +81,11 @@ def _set(
         old = target.get(key) if isinstance(target, dict) else target[key]
         if old is None:
             if dotted[depth + 1].isdecimal():
-                raise LookupError(f"{format_path(path)} is no list, so it has no items")
-            made.add(path)
-        target[key] = _opened(old, path)
+                raise LookupError(f"{format_path(path)} is not a list, so it has no items")
+            created.add(path)
+        target[key] = _with_fields(old, path)
         target = target[key]
-    return path, made
+    return path, created
 
 
 def _index(part: str, items: list[Any], path: FieldPath) -> int:
@@ -95,8 +97,11 @@ def _index(part: str, items: list[Any], path: FieldPath) -> int:
     )
 
 
-def _opened(value: Any, path: FieldPath) -> dict[str, Any] | list[Any]:
-    """A value as one whose fields can be set. Raises LookupError for a plain number or word."""
+def _with_fields(value: Any, path: FieldPath) -> dict[str, Any] | list[Any]:
+    """Return a value in the form whose fields can be set.
+
+    Raises LookupError for a plain number or word.
+    """
     if isinstance(value, dict | list):
         return value
     if value is None:

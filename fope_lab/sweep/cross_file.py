@@ -1,114 +1,122 @@
-"""Stages of other sweep files, named `file.yaml#stage`."""
+"""Stages of other sweep files, which a `from` refers to as `file.yaml#stage`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fope_lab.config.cache import Memo
+from fope_lab.config.cache import Cache
 from fope_lab.config.problems import SweepError, did_you_mean, name_list
 from fope_lab.stages.labels import label
-from fope_lab.sweep.expand import Cell, same_value
-from fope_lab.sweep.graph import Stage
-
-if TYPE_CHECKING:
-    from fope_lab.sweep.spec import Sweep
+from fope_lab.sweep.graph import Stage, Sweep
+from fope_lab.sweep.grid_point import GridPoint, same_value
+from fope_lab.sweep.problem_collector import ProblemCollector
+from fope_lab.sweep.sweep_file import SweepFile
 
 
 class JoinError(LookupError):
-    """No stage of another file fits a cell, or several do."""
+    """No stage of another file matches a grid point, or several stages do."""
 
 
-class Library:
-    """The sweep files that one call of load_sweep reads, each once, and what it remembers."""
+class SweepLoader:
+    """Reads each sweep file once, and shares one cache between the files.
 
-    def __init__(self, read: Callable[[Path, Library], Sweep]) -> None:
+    `read` makes a sweep of a file; it asks this loader for the files that the file refers to.
+    """
+
+    def __init__(self, read: Callable[[Path, SweepLoader], Sweep]) -> None:
         self._read = read
-        self._known: dict[Path, Sweep | SweepError] = {}
+        self._results: dict[Path, Sweep | SweepError] = {}
         self._open: list[Path] = []
-        self.memo = Memo()
+        self.cache = Cache()
 
-    def sweep(self, path: Path) -> Sweep:
-        """The sweep in a file. Raises SweepError, or LookupError for a file that is being read."""
+    def load(self, path: Path) -> Sweep:
+        """Return the sweep in a file.
+
+        Raises SweepError, and LookupError for a file that is still being read: a cycle.
+        """
         real = path.resolve()
         if real in self._open:
             if real == self._open[-1]:
-                raise LookupError("names this very file; leave out what stands before the #")
-            names = [one.name for one in [*self._open[self._open.index(real) :], real]]
+                raise LookupError("this is the file itself; leave out the part before the #")
+            names = [file.name for file in [*self._open[self._open.index(real) :], real]]
             raise LookupError(f"a cycle: {' → '.join(names)}")
-        if real not in self._known:
+        if real not in self._results:
             self._open.append(real)
             try:
-                self._known[real] = self._read(path, self)
+                self._results[real] = self._read(path, self)
             except SweepError as error:
-                self._known[real] = error
+                self._results[real] = error
             finally:
                 self._open.pop()
-        found = self._known[real]
-        if isinstance(found, SweepError):
-            raise found
-        return found
+        result = self._results[real]
+        if isinstance(result, SweepError):
+            raise result
+        return result
 
 
-class Foreign:
-    """What the sweep file `path` finds in others."""
+class StageReferences:
+    """Finds the stages that the sweep file `path` refers to in other files."""
 
-    def __init__(self, path: Path, library: Library) -> None:
-        self._path, self._library = path, library
+    def __init__(self, path: Path, loader: SweepLoader) -> None:
+        self._path, self._loader = path, loader
 
     def stages(self, reference: str) -> tuple[Stage, ...]:
-        """All stages that a reference names. Raises LookupError or that file's SweepError."""
+        """Return all stages that a reference names.
+
+        Raises LookupError if there are none, and the SweepError of the other file.
+        """
         sweep, name = self._sweep(reference)
         if name not in sweep.by_name:
             names = list(sweep.by_name)
-            found = (
-                f"has no stage {name!r}{did_you_mean(name, names)}" if name else "names no stage"
+            fault = (
+                f"{sweep.path} has no stage {name!r}{did_you_mean(name, names)}"
+                if name
+                else f"needs a stage of {sweep.path} after the #"
             )
-            raise LookupError(f"{sweep.path} {found} (allowed: {name_list(names)})")
+            raise LookupError(f"{fault} (allowed: {name_list(names)})")
         return sweep.by_name[name]
 
-    def parent(self, reference: str, cell: Cell) -> Stage:
-        """The one stage that a reference means in a cell: joined on the axes and the seed.
+    def parent(self, reference: str, point: GridPoint) -> Stage:
+        """Return the stage that a reference means at a grid point.
 
-        Raises JoinError if there is none, or several; otherwise as `stages`.
+        Raises JoinError if no stage matches the point's axes and seed, or several do; otherwise as
+        `stages`.
         """
-        stages = self.stages(reference)
-        seeds = sorted({stage.seed for stage in stages if stage.seed is not None})
-        if seeds and cell.seed not in seeds:
-            raise JoinError(
-                f"{reference} has no stage under seed {cell.seed} (allowed: {name_list(seeds)})"
-            )
-        fitting = {
-            stage.key: stage
-            for stage in stages
-            if stage.seed in (None, cell.seed) and _joins(stage.axes, cell)
-        }
-        if len(fitting) == 1:
-            return next(iter(fitting.values()))
-        shared = {
-            axis: label(choice.value)
-            for axis, choice in cell.choices.items()
-            if any(axis in stage.axes for stage in stages)
-        }
-        chosen = ", ".join(f"{axis} {value}" for axis, value in shared.items()) or "every cell"
-        if not fitting:
-            raise JoinError(f"{reference} has no stage for {chosen}")
-        free = sorted({axis for s in fitting.values() for axis in s.axes} - cell.choices.keys())
-        names = name_list(stage.label for stage in fitting.values())
-        raise JoinError(
-            f"{reference} is ambiguous for {chosen}: {names}; choose in grid by {name_list(free)}"
-        )
+        return _join(reference, self.stages(reference), point)
 
-    def ancestors(self, reference: str, stage: Stage) -> list[Stage]:
-        """The stages that a foreign stage needs and itself, parents first."""
+    def ancestors(self, reference: str, stage: Stage) -> tuple[Stage, ...]:
+        """Return the stages that a stage of another file needs, parents first, and itself."""
         by_key = {other.key: other for other in self._sweep(reference)[0].stages}
         needed = {stage.key}
         for other in reversed(by_key.values()):  # parents come before their children
             if other.key in needed:
                 needed.update(other.parents.values())
-        return [other for key, other in by_key.items() if key in needed]
+        return tuple(other for key, other in by_key.items() if key in needed)
+
+    def axes(self, file: SweepFile, problems: ProblemCollector) -> dict[str, list[Any]]:
+        """Return the axes, with their values, of all stages that `file` refers to in other files.
+
+        References that name no stage are reported, as are the problems of the other files.
+        """
+        axes: dict[str, list[Any]] = {}
+        for at, reference in file.references():
+            if not isinstance(reference, str) or "#" not in reference:
+                continue
+            try:
+                stages = self.stages(reference)
+            except SweepError as error:
+                problems.add_of_other_file(error.problems)
+            except LookupError as error:
+                problems.add(at, str(error.args[0]))
+            else:
+                for axis, value in (item for stage in stages for item in stage.axes.items()):
+                    values = axes.setdefault(axis, [])
+                    if not any(same_value(value, known) for known in values):
+                        values.append(value)
+        return axes
 
     def _sweep(self, reference: str) -> tuple[Sweep, str]:
         given, _, name = reference.rpartition("#")
@@ -118,16 +126,45 @@ class Foreign:
         if path is None:
             near = did_you_mean(given, _sweep_files(folders))
             raise LookupError(f"no sweep file {given!r} in {name_list(folders)}{near}")
-        return self._library.sweep(path), name
+        return self._loader.load(path), name
 
 
-def _joins(axes: dict[str, Any], cell: Cell) -> bool:
-    return all(
-        same_value(cell.choices[axis].value, value)
-        for axis, value in axes.items()
-        if axis in cell.choices
+def _join(reference: str, stages: Sequence[Stage], point: GridPoint) -> Stage:
+    """Return the stage that matches a grid point in all axes and in the seed that both have."""
+    seeds = sorted({stage.seed for stage in stages if stage.seed is not None})
+    if seeds and point.seed not in seeds:
+        raise JoinError(
+            f"{reference} has no stage with seed {point.seed} (allowed: {name_list(seeds)})"
+        )
+    matching = {
+        stage.key: stage
+        for stage in stages
+        if stage.seed in (None, point.seed) and _matches(stage.axes, point)
+    }
+    if len(matching) == 1:
+        return next(iter(matching.values()))
+    shared = {
+        axis: label(choice.value)
+        for axis, choice in point.choices.items()
+        if any(axis in stage.axes for stage in stages)
+    }
+    where = ", ".join(f"{axis} {value}" for axis, value in shared.items()) or "every grid point"
+    if not matching:
+        raise JoinError(f"{reference} has no stage for {where}")
+    free = sorted({axis for s in matching.values() for axis in s.axes} - point.choices.keys())
+    labels = name_list(stage.label for stage in matching.values())
+    raise JoinError(
+        f"{reference} is ambiguous for {where}: {labels}; choose one in grid by {name_list(free)}"
     )
 
 
-def _sweep_files(folders: list[Path]) -> list[str]:
+def _matches(axes: Mapping[str, Any], point: GridPoint) -> bool:
+    return all(
+        same_value(point.choices[axis].value, value)
+        for axis, value in axes.items()
+        if axis in point.choices
+    )
+
+
+def _sweep_files(folders: Sequence[Path]) -> list[str]:
     return [str(path.relative_to(folder)) for folder in folders for path in folder.glob("*.yaml")]

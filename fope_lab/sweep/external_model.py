@@ -1,4 +1,4 @@
-"""A model given as a parent that no stage made: a checkpoint folder, or a model of the hub."""
+"""A parent that no stage makes: a checkpoint folder, or a model of the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ from fope_lab.sweep.model_spec import ModelSpec
 
 @dataclass(frozen=True)
 class ExternalModel:
-    """A model that no stage of a sweep made: its folder or name on the hub, its identity (a hash of
-    its content, or of its name and commit), and what it is."""
+    """A model that no stage of a sweep makes.
+
+    `path` is its folder or its name on the hub, and `key` a hash of its content, or of its name and
+    commit.
+    """
 
     path: Path
     key: str
@@ -35,9 +38,9 @@ class ExternalModel:
 
 
 def read_checkpoint(reference: str, base: Path) -> ExternalModel:
-    """The checkpoint folder `reference`, relative to `base` or else to the current folder.
+    """Return the model in the folder `reference`, relative to `base` or to the current folder.
 
-    Raises fope_lab.model.checkpoint.CheckpointError.
+    Raises fope_lab.model.checkpoint.CheckpointError if there is no such folder or no model in it.
     """
     given = os.path.expanduser(reference)
     tried = [os.path.abspath(place / given) for place in (base, Path.cwd())]
@@ -46,13 +49,13 @@ def read_checkpoint(reference: str, base: Path) -> ExternalModel:
         raise CheckpointError(f"no folder {' nor '.join(dict.fromkeys(tried))}")
     folder = find_checkpoint(os.path.realpath(path))
     config = read_config(folder)
-    own = config.tokenizer == str(folder)  # a Hugging Face folder, whose tokenizer lies in it
+    own = config.tokenizer == str(folder)  # a Hugging Face folder, which has its own tokenizer
     if own and not any((folder / name).is_file() for name in VOCABULARIES):
         raise CheckpointError(no_tokenizer(folder))
     identity: dict[str, Any] = {
         "checkpoint": {name: _sha256(folder, name) for name in identifying_files(folder)}
     }
-    if config.tokenizer.startswith(str(folder)):  # it lies beside the config.json
+    if config.tokenizer.startswith(str(folder)):  # a file of the folder
         try:
             identity["tokenizer"] = tokenizer_identity(config.tokenizer)
         except DataError as error:
@@ -61,17 +64,18 @@ def read_checkpoint(reference: str, base: Path) -> ExternalModel:
 
 
 def read_hub_model(reference: str) -> ExternalModel:
-    """The model `hf:NAME@COMMIT` of the hub, of which only the config.json is downloaded.
+    """Return the model `hf:NAME@COMMIT` of the hub; only its config.json is downloaded.
 
-    Raises fope_lab.model.checkpoint.CheckpointError.
+    Raises fope_lab.model.checkpoint.CheckpointError if it is not pinned to a commit, or if its
+    configuration can't be read.
     """
     name = hub_name(reference)
-    assert name is not None  # the caller has seen the prefix
+    assert name is not None  # the caller checks the prefix
     if not name.pinned:
         found = "no revision" if name.revision is None else f"the revision {name.revision!r}"
         raise CheckpointError(
-            f"{reference} has {found}, which is not the same model for ever: pin it to a commit, "
-            f"hf:{name.repository}@COMMIT, shown at "
+            f"{reference} has {found}, so it is not pinned: branches and tags can move. Give a "
+            f"commit, hf:{name.repository}@COMMIT, from "
             f"https://huggingface.co/{name.repository}/commits/main"
         )
     return ExternalModel(
@@ -93,15 +97,18 @@ def _model_spec(config: CheckpointConfig) -> ModelSpec:
 
 
 def _sha256(folder: Path, name: str) -> str:
-    """The hash of a file's content: the manifest's, which spares reading gigabytes, if the file has
-    the size that the manifest says."""
+    """Return the SHA-256 of a file.
+
+    The manifest's is taken if the file has the size that the manifest gives; this spares reading
+    gigabytes.
+    """
     try:
         manifest: Any = read_json(folder / "manifest.json")
         entry = manifest["files"][name]
         if entry["size"] == (folder / name).stat().st_size:
             return str(entry["sha256"])
     except (TypeError, KeyError, OSError):
-        pass  # no manifest, or none of ours
+        pass  # no manifest, or one of another format
     try:
         return sha256_file(folder / name)
     except OSError as error:

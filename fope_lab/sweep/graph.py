@@ -1,13 +1,19 @@
-"""A node of a plan's graph: a stage that is checked, with its parents and its key."""
+"""A checked sweep and its stages: the nodes of the graph that a plan walks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from fope_lab.stages import StageConfig
-from fope_lab.sweep.cost import Cost
+from fope_lab.stages import StageConfig, plain
+from fope_lab.stages.labels import stage_label
+from fope_lab.sweep.cost import Cost, estimate
+from fope_lab.sweep.external_model import ExternalModel
+from fope_lab.sweep.keys import stage_key
 from fope_lab.sweep.model_spec import ModelSpec
+from fope_lab.sweep.report_section import ReportSection
 
 
 @dataclass(frozen=True)
@@ -43,3 +49,58 @@ class Stage:
     def scale(self) -> str | None:
         """The model's scale in the sweep file, if it was given one."""
         return self.model_spec.scale if self.model_spec else None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A checked sweep: its stages in an order in which parents come before their children.
+
+    `by_name` has the stages of each section with the axes that lead to them. Stages that are equal
+    occur once in `stages`, and in `by_name` once for each way that leads to them.
+    """
+
+    path: Path
+    name: str
+    description: str
+    seeds: tuple[int, ...]
+    stages: tuple[Stage, ...]
+    by_name: Mapping[str, tuple[Stage, ...]] = field(default_factory=dict, repr=False)
+    report: ReportSection = field(default_factory=ReportSection)
+    paper: str | None = None
+
+
+def make_stage(
+    spec: StageConfig,
+    *,
+    section: str,
+    label: str | None = None,
+    axes: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    parents: Mapping[str, str] | None = None,
+    external: ExternalModel | None = None,
+    identities: Mapping[str, Any] | None = None,
+    model_spec: ModelSpec | None = None,
+    learned_parameters: int = 0,
+) -> Stage:
+    """Return a stage with its key, label and cost.
+
+    `external` is the model that the stage starts from, unless a parent makes it. `identities`
+    replace fields of the configuration in the key. `learned_parameters` is the number of parameters
+    that the position embedding of `model_spec` learns.
+    """
+    axes, parents = dict(axes or {}), dict(parents or {})
+    origin = {"from": external.key} if external else {}
+    return Stage(
+        key=stage_key(spec, parents | origin, identities),
+        label=label or stage_label(section, axes, seed),
+        section=section,
+        kind=spec.kind,
+        spec=spec,
+        config=plain(spec),
+        axes=axes,
+        seed=seed,
+        parents=parents,
+        checkpoints={"from": str(external.path)} if external else {},
+        model_spec=model_spec,
+        cost=estimate(spec, model_spec.model, learned_parameters) if model_spec else Cost(),
+    )

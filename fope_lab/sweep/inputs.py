@@ -1,93 +1,118 @@
-"""What a stage reads: corpora by role, and whether its prompts fit their lengths."""
+"""The corpora that a stage reads, and whether it can read them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fope_lab.config.problems import FieldPath
-from fope_lab.data.corpora.base import Corpus, Kind, Split
-from fope_lab.data.recipe import Source
+from fope_lab.config.pydantic_errors import SectionError
+from fope_lab.data.corpora.base import Corpus, Split
 from fope_lab.data.tasks.base import task_problem
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
 from fope_lab.stages import Finetune, StageConfig, TrainingConfig
 from fope_lab.stages.labels import corpus_label, tokenizer_label
-from fope_lab.sweep.model_spec import Report
 
-Inputs = dict[str, tuple[Corpus, FieldPath, Split]]
-"""A corpus by its role, with its path inside the stage's section, and the split that is read:
-"data.0", … are what a stage trains on or evaluates, "validation.0", … what it validates on."""
+Problems = list[tuple[FieldPath, str]]
+"""Paths inside a stage's section, each with a message."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """A corpus that a stage reads; `path` is its place inside the stage's section.
+
+    The roles "data.0", … are what a stage trains on or evaluates, "validation.0", … what a training
+    stage validates on.
+    """
+
+    role: str
+    corpus: Corpus
+    path: FieldPath
+    split: Split
 
 
 def inputs_of(
-    spec: StageConfig, section: Mapping[str, Any], tokenizer: TokenizerRecipe, report: Report
-) -> Inputs | None:
-    """The corpora that a stage reads. None after reporting what it can't read."""
-    problems: list[tuple[FieldPath, str]] = [*_rows_without_effect(spec)]
-    inputs: Inputs = {}
-    wanted: tuple[Kind, ...] = ("pairs", "chats") if isinstance(spec, Finetune) else ("text",)
+    spec: StageConfig, section: Mapping[str, Any], tokenizer: TokenizerRecipe
+) -> list[Input]:
+    """Return the corpora that a stage reads; `section` is its section of the sweep file.
+
+    Raises SectionError for what the stage can't read, or can't do with the tokenizer.
+    """
     if isinstance(spec, TrainingConfig):
-        mixed = "mix" in section["data"]
-        for i, source in enumerate(spec.data.mix):
-            path: FieldPath = ("data", "mix", i) if mixed else ("data",)
-            if source.corpus is not None:
-                given = section["data"]["mix"][i] if mixed else section["data"]
-                field = ("corpus",) if "corpus" in given else ()
-                inputs[f"data.{i}"] = source.corpus, (*path, *field), "train"
-            elif isinstance(spec, Finetune):
-                message = "found a task; a stage of kind finetune reads corpora of pairs or chats"
-                problems.append(((*path, "task"), message))
-            elif misfit := _row_misfit(source, spec.data.length, tokenizer):
-                problems.append((("data", "length"), misfit))
+        inputs, problems = _training_inputs(spec, section["data"], tokenizer)
     else:
-        for i, (name, corpus) in enumerate(spec.corpora().items()):
-            inputs[f"data.{i}"] = corpus, (name,), "validation"
-        problems += spec.tokenizer_problems(tokenizer)
-    for corpus, path, _ in inputs.values():
-        if corpus.kind not in wanted:
-            message = (
-                f"the corpus {corpus_label(corpus)} holds {corpus.kind}; a stage of kind "
-                f"{spec.kind} reads {' or '.join(wanted)}"
-            )
-            problems.append((path, message))
-        elif corpus.kind == "chats" and not may_write_chats(tokenizer):
-            message = (
-                f"the corpus {corpus_label(corpus)} holds chats, and the tokenizer "
-                f"{tokenizer_label(tokenizer)} has no chat template to write them in"
-            )
-            problems.append((path, message))
-    for path, message in problems:
-        report(path, message)
-    return None if problems else inputs | _held_out(spec, inputs)
+        inputs = [
+            Input(f"data.{i}", corpus, (field,), "validation")
+            for i, (field, corpus) in enumerate(spec.corpora().items())
+        ]
+        problems = list(spec.tokenizer_problems(tokenizer))
+    problems += _corpus_problems(spec, inputs, tokenizer)
+    if problems:
+        raise SectionError(problems)
+    if isinstance(spec, TrainingConfig) and spec.train.validate_every is not None:
+        inputs += [
+            replace(one, role=one.role.replace("data", "validation"), split="validation")
+            for one in inputs
+        ]
+    return inputs
 
 
-def _held_out(spec: StageConfig, inputs: Inputs) -> Inputs:
-    """What a training stage validates on: the other split of the corpora that it trains on."""
-    if not isinstance(spec, TrainingConfig) or spec.train.validate_every is None:
-        return {}
-    return {
-        f"validation{role.removeprefix('data')}": (corpus, path, "validation")
-        for role, (corpus, path, _) in inputs.items()
-    }
+def _training_inputs(
+    spec: TrainingConfig, section: Mapping[str, Any], tokenizer: TokenizerRecipe
+) -> tuple[list[Input], Problems]:
+    """Return the corpora of a stage's `data`, and what is wrong with its other fields."""
+    inputs = []
+    problems = list(_settings_without_effect(spec))
+    for i, source in enumerate(spec.data.mix):
+        given, path = (
+            (section["mix"][i], ("data", "mix", i)) if "mix" in section else (section, ("data",))
+        )
+        if source.corpus is not None:
+            field = ("corpus",) if "corpus" in given else ()
+            inputs.append(Input(f"data.{i}", source.corpus, (*path, *field), "train"))
+        elif isinstance(spec, Finetune):
+            message = "found a task; a stage of kind finetune reads corpora of pairs or chats"
+            problems.append(((*path, "task"), message))
+        elif source.task is not None and (
+            # The last token of a row is predicted and not read.
+            problem := task_problem(source.task, spec.data.length + 1, tokenizer)
+        ):
+            reason = "a row of training has one token more than data.length"
+            problems.append((("data", "length"), f"{problem} ({reason})"))
+    return inputs, problems
 
 
-def _rows_without_effect(spec: StageConfig) -> Iterator[tuple[FieldPath, str]]:
-    """What a training stage says about its rows that is for other data than it reads."""
-    if not isinstance(spec, TrainingConfig):
-        return
-    examples = isinstance(spec, Finetune)
-    if spec.data.pack and not examples:
+def _settings_without_effect(spec: TrainingConfig) -> Iterator[tuple[FieldPath, str]]:
+    """Yield the settings of `data` that are about other data than the stage reads."""
+    if spec.data.pack and not isinstance(spec, Finetune):
         message = f"has no effect: a stage of kind {spec.kind} reads text, which fills its rows"
         yield ("data", "pack"), message
-    if spec.data.documents != "across" and all(one.corpus is None for one in spec.data.mix):
-        message = "has no effect: there is no corpus, whose documents it is about"
-        yield ("data", "documents"), message
-    elif spec.data.documents != "across" and examples:
-        message = "has no effect: in a stage of kind finetune no example sees another"
+    if spec.data.documents == "across":
+        return
+    if all(source.corpus is None for source in spec.data.mix):
+        yield ("data", "documents"), "has no effect: no corpus is read, so there are no documents"
+    elif isinstance(spec, Finetune):
+        message = "has no effect: in a stage of kind finetune no example attends to another"
         yield ("data", "documents"), message
 
 
-def _row_misfit(source: Source, length: int, tokenizer: TokenizerRecipe) -> str | None:
-    assert source.task is not None
-    message = task_problem(source.task, length + 1, tokenizer)
-    return message and f"{message} (a row of training has one token more than data.length)"
+def _corpus_problems(
+    spec: StageConfig, inputs: Iterable[Input], tokenizer: TokenizerRecipe
+) -> Iterator[tuple[FieldPath, str]]:
+    """Yield the corpora that a stage of this kind can't read with this tokenizer."""
+    readable = ("pairs", "chats") if isinstance(spec, Finetune) else ("text",)
+    for one in inputs:
+        name = corpus_label(one.corpus)
+        if one.corpus.kind not in readable:
+            message = (
+                f"the corpus {name} holds {one.corpus.kind}; a stage of kind {spec.kind} reads "
+                f"{' or '.join(readable)}"
+            )
+            yield one.path, message
+        elif one.corpus.kind == "chats" and not may_write_chats(tokenizer):
+            message = (
+                f"the corpus {name} holds chats, and the tokenizer {tokenizer_label(tokenizer)} "
+                "has no chat template to write them in"
+            )
+            yield one.path, message

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fope_lab.config.cache import Memo
-from fope_lab.config.problems import FieldPath
+from fope_lab.config.cache import Cache
+from fope_lab.config.pydantic_errors import SectionError
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, known_vocabulary
 from fope_lab.data.tokenizers.tokenizer import tokenizer_identity
@@ -21,24 +21,17 @@ from fope_lab.embeddings import (
 )
 from fope_lab.embeddings.spec import parse_embedding
 from fope_lab.model.config import ModelConfig
-from fope_lab.stages import (
-    Finetune,
-    FurtherTraining,
-    Pretrain,
-    StageConfig,
-)
+from fope_lab.stages import Finetune, FurtherTraining, Pretrain, StageConfig
 from fope_lab.stages.labels import label, tokenizer_label
-
-Report = Callable[[FieldPath, str], None]
-"""Takes a problem: its path inside the stage's section, and the message."""
 
 
 @dataclass(frozen=True)
 class ModelSpec:
     """What a stage's model is, as far as its descendants depend on it.
 
-    `train_length` is the length that the embedding was first trained at, which frequency transforms
-    call the original length; `embedding_label` is the embedding as the sweep file names it.
+    `train_length` is the length in tokens that the embedding was first trained at, which frequency
+    transforms call the original length. `embedding_label` is the embedding as the sweep file names
+    it.
     """
 
     tokenizer: TokenizerRecipe
@@ -50,135 +43,133 @@ class ModelSpec:
 
 
 def model_spec_of(
-    spec: StageConfig,
-    section: Mapping[str, Any],
-    parent: ModelSpec | None,
-    memo: Memo,
-    report: Report,
-) -> ModelSpec | None:
-    """The model of a stage, given its section of the file and its parent's model.
+    spec: StageConfig, section: Mapping[str, Any], parent: ModelSpec | None, cache: Cache
+) -> ModelSpec:
+    """Return the model of a stage, given its section of the file and its parent's model.
 
-    None after reporting that the model can't be made, or that the embedding does not fit it or the
-    stage's lengths.
+    Raises SectionError if there can be no such model, or if its embedding has no positions for the
+    stage's longest sequence.
     """
-    model_spec = _own_or_inherited(spec, section, parent, memo, report)
-    model_spec = model_spec and _with_its_tokenizer(model_spec, spec, report)
-    if model_spec is None or not _reaches(spec, model_spec, memo, report):
-        return None
+    if isinstance(spec, Pretrain):
+        model_spec = _new_model(spec, section)
+    else:
+        assert parent is not None, "only a pretraining starts from no model"
+        model_spec = _with_embedding(parent, spec, section)
+    if model_spec is not parent:
+        _check_embedding(model_spec, cache)
+    model_spec = _with_tokenizer(model_spec, spec)
+    _check_length(spec, model_spec, cache)
     return model_spec
 
 
-def learned_parameters_of(model_spec: ModelSpec, memo: Memo) -> int:
-    """How many parameters the position embedding learns, in all layers."""
-    sizes = _sizes(model_spec)
-    return memo.get(
-        ("learned parameters", _text(model_spec), model_spec.model.num_layers, *sizes.values()),
-        lambda: learned_parameters(model_spec.embedding, model_spec.model.num_layers, **sizes),
+def learned_parameters_of(model_spec: ModelSpec, cache: Cache) -> int:
+    """Return the number of parameters that the position embedding learns, in all layers."""
+    layers, sizes = model_spec.model.num_layers, _sizes(model_spec)
+    return cache.get(
+        ("learned parameters", _text(model_spec), layers, *sizes.values()),
+        lambda: learned_parameters(model_spec.embedding, layers, **sizes),
     )
 
 
-def _own_or_inherited(
-    spec: StageConfig,
-    section: Mapping[str, Any],
-    parent: ModelSpec | None,
-    memo: Memo,
-    report: Report,
-) -> ModelSpec | None:
-    if isinstance(spec, Pretrain):
-        model = _model(spec, report)
-        if model is None:
-            return None
-        raw = section["model"]
-        model_spec = ModelSpec(
-            tokenizer=spec.tokenizer,
-            model=model,
-            scale=raw.get("scale") if isinstance(raw, Mapping) else str(raw),
-            embedding=spec.embedding,
-            embedding_label=label(section["embedding"]),
-            train_length=spec.data.length,
-        )
-    elif parent is None:
-        return None
-    elif isinstance(spec, FurtherTraining) and spec.embedding is not None:
-        if misfit := _other_base(section["embedding"], spec.embedding, parent):
-            report(("embedding",), misfit)
-            return None
-        model_spec = dataclasses.replace(
-            parent, embedding=spec.embedding, embedding_label=label(section["embedding"])
-        )
-    else:
+def _new_model(spec: Pretrain, section: Mapping[str, Any]) -> ModelSpec:
+    given = section["model"]
+    return ModelSpec(
+        tokenizer=spec.tokenizer,
+        model=_sized_model(spec),
+        scale=given.get("scale") if isinstance(given, Mapping) else str(given),
+        embedding=spec.embedding,
+        embedding_label=label(section["embedding"]),
+        train_length=spec.data.length,
+    )
+
+
+def _sized_model(spec: Pretrain) -> ModelConfig:
+    """Return the model's sizes, with the tokenizer's vocabulary unless a larger one is given."""
+    vocabulary, name = known_vocabulary(spec.tokenizer), tokenizer_label(spec.tokenizer)
+    sizes = {"vocab_size": vocabulary, **spec.model}
+    if sizes["vocab_size"] is None:
+        if isinstance(spec.tokenizer, str):
+            try:
+                tokenizer_identity(spec.tokenizer)
+            except DataError as error:
+                raise SectionError([(("tokenizer",), str(error))]) from error
+        message = f"the vocabulary of the tokenizer {name!r} is known only once it is loaded"
+        raise SectionError([(("model", "vocab_size"), f"is missing: {message}")])
+    if vocabulary is not None and sizes["vocab_size"] < vocabulary:
+        found = f"found {sizes['vocab_size']}"
+        message = f"{found}, needs at least the {vocabulary} tokens of the tokenizer {name!r}"
+        raise SectionError([(("model", "vocab_size"), message)])
+    return ModelConfig(**sizes)
+
+
+def _with_embedding(parent: ModelSpec, spec: StageConfig, section: Mapping[str, Any]) -> ModelSpec:
+    """Return the parent's model with the embedding that a further training gives it.
+
+    An embedding with a base needs it spelled out if its default differs from the parent's: the
+    default would change every frequency that the model knows, and no factor would mean what it
+    says.
+    """
+    if not isinstance(spec, FurtherTraining) or spec.embedding is None:
         return parent
-    return model_spec if _fits(model_spec, memo, report) else None
-
-
-def _other_base(given: Any, embedding: Mapping[str, Any], parent: ModelSpec) -> str | None:
-    """Why an embedding's base must be given: a default that is not the parent's would change every
-    frequency that the parent knows, and no factor would be what it says."""
-    base, parents = _base(embedding), _base(parent.embedding)
-    told = isinstance(given, Mapping) and "base" in given
-    if told or base is None or parents is None or base == parents:
-        return None
-    return (
-        f"{label(given)} says no base: the default is {base:g}, and the parent's base is"
-        f" {parents:g}; give one, as in {{type: …, base: {parents:g}}}"
-    )
+    given = section["embedding"]
+    base, parents = _base(spec.embedding), _base(parent.embedding)
+    is_given = isinstance(given, Mapping) and "base" in given
+    if not is_given and None not in (base, parents) and base != parents:
+        message = (
+            f"set `base` explicitly: default {base:g} differs from the parent's {parents:g}; "
+            f"{{type: …, base: {parents:g}}} keeps the parent's"
+        )
+        raise SectionError([(("embedding",), message)])
+    return dataclasses.replace(parent, embedding=spec.embedding, embedding_label=label(given))
 
 
 def _base(embedding: Mapping[str, Any]) -> float | None:
     return getattr(parse_embedding(embedding), "base", None)
 
 
-def _with_its_tokenizer(
-    model_spec: ModelSpec, spec: StageConfig, report: Report
-) -> ModelSpec | None:
-    """The model with the tokenizer that a stage gives a model that has one already."""
-    if not isinstance(spec, Finetune) or spec.tokenizer is None:
-        return model_spec
-    if (spec.tokenizer == "byte") != (model_spec.tokenizer == "byte"):
-        names = tokenizer_label(spec.tokenizer), tokenizer_label(model_spec.tokenizer)
-        report(("tokenizer",), f"{names[0]} has other ids than the model's own, {names[1]}")
-        return None
-    needed, there = known_vocabulary(spec.tokenizer), model_spec.model.vocab_size
-    if needed is not None and needed > there:
-        name = tokenizer_label(spec.tokenizer)
-        report(("tokenizer",), f"{name} has {needed} tokens, and the model has {there}")
-        return None
-    return dataclasses.replace(model_spec, tokenizer=spec.tokenizer)
-
-
-def _fits(model_spec: ModelSpec, memo: Memo, report: Report) -> bool:
+def _check_embedding(model_spec: ModelSpec, cache: Cache) -> None:
+    """Raise SectionError if the embedding does not fit the model's sizes."""
     sizes = _sizes(model_spec)
     try:
-        memo.get(
+        cache.get(
             ("embedding fits", _text(model_spec), *sizes.values()),
             lambda: check_embedding(model_spec.embedding, **sizes),
         )
     except EmbeddingError as error:
-        for problem in error.problems:
-            report(("embedding",), problem.message)
-        return False
-    return True
+        raise SectionError([(("embedding",), one.message) for one in error.problems]) from error
 
 
-def _reaches(spec: StageConfig, model_spec: ModelSpec, memo: Memo, report: Report) -> bool:
-    """Whether the embedding has positions for the stage's longest sequence."""
-    read = spec.max_sequence_length()
-    if read is None:
-        return True
-    path, length = read
+def _with_tokenizer(model_spec: ModelSpec, spec: StageConfig) -> ModelSpec:
+    """Return the model with the tokenizer that a fine-tuning gives it."""
+    if not isinstance(spec, Finetune) or spec.tokenizer is None:
+        return model_spec
+    name, vocabulary = tokenizer_label(spec.tokenizer), known_vocabulary(spec.tokenizer)
+    size = model_spec.model.vocab_size
+    message = None
+    if (spec.tokenizer == "byte") != (model_spec.tokenizer == "byte"):
+        own = tokenizer_label(model_spec.tokenizer)
+        message = f"the ids of {name} differ from those of the model's own tokenizer, {own}"
+    elif vocabulary is not None and vocabulary > size:
+        message = f"{name} has {vocabulary} tokens, but the model has a vocabulary of {size}"
+    if message is not None:
+        raise SectionError([(("tokenizer",), message)])
+    return dataclasses.replace(model_spec, tokenizer=spec.tokenizer)
+
+
+def _check_length(spec: StageConfig, model_spec: ModelSpec, cache: Cache) -> None:
+    """Raise SectionError if the embedding has too few positions for the stage's sequences."""
+    longest = spec.max_sequence_length()
+    if longest is None:
+        return
+    path, length = longest
     sizes = _sizes(model_spec)
-    longest = memo.get(
+    positions = cache.get(
         ("longest sequence", _text(model_spec), *sizes.values()),
         lambda: longest_sequence(model_spec.embedding, **sizes),
     )
-    if longest is None or length <= longest:
-        return True
-    report(
-        path,
-        f"found {length}, but {model_spec.embedding_label} has positions for at most {longest} "
-        "tokens",
-    )
-    return False
+    if positions is not None and length > positions:
+        found = f"found {length}, but {model_spec.embedding_label}"
+        raise SectionError([(path, f"{found} has positions for at most {positions} tokens")])
 
 
 def _sizes(model_spec: ModelSpec) -> dict[str, Any]:
@@ -193,29 +184,3 @@ def _sizes(model_spec: ModelSpec) -> dict[str, Any]:
 
 def _text(model_spec: ModelSpec) -> str:
     return json.dumps(model_spec.embedding, sort_keys=True)
-
-
-def _model(spec: Pretrain, report: Report) -> ModelConfig | None:
-    """The model's sizes; its vocabulary is the tokenizer's unless the sweep gives a larger one."""
-    vocabulary, name = known_vocabulary(spec.tokenizer), tokenizer_label(spec.tokenizer)
-    fields = {"vocab_size": vocabulary, **spec.model}
-    if fields["vocab_size"] is None:
-        if isinstance(spec.tokenizer, str):
-            try:
-                tokenizer_identity(spec.tokenizer)
-            except DataError as error:
-                report(("tokenizer",), str(error))
-                return None
-        report(
-            ("model", "vocab_size"),
-            f"is missing: the vocabulary of the tokenizer {name!r} is known only once it is loaded",
-        )
-        return None
-    if vocabulary is not None and fields["vocab_size"] < vocabulary:
-        report(
-            ("model", "vocab_size"),
-            f"found {fields['vocab_size']}, needs at least the {vocabulary} tokens of the "
-            f"tokenizer {name!r}",
-        )
-        return None
-    return ModelConfig(**fields)

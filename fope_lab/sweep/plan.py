@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store.state import NOT_STARTED
-from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.stage_states import read_states, unfinished_parents
-
-if TYPE_CHECKING:
-    from fope_lab.sweep.spec import Sweep
 
 ACTIONS = ("cached", "resume", "run", "blocked")
 """What a run does with a stage: the states of `plan --json`."""

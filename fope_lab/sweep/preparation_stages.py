@@ -1,15 +1,17 @@
-"""The stages that no sweep file names: corpora are tokenised, tokenizers trained or copied.
+"""The preparation stages of a sweep, which tokenize corpora and train or copy tokenizers.
 
-Each is made once, however many stages need it, and is a parent of those that do.
+No sweep file names them. Each is made once, however many stages need it, and is their parent.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from fope_lab.config.cache import Memo
+from fope_lab.config.cache import Cache
+from fope_lab.config.pydantic_errors import SectionError
 from fope_lab.data.corpora.base import Corpus, Split
 from fope_lab.data.olmo_eval import GPT_NEOX, GPT_NEOX_SHA256
 from fope_lab.data.problems import DataError
@@ -21,62 +23,108 @@ from fope_lab.stages import (
     Resources,
     StageConfig,
     TrainTokenizer,
-    plain,
 )
 from fope_lab.stages.labels import corpus_label, tokenizer_label
-from fope_lab.sweep.cost import Cost
-from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.keys import stage_key
+from fope_lab.sweep.graph import Stage, make_stage
+from fope_lab.sweep.inputs import Input
 
 
-class OwnStages:
-    """What the stages of a sweep need; `resources` are those of each stage made here."""
+@dataclass(frozen=True)
+class Prepared:
+    """What preparation stages make for one stage.
 
-    def __init__(self, memo: Memo, resources: Resources) -> None:
-        self._memo, self._resources = memo, resources
+    `stages` are the preparation stages, parents first, and `parents` their keys by role.
+    `identities` replace fields of the stage in its key.
+    """
 
-    def tokenizer(self, recipe: TokenizerRecipe) -> Stage | dict[str, Any]:
-        """The stage that makes a tokenizer, or what one that exists follows from.
+    stages: tuple[Stage, ...]
+    parents: dict[str, str]
+    identities: dict[str, Any]
 
-        Raises DataError.
+
+class PreparationStages:
+    """Makes the preparation stages of a sweep; `resources` are those of each."""
+
+    def __init__(self, cache: Cache, resources: Resources) -> None:
+        self._cache, self._resources = cache, resources
+
+    def prepare(
+        self, spec: StageConfig, tokenizer: TokenizerRecipe, inputs: Iterable[Input]
+    ) -> Prepared:
+        """Return what a stage needs that reads these inputs with this tokenizer.
+
+        A stage whose configuration names no tokenizer finds it with the model that it starts from.
+        Raises SectionError for a tokenizer or a corpus that can't be read.
         """
+        names_tokenizer = getattr(spec, "tokenizer", None) is not None
+        stages: list[Stage] = []
+        parents: dict[str, str] = {}
+        identities: dict[str, Any] = {}
+        try:
+            made = self._tokenizer(tokenizer)
+        except DataError as error:
+            field = "tokenizer" if names_tokenizer else "from"
+            raise SectionError([((field,), str(error))]) from error
+        if isinstance(made, Stage):
+            stages.append(made)
+            if names_tokenizer:
+                parents["tokenizer"] = made.key
+        elif names_tokenizer and tokenizer != "byte":
+            identities["tokenizer"] = made
+        for one in inputs:
+            try:
+                stage = self._corpus(one.corpus, tokenizer, one.split)
+            except DataError as error:
+                raise SectionError([(one.path, str(error))]) from error
+            stages.append(stage)
+            parents[one.role] = stage.key
+        return Prepared(tuple(stages), parents, identities)
+
+    def _tokenizer(self, recipe: TokenizerRecipe) -> Stage | dict[str, Any]:
+        """Return the stage that makes a tokenizer, or the identity of one that exists."""
         if isinstance(recipe, TrainedTokenizer) or recipe == GPT_NEOX:
             return self._once(("tokenizer", recipe), lambda: self._make_tokenizer(recipe))
-        return self._memo.get(("tokenizer identity", recipe), lambda: _identity(recipe))
+        return self._cache.get(("tokenizer identity", recipe), lambda: _identity(recipe))
 
-    def prepare(self, corpus: Corpus, tokenizer: TokenizerRecipe, split: Split) -> Stage:
-        """The stage that tokenises a split of a corpus. Raises DataError."""
+    def _corpus(self, corpus: Corpus, tokenizer: TokenizerRecipe, split: Split) -> Stage:
+        """Return the stage that tokenizes a split of a corpus."""
         canonical = json.dumps(corpus.canonical(), sort_keys=True)
         return self._once(
             ("prepare", canonical, tokenizer, split),
-            lambda: self._make_prepare(corpus, tokenizer, split),
+            lambda: self._tokenize(corpus, tokenizer, split),
         )
 
     def _once(self, key: tuple[Any, ...], make: Callable[[], Stage]) -> Stage:
-        return self._memo.get((*key, self._resources), make)
+        return self._cache.get((*key, self._resources), make)
 
     def _make_tokenizer(self, recipe: TokenizerRecipe) -> Stage:
         spec: StageConfig
         if isinstance(recipe, TrainedTokenizer):
             spec = TrainTokenizer.model_construct(tokenizer=recipe, resources=self._resources)
-            data = {"tokenizer": recipe.identity()}
+            identity = recipe.identity()
         else:
             spec = CopyTokenizer.model_construct(tokenizer=recipe, resources=self._resources)
-            data = {"tokenizer": {"sha256": GPT_NEOX_SHA256}}
-        return _stage(spec, f"[{tokenizer_label(recipe)}]", {}, data)
+            identity = {"sha256": GPT_NEOX_SHA256}
+        label = f"{spec.kind}[{tokenizer_label(recipe)}]"
+        return make_stage(spec, section=spec.kind, label=label, identities={"tokenizer": identity})
 
-    def _make_prepare(self, corpus: Corpus, tokenizer: TokenizerRecipe, split: Split) -> Stage:
+    def _tokenize(self, corpus: Corpus, tokenizer: TokenizerRecipe, split: Split) -> Stage:
         spec = PrepareData.model_construct(
             corpus=corpus, tokenizer=tokenizer, split=split, resources=self._resources
         )
-        parents, data = {}, {"corpus": corpus.identity()}
-        found = self.tokenizer(tokenizer)
-        if isinstance(found, Stage):
-            parents["tokenizer"] = found.key
+        parents, identities = {}, {"corpus": corpus.identity()}
+        made = self._tokenizer(tokenizer)
+        if isinstance(made, Stage):
+            parents["tokenizer"] = made.key
         else:
-            data["tokenizer"] = found
-        labels = f"[{corpus_label(corpus)},{tokenizer_label(tokenizer)},{split}]"
-        return _stage(spec, labels, parents, data)
+            identities["tokenizer"] = made
+        return make_stage(
+            spec,
+            section=spec.kind,
+            label=f"{spec.kind}[{corpus_label(corpus)},{tokenizer_label(tokenizer)},{split}]",
+            parents=parents,
+            identities=identities,
+        )
 
 
 def _identity(tokenizer: str) -> dict[str, Any]:
@@ -84,22 +132,3 @@ def _identity(tokenizer: str) -> dict[str, Any]:
         return tokenizer_identity(tokenizer)
     except OSError as error:
         raise DataError(f"{tokenizer} can't be read: {error.strerror}") from error
-
-
-def _stage(
-    spec: StageConfig, labels: str, parents: dict[str, str], data: Mapping[str, Any]
-) -> Stage:
-    return Stage(
-        key=stage_key(spec, parents, data),
-        label=f"{spec.kind}{labels}",
-        section=spec.kind,
-        kind=spec.kind,
-        spec=spec,
-        config=plain(spec),
-        axes={},
-        seed=None,
-        parents=parents,
-        checkpoints={},
-        model_spec=None,
-        cost=Cost(),
-    )

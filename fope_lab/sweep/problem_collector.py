@@ -1,72 +1,106 @@
-"""The problems of stages over all cells of a grid, each told once, with the cells it is in."""
+"""The problems of one sweep file, collected over all steps of reading it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from fope_lab.config.problems import FieldPath, Problem
+from fope_lab.config.problems import FieldPath, Problem, SweepError
 from fope_lab.config.yaml_document import Document
 from fope_lab.stages.labels import label
-from fope_lab.sweep.expand import Cell
+from fope_lab.sweep.grid_point import GridPoint
 
 ALTERNATIVES = ("grid", "zip")
-"""The sections in which the values of one axis stand in a list."""
+"""The sections of a sweep file that list the values of an axis."""
 
 
-class Findings:
-    """Collects what is wrong, where in the file, and in which cells."""
+class ProblemCollector:
+    """Collects problems by their place in the file.
 
-    def __init__(self, document: Document, cells: Sequence[Cell]) -> None:
-        self._document, self._cells = document, cells
-        self._found: dict[tuple[FieldPath, str], list[Cell]] = {}
-        self._all_values: dict[str, set[str]] = {}
+    A problem that several grid points share becomes one problem, which names the axis values that
+    lead to it.
+    """
 
-    def add(self, at: FieldPath, message: str, cell: Cell) -> None:
-        """One problem in one cell."""
-        self._found.setdefault((at, message), []).append(cell)
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._of_file: list[tuple[FieldPath, str]] = []
+        self._of_other_files: list[Problem] = []
+        self._at_points: dict[tuple[FieldPath, str], list[GridPoint]] = {}
 
-    def problems(self) -> Iterator[Problem]:
-        """Every problem; what is not the same for all cells says for which values of which axes.
-
-        What is wrong with every value of an axis in the same words, as a misspelt path is, is one
-        problem of the axis.
-        """
-        of_axis: dict[tuple[FieldPath, str], dict[FieldPath, list[Cell]]] = {}
-        for (at, message), cells in self._found.items():
-            place = at[:2] if at[0] in ALTERNATIVES and len(at) == 3 else at
-            of_axis.setdefault((place, message), {})[at] = cells
-        for (place, message), places in of_axis.items():
-            at = place if len(places) > 1 else next(iter(places))
-            cells = [cell for found in places.values() for cell in found]
-            text = f"{message}{self._only(at, cells)}"
-            yield self._document.locate(Problem(at, text))
-
-    def _only(self, at: FieldPath, cells: Sequence[Cell]) -> str:
-        """The values of the axes that tell these cells from the others, unless `at` tells them."""
-        if at[0] == "include":
-            return ""
-        known = (
-            {axis for axis in cells[0].choices if cells[0].choices[axis].origin[0] == "zip"}
-            if at[0] == "zip"
-            else {at[1]}
+    def __bool__(self) -> bool:
+        """Return whether anything is wrong."""
+        return bool(
+            self._document.problems or self._of_file or self._of_other_files or self._at_points
         )
-        parts = []
-        for axis in cells[0].choices:
-            if axis in known:
-                continue
-            if axis not in self._all_values:
-                self._all_values[axis] = set(_values(axis, self._cells))
-            here = _values(axis, cells)
-            if here.keys() != self._all_values[axis]:
-                parts.append(f"{axis} {', '.join(here.values())}")
-        return f" (with {'; '.join(parts)})" if parts else ""
+
+    def add(self, at: FieldPath, message: str) -> None:
+        """Add a problem that does not depend on the grid."""
+        self._of_file.append((at, message))
+
+    def add_at_point(self, at: FieldPath, message: str, point: GridPoint) -> None:
+        """Add a problem that occurs at one grid point."""
+        self._at_points.setdefault((at, message), []).append(point)
+
+    def add_of_other_file(self, problems: Iterable[Problem]) -> None:
+        """Add the problems of another sweep file that this one refers to."""
+        self._of_other_files.extend(problems)
+
+    def concern(self, *sections: str) -> bool:
+        """Return whether a problem was found in one of these top-level sections."""
+        return any(at[:1] == (section,) for at, _ in self._of_file for section in sections)
+
+    def error(self, points: Sequence[GridPoint] = ()) -> SweepError:
+        """Return the error that holds every problem; `points` is the whole grid."""
+        return SweepError(
+            [
+                *self._document.problems,
+                *self._of_other_files,
+                *(self._problem(at, message) for at, message in self._of_file),
+                *self._of_points(points),
+            ]
+        )
+
+    def _problem(self, at: FieldPath, message: str) -> Problem:
+        return self._document.locate(Problem(at, message))
+
+    def _of_points(self, grid: Sequence[GridPoint]) -> Iterator[Problem]:
+        """Yield the problems of grid points, each once.
+
+        If every value of an axis has the same problem, such as a misspelt path, the problem is
+        the axis's. A problem that only some grid points have says which.
+        """
+        by_axis: dict[tuple[FieldPath, str], dict[FieldPath, list[GridPoint]]] = {}
+        for (at, message), points in self._at_points.items():
+            axis = at[:2] if at[0] in ALTERNATIVES and len(at) == 3 else at
+            by_axis.setdefault((axis, message), {})[at] = points
+        all_values: dict[str, dict[str, str]] = {}
+        for (axis, message), places in by_axis.items():
+            at = axis if len(places) > 1 else next(iter(places))
+            points = [point for found in places.values() for point in found]
+            parts = []
+            for other in _unnamed_axes(at, points[0]):
+                if other not in all_values:
+                    all_values[other] = _values(other, grid)
+                values = _values(other, points)
+                if values.keys() != all_values[other].keys():
+                    parts.append(f"{other} {', '.join(values.values())}")
+            only = f" (with {'; '.join(parts)})" if parts else ""
+            yield self._problem(at, f"{message}{only}")
 
 
-def _values(axis: str, cells: Sequence[Cell]) -> dict[str, str]:
-    """The labels of an axis's values in these cells, by what tells values apart."""
+def _unnamed_axes(at: FieldPath, point: GridPoint) -> list[str]:
+    """Return the axes whose value a place in the file does not tell."""
+    if at[0] == "include":
+        return []
+    if at[0] == "zip":
+        return [axis for axis, choice in point.choices.items() if choice.origin[0] != "zip"]
+    return [axis for axis in point.choices if axis not in at[1:2]]
+
+
+def _values(axis: str, points: Iterable[GridPoint]) -> dict[str, str]:
+    """Return the labels of an axis's values at these points, by the values as JSON."""
     return {
-        json.dumps(cell.choices[axis].value, sort_keys=True): label(cell.choices[axis].value)
-        for cell in cells
-        if axis in cell.choices
+        json.dumps(point.choices[axis].value, sort_keys=True): label(point.choices[axis].value)
+        for point in points
+        if axis in point.choices
     }

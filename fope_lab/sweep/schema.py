@@ -19,7 +19,7 @@ from fope_lab.embeddings import embedding_json_schema
 from fope_lab.model.config import SCALES, ModelConfig
 from fope_lab.stages import StageConfig
 from fope_lab.sweep.kinds import FILE_KINDS, KINDS
-from fope_lab.sweep.spec import SweepFile
+from fope_lab.sweep.sweep_file import SweepFile
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -14,7 +14,7 @@ import pytest
 
 from fope_lab.store import StageFolder, Store
 from fope_lab.sweep import load_sweep
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 
 SWEEP = """
 name: faults

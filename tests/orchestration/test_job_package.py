@@ -15,7 +15,7 @@ from fope_lab.orchestration import job_package
 from fope_lab.orchestration.job_package import COMMAND, JobPackage, SubmitError, build_package
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
-from fope_lab.sweep.spec import Sweep
+from fope_lab.sweep.graph import Sweep
 
 SWEEP = """
 name: packed

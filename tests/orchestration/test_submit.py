@@ -23,7 +23,7 @@ from fope_lab.orchestration import submit as submitting
 from fope_lab.orchestration.job_package import JobPackage, SubmitError
 from fope_lab.orchestration.submit import find_token, submit
 from fope_lab.sweep import load_sweep
-from fope_lab.sweep.spec import Sweep
+from fope_lab.sweep.graph import Sweep
 
 SECRET = "a-secret-of-some-length-0123456789"
 SWEEP = """

@@ -14,7 +14,7 @@ from workers_sweep import alone, losses, worker_processes
 from fope_lab.stages import Pretrain
 from fope_lab.store import StageFolder, Store
 from fope_lab.sweep import load_sweep
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 from trainers.distributed import possible_sizes, with_memory_as_planned
 
 SWEEP = """

@@ -13,7 +13,7 @@ import yaml
 from fope_lab.report import Report, build_report
 from fope_lab.store import Store
 from fope_lab.sweep import Plan, load_sweep, plan
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 
 Numbers = Callable[[Stage, int | None], float]
 """(stage, context length, or None for a training's loss) → what the stage measured."""

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from fope_lab.report import Report, build_report
 from fope_lab.store import Store
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 
 NUMBER = {"type": ["number", "null"]}
 INTERVAL = {

@@ -12,7 +12,7 @@ from heavy_imports import heavy_modules
 from sweep_files import PRETRAIN_LINE, load, of, told, write
 
 from fope_lab.data.benchmarks import leval, longbench
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 
 LONGBENCH = {task: f"data/{task}_e.jsonl" for task in longbench.TASKS}
 LEVAL = {task: f"LEval/Exam/{task}.jsonl" for task in leval.TABLE_2}

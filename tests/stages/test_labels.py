@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sweep_files import BASE, changed, load, of
 
-from fope_lab.stages.labels import label, stage_name
+from fope_lab.stages.labels import label, stage_label
 
 
 @pytest.mark.parametrize(
@@ -35,11 +35,11 @@ def test_labels_of_values(value: Any, expected: str) -> None:
 
 
 def test_names_of_stages() -> None:
-    assert stage_name("p", {}, None) == "p"
-    assert stage_name("p", {}, 3) == "p[seed=3]"
-    assert stage_name("p", {"p.train.tokens": 5}, 0) == "p[train.tokens=5,seed=0]"
+    assert stage_label("p", {}, None) == "p"
+    assert stage_label("p", {}, 3) == "p[seed=3]"
+    assert stage_label("p", {"p.train.tokens": 5}, 0) == "p[train.tokens=5,seed=0]"
     both = {"p.embedding": "rope", "e.embedding": {"type": "yarn", "factor": 2}}
-    assert stage_name("e", both, None) == "e[p.embedding=rope,e.embedding=yarn(factor=2)]"
+    assert stage_label("e", both, None) == "e[p.embedding=rope,e.embedding=yarn(factor=2)]"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sweep_files import BASE, changed, load, of, told
 
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 
 
 def stage(folder: Path, **options: Any) -> Stage:

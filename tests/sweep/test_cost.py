@@ -16,7 +16,7 @@ from fope_lab.evaluation.perplexity.losses import WINDOWS
 from fope_lab.model.config import ModelConfig
 from fope_lab.model.decoder import Decoder
 from fope_lab.model.memory import reading_memory, training_memory
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 
 SIZES: list[dict[str, Any]] = [
     {"num_layers": 2, "num_heads": 4, "head_dim": 16},

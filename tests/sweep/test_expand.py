@@ -99,7 +99,7 @@ def test_exclude_drops_what_matches_in_part(
         assert cells(folder, content) == expected
     else:
         assert [line.split(" ", 1)[1] for line in told(folder, {**ONE, **content})] == [
-            "exclude: leaves no cell"
+            "exclude: leaves no grid point"
         ]
 
 
@@ -290,7 +290,7 @@ def grid_of(text: str, stages: str = f"p: {PRETRAIN_LINE}") -> str:
         ),
         (
             "grid: {p.data.mix.0.weight: [1]}",
-            ["4 grid.p.data.mix.0.weight[0]: data.mix is no list, so it has no items"],
+            ["4 grid.p.data.mix.0.weight[0]: data.mix is not a list, so it has no items"],
         ),
         (
             "grid: {p.train.tokens: [1000], p.train.tokens: [2000]}",
@@ -308,7 +308,7 @@ def grid_of(text: str, stages: str = f"p: {PRETRAIN_LINE}") -> str:
         ),
         (
             "grid: {p.embedding: [rope], p.train.tokens: [1000]}\ninclude: [{p.embedding: nope}]",
-            ["5 include[0]: a cell must set every axis; missing: p.train.tokens"],
+            ["5 include[0]: a grid point must set every axis; missing: p.train.tokens"],
         ),
         (
             "grid: {p.embedding: [rope]}\ninclude:\n  - {p.embedding: nope, q.x: 1}",
@@ -340,21 +340,21 @@ def grid_of(text: str, stages: str = f"p: {PRETRAIN_LINE}") -> str:
         (
             "zip: {p.embedding: [rope, nope], p.train.tokens: [1000, 2000]}\n"
             "exclude: [{p.embedding: rope, p.train.tokens: 2000}]",
-            ["5 exclude[0]: matches no cell of the grid"],
+            ["5 exclude[0]: matches no grid point"],
         ),
         (
             "grid: {p.embedding: [rope]}\nexclude: [{}]",
-            ["5 exclude[0]: names no axis, so it would drop every cell"],
+            ["5 exclude[0]: names no axis, so it would drop every grid point"],
         ),
         (
             "grid: {p.embedding: [rope]}\nexclude: [{p.embedding: rope}]",
-            ["5 exclude: leaves no cell"],
+            ["5 exclude: leaves no grid point"],
         ),
         (
             "seeds: [0, 1]\ngrid: {"
             + ", ".join(f"p.a{i}: [{', '.join(map(str, range(10)))}]" for i in range(6))
             + "}",
-            ["5 grid: makes 2,000,000 cells with all seeds (allowed: at most 100,000)"],
+            ["5 grid: makes 2,000,000 grid points with all seeds (allowed: at most 100,000)"],
         ),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from sweep_files import BASE, PRETRAIN, PRETRAIN_LINE, changed, keys, load, of, told, write
 
 from fope_lab.sweep import Problem, SweepError, load_sweep
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 
 PASSKEY: dict[str, Any] = {"kind": "passkey", "lengths": [64], "form": "symbolic"}
 
@@ -35,30 +35,30 @@ def wrong(path: Path) -> list[Problem]:
     [
         (
             "pretrian",
-            "names nothing: 'pretrian' is no stage of this file; did you mean 'pretrain'? "
+            "no stage named 'pretrian' in this file; did you mean 'pretrain'? "
             "(allowed: pretrain, other, FILE.yaml#STAGE, a checkpoint folder, or hf:NAME@COMMIT)",
         ),
         (
             "zzz",
-            "names nothing: 'zzz' is no stage of this file (allowed: pretrain, other, "
+            "no stage named 'zzz' in this file (allowed: pretrain, other, "
             "FILE.yaml#STAGE, a checkpoint folder, or hf:NAME@COMMIT)",
         ),
         ("child", "a cycle: child → child"),
-        ("other", "other is of kind passkey, which leaves no model"),
+        ("other", "other is a stage of kind passkey, which produces no model"),
         ("''", "found '', needs text that is not empty"),
         ("3", "found 3, needs text"),
         ("", "found nothing, needs text"),
         ("[pretrain]", "found ['pretrain'], needs text"),
         (
             "hf:HuggingFaceTB/SmolLM-1.7B",
-            "hf:HuggingFaceTB/SmolLM-1.7B has no revision, which is not the same model for ever: "
-            "pin it to a commit, hf:HuggingFaceTB/SmolLM-1.7B@COMMIT, shown at "
+            "hf:HuggingFaceTB/SmolLM-1.7B has no revision, so it is not pinned: branches and tags "
+            "can move. Give a commit, hf:HuggingFaceTB/SmolLM-1.7B@COMMIT, from "
             "https://huggingface.co/HuggingFaceTB/SmolLM-1.7B/commits/main",
         ),
         (
             "hf:gpt2@main",
-            "hf:gpt2@main has the revision 'main', which is not the same model for ever: pin it to "
-            "a commit, hf:gpt2@COMMIT, shown at https://huggingface.co/gpt2/commits/main",
+            "hf:gpt2@main has the revision 'main', so it is not pinned: branches and tags can "
+            "move. Give a commit, hf:gpt2@COMMIT, from https://huggingface.co/gpt2/commits/main",
         ),
         ("hf:gpt2@", "'hf:gpt2@' is no name: write hf:NAME or hf:NAME@REVISION"),
     ],
@@ -115,7 +115,7 @@ def test_from_may_be_an_axis(tmp_path: Path) -> None:
     found = told(tmp_path, {**BASE, "grid": {"passkey.from": ["pretrain", "passkey", "extnd"]}})
     assert [line.split(" ", 1)[1].split(";")[0] for line in found] == [
         "grid.passkey.from[1]: a cycle: passkey → passkey",
-        "grid.passkey.from[2]: names nothing: 'extnd' is no stage of this file",
+        "grid.passkey.from[2]: no stage named 'extnd' in this file",
     ]
 
 
@@ -205,7 +205,7 @@ def test_the_same_key_from_both_files(tmp_path: Path, figure: Path) -> None:
             {"pretrain.embedding": ["rope"]},
             "stages.passkey.from: fope/figure.yaml#pretrain is ambiguous for pretrain.embedding "
             "rope: pretrain[embedding=rope,model.num_layers=1,seed=0], "
-            "pretrain[embedding=rope,model.num_layers=2,seed=0]; choose in grid by "
+            "pretrain[embedding=rope,model.num_layers=2,seed=0]; choose one in grid by "
             "pretrain.model.num_layers",
         ),
         (
@@ -236,7 +236,7 @@ def test_a_seed_that_the_other_file_has_not(tmp_path: Path, figure: Path) -> Non
     grid = {"pretrain.embedding": ["rope"], "pretrain.model.num_layers": [1]}
     content = passkey_of("fope/figure.yaml#pretrain", grid=grid, seeds=[0, 5])
     [found] = told(tmp_path, content)
-    assert found.endswith("has no stage under seed 5 (allowed: 0, 1)")
+    assert found.endswith("has no stage with seed 5 (allowed: 0, 1)")
 
 
 def test_cells_that_the_other_file_excludes(tmp_path: Path, figure: Path) -> None:
@@ -297,10 +297,13 @@ def test_through_two_files(tmp_path: Path) -> None:
         ("nix.yaml#pretrain", "no sweep file 'nix.yaml' in "),
         ("fope/figur.yaml#pretrain", "no sweep file 'fope/figur.yaml' in "),
         ("fope/figure.yaml#pretrian", "has no stage 'pretrian'; did you mean 'pretrain'? (allowed"),
-        ("fope/figure.yaml#", "names no stage (allowed: perplexity, pretrain)"),
-        ("fope/figure.yaml#perplexity", "perplexity is of kind perplexity, which leaves no model"),
+        ("fope/figure.yaml#", "figure.yaml after the # (allowed: perplexity, pretrain)"),
+        (
+            "fope/figure.yaml#perplexity",
+            "perplexity is a stage of kind perplexity, which produces no model",
+        ),
         ("fope#pretrain", "no sweep file 'fope' in "),
-        ("sweep.yaml#passkey", "names this very file; leave out what stands before the #"),
+        ("sweep.yaml#passkey", "this is the file itself; leave out the part before the #"),
     ],
 )
 def test_a_wrong_reference_to_another_file(
@@ -480,8 +483,8 @@ def test_a_base_that_is_not_the_parents_must_be_given(
     parent = {"stages.pretrain.embedding": {"type": "rope", "base": 500}}
     [found] = told(tmp_path, changed(BASE, {**parent, f"stages.{stage}.embedding": embedding}))
     assert found.endswith(
-        "says no base: the default is 10000, and the parent's base is 500; give one, as in "
-        "{type: …, base: 500}"
+        ": set `base` explicitly: default 10000 differs from the parent's 500; "
+        "{type: …, base: 500} keeps the parent's"
     )
     given = {"type": embedding} if isinstance(embedding, str) else embedding
     for base in (500, 10_000):

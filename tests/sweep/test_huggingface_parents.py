@@ -13,8 +13,8 @@ from heavy_imports import heavy_modules
 from sweep_files import BASE, load, of, told, write
 
 from fope_lab.sweep import plan
+from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import action
-from fope_lab.sweep.resolve import Stage
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],

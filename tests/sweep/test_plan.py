@@ -17,8 +17,8 @@ from fope_lab.planning.estimate import estimate_plans
 from fope_lab.planning.plan_table import print_plan
 from fope_lab.store import Attempt, Store, StoreError
 from fope_lab.sweep import Plan, plan
+from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import ACTIONS, action
-from fope_lab.sweep.resolve import Stage
 
 ROW = ["key", "name", "kind", "state", "reason", "parents", "axes", "seed"]
 ROW += ["params", "tokens", "flops", "memory", "seconds", "gpu_hours", "cost", "estimate"]

@@ -113,7 +113,7 @@ def test_the_processors_of_own_stages_are_given_for_all(tmp_path: Path) -> None:
         ),
         (
             {"stages.pretrain.data": {"task": "passkey", "length": 64, "documents": "within"}},
-            ["stages.pretrain.data.documents: has no effect: there is no corpus"],
+            ["stages.pretrain.data.documents: has no effect: no corpus is read"],
         ),
         (
             {"stages.pretrain.data": {"length": 64, "mix": [{"corpus": "c4", "pack": True}]}},
@@ -125,11 +125,11 @@ def test_the_processors_of_own_stages_are_given_for_all(tmp_path: Path) -> None:
         ),
         (
             {"stages.finetune.tokenizer": "byte"},
-            ["stages.finetune.tokenizer: byte has other ids than the model's own, "],
+            ["stages.finetune.tokenizer: the ids of byte differ from those of the model's own "],
         ),
         (
             {"stages.copy-tokenizer": BASE["stages"]["pretrain"]},
-            ["stages.copy-tokenizer: is the name of fope-lab's own stages; choose another"],
+            ["stages.copy-tokenizer: this name is reserved for a preparation stage"],
         ),
     ],
 )
@@ -181,7 +181,10 @@ def test_fine_tuning_may_bring_a_tokenizer_that_can(tmp_path: Path) -> None:
     changed_ones = {name.partition("[")[0] for name, key in after.items() if before[name] != key}
     assert changed_ones == {"prepare-data", "finetune", "asked"}
     [found] = told(tmp_path, changed(BASE, {**changes, "stages.finetune.tokenizer": "gpt-neox"}))
-    assert "finetune.tokenizer: gpt-neox has 50304 tokens, and the model has 999" in found
+    assert (
+        "finetune.tokenizer: gpt-neox has 50304 tokens, but the model has a vocabulary of 999"
+        in found
+    )
 
 
 def test_how_documents_become_rows_is_in_the_key_of_the_training_alone(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_children_inherit_their_parents_seed(tmp_path: Path) -> None:
         ),
         (
             f"name: x\nstages:\n  prepare-data: {PRETRAIN_LINE}\n",
-            ["3 stages.prepare-data: is the name of fope-lab's own stages; choose another"],
+            ["3 stages.prepare-data: this name is reserved for a preparation stage"],
         ),
     ],
 )
@@ -121,7 +121,7 @@ def test_all_problems_at_once_each_once(tmp_path: Path) -> None:
         "2 seeds names 0 twice",
         "4 stages.p.data.lenght unknown key 'lenght'",
         "4 stages.p.embedding unknown embedding 'rop'",
-        "5 stages.c.from names nothing",
+        "5 stages.c.from no stage named 'q' in this file (allowed",
         "6 grid.p.train.warmup[1] found 2, needs at most 1",
         "6 grid.q.train.tokens matches nothing",
         "7 zip the lists must be equally long",

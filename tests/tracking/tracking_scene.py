@@ -17,7 +17,7 @@ from mlflow.entities import Run
 
 from fope_lab.store import Row, StageFolder, Store
 from fope_lab.sweep import Plan, load_sweep, plan
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 from fope_lab.tracking import Tracker
 from fope_lab.tracking.server import default_uri
 

@@ -12,7 +12,7 @@ from fope_lab.data.problems import DataError
 from fope_lab.evaluation.context import run as evaluate
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 from trainers.stage import run
 
 SWEEP = """

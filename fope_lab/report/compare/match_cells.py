@@ -19,7 +19,7 @@ from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.report.compare.published import PublishedColumn, PublishedRow, PublishedTable
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.stage_results import StageResult
-from fope_lab.stages.labels import corpus_label, label, label_parts, stage_name
+from fope_lab.stages.labels import corpus_label, label, label_parts, stage_label
 from fope_lab.sweep.graph import Stage
 
 ELSEWHERE = "not part of this sweep"
@@ -155,7 +155,7 @@ def stage_of(cell: Cell, readings: Mapping[str, StageResult]) -> Stage:
 
 def _told_by(cell: Cell) -> str:
     """A cell's place in the sweep."""
-    return stage_name(cell.stage, cell.axes, None)
+    return stage_label(cell.stage, cell.axes, None)
 
 
 def _ends(path: str, name: str) -> bool:

@@ -14,8 +14,8 @@ from fope_lab.sweep.stage_states import block_descendants, read_states, unfinish
 
 if TYPE_CHECKING:
     from fope_lab.store import Row, StageFolder, StageState, Store
+    from fope_lab.sweep.graph import Stage
     from fope_lab.sweep.plan import Plan
-    from fope_lab.sweep.resolve import Stage
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from report_samples import BASE, finish, make_report, write_plan
 from fope_lab.report import Report
 from fope_lab.report.compare.claims import Verdict
 from fope_lab.store import Store
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 
 Table = Mapping[str, Mapping[int, list[float]]]
 """Embedding → length → the value under each seed."""

@@ -30,7 +30,7 @@ from fope_lab.stages.result import ResultRecord
 from fope_lab.store import Store
 from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep import SweepError, load_sweep
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 
 ROOT = Path(__file__).parents[3]
 TABLES = ("fope/table1", "fope/table2", "fope/table4", "fope/table5", "fope/table6")

@@ -23,7 +23,7 @@ from fope_lab.report.render.figure import Figure
 from fope_lab.report.results.stage_results import read_stages
 from fope_lab.report.results.training import BINS, group_training_curves
 from fope_lab.store import Store
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 
 LOOK = Look(0, "o", "-")
 heights = st.lists(st.floats(0, 250), max_size=12)

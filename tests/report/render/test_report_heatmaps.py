@@ -13,7 +13,7 @@ from report_samples import BASE, make_report, write_plan
 from fope_lab.report import Report
 from fope_lab.report.render.html import render_html
 from fope_lab.store import Store
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 
 NEEDLE = {"kind": "needle", "from": "pretrain", "lengths": [32, 64], "depths": 3, "trials": 2}
 STAGES = {"pretrain": BASE["stages"]["pretrain"], "needle": {**NEEDLE, "form": "symbolic"}}

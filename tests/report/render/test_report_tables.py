@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fope_lab.report.render.tables import Table, plain_text, print_table
 from fope_lab.store import Store
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 
 
 def tables_of(

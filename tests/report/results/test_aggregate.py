@@ -18,7 +18,7 @@ from fope_lab.report.results.aggregate import Cell, build_cells, estimate_mean, 
 from fope_lab.report.results.stage_results import read_stages
 from fope_lab.store import Store
 from fope_lab.sweep import Plan
-from fope_lab.sweep.resolve import Stage
+from fope_lab.sweep.graph import Stage
 
 finite = st.floats(-1e12, 1e12)
 

@@ -1,0 +1,83 @@
+"""`load_sweep`: from a sweep file to a checked `Sweep`.
+
+The steps, each of which takes what the one before it returns:
+
+    Document       the YAML text, with the line of every field        config/yaml_document.py
+    SweepFile      the top level of the file                          sweep_file.py
+    GridPoint      the value of every axis, and a seed                expand.py
+    StageSection   a stage's section at a grid point                  apply_axes.py
+    Parent         what the section's `from` means there              parents.py
+    Stage          the section checked, with its key                  stage_builder.py
+    Sweep          all stages, and a report section that fits them    report_check.py
+
+A step reports what is wrong and leaves it out, so that one SweepError holds the problems of all.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fope_lab.config.yaml_document import Document
+from fope_lab.stages import Resources
+from fope_lab.sweep.cross_file import StageReferences, SweepLoader
+from fope_lab.sweep.expand import expand_grid
+from fope_lab.sweep.graph import Sweep
+from fope_lab.sweep.parents import ParentFinder
+from fope_lab.sweep.preparation_stages import PreparationStages
+from fope_lab.sweep.problem_collector import ProblemCollector
+from fope_lab.sweep.report_check import report_problems
+from fope_lab.sweep.resolve import resolve_stages
+from fope_lab.sweep.stage_builder import StageBuilder
+from fope_lab.sweep.sweep_file import read_sweep_file
+
+
+def load_sweep(path: str | Path) -> Sweep:
+    """Read and check a sweep file. Raises SweepError, which holds every problem found."""
+    return SweepLoader(_load).load(Path(path).absolute())
+
+
+def parse_sweep(text: str, path: Path) -> Sweep:
+    """Return the sweep that a file `path` with this text would hold.
+
+    Relative paths start from the file's folder. Raises SweepError as load_sweep does.
+    """
+    own = path.absolute()
+
+    def load(wanted: Path, loader: SweepLoader) -> Sweep:
+        return _load(wanted, loader, text if wanted == own else None)
+
+    return SweepLoader(load).load(own)
+
+
+def _load(path: Path, loader: SweepLoader, text: str | None = None) -> Sweep:
+    document = Document(path, text)
+    problems = ProblemCollector(document)
+    file = read_sweep_file(document, problems)
+    if file is None:
+        raise problems.error()
+    references = StageReferences(path, loader)
+    points = expand_grid(file, references.axes(file, problems), problems)
+    axes_known = not problems.concern("grid", "zip", "include", "exclude")
+    preparation = PreparationStages(loader.cache, Resources(cpus=file.prepare.resources.cpus))
+    resolved = resolve_stages(
+        file,
+        points,
+        ParentFinder(file.stages, path.parent, references, loader.cache, axes_known),
+        StageBuilder(path.parent, preparation, loader.cache, axes_known),
+        problems,
+    )
+    by_section = None if problems else resolved.by_section
+    for at, message in report_problems(file.report, by_section):
+        problems.add(at, message)
+    if problems:
+        raise problems.error(points)
+    return Sweep(
+        path=path,
+        name=file.name,
+        description=file.description,
+        seeds=tuple(file.seeds),
+        stages=resolved.stages,
+        by_name=resolved.by_section,
+        report=file.report,
+        paper=file.paper,
+    )

@@ -1,0 +1,137 @@
+"""From a stage's section at a grid point to the stage: checked, with its parents and its key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from fope_lab.config.cache import Cache
+from fope_lab.config.problems import FieldPath, did_you_mean, name_list, shown
+from fope_lab.config.pydantic_errors import SectionError, messages_of
+from fope_lab.data.problems import DataError
+from fope_lab.stages import Pretrain, StageConfig, TrainingConfig
+from fope_lab.sweep.apply_axes import StageSection
+from fope_lab.sweep.graph import Stage, make_stage
+from fope_lab.sweep.inputs import inputs_of
+from fope_lab.sweep.kinds import FILE_KINDS, KINDS
+from fope_lab.sweep.model_spec import learned_parameters_of, model_spec_of
+from fope_lab.sweep.parents import Parent
+from fope_lab.sweep.preparation_stages import PreparationStages
+
+
+@dataclass(frozen=True)
+class BuiltStage:
+    """The stage of a section at a grid point.
+
+    `stage` is None if something is wrong; `problems` say what, each with its place in the file.
+    `stages` are all stages that come into the sweep with this one, parents first: its ancestors in
+    other files, its preparation stages and itself.
+    """
+
+    stage: Stage | None
+    stages: tuple[Stage, ...]
+    problems: tuple[tuple[FieldPath, str], ...]
+
+
+class StageBuilder:
+    """Builds the stages of one sweep file.
+
+    `folder` is where relative paths start. With `axes_known` false, because a part of the grid is
+    wrong, no field is called missing: an axis may be meant to set it.
+    """
+
+    def __init__(
+        self, folder: Path, preparation: PreparationStages, cache: Cache, axes_known: bool
+    ) -> None:
+        self._folder, self._preparation = folder, preparation
+        self._cache, self._axes_known = cache, axes_known
+
+    def build(self, section: StageSection, parent: Parent, seed: int) -> BuiltStage:
+        """Return the stage of a section that starts from `parent`, under a seed of the sweep."""
+        problems = list(section.problems)
+        if parent.problem is not None:
+            problems.append((section.locate(("from",)), parent.problem))
+        try:
+            spec = self._check(section.value, seed)
+            if not problems and (parent.exists or spec.stands_alone()):
+                *needed, stage = self._resolve(spec, section, parent)
+                return BuiltStage(stage, (*parent.ancestors, *needed, stage), ())
+        except SectionError as error:
+            problems += [
+                (section.locate(path), message)
+                for path, message in error.found
+                if self._axes_known or not message.startswith("is missing")
+            ]
+        return BuiltStage(None, (), tuple(problems))
+
+    def _check(self, section: dict[str, Any], seed: int) -> StageConfig:
+        """Return the configuration that a section holds. Raises SectionError."""
+        name = section.get("kind")
+        if name not in FILE_KINDS:
+            near = did_you_mean(name, FILE_KINDS)
+            fault = "is missing" if name is None else f"unknown kind {shown(name)}{near}"
+            raise SectionError([(("kind",), f"{fault} (allowed: {name_list(FILE_KINDS)})")])
+        kind = KINDS[name]
+        problems: list[tuple[FieldPath, str]] = [
+            ((field,), message) for field, message in kind.outside_file.items() if field in section
+        ]
+        given = {**section, "seed": seed} if kind.trains else section
+        spec = None
+        try:
+            spec = kind.model_validate(given, context={"base": self._folder, "cache": self._cache})
+        except ValidationError as error:
+            problems += messages_of(error, kind)
+        if spec is None or problems:
+            raise SectionError(problems)
+        return spec
+
+    def _resolve(self, spec: StageConfig, section: StageSection, parent: Parent) -> list[Stage]:
+        """Return the preparation stages that a stage needs, and the stage last.
+
+        Raises SectionError if the stage can't start from its parent, if its model can't be made, or
+        if it can't read its data.
+        """
+        axes = {**(parent.stage.axes if parent.stage else {}), **section.axes}
+        if not parent.exists and not isinstance(spec, Pretrain):  # it looks at no model
+            identities = _identities(spec)
+            return [make_stage(spec, section=section.name, axes=axes, identities=identities)]
+        if parent.stage is not None:
+            _check_parent(spec, parent.stage)
+        model_spec = model_spec_of(spec, section.value, parent.model_spec, self._cache)
+        inputs = inputs_of(spec, section.value, model_spec.tokenizer)
+        prepared = self._preparation.prepare(spec, model_spec.tokenizer, inputs)
+        if isinstance(spec, Pretrain):
+            spec = spec.model_copy(update={"model": model_spec.model})
+        inherited_seed = parent.stage.seed if parent.stage else None
+        stage = make_stage(
+            spec,
+            section=section.name,
+            axes=axes,
+            seed=spec.seed if isinstance(spec, TrainingConfig) else inherited_seed,
+            parents=({"from": parent.stage.key} if parent.stage else {}) | prepared.parents,
+            external=parent.external,
+            identities=prepared.identities | _identities(spec),
+            model_spec=model_spec,
+            learned_parameters=learned_parameters_of(model_spec, self._cache),
+        )
+        return [*prepared.stages, stage]
+
+
+def _check_parent(spec: StageConfig, parent: Stage) -> None:
+    """Raise SectionError if a stage can't start from the model of another stage."""
+    if not parent.spec.trains:
+        message = f"{parent.section} is a stage of kind {parent.kind}, which produces no model"
+        raise SectionError([(("from",), message)])
+    if problems := list(spec.parent_problems(parent.spec)):
+        raise SectionError(problems)
+
+
+def _identities(spec: StageConfig) -> dict[str, Any]:
+    """Return what replaces fields of a configuration in the key. Raises SectionError."""
+    try:
+        return dict(spec.identities())
+    except DataError as error:
+        raise SectionError([(one.path, one.message) for one in error.problems]) from error
