@@ -40,6 +40,7 @@ def checkout_with(files: dict[str, str], folder: Path) -> Path:
         shutil.copy(ROOT / name, folder / name)
     for path, text in files.items():
         assert not (folder / path).exists(), path
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
     return folder
 

@@ -8,7 +8,7 @@ beyond the trained length.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -20,7 +20,7 @@ from fope_lab.config.problems import FieldPath
 from fope_lab.config.pydantic_errors import SectionError
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data
-from fope_lab.data.tasks.posgen import FAR, MODULUS, NEAR, Ids, Subtask, period
+from fope_lab.data.tasks.posgen import FAR, MODULUS, NEAR, Subtask, period
 from fope_lab.data.tasks.posgen_splits import SequenceSet
 from fope_lab.data.tasks.posgen_task import PosGenTask
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, known_vocabulary
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 BEYOND, WITHIN = "posgen_ood_accuracy", "posgen_accuracy"
 BY_POSITION = "posgen_accuracy_by_position"
-LOGIT_ROWS = 512  # predictions whose logits are held at once, as in perplexity/losses.py
 
 
 class PosGen(ModelEvaluation):
@@ -159,6 +158,8 @@ class PosGen(ModelEvaluation):
         Raises DataError if the model was trained on another PosGen, has too few tokens for this
         one, or was trained at no less than its length.
         """
+        from fope_lab.evaluation.scoring.correct_tokens import correct_tokens
+
         config = context.model_config
         data = context.training_data
         trained_on = [] if data is None else sequence_sets(data)
@@ -169,7 +170,7 @@ class PosGen(ModelEvaluation):
         ]
         if problems:
             raise DataError("; ".join(f"{field}: {message}" for (field,), message in problems))
-        correct = posgen_correct(
+        correct = correct_tokens(
             context.model,
             self.sequence_set.sequences(self.split, self.count, self.length),
             given=self.sequence_set.given,
@@ -245,35 +246,3 @@ class PosGenResult:
 def sequence_sets(data: Data) -> list[SequenceSet]:
     """The PosGen among what a model is trained on."""
     return [source.task.sequence_set for source in data.mix if isinstance(source.task, PosGenTask)]
-
-
-def posgen_correct(
-    model: Any,
-    sequences: Ids,
-    *,
-    given: int,
-    batch_tokens: int = 16_384,
-    progress: Callable[[int], None] = lambda done: None,
-) -> NDArray[np.bool_]:
-    """Which tokens of sequences (count, length) a model tells from those before them.
-
-    (count, length − given), from token number `given` on. `model.hidden(input_ids)` is
-    (batch, length, …), and `model.head` of some of these states their logits. About `batch_tokens`
-    are read at once; `progress` takes how many sequences are done.
-    """
-    import torch
-
-    from fope_lab.evaluation.scoring.hidden_states import device_of, final_states
-
-    device = device_of(model)
-    size = max(1, batch_tokens // sequences.shape[1])
-    correct = np.empty((len(sequences), sequences.shape[1] - given), np.bool_)
-    for first in range(0, len(sequences), size):
-        with torch.inference_mode():
-            ids = torch.from_numpy(sequences[first : first + size]).to(device)
-            hidden = final_states(model, ids[:, :-1])[:, given - 1 :].flatten(0, 1)
-            chosen = [model.head(states).argmax(-1) for states in hidden.split(LOGIT_ROWS)]
-            right = torch.cat(chosen).view(len(ids), -1) == ids[:, given:]
-        correct[first : first + size] = right.cpu().numpy()
-        progress(first + len(ids))
-    return correct

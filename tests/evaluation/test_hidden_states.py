@@ -12,7 +12,7 @@ from fope_lab.data.tasks.posgen import generate
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.passkey import passkey_accuracy
 from fope_lab.evaluation.perplexity.losses import perplexity
-from fope_lab.evaluation.posgen import posgen_correct
+from fope_lab.evaluation.scoring.correct_tokens import correct_tokens
 from fope_lab.evaluation.scoring.hidden_states import final_states
 from fope_lab.evaluation.scoring.loglikelihood import score_continuations
 from fope_lab.model import Decoder, ModelConfig
@@ -51,7 +51,7 @@ def test_the_size_of_a_batch_changes_nothing(model: Decoder, kind: str) -> None:
                 model, ByteTokenizer(), 64, trials=30, form="symbolic", batch_tokens=size
             ).correct
         ),
-        "posgen": lambda size: posgen_correct(model, sequences, given=4, batch_tokens=size),
+        "posgen": lambda size: correct_tokens(model, sequences, given=4, batch_tokens=size),
         "continuations": lambda size: [
             score.logprob for score in score_continuations(model, requests, batch_tokens=size)
         ],

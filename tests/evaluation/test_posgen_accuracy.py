@@ -16,7 +16,8 @@ from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.posgen import Subtask
 from fope_lab.data.tasks.posgen_splits import SequenceSet
 from fope_lab.evaluation.context import run
-from fope_lab.evaluation.posgen import PosGen, PosGenResult, posgen_correct
+from fope_lab.evaluation.posgen import PosGen, PosGenResult
+from fope_lab.evaluation.scoring.correct_tokens import correct_tokens
 from fope_lab.model import Decoder, ModelConfig, load_model, save_model
 from fope_lab.store import Store
 
@@ -65,7 +66,7 @@ class Guesser(nn.Module):
 def test_a_model_that_follows_the_rule_is_always_right(subtask: Any, batch_tokens: int) -> None:
     x = SequenceSet(subtask=subtask).sequences("test", 11, 90)
     done: list[int] = []
-    correct = posgen_correct(
+    correct = correct_tokens(
         Follower(subtask), x, given=4, batch_tokens=batch_tokens, progress=done.append
     )
     assert correct.shape == (11, 86)
@@ -77,7 +78,7 @@ def test_a_model_that_follows_the_rule_is_always_right(subtask: Any, batch_token
 @pytest.mark.parametrize("modulus", [5, 17])
 def test_a_guesser_is_right_by_chance(modulus: int) -> None:
     x = SequenceSet(subtask="cot", modulus=modulus).sequences("test", 60, 100)
-    correct = posgen_correct(Guesser(modulus), x, given=4)
+    correct = correct_tokens(Guesser(modulus), x, given=4)
     assert stats.binomtest(int(correct.sum()), correct.size, 1 / modulus).pvalue > 0.001
 
 
@@ -85,7 +86,7 @@ def test_a_guesser_is_right_by_chance(modulus: int) -> None:
 def test_accuracy_is_of_the_tokens_within_and_beyond(until: int) -> None:
     """A model that is wrong from one token on, so that each share follows from its number."""
     x = SequenceSet(subtask="recursive").sequences("test", 5, 90)
-    correct = posgen_correct(Follower("recursive", until=until), x, given=4)
+    correct = correct_tokens(Follower("recursive", until=until), x, given=4)
     result = PosGenResult(correct, 4, 64)
     assert result.within.tolist() == pytest.approx([min(60, until - 4) / 60] * 5)
     assert result.beyond.tolist() == pytest.approx([max(0, until - 64) / 26] * 5)
@@ -191,7 +192,7 @@ def test_the_standard_error_is_of_sequences(tmp_path: Path) -> None:
     checkpoint = checkpoint_of(tmp_path)
     result, _ = evaluated(tmp_path, checkpoint)
     x = SequenceSet(subtask="cot").sequences("test", 20, 48)
-    correct = posgen_correct(load_model(checkpoint), x, given=4)
+    correct = correct_tokens(load_model(checkpoint), x, given=4)
     errors = {metric["name"]: metric["stderr"] for metric in result["metrics"]}
     assert errors["posgen_accuracy"] == pytest.approx(stats.sem(correct[:, :28].mean(1)))
     assert errors["posgen_ood_accuracy"] == pytest.approx(stats.sem(correct[:, 28:].mean(1)))
