@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 
 def geometric_slopes(num_heads: int) -> list[float]:
-    """2^(−8h/num_heads) for heads h = 1 … num_heads."""
+    """The slopes 2^(−8h/num_heads) of the heads h = 1 … num_heads (arXiv 2108.12409, §3)."""
     return [2 ** (-8 * (head + 1) / num_heads) for head in range(num_heads)]
 
 
 def official_slopes(num_heads: int) -> list[float]:
-    """The released code's: geometric where the heads are a power of two.
+    """The slopes of the released code, which are geometric if num_heads is a power of two.
 
-    Otherwise the slopes of the power of two below, then every second one of twice as many heads.
+    Other numbers of heads have the slopes of the next smaller power of two, followed by every
+    second slope of twice that number.
     """
     power = 2 ** math.floor(math.log2(num_heads))
     return geometric_slopes(power) + geometric_slopes(2 * power)[::2][: num_heads - power]
@@ -37,15 +38,18 @@ SLOPES = {"official": official_slopes, "geometric": geometric_slopes}
 
 @dataclass(frozen=True, kw_only=True)
 class Alibi(RelativeBias, name="alibi", source="Press et al., arXiv 2108.12409, §3"):
-    """Bias −slope·|i − j|; `slopes` names the rule for heads that are no power of two."""
+    """The bias is −slope·|i − j|, with a fixed slope for each head."""
 
     slopes: Annotated[
         Literal["official", "geometric"],
-        Doc("the rule for heads that are no power of two: the released code's, or 2^(−8h/heads)"),
+        Doc(
+            "The slopes if num_heads is not a power of two. official: those of the released code."
+            " geometric: 2^(−8h/num_heads)."
+        ),
     ] = "official"
 
     def tensors(self, shape: Shape) -> Tensors:
-        """`slopes` (num_heads,), float32."""
+        """The constant `slopes` (num_heads,), float32."""
         import torch
 
         slopes = SLOPES[self.slopes](shape.num_heads)
@@ -54,5 +58,5 @@ class Alibi(RelativeBias, name="alibi", source="Press et al., arXiv 2108.12409, 
         )
 
     def of_distance(self, shape: Shape, tensors: Mapping[str, Tensor], distance: Tensor) -> Tensor:
-        """−slope·|i − j|."""
+        """The bias −slope·distance, float32 (…, num_heads, queries, keys)."""
         return -tensors["slopes"][:, None, None] * distance

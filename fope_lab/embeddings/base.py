@@ -1,9 +1,10 @@
-"""What an embedding is: options in a frozen dataclass, maths in methods that keep no state.
+"""The base classes of embeddings and frequency transforms: options and maths, without state.
 
 An embedding is one file: a subclass of `Embedding` whose fields are its options and whose methods
 are pure functions of tensors. Defining the class registers it under its `name`; `discovery` finds
 every module of this package, so a new file needs no other change. Files that define embeddings or
-frequency transforms import torch inside functions only: a sweep is planned from the options.
+frequency transforms import torch inside functions only, because a sweep is planned from the options
+without torch.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ if TYPE_CHECKING:
 
 
 LARGEST = {"head_dim": 2**16, "num_heads": 2**16, "num_kv_heads": 2**16, "train_length": 2**40}
-"""Sizes that nothing reaches: beyond them a number is a slip of the finger."""
+"""The largest size that is accepted; a larger number is a typing error."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What an embedding is built for.
+    """The sizes of the model that an embedding is built for.
 
-    `train_length` is the original training length in tokens, `layer` the decoder layer and `seed`
-    the stage's seed; the last two only matter to embeddings that draw random numbers.
+    `train_length` is the original training length in tokens, `layer` the index of the decoder layer
+    and `seed` the seed of the stage. Only embeddings that draw random numbers read the last two.
     """
 
     head_dim: int
@@ -43,7 +44,7 @@ class Shape:
     seed: int = 0
 
     def problems(self) -> Iterator[str]:
-        """Sizes that no model can have, a sentence each."""
+        """Yield a sentence for every size that no model can have."""
         for name, most in LARGEST.items():
             size = getattr(self, name)
             if not (isinstance(size, int) and 1 <= size <= most):
@@ -52,10 +53,10 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True)
 class Tensors:
-    """The tensors that an embedding starts from, each under its attribute name in the module.
+    """The tensors that an embedding starts from, by their attribute name in the module.
 
-    `constants` follow from the options and are computed again on loading; `drawn` are frozen random
-    tensors, which the checkpoint stores; `learned` are parameters.
+    `constants` follow from the options and are computed again on loading. `drawn` are random and
+    frozen, and a checkpoint stores them. `learned` are parameters.
     """
 
     constants: Mapping[str, Tensor] = field(default_factory=dict)
@@ -67,9 +68,9 @@ class Tensors:
 class Embedding:
     """A position embedding that does nothing; a subclass replaces the methods of its mechanism.
 
-    A subclass gives its `name` in sweep files and its `source`, the paper and equation. Without a
-    name it is a base for others and not in the registry. Class attributes say what it does:
-    `rotates` (it has `cos_sin`) and `biases` (it has `bias`). Methods get the `shape` that the
+    A subclass gives its `name` in sweep files and its `source`, the paper and equation. A subclass
+    without a name is a base for others and is not registered. The class attributes `rotates` and
+    `biases` say whether it implements `cos_sin` and `bias`. Methods get the `shape` that the
     tensors were made for.
     """
 
@@ -85,74 +86,86 @@ class Embedding:
 
     @property
     def per_layer(self) -> bool:
-        """Whether each layer has tensors of its own; otherwise all layers share one module."""
+        """Whether each layer has its own tensors; otherwise all layers share one module."""
         return False
 
     @property
     def shift_invariant(self) -> bool:
-        """Whether scores depend on the differences of positions only."""
+        """Whether attention scores depend only on the differences of positions."""
         return True
 
     @property
     def draws_positions(self) -> bool:
-        """Whether `positions` are drawn at random, anew at each call."""
+        """Whether every call of `positions` draws new random positions."""
         return False
 
     @property
     def keys_cacheable(self) -> bool:
-        """Whether a rotated key stays right while the sequence grows.
+        """Whether a rotated key stays correct while the sequence grows.
 
-        Where it does not, a cache holds keys as they were before `rotate`, and each step rotates
-        them all for the sequence as it then is.
+        If not, a cache holds the keys before rotation, and each step rotates all of them for the
+        current length of the sequence.
         """
         return True
 
     def problems(self, shape: Shape) -> Iterator[str]:
-        """What makes these options unusable at `shape`, a sentence each. Torch-free."""
+        """Yield a sentence for every reason why these options cannot be used at `shape`.
+
+        Torch-free.
+        """
         if shape.num_heads % shape.num_kv_heads:
             yield (
                 f"num_heads {shape.num_heads} is not divisible by num_kv_heads {shape.num_kv_heads}"
             )
 
     def pair_frequencies(self, shape: Shape, length: int | None = None) -> tuple[float, ...]:
-        """The head_dim/2 frequencies in radians per token, 0 where a pair does not rotate, for a
-        sequence of `length` (the training length); empty where nothing rotates. Torch-free."""
+        """The head_dim/2 frequencies in radians per token in a sequence of `length` tokens.
+
+        `length` is the training length by default. A pair that does not rotate has frequency 0, and
+        an embedding without rotation has no frequencies. Torch-free.
+        """
         return ()
 
     def learned_sizes(self, shape: Shape) -> Mapping[str, tuple[int, ...]]:
-        """The sizes of the learned tensors of one layer, by name. Torch-free."""
+        """The size of each learned tensor of one layer, by name. Torch-free."""
         return {}
 
     def facts(self, shape: Shape) -> Mapping[str, float]:
-        """Numbers that follow from the options and that a result should state. Torch-free."""
+        """Numbers that follow from the options and that a report should state. Torch-free."""
         return {}
 
-    def longest(self, shape: Shape) -> int | None:
-        """Tokens of the longest sequence that there are positions for; None where any will do."""
+    def longest_sequence(self, shape: Shape) -> int | None:
+        """The length in tokens of the longest sequence that has positions; None if any length has.
+
+        Torch-free.
+        """
         return None
 
     def tensors(self, shape: Shape) -> Tensors:
-        """The tensors to start from, on the CPU; random ones drawn from the shape's seed."""
+        """The initial tensors on the CPU; random ones depend on the shape's seed and layer only."""
         return Tensors()
 
     def attention_factor(self, shape: Shape) -> float:
-        """Scale of rotated queries and of rotated keys; scores scale with its square."""
+        """The factor by which rotated queries and keys are multiplied; scores grow by its square.
+
+        Torch-free.
+        """
         return 1.0
 
     def cos_sin(
         self, shape: Shape, tensors: Mapping[str, Tensor], positions: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Cosines and sines that turn pair i, the dimensions i and i + head_dim/2.
+        """The cosines and sines that rotate pair i, which is dimensions i and i + head_dim/2.
 
-        For positions (length,) or (batch, length): float32 of shape (…, length, head_dim/2), or
-        (…, heads, length, head_dim/2) with `cos_sin_per_head`, where heads is num_kv_heads or 1.
-        The sequence ends with the last of the positions.
+        Positions are (length,) or (batch, length), and the last of them ends the sequence. Both
+        results are float32 (…, length, head_dim/2), or (…, heads, length, head_dim/2) with
+        `cos_sin_per_head`, where heads is num_kv_heads or 1.
         """
         raise NotImplementedError
 
     @property
     def cos_sin_per_head(self) -> bool:
-        """Whether `cos_sin` differ between key-value heads."""
+        """Whether the results of `cos_sin` have a dimension of key-value heads."""
         return False
 
     def bias(
@@ -162,22 +175,23 @@ class Embedding:
         query_positions: Tensor,
         key_positions: Tensor,
     ) -> Tensor:
-        """What is added to attention logits: float32 (…, num_heads, queries, keys).
+        """The bias that is added to attention logits, float32 (…, num_heads, queries, keys).
 
-        Entries of keys that come after their query are never used, but must be finite.
+        Positions are (…, queries) and (…, keys). The bias of a key that comes after its query is
+        never used, but must be finite.
         """
         raise NotImplementedError
 
     def embed(
         self, shape: Shape, tensors: Mapping[str, Tensor], hidden: Tensor, positions: Tensor
     ) -> Tensor:
-        """Token embeddings (batch, length, width) with absolute positions added."""
+        """Token embeddings (batch, length, width) with absolute positions added, in their dtype."""
         return hidden
 
     def positions(
         self, shape: Shape, length: int, *, offset: int, device: torch.device | None
     ) -> Tensor:
-        """Positions (length,) of a sequence whose first token is number `offset`."""
+        """The positions (length,) of consecutive tokens, the first of which has index `offset`."""
         import torch
 
         return torch.arange(offset, offset + length, device=device)
@@ -201,7 +215,7 @@ class FrequencyTransform:
     name: ClassVar[str]
     source: ClassVar[str]
     elementwise: ClassVar[bool] = False
-    """Whether a frequency's value depends on that frequency alone, and not on its place."""
+    """Whether a new frequency depends only on the old frequency, and not on its place."""
     hf_types: ClassVar[tuple[str, ...]] = ()
     """The values of transformers' `rope_type` that `from_hf` reads."""
     hf_reads: ClassVar[tuple[str, ...]] = ()
@@ -213,46 +227,46 @@ class FrequencyTransform:
 
     @property
     def dynamic(self) -> bool:
-        """Whether the result depends on the ladder's current length."""
+        """Whether the result depends on the current length of the sequence."""
         return False
 
     @property
     def may_keep_all(self) -> bool:
-        """Whether these options plainly ask for no change; otherwise none is an error."""
+        """Whether these options may leave every frequency as it is, which is otherwise an error."""
         return False
 
     def problems(self, ladder: Ladder) -> Iterator[str]:
-        """What makes these options unusable on a ladder, a sentence each."""
+        """Yield a sentence for every reason why these options cannot be used on a ladder."""
         return iter(())
 
     def apply(self, ladder: Ladder) -> Ladder:
-        """The ladder after this transform."""
+        """The ladder with the frequencies that this transform gives."""
         raise NotImplementedError
 
     @classmethod
     def from_hf(cls, rope: HfRope) -> tuple[Mapping[str, Any] | None, int]:
-        """The options of the transform that one of the `hf_types` stands for, as a sweep file has
-        them, or None where it changes no frequency; and the original length in tokens.
+        """Read a rotation of transformers whose `rope_type` is one of `hf_types`.
 
-        Raises KeyError for a parameter that is missing, ValueError or TypeError for one that is not
-        a number.
+        Returns the options of this transform, as a sweep file has them, or None if no frequency
+        changes; and the original length in tokens. Raises KeyError for a missing parameter,
+        ValueError or TypeError for a parameter that is not a number.
         """
         raise NotImplementedError
 
     def hf_problems(self) -> Iterator[Problem]:
-        """Why transformers cannot express these options."""
+        """Yield a problem for every option that transformers cannot express."""
         return iter(())
 
     def to_hf(self, ladder: Ladder, rope: HfRope) -> HfRope:
-        """The rotation `rope` of a `ladder` with this transform in transformers' form.
+        """Add this transform to `rope`, the form that transformers has of `ladder`.
 
-        A transform that does not replace this method has no such form.
+        A transform without this method has no form in transformers.
         """
         raise NotImplementedError
 
 
 def canonical(definition: Embedding | FrequencyTransform) -> dict[str, Any]:
-    """The shortest composition that describes a definition: options at their default left out."""
+    """The shortest composition that describes a definition, without options at their default."""
     composition: dict[str, Any] = {"type": definition.name}
     for option in fields(definition):
         value = getattr(definition, option.name)
@@ -279,7 +293,7 @@ def _register(registry: dict[str, Any], cls: type) -> None:
 
 
 def check_definition(definition: Embedding, shape: Shape, at: FieldPath = ("embedding",)) -> None:
-    """Raises EmbeddingError if a definition does not fit a shape."""
+    """Raise EmbeddingError, with every problem, if a definition does not fit a shape."""
     found = list(shape.problems()) or definition.problems(shape)
     problems = [Problem(at, problem) for problem in found]
     if problems:
@@ -287,7 +301,7 @@ def check_definition(definition: Embedding, shape: Shape, at: FieldPath = ("embe
 
 
 def not_in_transformers(definition: Embedding) -> Problem:
-    """The problem of an embedding that transformers' Llama does not have."""
+    """The problem that transformers' Llama does not have this embedding."""
     base = FrequencyTransform.to_hf
     known = [kind.name for kind in _transforms_by_file() if kind.to_hf is not base]
     fault = f"found {canonical(definition)}"
@@ -297,7 +311,7 @@ def not_in_transformers(definition: Embedding) -> Problem:
 
 
 def hf_transforms() -> Mapping[str, type[FrequencyTransform] | None]:
-    """The transform that each `rope_type` of transformers stands for: none for "default"."""
+    """The transform that each `rope_type` of transformers means; None for "default"."""
     kinds = {name: kind for kind in _transforms_by_file() for name in kind.hf_types}
     return {"default": None, **kinds}
 

@@ -1,6 +1,6 @@
-"""Embeddings from canonical compositions, unchecked: what an exported model has in place of `spec`.
+"""Embeddings from canonical compositions, without checks: an exported model has this, not `spec`.
 
-It needs the standard library alone, and only the embeddings that are there.
+It needs the standard library only, and no embedding but those that the model contains.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ Spec = Mapping[str, Any]
 
 
 def resolve_embedding(spec: Spec) -> dict[str, Any]:
-    """The composition itself: it is canonical."""
+    """A copy of the composition, which is canonical already."""
     return dict(spec)
 
 
 def parse_embedding(spec: Spec) -> Embedding:
-    """The definition that a canonical composition stands for. Raises KeyError for unknown names."""
+    """The definition that a canonical composition describes. Raises KeyError for unknown names."""
     return embedding_types()[spec["type"]](**_options(spec))
 
 
@@ -29,7 +29,7 @@ def _transform(spec: Spec) -> FrequencyTransform:
 
 
 def _options(spec: Spec) -> dict[str, Any]:
-    """The options, whose only lists are of transforms."""
+    """The options of a composition; every list among them holds transforms."""
     return {
         option: tuple(map(_transform, value)) if isinstance(value, list) else value
         for option, value in spec.items()

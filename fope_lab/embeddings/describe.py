@@ -1,7 +1,7 @@
-"""What an embedding is made of: its parts, and every option with its default and its meaning.
+"""The parts of an embedding, and every option with its default and its meaning.
 
-`describe` reads a preset, a mechanism, a transform, or any description of a sweep file, which may
-leave required options open. Torch-free.
+`describe` reads a preset, a mechanism, a transform, or any description of a sweep file. Required
+options may still be open. Nothing here needs torch.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from fope_lab.embeddings.schema import meaning, option_json_schema, parts_of
 from fope_lab.embeddings.spec import TRANSFORMS, Spec, option_types, parse_embedding
 
 EXAMPLES: Mapping[str, Any] = {"factor": 4.0}
-"""Values for options that have no default, where one is needed to go on."""
+"""Values of options without a default, with which an open description is checked."""
 
 NONE = dataclasses.MISSING
-"""The default of a required option, and the value of one that is left open."""
+"""The default of a required option, and the value of an open option."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """An option of one part: the JSON Schema of what it may be, its default, its meaning.
+    """An option of one part: its JSON Schema, default and meaning.
 
-    `value` is what the description sets it to.
+    `value` is the value that the description sets.
     """
 
     key: str
@@ -45,8 +45,8 @@ class Option:
 class Part:
     """A mechanism or a transform inside an embedding.
 
-    `preset` are the options that a preset sets and a description may change, `chosen` those that
-    the description sets. A transform that the description lists itself has its place there.
+    `preset` are the options that a preset sets and a description may change, `chosen` the options
+    that the description sets. `place` is the index of a transform that the description lists.
     """
 
     kind: type[Any]
@@ -56,22 +56,22 @@ class Part:
 
     @property
     def name(self) -> str:
-        """Its name in sweep files."""
+        """The name of the part in sweep files."""
         return str(self.kind.name)
 
     @property
     def composition(self) -> dict[str, Any]:
-        """Its name with the options that are set."""
+        """The name of the part, with the options that are set."""
         return {"type": self.name, **self.preset, **self.chosen}
 
     @property
     def open(self) -> list[str]:
-        """The options that have no value yet, and no default."""
+        """The options that have neither a value nor a default."""
         required = (field.name for field in dataclasses.fields(self.kind) if field.default is NONE)
         return [option for option in required if option not in self.composition]
 
     def options(self) -> Iterator[Option]:
-        """Every option that a description may set."""
+        """Yield every option that a description may set."""
         for field in dataclasses.fields(self.kind):
             if field.name == TRANSFORMS and TRANSFORMS in self.preset:
                 continue
@@ -88,7 +88,8 @@ class Part:
 class Description:
     """A preset, a mechanism or a transform (its `kind`), with the options that are set so far.
 
-    `parts` are the mechanism and the transforms in their order. A transform stands on RoPE.
+    `parts` are the mechanism and the transforms in their order. The mechanism of a lone transform
+    is RoPE.
     """
 
     name: str
@@ -98,30 +99,30 @@ class Description:
 
     @property
     def source(self) -> str:
-        """Its paper."""
+        """The paper that proposed it, and the equation or section."""
         preset = PRESETS.get(self.name)
         return str(self.own_parts[0].kind.source) if preset is None else preset.source
 
     @property
     def own_parts(self) -> tuple[Part, ...]:
-        """The parts that the name stands for: of a transform, not the RoPE under it."""
+        """The parts that the name means: a transform does not include its RoPE."""
         return self.parts[1:] if self.kind == "transform" else self.parts
 
     @property
     def composition(self) -> dict[str, Any]:
-        """The parts with the options that are set, in the words of a sweep file."""
+        """The parts with the options that are set, as a sweep file writes them."""
         mechanism, *transforms = (part.composition for part in self.own_parts)
         return {**mechanism, TRANSFORMS: transforms} if transforms else mechanism
 
     @property
     def open(self) -> list[str]:
-        """The options that have to be set before it can be built."""
+        """The options that must be set before the embedding can be built."""
         return list(dict.fromkeys(option for part in self.parts for option in part.open))
 
     def definition(self, options: Mapping[str, Any], at: FieldPath = ("embedding",)) -> Embedding:
-        """The embedding, with `options` for the parts that have them and leave them open.
+        """The embedding, with `options` for every part that has them and leaves them open.
 
-        Raises EmbeddingError, also for a required option that is open still.
+        Raises EmbeddingError for wrong options, and for a required option that is still open.
         """
         spec: dict[str, Any] = copy.deepcopy(dict(self.spec))
         for part in self.parts:
@@ -133,9 +134,9 @@ class Description:
 
 
 def describe(spec: Spec, at: FieldPath = ("embedding",)) -> Description:
-    """What a description stands for; required options may be open.
+    """The parts and options of a description, whose required options may be open.
 
-    `at` is the description's path in errors. Raises EmbeddingError with every problem found.
+    `at` is the path of the description in errors. Raises EmbeddingError with every problem found.
     """
     named = _named(spec)
     if named is None:
@@ -164,7 +165,7 @@ def describe(spec: Spec, at: FieldPath = ("embedding",)) -> Description:
 
 
 def _named(spec: Any) -> dict[str, Any] | None:
-    """A description as a mapping that has its type; None if it has none."""
+    """A description as a mapping with a type; None if it has no type."""
     if isinstance(spec, str):
         return {"type": spec}
     if isinstance(spec, Mapping) and isinstance(spec.get("type"), str):
@@ -175,7 +176,7 @@ def _named(spec: Any) -> dict[str, Any] | None:
 def _parts(spec: dict[str, Any], composition: Mapping[str, Any]) -> Iterator[Part]:
     """The parts of a composition, then the transforms that the description lists.
 
-    These become mappings in `spec`; what can't be read is left as it is.
+    These become mappings in `spec`; items that are no descriptions stay as they are.
     """
     for kind, preset in parts_of(composition):
         yield _part(kind, preset, spec)
@@ -203,7 +204,7 @@ def _part(
 
 
 def _check(description: Description, at: FieldPath) -> None:
-    """Raises EmbeddingError for what is wrong with the options that are set."""
+    """Raise EmbeddingError for every problem of the options that are set."""
     try:
         description.definition(EXAMPLES, at)
     except EmbeddingError as error:

@@ -1,8 +1,8 @@
-"""FoPE's Eq. 11–13 at the difference of positions: scores that are exactly relative.
+"""FoPE's Eq. 11–13 at the difference of positions, where scores are exactly relative.
 
-The embedding itself (`fourier.py`) lets the series act on queries and on keys apart, as the paper's
-listing does. This is the other reading, q·k̄·h(i − j), for sizes at which a tensor of all pairs of
-tokens times all pairs of dimensions fits: a reference, not a way to train.
+The embedding (`fourier.py`) applies the series to queries and to keys separately, as the listing in
+the paper does. This module has the other reading, q·k̄·h(i − j). It is a reference and not for
+training: it makes a tensor of all pairs of tokens times all pairs of dimensions.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def eq13_relative(
     query_positions: Tensor,
     key_positions: Tensor,
 ) -> Tensor:
-    """Attention logits (batch, num_heads, queries, keys), not scaled by √head_dim.
+    """The attention logits (batch, num_heads, queries, keys), not divided by √head_dim.
 
-    Pair m scores Re(q_m · conj(k_m) · h_m(i − j)) with the h_m of Eq. 11–13: `tensors` are those of
-    the embedding. q is (batch, num_heads, queries, head_dim), k has num_kv_heads; positions are
-    (queries,) and (keys,).
+    Pair m scores Re(q_m · conj(k_m) · h_m(i − j)) with the h_m of Eq. 11–13 (arXiv 2412.17739).
+    `tensors` are those of the embedding, q is (batch, num_heads, queries, head_dim), k is
+    (batch, num_kv_heads, keys, head_dim), and positions are (queries,) and (keys,).
     """
     distance = query_positions[:, None] - key_positions[None, :]
     cos, sin = definition.cos_sin(shape, tensors, distance.flatten())

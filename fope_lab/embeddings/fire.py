@@ -1,4 +1,4 @@
-"""FIRE: a small network turns the distance, as a share of the query's position, into a bias.
+"""FIRE: a small network maps the distance, relative to the query's position, to a bias.
 
 Li et al., "Functional Interpolation for Relative Positions Improves Long Context Transformers",
 arXiv 2310.04418.
@@ -19,36 +19,35 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 HIDDEN = 32
-"""Hidden units of the network."""
+"""The number of hidden units of the network."""
 INITIAL_C = 0.1
 EPSILON = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fire(Embedding, name="fire", source="Li et al., arXiv 2310.04418"):
-    """Bias MLP(ψ(i − j) / ψ(max(i, L))) of query i and key j, with ψ(x) = ln(c·x + 1).
+    """The bias of query i and key j is MLP(ψ(i − j) / ψ(max(i, L))), with ψ(x) = ln(c·x + 1).
 
-    Learned: the network 1 → 32 → ReLU → num_heads, c, and the threshold L, which starts at the
-    training length. c and L are used by their absolute values, so that no step takes ψ out of its
-    domain.
+    The network 1 → 32 → ReLU → num_heads, c and the threshold L are learned; L starts at the
+    training length. The absolute values of c and L are used, so that ψ is always defined.
     """
 
     biases: ClassVar[bool] = True
 
-    shared_layers: Annotated[bool, Doc("whether all layers share the network, c and L")] = False
+    shared_layers: Annotated[bool, Doc("Whether all layers share the network, c and L.")] = False
 
     @property
     def shift_invariant(self) -> bool:
-        """Never: distances count relative to the query's position."""
+        """False, because a bias depends on the query's position as well as on the distance."""
         return False
 
     @property
     def per_layer(self) -> bool:
-        """Whether each layer has a network, c and L of its own."""
+        """Whether each layer has its own network, c and L."""
         return not self.shared_layers
 
     def learned_sizes(self, shape: Shape) -> Mapping[str, tuple[int, ...]]:
-        """The network's weights, c, and L as a multiple of the training length."""
+        """The sizes of the weights, of c, and of L as a multiple of the training length."""
         return {
             "c": (1,),
             "length_multiplier": (1,),
@@ -59,10 +58,13 @@ class Fire(Embedding, name="fire", source="Li et al., arXiv 2310.04418"):
         }
 
     def tensors(self, shape: Shape) -> Tensors:
-        """c = 0.1, L the training length, weights uniform within ±1/√inputs (nn.Linear's rule)."""
+        """The initial values: c = 0.1, L = the training length, weights uniform within ±1/√inputs.
+
+        nn.Linear initializes its weights in the same way.
+        """
         import torch
 
-        draw = generator("fire", shape)
+        rng = generator("fire", shape)
         bounds = {
             "hidden_weight": 1.0,
             "hidden_bias": 1.0,
@@ -77,7 +79,7 @@ class Fire(Embedding, name="fire", source="Li et al., arXiv 2310.04418"):
         }
         for name, bound in bounds.items():
             weight = torch.empty(sizes[name], dtype=torch.float32, device="cpu")
-            learned[name] = weight.uniform_(-bound, bound, generator=draw)
+            learned[name] = weight.uniform_(-bound, bound, generator=rng)
         return Tensors(learned=learned)
 
     def bias(
@@ -87,7 +89,10 @@ class Fire(Embedding, name="fire", source="Li et al., arXiv 2310.04418"):
         query_positions: Tensor,
         key_positions: Tensor,
     ) -> Tensor:
-        """The network's output at each normalised distance; a key after its query counts as 0."""
+        """The network's output at each normalised distance, (…, num_heads, queries, keys).
+
+        A key that comes after its query has distance 0.
+        """
         import torch
 
         learned = {
@@ -103,7 +108,7 @@ class Fire(Embedding, name="fire", source="Li et al., arXiv 2310.04418"):
         query_positions: Tensor,
         key_positions: Tensor,
     ) -> Tensor:
-        """ψ(i − j) / (ψ(max(i, L)) + 1e-6), between 0 and 1: (…, queries, keys)."""
+        """The distances ψ(i − j) / (ψ(max(i, L)) + 1e-6) in [0, 1], (…, queries, keys)."""
         import torch
 
         c = learned["c"].abs()
@@ -115,10 +120,10 @@ class Fire(Embedding, name="fire", source="Li et al., arXiv 2310.04418"):
 
 
 def _network(share: Tensor, learned: Mapping[str, Tensor]) -> Tensor:
-    """1 → 32 → ReLU → num_heads on each number: (…, queries, keys) to (…, heads, queries, keys)."""
+    """Apply the network to each number: (…, queries, keys) to (…, num_heads, queries, keys)."""
     import torch
 
-    # Units come before pairs of tokens, so that the heads come out where they belong.
+    # Hidden units come before pairs of tokens, so that heads end up before queries and keys.
     hidden = torch.addcmul(
         learned["hidden_bias"][:, None],
         learned["hidden_weight"][:, None],

@@ -1,9 +1,9 @@
 """Fourier position embedding: every rotating pair follows a series of all kept frequencies.
 
 Hua et al., "Fourier Position Embedding", arXiv 2412.17739, Eq. 11–13: pair m is multiplied by
-e^{iω_m n} + Σ_ω a_ω e^{iωn}, with coefficients of its own for the cosines and for the sines. The
-series acts on queries and on keys at their own positions, as in the paper's listing, so scores are
-not exactly functions of position differences (`eq13.py` has the form whose scores are).
+e^{iω_m n} + Σ_ω a_ω e^{iωn}, with separate coefficients for cosines and sines. The series acts on
+queries and on keys at their own positions, as in the paper's listing, so that scores are not
+exactly functions of position differences. `eq13.py` has the form whose scores are.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class FourierSeries:
-    """What the coefficient matrices (heads, frequencies, pairs) of a Fourier embedding stand on.
+    """The rows and columns of the coefficient matrices (heads, frequencies, pairs).
 
-    `frequencies` are the rows, in radians per token, and `noisy` says which of them have noise:
+    `frequencies` are the rows, in radians per token. `noisy` says which rows have noise: they are
     the D frequencies of the series. `own` is the row of each pair's own frequency, or None.
     """
 
@@ -39,12 +39,12 @@ class FourierSeries:
 
     @property
     def pairs(self) -> int:
-        """The pairs that follow a series; the first ones."""
+        """The number of pairs that follow a series; they are the first pairs of a head."""
         return len(self.own)
 
     @property
     def size(self) -> int:
-        """D, the frequencies of the series."""
+        """The number of frequencies of the series, D."""
         return sum(self.noisy)
 
 
@@ -53,26 +53,27 @@ DEVIATIONS: Mapping[str, Callable[[FourierSeries], float]] = {
     "official": lambda series: math.sqrt(2 / ((series.size + series.heads) * series.pairs)),
     "normal": lambda series: 1.0,
 }
-"""The noise's standard deviation for σ = 1. `official` is Xavier's rule as torch applies it to a
-tensor (heads, D, pairs): its fans are D·pairs and heads·pairs."""
+"""The standard deviation of the noise for σ = 1, by the option `noise`. `official` is Xavier's rule
+as torch applies it to a tensor (heads, D, pairs), whose fans are D·pairs and heads·pairs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 11–13"):
-    """FoPE's series over a frequency ladder; pairs of frequency 0 do not turn (cos 1, sin 0).
+    """FoPE's series over a frequency ladder; a pair of frequency 0 does not rotate (cos 1, sin 0).
 
-    The coefficients are the identity and noise, frozen, drawn for each layer and each key-value
-    head, apart for cosines and sines, unless options say otherwise.
+    The coefficients are the identity plus noise. Unless the options say otherwise they are frozen,
+    and drawn separately for each layer, for each key-value head, for cosines and for sines.
     """
 
     sigma: Annotated[
-        float, Interval(ge=0, le=100), Doc("the gain of the coefficients' noise, σ")
+        float, Interval(ge=0, le=100), Doc("The gain σ of the noise of the coefficients.")
     ] = 0.3
     noise: Annotated[
         Literal["xavier", "official", "normal"],
         Doc(
-            "the noise's standard deviation: σ·√(2/(D + pairs)), Xavier's rule on each matrix;"
-            " official: on the tensor of all heads, as released; normal: σ, as printed"
+            "The standard deviation of the noise. xavier: σ·√(2/(D + pairs)), Xavier's rule for"
+            " each matrix. official: Xavier's rule for the tensor of all heads, as in the released"
+            " code. normal: σ, as the paper prints it."
         ),
     ] = "xavier"
     num_frequencies: (
@@ -80,9 +81,9 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
             int,
             Interval(ge=1, le=8192),
             Doc(
-                "how many frequencies the series starts from, before the transforms: D are left"
-                " (default: the pairs' own). A pair's own frequency that is not among them is"
-                " there for that pair, without noise"
+                "The number of frequencies of the series before the transforms, of which D remain"
+                " (default: those of the pairs). A pair whose own frequency is not among them has"
+                " it in addition, without noise."
             ),
         ]
         | None
@@ -90,27 +91,29 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
     frequencies: Annotated[
         Literal["ladder", "sampled"],
         Doc(
-            "where num_frequencies come from: RoPE's ladder in finer steps, or drawn evenly from"
-            " [0, π], the same ones for every seed; those that the transforms drop are drawn again"
+            "The source of the frequencies of the series. ladder: RoPE's ladder, in steps that give"
+            " num_frequencies. sampled: uniform samples of [0, π], the same for every seed;"
+            " samples that the transforms set to 0 are drawn again."
         ),
     ] = "ladder"
     output_pairs: Annotated[
         Literal["surviving", "official"],
         Doc(
-            "which pairs follow a series: all that rotate; official: the first head_dim/4 at most,"
-            " each with the frequency that even steps through the ladder give it"
+            "The pairs that follow a series. surviving: all pairs that rotate. official: at most"
+            " the first head_dim/4 pairs, each with the frequency that even steps through the"
+            " ladder give it."
         ),
     ] = "surviving"
     column_sums: Annotated[
         Literal["free", "listing"],
-        Doc("listing: each pair's coefficients are divided by their sum, as the listing does"),
+        Doc("Whether coefficients are divided by their sum over a pair. listing: yes, as printed."),
     ] = "free"
-    learned: Annotated[bool, Doc("whether the coefficients are trained")] = False
+    learned: Annotated[bool, Doc("Whether the coefficients are trained.")] = False
     shared_cos_sin: Annotated[
-        bool, Doc("whether cosines and sines share coefficients (then only cos_coef is there)")
+        bool, Doc("Whether cosines and sines share coefficients, which are then cos_coef only.")
     ] = False
-    shared_heads: Annotated[bool, Doc("whether the heads of a layer share coefficients")] = False
-    shared_layers: Annotated[bool, Doc("whether all layers share coefficients")] = False
+    shared_heads: Annotated[bool, Doc("Whether the heads of a layer share coefficients.")] = False
+    shared_layers: Annotated[bool, Doc("Whether all layers share coefficients.")] = False
 
     def __post_init__(self) -> None:
         if self.frequencies == "sampled" and self.num_frequencies is None:
@@ -120,21 +123,21 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
 
     @property
     def per_layer(self) -> bool:
-        """Whether the coefficients of layers are independent."""
+        """Whether each layer has its own coefficients."""
         return not self.shared_layers
 
     @property
     def shift_invariant(self) -> bool:
-        """Never exactly: the series acts on queries and on keys apart."""
+        """False, because the series acts on queries and on keys separately."""
         return False
 
     @property
     def cos_sin_per_head(self) -> bool:
-        """Always: each key-value head has coefficients of its own, or all have one set."""
+        """True: key-value heads have their own coefficients, or one shared head has them."""
         return True
 
     def problems(self, shape: Shape) -> Iterator[str]:
-        """Also: no frequency for the series, transforms that a series can't take."""
+        """Yield also: transforms that a series cannot have, and a series without a frequency."""
         known = list(super().problems(shape))
         yield from known
         if known:
@@ -156,7 +159,7 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
             )
 
     def series(self, shape: Shape) -> FourierSeries:
-        """The frequencies of the series and each pair's own. Torch-free."""
+        """The frequencies of the series, and the row of each pair's own. Torch-free."""
         heads = 1 if self.shared_heads else shape.num_kv_heads
         given = self._given(shape)
         if self.output_pairs == "official":
@@ -180,17 +183,17 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
         )
 
     def pair_frequencies(self, shape: Shape, length: int | None = None) -> tuple[float, ...]:
-        """Each pair's own frequency, by its row in the identity of the coefficients."""
+        """The frequency of each pair in the identity of the coefficients, in radians per token."""
         series = self.series(shape)
         own = tuple(0.0 if row is None else series.frequencies[row] for row in series.own)
         return own + (0.0,) * (shape.head_dim // 2 - series.pairs)
 
     def noise_deviation(self, shape: Shape) -> float:
-        """The standard deviation that σ, a gain, stands for at this shape."""
+        """The standard deviation of the noise at this shape, of which σ is the gain."""
         return self.sigma * DEVIATIONS[self.noise](self.series(shape))
 
     def learned_sizes(self, shape: Shape) -> Mapping[str, tuple[int, ...]]:
-        """The coefficients, if they are trained."""
+        """The sizes of the coefficients if they are trained; otherwise nothing is learned."""
         if not self.learned:
             return {}
         series = self.series(shape)
@@ -198,7 +201,7 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
         return dict.fromkeys(self._coefficient_names, size)
 
     def facts(self, shape: Shape) -> Mapping[str, float]:
-        """The noise's standard deviation, which σ is a gain of, and D beside what was asked for."""
+        """The standard deviation of the noise, the requested number of frequencies, and D."""
         asked = shape.head_dim // 2 if self.num_frequencies is None else self.num_frequencies
         return {
             "coefficient_noise_std": self.noise_deviation(shape),
@@ -207,15 +210,15 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
         }
 
     def tensors(self, shape: Shape) -> Tensors:
-        """`inv_freq`, the series' `series_freq` (frequencies,), `cos_coef` and `sin_coef`.
+        """The constants `inv_freq` (head_dim/2,), `series_freq` (frequencies,) and coefficients.
 
-        Coefficients are (heads, frequencies, pairs): a column holds a pair's series, identity
-        included.
+        `cos_coef` and `sin_coef` are (heads, frequencies, pairs): a column holds the series of a
+        pair, with the identity.
         """
         import torch
 
         series = self.series(shape)
-        draw = generator("fourier coefficients", shape)
+        rng = generator("fourier coefficients", shape)
         noisy = torch.tensor(series.noisy, device="cpu")[:, None]
         identity = torch.zeros(len(series.frequencies), series.pairs, device="cpu")
         for pair, row in enumerate(series.own):
@@ -224,7 +227,7 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
 
         def coefficients() -> Tensor:
             size = (series.heads, *identity.shape)
-            noise = torch.randn(size, generator=draw, dtype=torch.float32, device="cpu")
+            noise = torch.randn(size, generator=rng, dtype=torch.float32, device="cpu")
             return identity + self.noise_deviation(shape) * noise * noisy
 
         drawn = {name: coefficients() for name in self._coefficient_names}
@@ -239,7 +242,7 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
     def cos_sin(
         self, shape: Shape, tensors: Mapping[str, Tensor], positions: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The series at each position, float32 (…, heads, length, head_dim/2)."""
+        """The cosine and sine series at each position, float32 (…, heads, length, head_dim/2)."""
         import torch
 
         cos_coef = tensors["cos_coef"]
@@ -260,8 +263,10 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
         return ("cos_coef",) if self.shared_cos_sin else ("cos_coef", "sin_coef")
 
     def _given(self, shape: Shape) -> tuple[float, ...]:
-        """The frequencies that the options give the series, from fast to slow; without
-        num_frequencies those of the pairs."""
+        """The frequencies that the options give the series, from fast to slow.
+
+        They are those of the pairs if num_frequencies is not set.
+        """
         if self.frequencies == "sampled":
             return self._sampled(shape)
         *_, ladder = transformed(
@@ -276,15 +281,15 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
         return ladder.frequencies[: ladder.rotating]
 
     def _sampled(self, shape: Shape) -> tuple[float, ...]:
-        """num_frequencies drawn evenly from [0, π], of those that the transforms keep."""
+        """Draw num_frequencies samples of [0, π] that the transforms keep, from fast to slow."""
         assert self.num_frequencies is not None  # see __post_init__
-        draw = random.Random("fourier frequencies")
+        rng = random.Random("fourier frequencies")
         ladder = rope_ladder(2, base=self.base, train_length=shape.train_length)
         kept: list[float] = []
         while len(kept) < self.num_frequencies:
-            one = replace(ladder, frequencies=(draw.uniform(0, math.pi),))
-            *_, last = transformed(one, self.transforms)
-            kept += last.frequencies[: last.rotating]
+            sample = replace(ladder, frequencies=(rng.uniform(0, math.pi),))
+            *_, result = transformed(sample, self.transforms)
+            kept += result.frequencies[: result.rotating]
         return tuple(sorted(kept, reverse=True))
 
 

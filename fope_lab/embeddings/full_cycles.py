@@ -1,4 +1,4 @@
-"""RoPE-A: every frequency turns a whole number of times in the training length.
+"""RoPE-A: every frequency completes a whole number of cycles in the training length.
 
 Hua et al., "Fourier Position Embedding", arXiv 2412.17739, Table 2.
 """
@@ -33,7 +33,7 @@ ROUNDINGS: Mapping[str, Callable[[float], float]] = {
 class FullCycles(
     FrequencyTransform, name="full_cycles", source="Hua et al., arXiv 2412.17739, Table 2"
 ):
-    """Each frequency becomes the nearest 2πk/N with a whole k ≥ 1; 0 stays 0.
+    """Each frequency becomes the nearest 2πk/N with a whole number k ≥ 1; 0 stays 0.
 
     N is `original_length`, or the training length.
     """
@@ -42,17 +42,17 @@ class FullCycles(
 
     rounding: Annotated[
         Literal["nearest_frequency", "nearest_wavelength", "ceil", "floor"],
-        Doc("how the cycles in N tokens become the whole number k"),
+        Doc("How the cycles in N tokens are rounded to the whole number k."),
     ] = "nearest_frequency"
     original_length: OriginalLength | None = None
 
     def apply(self, ladder: Ladder) -> Ladder:
-        """The ladder of whole cycles."""
+        """The ladder of frequencies that complete whole cycles in N tokens."""
         step = 2 * math.pi / (self.original_length or ladder.train_length)
         whole = ROUNDINGS[self.rounding]
 
         def adjusted(omega: float) -> float:
-            # What is whole but for float64's rounding must not lose or gain a cycle.
+            # A number that float64 cannot tell from a whole one must not lose or gain a cycle.
             return step * max(whole(round(omega / step, 9)), 1) if omega else 0.0
 
         return replace(ladder, frequencies=tuple(map(adjusted, ladder.frequencies)))

@@ -1,6 +1,6 @@
-"""What embeddings come to at a shape: pairs that rotate, frequencies, learned parameters.
+"""The frequencies, rotating pairs and learned parameters of embeddings at a shape.
 
-Torch-free: all of it follows from the options.
+All of it follows from the options, without torch.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from fope_lab.embeddings.describe import Description
 from fope_lab.embeddings.errors import EmbeddingError
 
 FAR = 10**12
-"""A length beyond every original length: what follows the length has changed there."""
+"""A length in tokens beyond every original length, where dynamic frequencies have changed."""
 
 
 @dataclass(frozen=True)
 class PairRotation:
-    """How a pair of dimensions turns: its frequency in radians per token, 0 if it does not."""
+    """The rotation of one pair of dimensions: `frequency` is in radians per token, or 0."""
 
     pair: int
     frequency: float
@@ -29,22 +29,22 @@ class PairRotation:
 
     @property
     def wavelength(self) -> float | None:
-        """Tokens for a full turn; None where it does not turn."""
+        """The tokens of a full cycle; None if the pair does not rotate."""
         return 2 * math.pi / self.frequency if self.frequency else None
 
     @property
     def cycles(self) -> float:
-        """Full turns in the training length."""
+        """The number of cycles in the training length."""
         return self.frequency * self.train_length / (2 * math.pi)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """What an embedding comes to at a shape.
+    """The numbers of an embedding at a shape.
 
-    `learned` are the sizes of one layer's learned tensors. `turns` are the pairs of an embedding
-    that rotates, by the length of the sequence in tokens: at the training length, and where
-    frequencies follow the length (`follows_length`), at the longer one that was asked for.
+    `learned` are the sizes of the learned tensors of one layer. `turns` are the rotations of the
+    pairs, by the length of the sequence in tokens: at the training length, and, if frequencies
+    depend on the length (`follows_length`), at the longer length that was requested.
     """
 
     shape: Shape
@@ -57,21 +57,21 @@ class Inspection:
 
     @property
     def parameters(self) -> int:
-        """Learned numbers of one layer, or of the one module that all layers share."""
+        """The learned parameters of one layer, or of the one module that all layers share."""
         return sum(math.prod(size) for size in self.learned.values())
 
     @property
     def rotating(self) -> int | None:
-        """How many of the head_dim/2 pairs rotate; None for an embedding that is no rotation."""
+        """How many of the head_dim/2 pairs rotate; None for an embedding without rotation."""
         if not self.turns:
             return None
         return sum(turn.frequency != 0 for turn in self.turns[self.shape.train_length])
 
 
 def inspect_embedding(definition: Embedding, shape: Shape, longer: int | None = None) -> Inspection:
-    """What `definition` comes to at `shape`, and in sequences of `longer` tokens.
+    """The numbers of `definition` at `shape`, and in sequences of `longer` tokens.
 
-    Raises EmbeddingError where it does not fit the shape.
+    Raises EmbeddingError if the definition does not fit the shape.
     """
     check_definition(definition, shape)
     length = shape.train_length
@@ -92,14 +92,14 @@ def inspect_embedding(definition: Embedding, shape: Shape, longer: int | None = 
 
 
 def _turns(definition: Embedding, shape: Shape, length: int) -> tuple[PairRotation, ...]:
-    """Every pair, in a sequence of `length` tokens; none of what is no rotation."""
+    """The rotation of every pair in a sequence of `length` tokens; empty without rotation."""
     frequencies = enumerate(definition.pair_frequencies(shape, length))
     return tuple(PairRotation(pair, omega, shape.train_length) for pair, omega in frequencies)
 
 
 @dataclass(frozen=True, kw_only=True)
 class InspectionRow:
-    """An embedding and what it comes to, or why that is not known."""
+    """An embedding and its inspection, or the problems that prevent one."""
 
     description: Description
     inspection: Inspection | None
@@ -112,10 +112,10 @@ def inspect_all(
     options: Mapping[str, Any],
     longer: int | None = None,
 ) -> list[InspectionRow]:
-    """What each embedding comes to at a shape, with `options` where they are left open.
+    """Inspect each embedding at a shape, with `options` for the options that are still open.
 
-    One that needs another option, or does not fit the shape, says so in its row. Raises
-    EmbeddingError for a wrong option, and for a shape that fits no rotation.
+    The row of an embedding that needs another option, or that does not fit the shape, holds the
+    problems. Raises EmbeddingError for a wrong option, and for a shape that fits no rotation.
     """
     rows = [_row(description, shape, options, longer) for description in descriptions]
     rotations = [row for row in rows if row.description.parts[0].kind.rotates]

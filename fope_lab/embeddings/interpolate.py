@@ -20,7 +20,7 @@ from fope_lab.embeddings.shared_options import Factor
 class Interpolate(
     FrequencyTransform, name="interpolate", source="Chen et al., arXiv 2306.15595, Eq. 4"
 ):
-    """ω/s for every frequency ω."""
+    """Every frequency ω becomes ω/s."""
 
     elementwise: ClassVar[bool] = True
     hf_types: ClassVar[tuple[str, ...]] = ("linear",)
@@ -28,17 +28,17 @@ class Interpolate(
     factor: Factor
 
     def apply(self, ladder: Ladder) -> Ladder:
-        """The ladder divided by `factor`."""
+        """The ladder with every frequency divided by `factor`."""
         return replace(
             ladder, frequencies=tuple(omega / self.factor for omega in ladder.frequencies)
         )
 
     @classmethod
     def from_hf(cls, rope: HfRope) -> tuple[Mapping[str, Any] | None, int]:
-        """The `factor` of "linear"; a factor of 1 changes no frequency."""
+        """Read the `factor` of "linear"; a factor of 1 changes no frequency."""
         factor = float(rope.parameters["factor"])
         return ({"factor": factor} if factor != 1 else None), rope.max_length
 
     def to_hf(self, ladder: Ladder, rope: HfRope) -> HfRope:
-        """The rotation with rope_type "linear"."""
+        """Write rope_type "linear" and its factor."""
         return rope.updated(rope_type="linear", factor=self.factor)

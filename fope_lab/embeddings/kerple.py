@@ -1,4 +1,4 @@
-"""KERPLE: attention logits fall with distance along a kernel that each head learns.
+"""KERPLE: attention logits decrease with distance along a kernel that each head learns.
 
 Chi et al., "KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation",
 arXiv 2205.09921: the logarithmic kernel and the power kernel.
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LEAST = 0.01
-"""How far starting values of p and a stay from the ends of their range, as in the released code."""
+"""The least distance of initial p and a from the ends of their range, as in the released code."""
 
-SharedLayers = Annotated[bool, Doc("whether all layers share p and a")]
+SharedLayers = Annotated[bool, Doc("Whether all layers share p and a.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kerple(RelativeBias, name="kerple", source="Chi et al., arXiv 2205.09921, logarithmic"):
-    """Bias −p·ln(1 + a·|i − j|) with p, a > 0 learned for each head."""
+    """The bias is −p·ln(1 + a·|i − j|), with p > 0 and a > 0 learned for each head."""
 
     shared_layers: SharedLayers = True
 
@@ -36,23 +36,26 @@ class Kerple(RelativeBias, name="kerple", source="Chi et al., arXiv 2205.09921, 
         return not self.shared_layers
 
     def learned_sizes(self, shape: Shape) -> Mapping[str, tuple[int, ...]]:
-        """The logarithms of p and of a, which keep them above 0."""
+        """The sizes of the logarithms of p and a, which keep both above 0."""
         return {"log_p": (shape.num_heads,), "log_a": (shape.num_heads,)}
 
     def tensors(self, shape: Shape) -> Tensors:
-        """`log_p` and `log_a` (num_heads,): p uniform in (0, 2), a in (0, 1), as released."""
-        p, a = _starting_values("kerple", shape)
+        """The learned `log_p` and `log_a` (num_heads,).
+
+        p is uniform in (0, 2) and a in (0, 1), as in the released code.
+        """
+        p, a = _initial_values("kerple", shape)
         return Tensors(learned={"log_p": p.log(), "log_a": a.log()})
 
     def of_distance(self, shape: Shape, tensors: Mapping[str, Tensor], distance: Tensor) -> Tensor:
-        """−p·ln(1 + a·|i − j|)."""
+        """The bias −p·ln(1 + a·distance), float32 (…, num_heads, queries, keys)."""
         p, a = (_for_heads(tensors[name]).exp() for name in ("log_p", "log_a"))
         return -p * (a * distance).log1p()
 
 
 @dataclass(frozen=True, kw_only=True)
 class KerplePower(RelativeBias, name="kerple_power", source="Chi et al., arXiv 2205.09921, power"):
-    """Bias −a·|i − j|^p with a > 0 and 0 < p < 2 learned for each head."""
+    """The bias is −a·|i − j|^p, with a > 0 and 0 < p < 2 learned for each head."""
 
     shared_layers: SharedLayers = True
 
@@ -62,23 +65,29 @@ class KerplePower(RelativeBias, name="kerple_power", source="Chi et al., arXiv 2
         return not self.shared_layers
 
     def learned_sizes(self, shape: Shape) -> Mapping[str, tuple[int, ...]]:
-        """The logarithm of a and the logit of p/2, which keep them in their ranges."""
+        """The sizes of the logarithm of a and the logit of p/2, which keep both in their ranges."""
         return {"log_a": (shape.num_heads,), "p_logit": (shape.num_heads,)}
 
     def tensors(self, shape: Shape) -> Tensors:
-        """`log_a` and `p_logit` (num_heads,): p uniform in (0, 2), a in (0, 1), as released."""
-        p, a = _starting_values("kerple_power", shape)
+        """The learned `log_a` and `p_logit` (num_heads,).
+
+        p is uniform in (0, 2) and a in (0, 1), as in the released code.
+        """
+        p, a = _initial_values("kerple_power", shape)
         return Tensors(learned={"log_a": a.log(), "p_logit": (p / 2).logit()})
 
     def of_distance(self, shape: Shape, tensors: Mapping[str, Tensor], distance: Tensor) -> Tensor:
-        """−a·|i − j|^p. (The gradient of 0^p is 0, not 0·ln 0: torch's `pow` sees to it.)"""
+        """The bias −a·distance^p, float32 (…, num_heads, queries, keys).
+
+        The gradient at distance 0 is 0, which torch's `pow` takes care of.
+        """
         a = _for_heads(tensors["log_a"]).exp()
         p = 2 * _for_heads(tensors["p_logit"]).sigmoid()
         return -a * distance**p
 
 
-def _starting_values(what: str, shape: Shape) -> tuple[Tensor, Tensor]:
-    """p in (0, 2) and a in (0, 1), each (num_heads,), on the CPU."""
+def _initial_values(what: str, shape: Shape) -> tuple[Tensor, Tensor]:
+    """Initial p in (0, 2) and a in (0, 1), each (num_heads,), on the CPU."""
     import torch
 
     uniform = torch.rand(
@@ -88,7 +97,7 @@ def _starting_values(what: str, shape: Shape) -> tuple[Tensor, Tensor]:
 
 
 def _for_heads(learned: Tensor) -> Tensor:
-    """A number a head (num_heads,) as (num_heads, 1, 1), in float32 or better."""
+    """A tensor (num_heads,) as (num_heads, 1, 1), in float32 or a wider type."""
     import torch
 
     return learned.to(torch.promote_types(learned.dtype, torch.float32))[:, None, None]

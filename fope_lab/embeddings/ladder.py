@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Ladder:
-    """Frequencies, and what a transform may need to know about them.
+    """Frequencies, and the numbers that transforms compute from.
 
-    `frequencies` are in radians per token; those that do not rotate are 0 and come last. `places`
-    says where in RoPE's ladder of `head_dim` each is: pair i at i, and others, where a ladder has
-    finer steps, in between. `train_length` is the original training length in tokens, `length`
-    that of the sequence at hand; `attention_factor` scales rotated queries and keys.
+    `frequencies` are in radians per token; the 0s of pairs that do not rotate come last. `places`
+    are the places of the frequencies in RoPE's ladder of `head_dim`: the frequency of pair i is at
+    i, and a ladder of finer steps has others in between. `train_length` is the original training
+    length in tokens, `length` the length of the current sequence. `attention_factor` multiplies
+    rotated queries and keys. Raises ValueError if a 0 comes before another frequency.
     """
 
     frequencies: tuple[float, ...]
@@ -33,7 +34,7 @@ class Ladder:
 
     @property
     def rotating(self) -> int:
-        """How many pairs rotate."""
+        """The number of frequencies that are not 0."""
         still = (pair for pair, omega in enumerate(self.frequencies) if omega == 0)
         return next(still, len(self.frequencies))
 
@@ -48,8 +49,9 @@ def rope_ladder(
 ) -> Ladder:
     """RoPE's frequencies ω_i = base^(−2i/head_dim) (RoFormer, arXiv 2104.09864, §3.2.2).
 
-    `length` is that of the sequence at hand, the training length by default. `steps` frequencies,
-    rather than head_dim/2, divide the same range more finely or more coarsely.
+    `length` is the length of the current sequence in tokens, by default the training length.
+    `steps` is the number of frequencies, by default head_dim/2; another number divides the same
+    range into finer or coarser steps.
     """
     steps = head_dim // 2 if steps is None else steps
     places = tuple(step * head_dim / (2 * steps) for step in range(steps))

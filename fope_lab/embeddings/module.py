@@ -1,4 +1,4 @@
-"""The one module that holds an embedding's tensors and applies its definition to them."""
+"""The torch module that holds the tensors of any embedding and applies its definition to them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ def build_embedding(
     layer: int = 0,
     seed: int = 0,
 ) -> PositionEmbedding:
-    """The module of a preset's name, a preset with options or a composition.
+    """Build the module of a preset, a preset with options, or a composition.
 
-    `train_length` (tokens) is the original length to every transform that has none of its own;
-    `layer` and `seed` choose the random numbers of embeddings that draw some. Raises
-    EmbeddingError for a description that is wrong or does not fit the sizes.
+    `train_length` in tokens is the original length of every transform that has none of its own.
+    `layer` and `seed` determine the random numbers of embeddings that draw some. `num_kv_heads` is
+    num_heads by default. Raises EmbeddingError for a description that is wrong or does not fit the
+    sizes.
     """
     definition = parse_embedding(spec)
     shape = Shape(
@@ -41,16 +42,16 @@ def build_embedding(
 
 
 CosSin = tuple[Tensor, Tensor]
-"""cos and (−sin, sin) over all dimensions of a head."""
+"""cos and (−sin, sin), each over all dimensions of a head."""
 
 
 class PositionEmbedding(nn.Module):
-    """A position embedding of one layer, or of all layers where they share one.
+    """The position embedding of one layer, or of all layers if they share one.
 
-    `inv_freq` (head_dim/2,) holds radians per token, 0 where a pair does not rotate, or is None
-    where nothing rotates. `attention_factor` is what `rotate` scales queries and keys by. Tensors
-    of the definition are attributes under their names. Buffers keep their dtype whatever the
-    model is cast to.
+    `inv_freq` (head_dim/2,) holds radians per token, 0 for a pair that does not rotate; it is None
+    if nothing rotates. `rotate` multiplies queries and keys by `attention_factor`. The tensors of
+    the definition are attributes under their names. Buffers keep their dtype when the model is
+    cast. Raises EmbeddingError if the definition does not fit the shape.
     """
 
     inv_freq: Tensor | None
@@ -73,30 +74,30 @@ class PositionEmbedding(nn.Module):
 
     @property
     def rotates(self) -> bool:
-        """Whether `rotate` does anything."""
+        """Whether `rotate` changes queries and keys."""
         return self.definition.rotates
 
     @property
     def biases(self) -> bool:
-        """Whether `bias` returns one."""
+        """Whether `bias` returns a tensor."""
         return self.definition.biases
 
     @property
     def draws_positions(self) -> bool:
-        """Whether `positions` are drawn at random, anew at each call (see `Embedding`)."""
+        """Whether every call of `positions` draws new random positions (see `Embedding`)."""
         return self.definition.draws_positions
 
     @property
     def keys_cacheable(self) -> bool:
-        """Whether a rotated key stays right while the sequence grows (see `Embedding`)."""
+        """Whether a rotated key stays correct while the sequence grows (see `Embedding`)."""
         return self.definition.keys_cacheable
 
     def cos_sin(self, positions: Tensor) -> CosSin | None:
-        """What `rotate` multiplies by, or None where nothing rotates.
+        """cos and (−sin, sin) over all dimensions of a head, or None if nothing rotates.
 
-        cos and (−sin, sin) over all dimensions of a head, attention factor included: float32, also
-        under autocast, (…, heads, length, head_dim) for positions (…, length), where heads is 1 or
-        num_kv_heads.
+        They include the attention factor. For positions (…, length) they are
+        (…, heads, length, head_dim), where heads is 1 or num_kv_heads, and float32 even under
+        autocast.
         """
         if not self.rotates:
             return None
@@ -117,23 +118,25 @@ class PositionEmbedding(nn.Module):
         *,
         key_positions: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Queries (batch, num_heads, length, head_dim) and keys (batch, num_kv_heads, …), rotated.
+        """Rotate queries (batch, num_heads, length, head_dim) and keys (batch, num_kv_heads, …).
 
-        `positions` is (length,) or (batch, length), of queries and keys unless the keys have
-        `key_positions` of their own. Where there are fewer queries, they are those of the last
-        positions. `cos_sin` is the result of `cos_sin(positions)` where the caller has it already.
+        `positions`, (length,) or (batch, length), are those of queries and keys, unless
+        `key_positions` are those of the keys. Fewer queries belong to the last positions.
+        `cos_sin` is the result of `cos_sin(positions)` if the caller has it already. The results
+        have the shapes and dtypes of q and k.
         """
         cos_sin = self.cos_sin(positions) if cos_sin is None else cos_sin
         if cos_sin is None:
             return q, k
         key_cos_sin = cos_sin if key_positions is None else self.cos_sin(key_positions)
         assert key_cos_sin is not None  # as it rotates
-        return _turn(q, *_for_queries(cos_sin, *q.shape[1:3])), _turn(k, *key_cos_sin)
+        return _rotated(q, *_for_queries(cos_sin, *q.shape[1:3])), _rotated(k, *key_cos_sin)
 
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
-        """What to add to attention logits, float32 (num_heads, Q, K), or None.
+        """The bias to add to attention logits, or None if the embedding has none.
 
-        Positions with a leading batch dimension give (batch, num_heads, Q, K).
+        Positions (queries,) and (keys,) give float32 (num_heads, queries, keys); positions with a
+        batch dimension give (batch, num_heads, queries, keys).
         """
         if not self.biases:
             return None
@@ -141,21 +144,27 @@ class PositionEmbedding(nn.Module):
             return self.definition.bias(self.shape, self._tensors(), query_positions, key_positions)
 
     def embed(self, hidden: Tensor, positions: Tensor) -> Tensor:
-        """Token embeddings (batch, length, width), with positions added by absolute methods."""
+        """Token embeddings (batch, length, width), to which absolute methods add the positions."""
         return self.definition.embed(self.shape, self._tensors(), hidden, positions)
 
     def positions(
         self, length: int, *, offset: int = 0, device: torch.device | None = None
     ) -> Tensor:
-        """Positions (length,) of a sequence whose first token is number `offset`."""
+        """The positions (length,) of consecutive tokens, the first of which has index `offset`.
+
+        Raises ValueError if the embedding has no positions for offset + length tokens.
+        """
         return self.definition.positions(self.shape, length, offset=offset, device=device)
 
     def extra_repr(self) -> str:
-        """The definition."""
+        """The definition, which the printed module shows."""
         return repr(self.definition)
 
     def compute_constants(self) -> None:
-        """Put the constants where they are again: for a loader that made room for them only."""
+        """Compute the constants again, on their present device.
+
+        A loader that allocates memory without initializing it needs this.
+        """
         for name, tensor in self.definition.tensors(self.shape).constants.items():
             self._buffers[name] = tensor.to(getattr(self, name).device)
 
@@ -165,7 +174,7 @@ class PositionEmbedding(nn.Module):
         return buffers | parameters
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        """Moves buffers with the model but never casts them: angles need exact frequencies."""
+        """Move buffers with the model, but never cast them: angles need exact frequencies."""
         before = {name: buffer for name, buffer in self._buffers.items() if buffer is not None}
         super()._apply(fn, recurse)
         for name, buffer in before.items():
@@ -175,8 +184,11 @@ class PositionEmbedding(nn.Module):
 
 
 def _for_queries(cos_sin: CosSin, heads: int, length: int) -> CosSin:
-    """CosSin of key-value heads for the last `length` positions, repeated for the query heads that
-    share each of them."""
+    """The cosines and sines of the queries, from those of the key-value heads.
+
+    They are those of the last `length` positions, repeated for the query heads that share a
+    key-value head.
+    """
     cos, signed_sin = cos_sin
     if length < cos.shape[-2]:
         cos, signed_sin = cos[..., -length:, :], signed_sin[..., -length:, :]
@@ -186,11 +198,11 @@ def _for_queries(cos_sin: CosSin, heads: int, length: int) -> CosSin:
     return cos.repeat_interleave(groups, dim=-3), signed_sin.repeat_interleave(groups, dim=-3)
 
 
-def _turn(x: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
+def _rotated(x: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
     """x·cos + (−x₂, x₁)·sin on the halves of x (batch, heads, length, head_dim), in x's dtype.
 
-    For speed (a tenth of a small model's attention on a CPU): two passes over whole heads rather
-    than four over halves, and heads after length, as the projections leave them in memory.
+    Two passes over whole heads are faster than four over halves, and so are heads after length, as
+    the projections leave them in memory: together a tenth of a small model's attention on a CPU.
     """
     x, cos, signed_sin = (tensor.transpose(-3, -2) for tensor in (x, cos, signed_sin))
     swapped = x.roll(x.shape[-1] // 2, dims=-1)

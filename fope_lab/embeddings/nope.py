@@ -13,4 +13,4 @@ from fope_lab.embeddings.base import Embedding
 
 @dataclass(frozen=True, kw_only=True)
 class Nope(Embedding, name="nope", source="Kazemnejad et al., arXiv 2305.19466"):
-    """Leaves queries, keys, logits and token embeddings as they are."""
+    """Queries, keys, logits and token embeddings stay as they are."""

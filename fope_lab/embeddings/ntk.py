@@ -1,4 +1,4 @@
-"""NTK-aware scaling: a larger base, which leaves the fastest pair alone and slows the slowest by s.
+"""NTK-aware scaling: a larger base keeps the fastest pair and divides the slowest by s.
 
 bloc97, "NTK-Aware Scaled RoPE" (2023), as in Peng et al., YaRN, arXiv 2309.00071, Eq. 16 and
 (dynamic) §3.3.
@@ -23,12 +23,12 @@ BASE_SCALINGS: Mapping[str, Callable[[float, int], float]] = {
 }
 BaseScaling = Annotated[
     Literal["ntk", "linear"],
-    Doc("what the base is multiplied by: s^(d/(d−2)), or s as in Resonance RoPE's paper"),
+    Doc("The factor of the base. ntk: s^(d/(d−2)). linear: s, as in the paper of Resonance RoPE."),
 ]
 
 
 def _rescaled(ladder: Ladder, scale: float) -> Ladder:
-    """The ladder of a base `scale` times as large."""
+    """The ladder of a base that is `scale` times as large."""
     return replace(
         ladder,
         base=ladder.base * scale,
@@ -46,21 +46,21 @@ def _too_narrow(ladder: Ladder) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Ntk(FrequencyTransform, name="ntk", source="Peng et al., arXiv 2309.00071, Eq. 16"):
-    """The base becomes base·s^(d/(d−2))."""
+    """The base becomes base·s^(d/(d−2)), where d is head_dim."""
 
     factor: Factor
     base_scaling: BaseScaling = "ntk"
 
     def problems(self, ladder: Ladder) -> Iterator[str]:
-        """A head of one pair, whose frequency is 1 whatever the base."""
+        """Yield a problem for a head of one pair, whose frequency does not depend on the base."""
         return _too_narrow(ladder)
 
     def apply(self, ladder: Ladder) -> Ladder:
-        """The ladder of the larger base."""
+        """The ladder that RoPE has with the larger base."""
         return _rescaled(ladder, BASE_SCALINGS[self.base_scaling](self.factor, ladder.head_dim))
 
     def to_hf(self, ladder: Ladder, rope: HfRope) -> HfRope:
-        """The rotation with the larger base: transformers needs no `rope_type` for it."""
+        """Write the larger base as `rope_theta`, for which transformers needs no `rope_type`."""
         return rope.updated(rope_theta=self.apply(ladder).base)
 
 
@@ -68,10 +68,10 @@ class Ntk(FrequencyTransform, name="ntk", source="Peng et al., arXiv 2309.00071,
 class DynamicNtk(
     FrequencyTransform, name="dynamic_ntk", source="Peng et al., arXiv 2309.00071, §3.3"
 ):
-    """NTK-aware scaling by s = 1 + g·(l/L − 1), at least 1, for a sequence of length l.
+    """NTK-aware scaling by s = max(1, 1 + g·(l/L − 1)) for a sequence of l tokens.
 
-    L is `original_length`, or the training length. Up to it nothing changes. g is `growth`: 1 in
-    the paper, and the `factor` of Hugging Face's "dynamic".
+    L is `original_length`, or the training length; no frequency changes up to it. g is `growth`,
+    which is 1 in the paper, and the `factor` of "dynamic" in transformers.
     """
 
     hf_types: ClassVar[tuple[str, ...]] = ("dynamic",)
@@ -81,36 +81,36 @@ class DynamicNtk(
     growth: Annotated[
         float,
         Interval(ge=1, le=1e6),
-        Doc("how much s grows with each original length beyond the first"),
+        Doc("The growth of s with each original length beyond the first."),
     ] = 1.0
 
     @property
     def dynamic(self) -> bool:
-        """Always."""
+        """True, because the base depends on the length of the sequence."""
         return True
 
     def problems(self, ladder: Ladder) -> Iterator[str]:
-        """A head of one pair, whose frequency is 1 whatever the base."""
+        """Yield a problem for a head of one pair, whose frequency does not depend on the base."""
         return _too_narrow(ladder)
 
     def apply(self, ladder: Ladder) -> Ladder:
-        """The ladder of the base for the ladder's current length."""
+        """The ladder that RoPE has with the base for the current length."""
         times = ladder.length / (self.original_length or ladder.train_length)
         factor = max(1.0, self.growth * times - (self.growth - 1))
         return _rescaled(ladder, BASE_SCALINGS[self.base_scaling](factor, ladder.head_dim))
 
     @classmethod
     def from_hf(cls, rope: HfRope) -> tuple[Mapping[str, Any] | None, int]:
-        """The `factor` of "dynamic", which is the growth here."""
+        """Read the `factor` of "dynamic", which is the growth."""
         return {"growth": float(rope.parameters["factor"])}, rope.max_length
 
     def hf_problems(self) -> Iterator[Problem]:
-        """A base that is multiplied by s alone, which transformers does not have."""
+        """Yield a problem for a base that grows by s, which transformers does not have."""
         if self.base_scaling != "ntk":
             at = ("dynamic_ntk", "base_scaling")
             yield Problem(at, f"found {self.base_scaling}", allowed=("ntk",))
 
     def to_hf(self, ladder: Ladder, rope: HfRope) -> HfRope:
-        """The rotation with rope_type "dynamic", which grows from `max_length`."""
+        """Write rope_type "dynamic", whose original length is `max_position_embeddings`."""
         longest = self.original_length or ladder.train_length
         return replace(rope.updated(rope_type="dynamic", factor=self.growth), max_length=longest)

@@ -1,4 +1,4 @@
-"""The name of a composition: the preset, with its options, that it is."""
+"""The preset, with its options, that a composition equals."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from fope_lab.embeddings.spec import TRANSFORMS, resolve_embedding
 
 
 def preset_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A resolved embedding in the words of a preset: {type: fope, base: 129}.
+    """A resolved embedding as a preset with options, such as {type: fope, base: 129}.
 
-    Of several presets the one that leaves the fewest options to be said; the embedding as it is if
-    none has its parts.
+    If several presets fit, the one that needs the fewest options is chosen; if none does, the
+    result is the resolved embedding itself. Raises EmbeddingError for a wrong description.
     """
     resolved = resolve_embedding(spec)
-    found = []
+    candidates = []
     for name, preset in PRESETS.items():
         if preset.composition["type"] != resolved["type"]:
             continue
@@ -24,17 +24,17 @@ def preset_of(spec: Mapping[str, Any]) -> dict[str, Any]:
         if options is not None:
             candidate = {"type": name, **options}
             if resolve_embedding(candidate) == resolved:
-                found.append(candidate)
-    return min(found, key=len, default=dict(resolved))
+                candidates.append(candidate)
+    return min(candidates, key=len, default=dict(resolved))
 
 
 def _options(resolved: Mapping[str, Any], composition: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The options beside a composition's own; None if it has other transforms."""
+    """The options that differ from a preset's composition; None if the transforms differ."""
     own, theirs = (
-        [{"type": one} if isinstance(one, str) else one for one in spec.get(TRANSFORMS, ())]
+        [{"type": part} if isinstance(part, str) else part for part in spec.get(TRANSFORMS, ())]
         for spec in (resolved, composition)
     )
-    if [one["type"] for one in own] != [one["type"] for one in theirs]:
+    if [part["type"] for part in own] != [part["type"] for part in theirs]:
         return None
     pairs = [*zip(own, theirs, strict=True), (resolved, composition)]
     return {

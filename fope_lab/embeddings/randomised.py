@@ -1,4 +1,4 @@
-"""Randomised positions: a short sequence gets the positions of a long one, some of them, in order.
+"""Randomised positions: a short sequence gets a random, sorted subset of a long one's positions.
 
 Ruoss et al., "Randomized Positional Encodings Boost Length Generalization of Transformers",
 arXiv 2305.16843, with RoPE.
@@ -19,41 +19,41 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DEFAULT_REACH = 16
-"""max_length as a multiple of the training length, where it is not given."""
+"""The default of max_length, as a multiple of the training length."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Randomised(Rotary, name="randomised", source="Ruoss et al., arXiv 2305.16843, §3"):
-    """RoPE at positions drawn without replacement from 0 … max_length − 1, and sorted.
+    """RoPE at sorted positions that are drawn without replacement from 0 … max_length − 1.
 
-    Queries and keys have one draw, made again for each forward pass, also at evaluation.
+    Queries and keys have the same positions. Each forward pass draws new ones, also in evaluation.
     """
 
     max_length: (
         Annotated[
             int,
             Interval(ge=1, le=2**24),
-            Doc("how many positions to draw from (default: 16 times the training length)"),
+            Doc("The number of positions to draw from (default: 16 times the training length)."),
         ]
         | None
     ) = None
 
     @property
     def draws_positions(self) -> bool:
-        """Each time."""
+        """True, because every forward pass draws new positions."""
         return True
 
     @property
     def keys_cacheable(self) -> bool:
-        """Never: a longer sequence draws new positions for all its tokens."""
+        """False, because a longer sequence draws new positions for all of its tokens."""
         return False
 
-    def longest(self, shape: Shape) -> int | None:
-        """Tokens of the longest sequence that it has positions for: max_length."""
+    def longest_sequence(self, shape: Shape) -> int | None:
+        """The length in tokens of the longest sequence that has positions: max_length."""
         return self.max_length or DEFAULT_REACH * shape.train_length
 
     def problems(self, shape: Shape) -> Iterator[str]:
-        """Also: fewer positions than a training sequence needs, frequencies that need a length."""
+        """Yield also: too few positions for a training sequence, and dynamic transforms."""
         yield from super().problems(shape)
         if self.max_length is not None and self.max_length < shape.train_length:
             yield (
@@ -64,16 +64,16 @@ class Randomised(Rotary, name="randomised", source="Ruoss et al., arXiv 2305.168
             if transform.dynamic:
                 yield (
                     f"{transform.name} changes frequencies with the length of the sequence, which"
-                    " randomised positions do not tell"
+                    " randomised positions hide"
                 )
 
     def positions(
         self, shape: Shape, length: int, *, offset: int, device: torch.device | None
     ) -> Tensor:
-        """The last `length` of offset + length positions. Raises ValueError beyond max_length.
+        """The last `length` of offset + length random positions, in ascending order.
 
-        They come from torch's global generator, which trainers seed and checkpoint, on the CPU, so
-        that every device gets the same.
+        torch's global generator draws them, which trainers seed and checkpoint, and on the CPU, so
+        that every device gets the same. Raises ValueError for more than max_length tokens.
         """
         import torch
 

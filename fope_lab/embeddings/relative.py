@@ -1,4 +1,4 @@
-"""Biases that depend on the distance between query and key alone."""
+"""Biases that depend only on the distance between query and key."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ if TYPE_CHECKING:
 
 
 class RelativeBias(Embedding):
-    """A bias b_h(|i − j|): a subclass gives `of_distance`.
+    """A bias b_h(|i − j|) of head h, which a subclass gives by `of_distance`.
 
-    Attention can then read it from a table of (num_heads, length) and never needs the bias of all
-    pairs of tokens.
+    Attention reads it from a table (num_heads, length) and never needs the bias of all pairs of
+    tokens.
     """
 
     biases: ClassVar[bool] = True
 
     def of_distance(self, shape: Shape, tensors: Mapping[str, Tensor], distance: Tensor) -> Tensor:
-        """The bias at distances ≥ 0 in tokens, (…, 1, queries, keys): float32, with num_heads for
-        the 1."""
+        """The bias at distances of at least 0 tokens.
+
+        Distances are (…, 1, queries, keys), the result is float32 (…, num_heads, queries, keys).
+        """
         raise NotImplementedError
 
     def bias(
@@ -32,6 +34,6 @@ class RelativeBias(Embedding):
         query_positions: Tensor,
         key_positions: Tensor,
     ) -> Tensor:
-        """b_h(|i − j|), float32 (…, num_heads, queries, keys)."""
+        """The bias b_h(|i − j|), float32 (…, num_heads, queries, keys)."""
         distance = (query_positions[..., :, None] - key_positions[..., None, :]).abs()
         return self.of_distance(shape, tensors, distance[..., None, :, :])

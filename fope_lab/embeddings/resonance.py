@@ -16,16 +16,17 @@ from fope_lab.embeddings.ladder import Ladder
 
 @dataclass(frozen=True, kw_only=True)
 class Resonance(FrequencyTransform, name="resonance", source="Wang et al., arXiv 2403.00071, §4"):
-    """λ = 2π/ω is rounded to the nearest whole number, half to even; 0 stays 0.
+    """Each wavelength λ = 2π/ω is rounded to the nearest whole number, half to even; 0 stays 0.
 
-    Positions a wavelength apart then look the same to a pair, so a pair that has turned once inside
-    the training length meets nothing new beyond it (Theorem 1). It comes after any scaling.
+    Two positions that are one wavelength apart then look the same to a pair, so that a pair that
+    completes a cycle within the training length sees nothing new beyond it (Theorem 1). Resonance
+    comes after any scaling.
     """
 
     elementwise: ClassVar[bool] = True
 
     def apply(self, ladder: Ladder) -> Ladder:
-        """The ladder of whole wavelengths."""
+        """The ladder whose wavelengths are whole numbers of tokens."""
         return replace(
             ladder,
             frequencies=tuple(

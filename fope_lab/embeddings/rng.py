@@ -1,4 +1,4 @@
-"""Random numbers that an embedding starts from: a seed and a layer always give the same."""
+"""Random numbers for initial tensors, which depend only on a purpose, a seed and a layer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
 
 def generator(what: str, shape: Shape) -> torch.Generator:
-    """A generator on the CPU for `what` is drawn: others draw from neighbouring seeds and layers,
-    or something else from the same, without sharing random numbers."""
+    """A generator on the CPU for the purpose `what`.
+
+    Different purposes, seeds or layers share no random numbers, even if the seeds are neighbours.
+    """
     import torch
 
     named = f"{what}, seed {shape.seed}, layer {shape.layer}"

@@ -1,4 +1,4 @@
-"""Rotary position embedding: pair i of a query or key turns by ω_i radians a token.
+"""Rotary position embedding: pair i of a query or key rotates by ω_i radians per token.
 
 Su et al., "RoFormer", arXiv 2104.09864, Eq. 34. Pair i is the dimensions i and i + head_dim/2.
 """
@@ -29,46 +29,48 @@ if TYPE_CHECKING:
 
 
 STILL_SIN = {"unit": 0.0, "official": 1.0}
-"""The sine of a pair that does not turn, by the option `below_floor`."""
+"""The sine of a pair that does not rotate, by the option `below_floor`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 34"):
-    """RoPE over a frequency ladder: RoPE's own, changed by `transforms` in their order."""
+    """RoPE whose frequencies `transforms` change, in their order."""
 
     rotates: ClassVar[bool] = True
 
     base: Annotated[
-        float, Interval(gt=1, le=1e15), Doc("RoPE's θ: pair i turns by θ^(−2i/d) a token")
+        float,
+        Interval(gt=1, le=1e15),
+        Doc("RoPE's θ: pair i rotates by θ^(−2i/d) radians per token."),
     ] = 10_000.0
     below_floor: Annotated[
         Literal["unit", "official"],
         Doc(
-            "a pair of frequency 0: left as it is (cos 1, sin 0), or sin 1 too, as FoPE's released"
-            " code has it, which doubles its score"
+            "The sine of a pair of frequency 0, whose cosine is 1. unit: 0, so that the pair stays"
+            " as it is. official: 1, which doubles its score, as in FoPE's released code."
         ),
     ] = "unit"
     transforms: Annotated[
-        tuple[FrequencyTransform, ...], Doc("changes of RoPE's frequencies, in this order")
+        tuple[FrequencyTransform, ...], Doc("The changes of RoPE's frequencies, in this order.")
     ] = ()
 
     @property
     def dynamic(self) -> bool:
-        """Whether frequencies depend on the length of the sequence."""
+        """Whether the frequencies depend on the length of the sequence."""
         return any(transform.dynamic for transform in self.transforms)
 
     @property
     def keys_cacheable(self) -> bool:
-        """Not if dynamic."""
+        """Whether a rotated key stays correct, which a dynamic transform prevents."""
         return not self.dynamic
 
     @property
     def shift_invariant(self) -> bool:
-        """Not if dynamic."""
+        """Whether scores depend only on differences, which a dynamic transform prevents."""
         return not self.dynamic
 
     def ladders(self, shape: Shape, length: int | None = None) -> Iterator[Ladder]:
-        """RoPE's ladder, then the ladder after each transform, for a sequence of `length`."""
+        """Yield RoPE's ladder, then the ladder after each transform, for `length` tokens."""
         yield from transformed(
             rope_ladder(
                 shape.head_dim, base=self.base, train_length=shape.train_length, length=length
@@ -77,28 +79,28 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
         )
 
     def ladder(self, shape: Shape, length: int | None = None) -> Ladder:
-        """The ladder after all transforms, for a sequence of `length` (the training length)."""
+        """The ladder after all transforms, for `length` tokens (default: the training length)."""
         *_, ladder = self.ladders(shape, length)
         return ladder
 
     def pair_frequencies(self, shape: Shape, length: int | None = None) -> tuple[float, ...]:
-        """The ladder's."""
+        """The head_dim/2 frequencies of the ladder in radians per token."""
         return self.ladder(shape, length).frequencies
 
     def problems(self, shape: Shape) -> Iterator[str]:
-        """Also: a head that does not split into pairs, a transform that fails or has no effect."""
+        """Yield also: an odd head_dim, and a transform that fails or has no effect."""
         yield from super().problems(shape)
         if shape.head_dim % 2:
             yield f"head_dim {shape.head_dim} is odd, but a rotation needs pairs of dimensions"
             return
         ladder = rope_ladder(shape.head_dim, base=self.base, train_length=shape.train_length)
         for transform in self.transforms:
-            found = [f"{transform.name}: {problem}" for problem in transform.problems(ladder)]
-            if found:
-                yield from found
+            problems = [f"{transform.name}: {problem}" for problem in transform.problems(ladder)]
+            if problems:
+                yield from problems
                 return
             before, ladder = ladder, transform.apply(ladder)
-            # What depends on the sequence's length has its effect beyond the training length.
+            # A dynamic transform may have its effect beyond the training length only.
             idle = _same(ladder.frequencies, before.frequencies) and not transform.dynamic
             if idle and not transform.may_keep_all:
                 yield (
@@ -113,17 +115,17 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
             )
 
     def tensors(self, shape: Shape) -> Tensors:
-        """`inv_freq` (head_dim/2,) in radians per token at the training length, float64."""
+        """The constant `inv_freq` (head_dim/2,), float64, at the training length."""
         return Tensors(constants={"inv_freq": as_tensor(self.pair_frequencies(shape))})
 
     def attention_factor(self, shape: Shape) -> float:
-        """The ladder's."""
+        """The factor of queries and of keys that the transforms set."""
         return self.ladder(shape).attention_factor
 
     def cos_sin(
         self, shape: Shape, tensors: Mapping[str, Tensor], positions: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """cos and sin of position times frequency, float32 (…, length, head_dim/2)."""
+        """The cosines and sines of position times frequency, float32 (…, length, head_dim/2)."""
         frequencies = tensors["inv_freq"]
         if self.dynamic and positions.shape[-1]:
             frequencies = self._frequencies_at(shape, positions).to(frequencies)
@@ -132,11 +134,11 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
 
     @classmethod
     def from_hf(cls, rope: HfRope) -> tuple[dict[str, Any], int]:
-        """The composition that a rotation of transformers comes to, as a sweep file has it, and the
-        original length in tokens. Torch-free.
+        """Read a rotation of transformers. Torch-free.
 
-        Raises KeyError for a rope_type that no transform reads or a parameter that is missing,
-        ValueError or TypeError for a parameter that is not a number.
+        Returns the composition, as a sweep file has it, and the original length in tokens. Raises
+        KeyError for a rope_type that no transform reads or for a missing parameter, ValueError or
+        TypeError for a parameter that is not a number.
         """
         kind = hf_transforms()[str(rope.rope_type)]
         options, original_length = (None, rope.max_length) if kind is None else kind.from_hf(rope)
@@ -145,9 +147,10 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
         return {"type": cls.name, "base": base, "transforms": transforms}, original_length
 
     def to_hf(self, shape: Shape, max_length: int) -> HfRope:
-        """RoPE of this base, with the parameters of the one transform, if there is one.
+        """Write this base, and the parameters of the transform if there is one. Torch-free.
 
-        A subclass is another mechanism, which transformers does not have.
+        Raises EmbeddingError for options and transforms that transformers does not have, for more
+        than one transform, and for a subclass, which is another mechanism.
         """
         unknown = [t for t in self.transforms if type(t).to_hf is FrequencyTransform.to_hf]
         problems = [problem for t in self.transforms for problem in t.hf_problems()]
@@ -163,7 +166,7 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
         return rope
 
     def _frequencies_at(self, shape: Shape, positions: Tensor) -> Tensor:
-        """Frequencies (…, 1, head_dim/2) of sequences that end with the last of the positions."""
+        """The frequencies (…, 1, head_dim/2) of sequences that end with the last positions."""
         import torch
 
         lengths = positions.amax(-1) + 1
@@ -174,7 +177,7 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
 
 
 def transformed(ladder: Ladder, transforms: tuple[FrequencyTransform, ...]) -> Iterator[Ladder]:
-    """A ladder, then the ladder after each transform."""
+    """Yield a ladder, then the ladder after each transform."""
     yield ladder
     for transform in transforms:
         ladder = transform.apply(ladder)
@@ -182,31 +185,32 @@ def transformed(ladder: Ladder, transforms: tuple[FrequencyTransform, ...]) -> I
 
 
 def as_tensor(frequencies: tuple[float, ...]) -> Tensor:
-    """Frequencies as float64, on the CPU whatever the default device.
+    """Frequencies as a float64 tensor, on the CPU even if the default device is another.
 
-    In float32 a frequency is off by up to 3e-8 of itself: at position 100,000 that is 0.003 radians
-    for the fastest pair, and Resonance RoPE's whole wavelengths would be whole no more.
+    In float32 the relative error of a frequency is up to 3e-8. At position 100,000 this is 0.003
+    radians for the fastest pair, and Resonance RoPE's wavelengths would not be whole numbers.
     """
     import torch
 
     return torch.tensor(frequencies, dtype=torch.float64, device="cpu")
 
 
-def _same(some: tuple[float, ...], others: tuple[float, ...]) -> bool:
-    """Whether two ladders differ by no more than the rounding of float64."""
-    return all(math.isclose(a, b, rel_tol=1e-12) for a, b in zip(some, others, strict=True))
+def _same(left: tuple[float, ...], right: tuple[float, ...]) -> bool:
+    """Whether two ladders are equal up to the rounding of float64."""
+    return all(math.isclose(a, b, rel_tol=1e-12) for a, b in zip(left, right, strict=True))
 
 
 def _in_words(transform: FrequencyTransform) -> str:
-    """A transform as a sweep file would have it."""
+    """A transform as a sweep file writes it."""
     name, *options = (f"{key}: {value}" for key, value in canonical(transform).items())
     return f"{{{', '.join((name, *options))}}}" if options else transform.name
 
 
 def cos_sin_at(frequencies: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """cos and sin of every angle, float32 (…, length, frequencies).
+    """The cosines and sines of positions times frequencies, float32 (…, length, frequencies).
 
-    Angles have the frequencies' dtype: in float32 one of 100,000 radians is off by up to 0.004.
+    Angles have the dtype of the frequencies: an angle of 100,000 radians in float32 has an error of
+    up to 0.004.
     """
     angles = positions.to(frequencies.dtype)[..., None] * frequencies
     return angles.cos().float(), angles.sin().float()

@@ -1,4 +1,4 @@
-"""Options that several frequency transforms have, with their meaning."""
+"""Options that several frequency transforms share, with their meaning."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Annotated
 from fope_lab.config.annotations import Doc, Interval
 
 Factor = Annotated[
-    float, Interval(ge=1, le=1e6), Doc("how many times longer the context is than the original, s")
+    float,
+    Interval(ge=1, le=1e6),
+    Doc("The factor s by which the context is longer than the original."),
 ]
 OriginalLength = Annotated[
-    int, Interval(ge=1), Doc("the original length in tokens, if it is not the training length")
+    int, Interval(ge=1), Doc("The original length in tokens (default: the training length).")
 ]

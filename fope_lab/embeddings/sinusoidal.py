@@ -19,21 +19,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Sinusoidal(Embedding, name="sinusoidal", source="Vaswani et al., arXiv 1706.03762, §3.5"):
-    """Adds sin(n·ω_i) to dimension 2i and cos(n·ω_i) to 2i + 1, with ω_i = base^(−2i/width)."""
+    """Dimension 2i gets sin(n·ω_i) and 2i + 1 gets cos(n·ω_i), with ω_i = base^(−2i/width)."""
 
     base: Annotated[
-        float, Interval(gt=1, le=1e15), Doc("pair i turns by base^(−2i/width) radians a token")
+        float,
+        Interval(gt=1, le=1e15),
+        Doc("The base of the frequencies: wave i has base^(−2i/width) radians per token."),
     ] = 10_000.0
 
     @property
     def shift_invariant(self) -> bool:
-        """Never: positions are absolute."""
+        """False, because positions are absolute."""
         return False
 
     def embed(
         self, shape: Shape, tensors: Mapping[str, Tensor], hidden: Tensor, positions: Tensor
     ) -> Tensor:
-        """The sum, in float32 or better, as hidden's dtype. An odd width ends with a sine."""
+        """Add the waves in float32 or a wider type, and return hidden's dtype.
+
+        The last dimension of an odd width is a sine.
+        """
         import torch
 
         width = hidden.shape[-1]

@@ -72,7 +72,7 @@ def longest_sequence(spec: Spec, **sizes: int) -> int | None:
 
     `sizes` are those of `check_embedding`. Torch-free.
     """
-    return parse_embedding(spec).longest(Shape(**sizes))
+    return parse_embedding(spec).longest_sequence(Shape(**sizes))
 
 
 def learned_parameters(spec: Spec, num_layers: int, **sizes: int) -> int:

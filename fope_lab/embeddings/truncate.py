@@ -1,4 +1,4 @@
-"""p-RoPE: the slowest frequencies give way to dimensions without position.
+"""p-RoPE: the slowest frequencies become 0, which leaves dimensions without position.
 
 Barbero et al., "Round and Round We Go! What makes Rotary Positional Encodings useful?",
 arXiv 2410.06205, §6.1.
@@ -18,20 +18,25 @@ from fope_lab.embeddings.ladder import Ladder
 class Truncate(
     FrequencyTransform, name="truncate", source="Barbero et al., arXiv 2410.06205, §6.1"
 ):
-    """The int(p·d/2) highest frequencies stay, the others become 0: p = 0 is NoPE, p = 1 RoPE.
+    """The int(p·d/2) highest frequencies stay and the others become 0: p = 0 is NoPE, p = 1 RoPE.
 
-    Frequencies keep the exponent's denominator d, so this is not partial rotary.
+    The remaining frequencies keep the denominator d of the exponent, unlike in partial rotary
+    embeddings.
     """
 
-    p: Annotated[float, Interval(ge=0, le=1), Doc("the share of pairs that rotate, the fastest")]
+    p: Annotated[
+        float,
+        Interval(ge=0, le=1),
+        Doc("The fraction of pairs that rotate, which are the fastest."),
+    ]
 
     @property
     def may_keep_all(self) -> bool:
-        """With p = 1, the end of a grid over p."""
+        """True for p = 1, which is the end of a grid over p."""
         return self.p == 1
 
     def apply(self, ladder: Ladder) -> Ladder:
-        """The ladder with its slow end set to 0."""
+        """The ladder with all but its highest frequencies set to 0."""
         kept = int(self.p * ladder.head_dim // 2)
         return replace(
             ladder,

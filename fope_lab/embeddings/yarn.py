@@ -1,4 +1,4 @@
-"""YaRN: slow frequencies divided by a factor, fast ones kept, a ramp between them.
+"""YaRN: slow frequencies are divided by a factor, fast ones kept, with a ramp in between.
 
 Peng et al., "YaRN: Efficient Context Window Extension of Large Language Models", arXiv 2309.00071.
 """
@@ -22,8 +22,9 @@ from fope_lab.embeddings.shared_options import Factor, OriginalLength
 class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.00071, §3.2–3.4"):
     """NTK-by-parts interpolation by `factor` (s), and YaRN's attention factor 0.1·ln s + 1.
 
-    As Hugging Face computes it, the ramp of §3.2 runs over the pair's index: it is 0 (kept) at the
-    pair of `beta` cycles in the original length and 1 (divided by s) at the pair of `alpha` cycles.
+    The ramp of §3.2 runs over the index of the pair, as in transformers. It is 0 (kept) at the pair
+    of `beta` cycles in the original length and 1 (divided by s) at the pair of `alpha` cycles.
+    Raises ValueError for options that contradict each other.
     """
 
     hf_types: ClassVar[tuple[str, ...]] = ("yarn", "llama3")
@@ -31,27 +32,30 @@ class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.0007
     factor: Factor
     original_length: OriginalLength | None = None
     alpha: Annotated[
-        float, Interval(gt=0), Doc("cycles in the original length up to which a pair is divided")
+        float,
+        Interval(gt=0),
+        Doc("The cycles in the original length up to which a pair is divided."),
     ] = 1.0
     beta: Annotated[
-        float, Interval(gt=0), Doc("cycles in the original length from which a pair is kept")
+        float, Interval(gt=0), Doc("The cycles in the original length from which a pair is kept.")
     ] = 32.0
     ramp: Annotated[
         Literal["index", "cycles"],
-        Doc("what the ramp is linear in: the pair's index, or its cycles L/λ as the paper has it"),
+        Doc("What the ramp is linear in. cycles: the cycles L/λ of the pair, as in the paper."),
     ] = "index"
     truncate: Annotated[
-        bool, Doc("whether the index ramp's ends are rounded outwards to whole pairs")
+        bool,
+        Doc("Whether the ends of the ramp over the index are rounded outwards to whole pairs."),
     ] = True
     blend: Annotated[
         Literal["frequency", "wavelength"],
-        Doc("what the ramp mixes: frequencies, or wavelengths as Resonance RoPE's paper has it"),
+        Doc("What the ramp mixes. wavelength: wavelengths, as in the paper of Resonance RoPE."),
     ] = "frequency"
     attention_factor: (
         Annotated[
             float,
             Interval(gt=0, le=100),
-            Doc("scale of queries and of keys, 1 for none (default: 0.1·ln s + 1)"),
+            Doc("The factor of queries and of keys, 1 for none (default: 0.1·ln s + 1)."),
         ]
         | None
     ) = None
@@ -63,7 +67,7 @@ class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.0007
             raise ValueError("truncate: false has no effect on a ramp over cycles")
 
     def apply(self, ladder: Ladder) -> Ladder:
-        """The ladder interpolated by parts; frequencies of 0 stay 0."""
+        """The ladder interpolated by parts, with the attention factor; 0 stays 0."""
         ramp, blend = RAMPS[self.ramp](self, ladder), BLENDS[self.blend]
         factor = self.attention_factor
         if factor is None:
@@ -78,21 +82,21 @@ class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.0007
         )
 
     def cycles(self, omega: float, ladder: Ladder) -> float:
-        """How often a frequency turns in the original length, L/λ."""
+        """The number of cycles L/λ that a frequency completes in the original length."""
         return omega * (self.original_length or ladder.train_length) / (2 * math.pi)
 
     def place_of(self, cycles: float, ladder: Ladder) -> float:
-        """Where in the ladder of its base a frequency turns `cycles` times."""
+        """The place in the ladder of the frequency that completes this number of cycles."""
         omega = cycles / self.cycles(1.0, ladder)
         return -ladder.head_dim * math.log(omega) / (2 * math.log(ladder.base))
 
     @classmethod
     def from_hf(cls, rope: HfRope) -> tuple[Mapping[str, Any] | None, int]:
-        """The options of "yarn" or "llama3"; a factor of 1 changes no frequency."""
+        """Read the options of "yarn" or "llama3"; a factor of 1 changes no frequency."""
         return HF_READERS[str(rope.rope_type)](rope), rope.original_length
 
     def hf_problems(self) -> Iterator[Problem]:
-        """A blend of wavelengths, or Llama 3's ramp with an attention factor."""
+        """Yield a problem for a blend of wavelengths, and for a factor with Llama 3's ramp."""
         if self.blend != "frequency":
             yield Problem(("yarn", "blend"), f"found {self.blend}", allowed=("frequency",))
         if self.ramp == "cycles" and self.attention_factor != 1.0:
@@ -100,7 +104,7 @@ class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.0007
             yield Problem(("yarn", "attention_factor"), fault, allowed=("1",))
 
     def to_hf(self, ladder: Ladder, rope: HfRope) -> HfRope:
-        """The rotation with rope_type "yarn", or "llama3" for a ramp over cycles."""
+        """Write rope_type "yarn", or "llama3" for a ramp over cycles."""
         return rope.updated(
             **HF_WRITERS[self.ramp](self),
             factor=self.factor,
@@ -109,16 +113,16 @@ class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.0007
 
 
 Ramp = Callable[[float, float], float]
-"""From a place in the ladder and its frequency to 0 (kept) … 1 (divided by the factor)."""
+"""A function of a place in the ladder and its frequency, from 0 (kept) to 1 (divided)."""
 
 
 def _index_ramp(yarn: Yarn, ladder: Ladder) -> Ramp:
     first, last = yarn.place_of(yarn.beta, ladder), yarn.place_of(yarn.alpha, ladder)
     if yarn.truncate:
         first, last = math.floor(first), math.ceil(last)
-    # Hugging Face bounds each end on one side only. Where every pair is faster than both ends, its
-    # ramp turns around and divides them all, and where every pair is slower, it keeps them all;
-    # here they are kept and divided.
+    # Transformers bounds each end on one side only. If every pair is faster than both ends, its
+    # ramp turns around and divides them all; if every pair is slower, it keeps them all. Here the
+    # former are kept and the latter divided.
     if last < 0:
         return lambda place, omega: 1.0
     first, last = (_clamp(end, 0, ladder.head_dim - 1) for end in (first, last))
@@ -127,7 +131,7 @@ def _index_ramp(yarn: Yarn, ladder: Ladder) -> Ramp:
 
 
 def _cycles_ramp(yarn: Yarn, ladder: Ladder) -> Ramp:
-    """1 − γ of the paper's Eq. 18."""
+    """The ramp 1 − γ with the γ of Eq. 18."""
     width = yarn.beta - yarn.alpha
     return lambda place, omega: _clamp((yarn.beta - yarn.cycles(omega, ladder)) / width, 0.0, 1.0)
 
@@ -140,7 +144,7 @@ def _blended_frequency(omega: float, factor: float, divided: float) -> float:
 
 
 def _blended_wavelength(omega: float, factor: float, divided: float) -> float:
-    """λ̂ = (1 − γ)·s·λ + γ·λ (Resonance RoPE, arXiv 2403.00071, §3.3), as a frequency."""
+    """The frequency of wavelength (1 − γ)·s·λ + γ·λ (Resonance RoPE, arXiv 2403.00071, §3.3)."""
     return omega / (divided * factor + (1 - divided))
 
 
@@ -174,13 +178,12 @@ def _from_hf_yarn(rope: HfRope) -> Mapping[str, Any] | None:
 
 
 def _deepseek_scale(factor: float, gain: float) -> float:
-    """DeepSeek's generalisation of YaRN's attention factor, 0.1·gain·ln s + 1."""
+    """DeepSeek's generalisation 0.1·gain·ln s + 1 of YaRN's attention factor."""
     return 0.1 * gain * math.log(factor) + 1.0 if factor > 1 else 1.0
 
 
 def _from_hf_llama3(rope: HfRope) -> Mapping[str, Any] | None:
-    """Llama 3 has YaRN's own ramp, over L/λ = `low_freq_factor` … `high_freq_factor` cycles,
-    without an attention factor."""
+    """Read Llama 3's scaling: YaRN's ramp over the cycles L/λ, without an attention factor."""
     given = rope.parameters
     factor = float(given["factor"])
     if factor == 1:
@@ -198,7 +201,7 @@ HF_READERS: Mapping[str, Callable[[HfRope], Mapping[str, Any] | None]] = {
     "yarn": _from_hf_yarn,
     "llama3": _from_hf_llama3,
 }
-"""By `rope_type`: from the parameters of a rotation to the options of `Yarn`."""
+"""The functions from a rotation to the options of `Yarn`, by `rope_type`."""
 
 
 def _to_hf_yarn(yarn: Yarn) -> dict[str, Any]:
@@ -224,4 +227,4 @@ HF_WRITERS: Mapping[str, Callable[[Yarn], dict[str, Any]]] = {
     "index": _to_hf_yarn,
     "cycles": _to_hf_llama3,
 }
-"""By `ramp`: from a `Yarn` to the parameters of a rotation, less those that both types have."""
+"""The functions from a `Yarn` to the parameters that only its `rope_type` has, by `ramp`."""

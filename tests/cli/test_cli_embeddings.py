@@ -180,10 +180,10 @@ def test_a_value_that_is_set_is_shown_beside_the_default(
 ) -> None:
     text = ask(capsys, "{type: p-rope, p: 2.5e-1}", *SIZES)
     assert "{type: rotary, transforms: [{type: truncate, p: 0.25}]}" in text
-    assert re.search(r"^p +number ≥ 0, ≤ 1 +0.75 +0.25 +the share", text, flags=re.MULTILINE)
+    assert re.search(r"^p +number ≥ 0, ≤ 1 +0.75 +0.25 +The fraction", text, flags=re.MULTILINE)
     assert re.search(r"^p-rope +8 of 32 ", text, flags=re.MULTILINE)
     required = ask(capsys, "yarn")
-    factor = r"^factor +number ≥ 1, ≤ 1e6 +required +how many"
+    factor = r"^factor +number ≥ 1, ≤ 1e6 +required +The factor"
     assert re.search(factor, required, flags=re.MULTILINE)
     assert "{type: rotary, transforms: [{type: yarn, factor: …}]}" in required
 

@@ -211,7 +211,7 @@ def test_shapes_and_dtypes(name: str, kv_heads: int) -> None:
 def test_positions_count_tokens_or_are_drawn_in_order(name: str) -> None:
     embedding = build(name)
     positions = embedding.positions(30, offset=4)
-    longest = embedding.definition.longest(embedding.shape)
+    longest = embedding.definition.longest_sequence(embedding.shape)
     if longest is None:
         assert torch.equal(positions, torch.arange(4, 34))
     else:

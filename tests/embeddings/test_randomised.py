@@ -27,7 +27,7 @@ def random_rope(**options: object) -> PositionEmbedding:
 
 def longest(embedding: PositionEmbedding) -> int | None:
     assert isinstance(embedding.definition, Randomised)
-    return embedding.definition.longest(embedding.shape)
+    return embedding.definition.longest_sequence(embedding.shape)
 
 
 @given(

@@ -66,6 +66,6 @@ def test_three_quarters_are_the_presets_default() -> None:
 
 @pytest.mark.parametrize("p", [-0.1, 1.1, float("nan")])
 def test_a_share_outside_0_to_1_is_one_clear_error(p: float) -> None:
-    with pytest.raises(EmbeddingError, match=r"embedding\.p: found .*allowed: ") as error:
+    with pytest.raises(EmbeddingError, match=r"embedding\.p: found .*, needs ") as error:
         p_rope(p)
     assert len(error.value.problems) == 1

@@ -144,7 +144,7 @@ def _accuracy(name: str, short_name: str) -> Metric:
 
 def _check_room(model: Any, tasks: Sequence[TokenizedTask]) -> None:
     """Raises DataError if a task's contexts are longer than the model has positions for."""
-    limits = [one.definition.longest(one.shape) for one in model.position_embeddings]
+    limits = [one.definition.longest_sequence(one.shape) for one in model.position_embeddings]
     room = min((limit for limit in limits if limit is not None), default=None)
     for task in tasks:
         if room is not None and task.longest > room:
