@@ -16,7 +16,7 @@ import torch
 from shipped import FILES, ROOT, by_key, method, named, sweep_of
 from shrunken import small_embedding, small_length, small_model, small_stage
 
-from fope_lab.data.benchmarks.downstream.base import DownstreamTask, Question
+from fope_lab.data.benchmarks.downstream.base import DownstreamQuestion, DownstreamTask
 from fope_lab.data.benchmarks.leval import LEvalQuestion
 from fope_lab.data.benchmarks.longbench import BUCKETS, LongBenchQuestion
 from fope_lab.data.corpora import local as local_corpora
@@ -137,7 +137,7 @@ class Workshop:
 
 
 ABOUT_IT = "Is it so? Answer this question based on the world described in the document."
-QUESTION = Question(((" It is one.", " Two"), (" It is one.", " Three")), 1, 0)
+QUESTION = DownstreamQuestion(((" It is one.", " Two"), (" It is one.", " Three")), 1, 0)
 
 
 @pytest.fixture(scope="module")
