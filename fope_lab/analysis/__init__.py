@@ -1,4 +1,4 @@
-"""Analyses of the three papers: each a file with its functions of arrays, and its figure.
+"""The papers' analyses, one per file: functions of arrays, and a figure of the result.
 
 Importing this package imports neither torch nor matplotlib.
 """

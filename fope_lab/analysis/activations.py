@@ -1,7 +1,7 @@
-"""The queries and keys of every layer of a model that reads tokens, one layer at a time.
+"""Records the queries and keys of every layer of a model, one layer at a time.
 
-They are taken from the model as it runs (behind q_norm and k_norm, before any rotation), so they
-are exact for every model that loads as a Decoder: grouped queries, QK-norm, Hugging Face's.
+They are taken from the running model, after q_norm and k_norm and before any rotation, so they are
+exact for every model that loads as a Decoder, with grouped queries, QK-norm or from Hugging Face.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 def record(
     model: Decoder, tokens: Tensor, positions: Tensor | None = None
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """For each layer: its index, its queries (batch, num_heads, length, head_dim) and its keys
-    (batch, num_kv_heads, length, head_dim), before rotation.
+    """Yield, for each layer, its index, its queries (batch, num_heads, length, head_dim) and its
+    keys (batch, num_kv_heads, length, head_dim), before rotation.
 
-    `tokens` (batch, length) are whole sequences on the model's device, at `positions` (length,),
-    by default those of the embedding. A layer runs when it is asked for; nothing of it is kept.
-    `embedding_of(model, layer).rotate(q, k, positions)` rotates.
+    `tokens` (batch, length) are whole sequences on the model's device, at `positions` (length,), by
+    default those of the embedding. A layer runs when the iterator reaches it, and nothing is kept
+    afterwards. `embedding_of(model, layer).rotate(q, k, positions)` applies the rotation.
     """
     import torch
 
@@ -42,19 +42,19 @@ def record(
 
 
 def embedding_of(model: Decoder, layer: int) -> PositionEmbedding:
-    """The position embedding of a layer: its own, or the one that all layers share."""
+    """Return the position embedding of a layer: its own, or the one shared by all layers."""
     embeddings = model.position_embeddings
     return cast("PositionEmbedding", embeddings[layer % len(embeddings)])
 
 
 class _ReachedError(Exception):
-    """The first layer, with its inputs: the model need not run on."""
+    """Raised at the first layer, with its inputs, to stop the forward pass there."""
 
 
 def _into_first_layer(
     model: Decoder, tokens: Tensor, positions: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The states (batch, length, width) that the first layer gets, and the positions."""
+    """Return the hidden states (batch, length, width) before the first layer, and the positions."""
     import torch
 
     def stop(layer: nn.Module, inputs: tuple[Any, ...]) -> None:
@@ -74,7 +74,7 @@ def _into_first_layer(
 
 @contextmanager
 def _outputs(modules: tuple[nn.Module, ...]) -> Iterator[list[Tensor]]:
-    """What the modules return meanwhile, in the order in which they run."""
+    """Collect the outputs of the modules in the `with` block, in the order in which they run."""
     outputs: list[Tensor] = []
 
     def keep(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:

@@ -1,7 +1,7 @@
-"""How much each token of a text attends to each other one: softmax(q·kᵀ/√head_dim + bias).
+"""Attention weights between all tokens of a text: softmax(q·kᵀ/√head_dim + bias).
 
-Fused attention never holds these weights; here they are made for one layer at a time, from the
-queries and keys that it really has, for every position embedding.
+Fused attention never materialises these weights. This module computes them for one layer at a time
+from the layer's actual queries and keys, for every position embedding.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 def attention_logits(
     embedding: PositionEmbedding, q: Tensor, k: Tensor, positions: Tensor
 ) -> Tensor:
-    """Logits (batch, num_heads, length, length) of each token on all, those to come included.
+    """Return the attention logits between all pairs of tokens, without a causal mask:
+    (batch, num_heads, length, length).
 
-    q is (batch, num_heads, length, head_dim) and k (batch, num_kv_heads, length, head_dim) before
-    rotation; positions are (length,). In float32 or better, whatever the model's dtype.
+    q (batch, num_heads, length, head_dim) and k (batch, num_kv_heads, length, head_dim) are not yet
+    rotated; positions are (length,). The result is float32 or wider, whatever the model's dtype.
     """
     import torch
 
@@ -36,7 +37,7 @@ def attention_logits(
     k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
     logits = q.to(wide) @ k.to(wide).mT / math.sqrt(q.shape[-1])
     if embedding.biases:
-        bias = PairBias(embedding, positions)  # a bounded number of pairs at once
+        bias = PairBias(embedding, positions)  # computes a bounded number of pairs at once
         logits += bias.rows(bias.learned, 0, positions.shape[-1])
     return logits
 
@@ -44,8 +45,8 @@ def attention_logits(
 def attention_weights(
     embedding: PositionEmbedding, q: Tensor, k: Tensor, positions: Tensor
 ) -> Tensor:
-    """Causal attention (batch, num_heads, length, length): each row sums to 1, and nothing lies
-    above the diagonal. For the arguments see `attention_logits`."""
+    """Return causal attention weights (batch, num_heads, length, length): rows sum to 1, and the
+    weights above the diagonal are 0. The arguments are those of `attention_logits`."""
     import torch
 
     logits = attention_logits(embedding, q, k, positions)
@@ -54,11 +55,11 @@ def attention_weights(
 
 
 def attention_patterns(model: Decoder, tokens: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """For each layer: its index, and its attention weights (batch, num_heads, length, length) when
-    the model reads tokens (batch, length) on its device.
+    """Yield, for each layer, its index and its attention weights (batch, num_heads, length, length)
+    on tokens (batch, length), which are on the model's device.
 
-    A layer's weights are made when they are asked for. Memory: 4 bytes a pair of tokens and head,
-    a few times over.
+    The weights are computed when the iterator reaches the layer. They take a small multiple of 4
+    bytes per pair of tokens and head.
     """
     import torch
 

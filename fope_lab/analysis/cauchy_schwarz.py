@@ -1,8 +1,8 @@
-"""How near the scores of positional heads come to the bounds of Cauchy and Schwarz.
+"""How close the scores of positional heads come to their Cauchy–Schwarz bounds.
 
 Barbero et al. (Round and Round), arXiv 2410.06205: §4 for the bound of each frequency, App. D.1
-with Tables 3–5 for that of the whole score. A score at its bound means that the rotated query and
-key point the same way, as in the construction of Thm. 5.3.
+with Tables 3–5 for the bound of the whole score. A score equals its bound if the rotated query and
+key point in the same direction, as in the construction of Thm. 5.3.
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ if TYPE_CHECKING:
     from fope_lab.model.decoder import Decoder
 
 OFFSETS = {"own": 0, "previous": 1}
-"""The kinds of heads and of scores, by how many tokens back."""
+"""How many tokens back each kind of head attends; "own" is the current token."""
 
 
 def scores_and_bounds(q: Tensor, k: Tensor, offset: int) -> tuple[Tensor, Tensor, Tensor]:
-    """What each pair adds to the score of a token and the one `offset` back, and its bounds.
+    """Return what each pair of dimensions adds to the score between a token and the one `offset`
+    back, the bound of each contribution, and the bound of the score.
 
-    q and k (…, length, head_dim) are rotated, with as many heads. Contributions and the products of
-    the pairs' norms are (…, length − offset, head_dim/2), the product of the whole norms
-    (…, length − offset): all over √head_dim, in float32. The contributions' sum is the score. A
-    rotation leaves norms as they are; a Fourier series does not, so they are taken behind it.
+    q and k (…, length, head_dim) are already rotated and have the same number of heads. The
+    contributions and their bounds (products of the pairs' norms) are (…, length − offset,
+    head_dim/2); the bounds of the scores (products of the whole norms) are (…, length − offset).
+    All are divided by √head_dim, in float32. The contributions sum to the score. The norms are
+    taken after the rotation because a Fourier series, unlike a rotation, changes them.
     """
     q, k = q.float()[..., offset:, :], k.float()[..., : k.shape[-2] - offset, :]
     scale = math.sqrt(q.shape[-1])
@@ -53,20 +55,23 @@ def survey(
     drawn: int,
     progress: Progress = lambda done, total: None,
 ) -> dict[str, NDArray[np.float64]]:
-    """Of all heads, when the model reads rows (passages, length), at each of OFFSETS:
+    """Measure the scores of all heads on rows (passages, length), at each of OFFSETS.
 
-    `weights` (offsets, layers, heads), mean attention; means over tokens of the `contribution` and
-    the `bound` of each pair (offsets, layers, heads, head_dim/2) and of the `total` bound (offsets,
-    layers, heads); and for the first tokens of the first passage `scores` and `limits`, their
-    bounds (offsets, layers, heads, drawn), NaN where there is no token so far back.
+    Returns the mean attention `weights` (offsets, layers, heads); the means over tokens of each
+    pair's `contribution` and its `bound` (offsets, layers, heads, head_dim/2), and of the score's
+    bound, `total` (offsets, layers, heads); and for the first tokens of the first passage the
+    `scores` and their bounds, `limits` (offsets, layers, heads, drawn), NaN for tokens that have
+    no token so far back.
     """
     import torch
 
     config = model.config
     shape = (len(OFFSETS), config.num_layers, config.num_heads)
-    found = {name: np.zeros(shape) for name in ("weights", "total")}
-    found |= {name: np.zeros((*shape, config.head_dim // 2)) for name in ("contribution", "bound")}
-    found |= {name: np.full((*shape, drawn), np.nan) for name in ("scores", "limits")}
+    measured = {name: np.zeros(shape) for name in ("weights", "total")}
+    measured |= {
+        name: np.zeros((*shape, config.head_dim // 2)) for name in ("contribution", "bound")
+    }
+    measured |= {name: np.full((*shape, drawn), np.nan) for name in ("scores", "limits")}
     device = model.embed_tokens.weight.device
     for i, row in enumerate(rows):
         positions = embedding_of(model, 0).positions(len(row), device=device)
@@ -76,21 +81,21 @@ def survey(
             with torch.inference_mode():
                 patterns = attention_weights(embedding, q, k, positions)
                 at = weights_at(patterns, tuple(OFFSETS.values()))
-                found["weights"][:, layer] += at / len(rows)
+                measured["weights"][:, layer] += at / len(rows)
                 turned, keys = (x[0] for x in embedding.rotate(q, k, positions))
                 keys = keys.repeat_interleave(len(turned) // len(keys), dim=0)
                 for kind, offset in enumerate(OFFSETS.values()):
                     parts, bounds, total = scores_and_bounds(turned, keys, offset)
                     for name, values in (("contribution", parts), ("bound", bounds)):
-                        found[name][kind, layer] += values.mean(dim=1).cpu().numpy() / len(rows)
-                    found["total"][kind, layer] += total.mean(dim=1).cpu().numpy() / len(rows)
+                        measured[name][kind, layer] += values.mean(dim=1).cpu().numpy() / len(rows)
+                    measured["total"][kind, layer] += total.mean(dim=1).cpu().numpy() / len(rows)
                     if i == 0:
                         shown = slice(drawn - offset)
                         scores = parts.sum(dim=-1)[:, shown].cpu().numpy()
-                        found["scores"][kind, layer, :, offset:] = scores
-                        found["limits"][kind, layer, :, offset:] = total[:, shown].cpu().numpy()
+                        measured["scores"][kind, layer, :, offset:] = scores
+                        measured["limits"][kind, layer, :, offset:] = total[:, shown].cpu().numpy()
         progress(i + 1, len(rows))
-    return found
+    return measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,13 +104,13 @@ class CauchySchwarz(
     name="cauchy-schwarz",
     source="Barbero et al. (Round and Round), arXiv 2410.06205, Tables 3–5 and §4",
     says=(
-        "A head that attends to the own or the previous token scores it near its Cauchy–Schwarz"
-        " bound, nearer for the own token than for the previous one, and other tokens far below."
+        "A head that attends to the current or the previous token scores it near its"
+        " Cauchy–Schwarz bound, closer for the current token than for the previous, and other"
+        " tokens far below."
     ),
     needs="text",
 ):
-    """Scores and their bounds, in all and by pair, of the heads that attend most to the own token
-    and to the previous one."""
+    """Scores and bounds, total and by pair, of the heads most on the current and previous token."""
 
     sequences: Annotated[int, Ge(1)] = 10
     length: Annotated[int, Ge(4)] = 256
@@ -113,51 +118,52 @@ class CauchySchwarz(
 
     @property
     def tokens(self) -> int:
-        """All sequences'."""
+        """The number of tokens in all sequences."""
         return self.sequences * self.length
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
-        """For the best head of each kind, own and previous: `heads` (kinds, 2), layer and head.
+        """Find the best head of each kind, own and previous: `heads` (kinds, 2), layer and head.
 
-        Of it, for its own and its previous token: `contribution` and `bound` (kinds, offsets,
-        head_dim/2), means over tokens by pair, `total` (kinds, offsets), the mean bound of a whole
-        score, and of the first tokens `scores` and `limits` (kinds, offsets, drawn).
+        Its scores with the current and the previous token are in `contribution` and `bound`
+        (kinds, offsets, head_dim/2), means over tokens by pair; `total` (kinds, offsets), the mean
+        bound of a whole score; and `scores` and `limits` (kinds, offsets, drawn), the first tokens'
+        scores and their bounds.
         """
         assert subject is not None  # as it needs a text
         rotated_frequencies(subject.model, self.name)
         rows = passages(subject, self.sequences, self.length)
-        found = survey(subject.model, rows, min(self.drawn, self.length), progress)
-        heads = np.stack([best_heads(weights)[0] for weights in found.pop("weights")])
+        measured = survey(subject.model, rows, min(self.drawn, self.length), progress)
+        heads = np.stack([best_heads(weights)[0] for weights in measured.pop("weights")])
         of_heads = {
             name: np.stack([values[:, layer, head] for layer, head in heads])
-            for name, values in found.items()
+            for name, values in measured.items()
         }
         return {"heads": heads, **of_heads}
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """For each of the two heads, the mean score of the own and of the previous token as a share
-        of its mean bound: of the whole score, and of the bounds of all pairs together and of the
-        fastest quarter of the pairs alone."""
-        found: dict[str, float] = {}
+        """Return, for each of the two heads, the mean score of the current and of the previous
+        token as a share of its mean bound: that of the whole score, the sum of all pairs' bounds,
+        and the same for the fastest quarter of the pairs alone."""
+        metrics: dict[str, float] = {}
         fastest = slice(max(arrays["bound"].shape[-1] // 4, 1))
         for i, head in enumerate(OFFSETS):
-            found |= dict(zip((f"{head}_layer", f"{head}_head"), arrays["heads"][i], strict=True))
+            metrics |= dict(zip((f"{head}_layer", f"{head}_head"), arrays["heads"][i], strict=True))
             for j, token in enumerate(OFFSETS):
                 parts, bounds = arrays["contribution"][i, j], arrays["bound"][i, j]
                 name = f"{head}_head_{token}_token"
-                found[name] = parts.sum() / arrays["total"][i, j]
-                found[f"{name}_of_pair_bounds"] = parts.sum() / bounds.sum()
-                found[f"{name}_of_fast_bounds"] = parts[fastest].sum() / bounds[fastest].sum()
-        return {name: float(value) for name, value in found.items()}
+                metrics[name] = parts.sum() / arrays["total"][i, j]
+                metrics[f"{name}_of_pair_bounds"] = parts.sum() / bounds.sum()
+                metrics[f"{name}_of_fast_bounds"] = parts[fastest].sum() / bounds[fastest].sum()
+        return {name: float(value) for name, value in metrics.items()}
 
     def draw(self, arrays: Arrays) -> Figure:
-        """For each of the two heads: the first tokens' scores, as in Tables 3–5, and by pair."""
+        """Draw each of the two heads: the first tokens' scores, as in Tables 3–5, and by pair."""
         from fope_lab.drawing.panels import curve, legend, panels
 
-        names = [f"{kind} token" for kind in OFFSETS]
+        names = ["current token", "previous token"]
         titles = []
         for (layer, head), name in zip(arrays["heads"], names, strict=True):
-            titles += [f"Layer {layer}, head {head}, most on the {name}", "The same by pair, means"]
+            titles += [f"Layer {layer}, head {head}: most on the {name}", "Its means by pair"]
         with panels(titles, columns=2, width=390, height=210) as (figure, plots):
             for i in range(len(OFFSETS)):
                 by_token, by_pairs = plots[2 * i : 2 * i + 2]
@@ -167,12 +173,12 @@ class CauchySchwarz(
                 )
                 for axes, limit, scores in series:
                     steps = list(range(len(limit)))
-                    curve(axes, steps, limit.tolist(), 3, "bound, for the token it attends to most")
+                    curve(axes, steps, limit.tolist(), 3, "bound for the token it attends to most")
                     for slot, name in enumerate(names):
                         curve(axes, steps, scores[slot].tolist(), slot, f"score of the {name}")
                 by_token.set_xlabel("token")
                 by_pairs.set_xlabel("pair of dimensions, fastest to slowest")
                 by_token.set_ylabel("score")
-                by_pairs.set_ylabel("part of the score")
+                by_pairs.set_ylabel("contribution to the score")
             legend(figure, plots[0])
         return figure

@@ -1,7 +1,7 @@
-"""What attention can and can't do with a rotation: the paper's constructions in numbers.
+"""What attention with a rotation can and can't do: numerical checks of the paper's constructions.
 
 Barbero et al. (Round and Round), arXiv 2410.06205: Prop. 3.1, Prop. 5.2 with Thm. 5.3, Thm. 6.1.
-Scores are without the factor 1/√head_dim, as the paper writes them.
+Scores omit the factor 1/√head_dim, as in the paper.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from fope_lab.embeddings.module import PositionEmbedding
 
 PEAKS = (0, 64, 256, 512)
-"""Distances whose constructions are drawn, as far as the length goes."""
-ASKED = 48
-"""To how many distances, evenly over the length, the peaks of random queries are moved."""
+"""The distances of the drawn constructions; those beyond the length are omitted."""
+TARGETS = 48
+"""The number of target distances, evenly over the length, for the peaks of random queries."""
 NORMS = 2.0 ** np.arange(-1, 12.25, 0.25)
-"""Squared norms of the vector that positional heads are made of."""
+"""The squared norms of the vector ψ that makes up the queries and keys of positional heads."""
 BASES = (10_000.0, 500_000.0)
-"""RoPE's base, and the one that Code Llama and Llama 3 raised it to (§6)."""
+"""The base of RoPE, and the higher base of Code Llama and Llama 3 (§6)."""
 
 
 def turned(
     embedding: PositionEmbedding, vector: NDArray[np.float64], positions: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Rⁿ·vector for each of the positions: (positions, head_dim) of (head_dim,)."""
+    """Rotate a vector (head_dim,) to each of the positions n, Rⁿ·vector: (positions, head_dim)."""
     import torch
 
     x = torch.from_numpy(vector).expand(1, 1, len(positions), -1)
@@ -52,8 +52,8 @@ def peaked_scores(
     peaks: NDArray[np.int64],
     length: int,
 ) -> NDArray[np.float64]:
-    """Scores (peaks, length) by distance of a query (head_dim,) and a key made to be the nearest at
-    a distance r, the query turned by r (Prop. 3.1), over the query's squared norm."""
+    """Return the scores (peaks, length) by distance of a query (head_dim,), divided by its squared
+    norm, for keys that are the query rotated by each of the distances `peaks` (Prop. 3.1)."""
     queries = turned(embedding, query, np.arange(length))
     keys = turned(embedding, query, peaks)
     return keys @ queries.T / (query @ query)
@@ -62,11 +62,11 @@ def peaked_scores(
 def positional_attention(
     embedding: PositionEmbedding, offset: int, norms: NDArray[np.float64], length: int
 ) -> NDArray[np.float64]:
-    """How much a token attends to the one `offset` back if every query is the same vector ψ, and
-    every key ψ turned by `offset` (Thm. 5.3): (norms,) for the squared norms of ψ.
+    """Return a token's attention to the token `offset` back if every query is the same vector ψ and
+    every key is ψ rotated by `offset` (Thm. 5.3): (norms,), for the squared norms of ψ.
 
-    It is the last of `length` tokens: those before it have fewer others to attend to, and so attend
-    more. ψ is the same in all pairs.
+    The attending token is the last of `length` tokens, the worst case: earlier tokens have fewer
+    others to attend to. ψ has the same entries in all pairs.
     """
     ones = np.ones(embedding.shape.head_dim)
     unit = peaked_scores(embedding, ones, np.array([offset]), length)[0]
@@ -74,23 +74,29 @@ def positional_attention(
 
 
 def unpositioned_attention(norms: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The most that the last of three tokens, beginning, x, x, can attend to itself or to the one
-    before without positions (Prop. 5.2): (norms,). It scores the beginning −‖ψ‖², and x ‖ψ‖²."""
+    """Return the highest attention of the last of three tokens (beginning, x, x) to itself or to
+    the token before, without positions (Prop. 5.2): (norms,).
+
+    The token scores −‖ψ‖² with the beginning and ‖ψ‖² with each x.
+    """
     return 1 / (2 + np.exp(-2 * norms))
 
 
 def semantic_norm(context: int, miss: float) -> float:
-    """The squared norm with which a head without positions gives all but `miss` of its attention to
-    one token of a `context`, that scores as much as the others score below 0."""
+    """Return the squared norm at which a head without positions gives all but `miss` of its
+    attention to a single token in a context of `context` tokens.
+
+    The token scores the squared norm, and each of the others its negative.
+    """
     return 0.5 * float(np.log((context - 1) * (1 - miss) / miss))
 
 
 def semantic_attention(frequency: float, norm: float, context: int) -> NDArray[np.float64]:
-    """How much of its attention a head of a single frequency gives to the one token that it is to
-    find, where that token stands worst: (context,) for contexts of 1, 2 … tokens (Thm. 6.1).
+    """Return the attention of a head with a single frequency to its target token at the worst
+    position: (context,), for contexts of 1, 2 … tokens (Thm. 6.1).
 
-    Keys are ψ for the token to be found and −ψ for all others, queries ψ, ‖ψ‖² is `norm`: at a
-    distance n the scores are ±norm·cos(frequency·n). The query is the last token.
+    The query is ψ at the last token; the key is ψ for the target and −ψ for all other tokens. With
+    ‖ψ‖² = `norm`, the scores at distance n are ±norm·cos(frequency·n).
     """
     right = norm * np.cos(frequency * np.arange(context))
     worst = np.minimum.accumulate(right)
@@ -104,13 +110,13 @@ class Constructions(
     name="constructions",
     source="Barbero et al. (Round and Round), arXiv 2410.06205, Prop. 3.1, 5.2, Thm. 5.3, 6.1",
     says=(
-        "With a rotation scores can peak at any distance, and a head can attend to the own or the"
-        " previous token as sharply as wanted, which it can't without positions; but a head that"
-        " looks for a token through one frequency fails in a long enough context."
+        "With a rotation, scores can peak at any distance, and a head can attend arbitrarily"
+        " sharply to the current or the previous token, which is impossible without positions; but"
+        " a head that looks for a token through a single frequency fails in a long enough context."
     ),
     needs="nothing",
 ):
-    """Scores that peak where asked, positional heads by norm, a semantic head by context."""
+    """Scores that peak at chosen distances, positional heads by norm, semantic heads by context."""
 
     embedding: str = "rope"
     head_dim: Annotated[int, Ge(4)] = 128
@@ -121,32 +127,36 @@ class Constructions(
     seed: Annotated[int, Ge(0)] = 0
 
     def __post_init__(self) -> None:
-        found = rotation(
+        rotary = rotation(
             self.embedding, head_dim=self.head_dim, train_length=self.length, base=BASES[0]
         )
-        if not parse_embedding(found.spec).shift_invariant:
+        if not parse_embedding(rotary.spec).shift_invariant:
             message = (
-                f"found {self.embedding!r}, but the constructions turn queries and keys by a"
-                " distance, and so need a rotation whose scores depend on the distance alone"
+                f"found {self.embedding!r}, but the constructions need a rotation whose scores"
+                " depend on the distance alone"
             )
             raise DataError(Problem(("embedding",), message))
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
-        """Of Prop. 3.1: `peaks` (n,), `peaked` (n, length), scores by distance; `hits` (queries,
-        distances), whether random queries peak where asked.
+        """Compute the numbers of each construction.
 
-        Of Thm. 5.3: `norms` (n,), squared; `own` and `previous` (n,), attention by norm; of Prop.
-        5.2: `unpositioned` (n,), the most without positions.
+        Prop. 3.1: `peaks` (n,), `peaked` (n, length), scores by distance; `hits` (queries,
+        distances), whether the scores of random queries peak at the target distances.
 
-        Of Thm. 6.1: `frequencies` (3,), 0 and the slowest of two bases; `semantic` (3, context).
+        Thm. 5.3: `norms` (n,), squared; `own` and `previous` (n,), the attention to the current and
+        the previous token by norm. Prop. 5.2: `unpositioned` (n,), the maximum without positions.
+
+        Thm. 6.1: `frequencies` (3,), 0 and the slowest of two bases; `semantic` (3, context), the
+        attention by length of the context.
         """
         embedding = self._rotation()
         drawn = np.random.default_rng(self.seed).standard_normal((self.queries, self.head_dim))
         peaks = np.array([peak for peak in PEAKS if peak < self.length])
-        asked = np.unique(np.linspace(0, self.length - 1, ASKED).astype(np.int64))
-        hits = np.empty((self.queries, len(asked)), dtype=bool)
+        targets = np.unique(np.linspace(0, self.length - 1, TARGETS).astype(np.int64))
+        hits = np.empty((self.queries, len(targets)), dtype=bool)
         for i, query in enumerate(drawn):
-            hits[i] = peaked_scores(embedding, query, asked, self.length).argmax(axis=1) == asked
+            scores = peaked_scores(embedding, query, targets, self.length)
+            hits[i] = scores.argmax(axis=1) == targets
             progress(i + 1, self.queries)
         slowest = [
             rope_ladder(self.head_dim, base=base, train_length=self.length).frequencies[-1]
@@ -168,7 +178,7 @@ class Constructions(
         }
 
     def _rotation(self) -> PositionEmbedding:
-        """The embedding."""
+        """Build the position embedding of a single head."""
         from fope_lab.embeddings import build_embedding
 
         return build_embedding(
@@ -176,22 +186,23 @@ class Constructions(
         )
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """Of random queries the share that peaks where asked; the squared norms from which on a
-        token attends to the own and to the previous one with 1 − miss, and the most without
-        positions; the longest context in which the semantic head attends so, for each base."""
-        found = {"peaks_where_asked": arrays["hits"].mean()}
+        """Return the share of random queries whose scores peak at the target distance; the smallest
+        squared norms at which the attention to the current and to the previous token exceeds
+        1 − miss, and the maximum without positions; and for each base, the longest context in which
+        the semantic head's attention exceeds 1 − miss."""
+        metrics = {"peaks_where_asked": arrays["hits"].mean()}
         for kind in ("own", "previous"):
             enough = np.flatnonzero(arrays[kind] > 1 - self.miss)
             if len(enough):
-                found[f"{kind}_squared_norm"] = NORMS[enough[0]]
-        found["unpositioned_most"] = arrays["unpositioned"].max()
+                metrics[f"{kind}_squared_norm"] = NORMS[enough[0]]
+        metrics["unpositioned_most"] = arrays["unpositioned"].max()
         for name, attention in zip(_ROTATIONS, arrays["semantic"], strict=True):
             lost = np.flatnonzero(attention <= 1 - self.miss)
-            found[f"{name}_reach"] = lost[0] if len(lost) else self.context
-        return {name: float(value) for name, value in found.items()}
+            metrics[f"{name}_reach"] = lost[0] if len(lost) else self.context
+        return {name: float(value) for name, value in metrics.items()}
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Scores by distance; attention by norm; attention by length of the context."""
+        """Draw scores by distance, attention by norm, and attention by length of the context."""
         from fope_lab.drawing.panels import curve, panels
 
         titles = (
@@ -206,9 +217,9 @@ class Constructions(
             peaked.set_xlabel("distance, tokens")
             peaked.set_ylabel("score / highest possible score")
             kinds = {
-                "own": f"own token, {self.embedding}",
+                "own": f"current token, {self.embedding}",
                 "previous": f"previous token, {self.embedding}",
-                "unpositioned": "either, no positions, 3 tokens",
+                "unpositioned": "either, without positions, 3 tokens",
             }
             for i, (kind, label) in enumerate(kinds.items()):
                 curve(by_norm, arrays["norms"].tolist(), arrays[kind].tolist(), i, label)
@@ -219,7 +230,7 @@ class Constructions(
                 attention = arrays["semantic"][i, contexts - 1].tolist()
                 curve(by_context, contexts.tolist(), attention, i, name)
             by_context.set_xlabel("tokens in the context")
-            by_context.set_ylabel("attention, worst place")
+            by_context.set_ylabel("attention, worst position")
             peaked.legend(frameon=False, fontsize=9, loc="upper right")
             for axes, step in ((by_norm, 16), (by_context, 64)):
                 axes.set_xscale("log")
@@ -237,8 +248,8 @@ class Constructions(
 
 
 _ROTATIONS = {
-    "unturned": "a pair that does not turn",
+    "unturned": "a pair that does not rotate",
     "base_10000": "slowest pair, base 10,000",
     "base_500000": "slowest pair, base 500,000",
 }
-"""Of the semantic head."""
+"""The labels of the semantic head's frequencies."""

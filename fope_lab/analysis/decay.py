@@ -1,4 +1,4 @@
-"""Whether scores fall with distance: for constant queries and keys, and for random ones.
+"""Whether scores decay with distance, for constant and for random queries and keys.
 
 Barbero et al. (Round and Round), arXiv 2410.06205: §3 with Fig. 2 and Prop. 3.2.
 """
@@ -19,15 +19,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CURVES = 3
-"""Of the random pairs, how many are drawn one by one."""
+"""The number of random pairs that have a curve of their own."""
 
 
 def scores(
     queries: NDArray[np.float64], keys: NDArray[np.float64], turned: NDArray[np.complex128]
 ) -> NDArray[np.float64]:
-    """Scores (pairs, length) of a query and a key (pairs, head_dim) by distance, over head_dim, so
-    that an equal pair of unit variance has 1 at distance 0; for the `turns` (head_dim/2, length) of
-    a head (rotation.py)."""
+    """Return the scores (pairs, length) of queries and keys (pairs, head_dim) by distance.
+
+    `turned` (head_dim/2, length) holds the `turns` of a head (rotation.py). Scores are divided by
+    head_dim: an equal query and key of unit variance score 1 at distance 0.
+    """
     half = len(turned)
     q, k = (x[:, :half] + 1j * x[:, half:] for x in (queries, keys))
     return np.asarray(((q.conj() * k) @ turned).real / (2 * half))
@@ -39,10 +41,10 @@ class Decay(
     Analysis,
     name="decay",
     source="Barbero et al. (Round and Round), arXiv 2410.06205, Fig. 2",
-    says="Scores of constant queries and keys fall with distance, those of Gaussian ones do not.",
+    says="Scores of constant queries and keys decay with distance, those of Gaussian ones do not.",
     needs="nothing",
 ):
-    """Scores by distance of all-ones and of Gaussian queries and keys, under a rotation."""
+    """Scores by distance of all-ones and of Gaussian queries and keys under a rotation."""
 
     embedding: str = "rope"
     head_dim: Annotated[int, Ge(2)] = 256
@@ -52,7 +54,7 @@ class Decay(
     seed: Annotated[int, Ge(0)] = 0
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
-        """`constant` (length,), `gaussian` (pairs, length): scores by distance."""
+        """Compute scores by distance: `constant` (length,) and `gaussian` (pairs, length)."""
         turned = self.turned()
         ones = np.ones((1, self.head_dim))
         drawn = np.random.default_rng(self.seed).standard_normal((2, self.pairs, self.head_dim))
@@ -62,7 +64,7 @@ class Decay(
         }
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """The mean score over the first and the last eighth of the distances, of both kinds."""
+        """Return the mean scores over the first and the last eighth of the distances."""
         part = self.length // 8
         return {
             f"{name}_{where}": float(values[..., places].mean())
@@ -71,7 +73,7 @@ class Decay(
         }
 
     def draw(self, arrays: Arrays) -> Figure:
-        """The constant pair's curve; some random pairs' and the mean of all."""
+        """Draw the scores of the constant pair, of some random pairs, and the mean of all pairs."""
         from fope_lab.drawing.panels import curve, legend, panels
 
         distances = np.arange(self.length).tolist()

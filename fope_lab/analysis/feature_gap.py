@@ -1,4 +1,4 @@
-"""How far rotated features beyond the trained length lie from all that training has shown.
+"""The distance of rotated features beyond the trained length from all features seen in training.
 
 Wang et al. (Resonance RoPE), arXiv 2403.00071, §4: Eq. 8 and Theorem 1.
 """
@@ -27,12 +27,12 @@ PHASES = 64
 def feature_gaps(
     frequency: float, train_length: int, length: int, phases: int = PHASES
 ) -> NDArray[np.float64]:
-    """|f(x, m) − f(x, n)|, the least over positions m < train_length: (phases, length) for the
-    vectors x of a pair and the positions n.
+    """Return min |f(x, m) − f(x, n)| over positions m < train_length, for the vectors x of a pair
+    and the positions n: (phases, length).
 
-    x runs over the unit circle: x = (cos φ, sin φ) at `phases` steps of φ, turned at `frequency`
-    (radians per token), has cos(ωn + φ) as its first feature, and its second is the first of the
-    vector a quarter of a turn behind.
+    x runs over the unit circle. For x = (cos φ, sin φ) at `phases` values of φ, rotated at
+    `frequency` ω (radians per token), the first feature is cos(ωn + φ); the second is the first
+    feature of the vector a quarter turn behind, so it needs no computation of its own.
     """
     phi = np.arange(phases) * 2 * np.pi / phases
     features = np.cos(np.arange(length) * frequency + phi[:, None])
@@ -47,13 +47,13 @@ def feature_gaps(
 
 
 def printed_gap(gaps: NDArray[np.float64], train_length: int) -> float:
-    """Eq. 8 as printed: the greatest over x of the least over m and over n ≥ train_length."""
+    """Return Eq. 8 as printed: the maximum over x of the minimum over m and n ≥ train_length."""
     return float(gaps[:, train_length:].min(axis=1).max())
 
 
 def greatest_gap(gaps: NDArray[np.float64], train_length: int) -> float:
-    """The greatest over x and over n ≥ train_length of the least over m: what Theorem 1 says is 0
-    for every n."""
+    """Return the maximum over x and n ≥ train_length of the minimum over m, which is 0 by
+    Theorem 1."""
     return float(gaps[:, train_length:].max())
 
 
@@ -63,12 +63,12 @@ class FeatureGap(
     name="feature-gap",
     source="Wang et al. (Resonance RoPE), arXiv 2403.00071, Eq. 8 and Theorem 1",
     says=(
-        "Whole wavelengths close the feature gap of every pair that turns within the trained"
-        " length; RoPE and YaRN leave one."
+        "Integer wavelengths close the feature gap of every pair that completes a turn within the"
+        " trained length; RoPE and YaRN leave a gap."
     ),
     needs="nothing",
 ):
-    """Feature gaps (Eq. 8) of embeddings by wavelength, and by position."""
+    """Feature gaps (Eq. 8) of several embeddings, by wavelength and by position."""
 
     embeddings: list[str] | tuple[str, ...] = (
         "rope",
@@ -81,13 +81,13 @@ class FeatureGap(
     train_length: Annotated[int, Ge(2)] = 64
     length: Annotated[int, Ge(3)] = 256
     factor: Annotated[float, Gt(1)] | None = None
-    """Of YaRN and its like; by default `length` over `train_length`."""
+    """The factor of YaRN and similar embeddings; by default `length` / `train_length`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "embeddings", tuple(self.embeddings))
         problems = []
         if not self.embeddings:
-            problems.append(Problem(("embeddings",), "found none, needs one at least"))
+            problems.append(Problem(("embeddings",), "found none, needs at least one"))
         for name in dict.fromkeys(self.embeddings):
             if self.embeddings.count(name) > 1:
                 problems.append(Problem(("embeddings",), f"found {name!r} twice"))
@@ -97,22 +97,22 @@ class FeatureGap(
         if problems:
             raise DataError(problems)
         rotations = self.rotations()
-        for index, (name, one) in enumerate(rotations.items()):
-            definition = parse_embedding(one.spec)
-            # A series has other features than one wave; drawn positions and frequencies that
-            # change with the length have others in each sequence.
+        for index, (name, candidate) in enumerate(rotations.items()):
+            definition = parse_embedding(candidate.spec)
+            # The features of a series are not those of a single wave; random positions, and
+            # frequencies that depend on the length, give other features in each sequence.
             if not (definition.shift_invariant and definition.keys_cacheable):
-                message = f"found {name!r}, needs one that turns each pair at a fixed frequency"
+                message = f"found {name!r}, needs one that rotates each pair at a fixed frequency"
                 problems.append(Problem(("embeddings", index), message))
         if problems:
             raise DataError(problems)
-        needed = any("factor" in one.spec for one in rotations.values())
+        needed = any("factor" in candidate.spec for candidate in rotations.values())
         if self.factor is not None and not needed:
             message = f"found {self.factor:g}, but none of the embeddings has a factor to set"
             raise DataError(Problem(("factor",), message))
 
     def rotations(self) -> dict[str, Rotation]:
-        """The embeddings by name."""
+        """Return the embeddings' rotations by name."""
         return {
             name: rotation(
                 name,
@@ -126,34 +126,34 @@ class FeatureGap(
         }
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
-        """For each embedding, in their order: `wavelengths`, `printed` and `greatest` gaps
-        (embeddings, pairs), and `by_position` (embeddings, length): the mean, over the pairs that
-        turn within the trained length, of the greatest gap over x; NaN where there are none."""
+        """Compute, for each embedding in order, `wavelengths`, `printed` and `greatest` gaps
+        (embeddings, pairs), and `by_position` (embeddings, length): the maximum gap over x, as a
+        mean over the pairs that complete a turn within the trained length; NaN if no pair does."""
         rotations = list(self.rotations().values())
         pairs = self.head_dim // 2
-        found = {
+        by_pair = {
             name: np.zeros((len(rotations), pairs))
             for name in ("wavelengths", "printed", "greatest")
         }
         by_position = np.full((len(rotations), self.length), np.nan)
-        for row, one in enumerate(rotations):
-            found["wavelengths"][row] = one.wavelengths
+        for row, rotary in enumerate(rotations):
+            by_pair["wavelengths"][row] = rotary.wavelengths
             turning = []
-            for pair, frequency in enumerate(one.frequencies):
+            for pair, frequency in enumerate(rotary.frequencies):
                 gaps = feature_gaps(frequency, self.train_length, self.length)
-                found["printed"][row, pair] = printed_gap(gaps, self.train_length)
-                found["greatest"][row, pair] = greatest_gap(gaps, self.train_length)
-                if one.wavelengths[pair] < self.train_length:
+                by_pair["printed"][row, pair] = printed_gap(gaps, self.train_length)
+                by_pair["greatest"][row, pair] = greatest_gap(gaps, self.train_length)
+                if rotary.wavelengths[pair] < self.train_length:
                     turning.append(gaps.max(axis=0))
                 progress(row * pairs + pair + 1, len(rotations) * pairs)
             if turning:
                 by_position[row] = np.mean(turning, axis=0)
-        return {**found, "by_position": by_position}
+        return {**by_pair, "by_position": by_position}
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """Each embedding's greatest gap among the pairs that turn within the trained length
-        (pre-critical), and among those that turn, but not within it (post-critical)."""
-        found = {}
+        """Return each embedding's greatest gap among the pairs that complete a turn within the
+        trained length (pre-critical), and among those that rotate more slowly (post-critical)."""
+        metrics = {}
         for row, name in enumerate(self.embeddings):
             wavelengths = arrays["wavelengths"][row]
             before = wavelengths < self.train_length
@@ -161,16 +161,16 @@ class FeatureGap(
             for part, pairs in (("precritical", before), ("postcritical", after)):
                 if pairs.any():
                     key = f"gap_{part}_{name.replace('-', '_')}"
-                    found[key] = float(arrays["greatest"][row, pairs].max())
-        return found
+                    metrics[key] = float(arrays["greatest"][row, pairs].max())
+        return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        """The greatest gap of each pair, apart for those that turn within the trained length and
-        for the others, and the mean gap of the former by position."""
+        """Draw the greatest gap of each pair, separately for the pairs that complete a turn within
+        the trained length and for the others, and the mean gap of the former by position."""
         from fope_lab.drawing.panels import curve, legend, panels
         from fope_lab.drawing.svg import MUTED
 
-        titles = ("Pairs that turn within the length", "Other pairs", "Mean gap of the former")
+        titles = ("Pairs with a full turn", "Slower pairs", "Mean gap with a full turn")
         positions = np.arange(self.length).tolist()
         with panels(titles) as (figure, axes):
             for row, name in enumerate(self.embeddings):

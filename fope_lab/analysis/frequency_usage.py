@@ -1,7 +1,7 @@
-"""Which frequencies of a rotation a model uses: the norms of its queries and keys, pair by pair.
+"""How much a model uses each frequency of a rotation: the norms of its queries and keys by pair.
 
 Barbero et al. (Round and Round), arXiv 2410.06205: §4 with Fig. 3 and 4. By Cauchy–Schwarz, the
-norms of a pair bound what its frequency can add to a score.
+norms of a pair bound the contribution of its frequency to a score.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ KINDS = ("query", "key")
 def mean_norms(
     model: Decoder, rows: NDArray[np.int64], progress: Progress = lambda done, total: None
 ) -> dict[str, NDArray[np.float64]]:
-    """Mean 2-norm of each pair over the tokens of rows (passages, length), before rotation: `query`
-    (layers, num_heads, head_dim/2) and `key` (layers, num_kv_heads, head_dim/2), pair 0 first."""
+    """Return the mean 2-norm of each pair over the tokens of rows (passages, length), before
+    rotation: `query` (layers, num_heads, head_dim/2) and `key` (layers, num_kv_heads, head_dim/2),
+    pair 0 first."""
     import torch
 
     config = model.config
@@ -54,8 +55,8 @@ class FrequencyUsage(
     name="frequency-usage",
     source="Barbero et al. (Round and Round), arXiv 2410.06205, Fig. 3 and 4",
     says=(
-        "Most of the norm lies in the slowest pairs; the fastest are used most in the first and the"
-        " last layer, by a few heads."
+        "Most of the norm is in the slowest pairs; the fastest pairs are used most in the first and"
+        " the last layer, by a few heads."
     ),
     needs="text",
 ):
@@ -67,34 +68,38 @@ class FrequencyUsage(
 
     @property
     def tokens(self) -> int:
-        """All sequences'."""
+        """The number of tokens in all sequences."""
         return self.sequences * self.length
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
-        """`frequencies` (head_dim/2,) in radians per token, from fast to slow; `query` (layers,
-        num_heads, head_dim/2) and `key` (layers, num_kv_heads, head_dim/2)."""
+        """Compute `frequencies` (head_dim/2,) in radians per token, from fast to slow, and the mean
+        norms `query` (layers, num_heads, head_dim/2) and `key` (layers, num_kv_heads, head_dim/2).
+
+        Raises DataError if the model has no such layer, or if it rotates nothing.
+        """
         assert subject is not None  # as it needs a text
         layers = subject.model.config.num_layers
         if self.layer >= layers:
-            raise DataError(f"layer {self.layer} is not there: layers are 0 to {layers - 1}")
+            raise DataError(f"layer: found {self.layer}, needs at most {layers - 1}")
         frequencies = rotated_frequencies(subject.model, self.name)
         norms = mean_norms(subject.model, passages(subject, self.sequences, self.length), progress)
         return {"frequencies": frequencies, **norms}
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """For queries and keys: the shares of the norm in the slowest and in the fastest quarter of
-        the pairs, mean over layers, and the latter in the first, the last and the other layers."""
-        found: dict[str, float] = {}
+        """Return, for queries and keys, the shares of the norm in the slowest and in the fastest
+        quarter of the pairs, as means over layers, and the latter also in the first, the last and
+        the layers between."""
+        metrics: dict[str, float] = {}
         for kind in KINDS:
             fast, slow = quarter_shares(arrays[kind].mean(axis=1))
-            found |= {f"{kind}_slow_share": slow.mean(), f"{kind}_fast_share": fast.mean()}
-            found |= {f"{kind}_fast_share_first": fast[0], f"{kind}_fast_share_last": fast[-1]}
+            metrics |= {f"{kind}_slow_share": slow.mean(), f"{kind}_fast_share": fast.mean()}
+            metrics |= {f"{kind}_fast_share_first": fast[0], f"{kind}_fast_share_last": fast[-1]}
             if len(fast) > 2:
-                found[f"{kind}_fast_share_between"] = fast[1:-1].mean()
-        return {name: float(value) for name, value in found.items()}
+                metrics[f"{kind}_fast_share_between"] = fast[1:-1].mean()
+        return {name: float(value) for name, value in metrics.items()}
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Queries and keys by layer, then by head of the chosen layer."""
+        """Draw the norms of queries and keys by layer, then by head of the layer `layer`."""
         from fope_lab.drawing.heatmap import Heatmap, draw_cells
         from fope_lab.drawing.panels import panels
 

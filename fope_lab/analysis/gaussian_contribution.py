@@ -1,7 +1,7 @@
-"""What a rotation adds to scores by distance, where queries and keys are Gaussian.
+"""The effect of a rotation on scores by distance, for Gaussian queries and keys.
 
-Hua et al. (FoPE), arXiv 2412.17739, A.2 with Fig. 8. Queries and keys whose entries are independent
-and have mean μ score, on average, μ² of what all-ones ones do: the decay fades with μ.
+Hua et al. (FoPE), arXiv 2412.17739, A.2 with Fig. 8. Queries and keys with independent entries of
+mean μ score, on average, μ² times what all-ones vectors score: the decay vanishes as μ goes to 0.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MEANS = (0.0, 0.1, 1.0)
-"""Of the entries of queries and keys (Fig. 8)."""
+"""The means of the entries of queries and keys (Fig. 8)."""
 
 
 def constant_scores(turned: NDArray[np.complex128]) -> NDArray[np.float64]:
-    """Scores (pairs, length) over head_dim of an all-ones query and key, a pair each, for the
-    `turns` (pairs, length) of a head."""
+    """Return what each pair adds to the score of an all-ones query and key, divided by head_dim:
+    (pairs, length), for the `turns` (pairs, length) of a head."""
     return turned.real / len(turned)
 
 
 def mean_scores(
     queries: NDArray[np.float64], keys: NDArray[np.float64], turned: NDArray[np.complex128]
 ) -> NDArray[np.float64]:
-    """Scores (length,) over head_dim, the mean of queries and keys (vectors, head_dim), for the
-    `turns` (pairs, length) of a head.
+    """Return the scores (length,) divided by head_dim, averaged over queries and keys (vectors,
+    head_dim), for the `turns` (pairs, length) of a head.
 
-    A score is linear in the product q̄·k of each pair, so the products' mean is all that counts.
+    A score is linear in the product q̄·k of each pair, so only the mean of the products matters.
     """
     half = len(turned)
     q = queries[:, :half] + 1j * queries[:, half:]
@@ -50,8 +50,8 @@ class GaussianContribution(
     name="gaussian-contribution",
     source="Hua et al. (FoPE), arXiv 2412.17739, Fig. 8",
     says=(
-        "RoPE's decay with distance, which its undertrained pairs bring, weakens as the mean of"
-        " queries and keys falls, and is gone where it is 0."
+        "RoPE's decay with distance comes from its undertrained pairs; it weakens as the mean of"
+        " queries and keys falls, and vanishes at a mean of 0."
     ),
     needs="nothing",
 ):
@@ -61,20 +61,21 @@ class GaussianContribution(
     head_dim: Annotated[int, Ge(2)] = 128
     base: Annotated[float, Gt(1)] = 10_000.0
     length: Annotated[int, Ge(16)] = 4096
-    """The trained length, and how many distances."""
+    """The trained length, which is also the number of distances."""
     pairs: Annotated[int, Ge(1)] = 1000
     seed: Annotated[int, Ge(0)] = 0
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
-        """`gaussian` (3, length): mean scores for entries of mean 0, 0.1 and 1 and variance 1;
-        `constant` (length,): of all-ones vectors, and of those the part of the `undertrained`
-        pairs, which turn but not once in the trained length."""
-        one = self.rotation()
+        """Compute `gaussian` (3, length), mean scores for entries of mean 0, 0.1 and 1 and variance
+        1; `constant` (length,), the scores of all-ones vectors; and `undertrained` (length,), the
+        contribution to these of the pairs that rotate but complete no turn in the trained length.
+        """
+        rotary = self.rotation()
         turned = self.turned()
         draw = np.random.default_rng(self.seed)
         q, k = draw.standard_normal((2, self.pairs, self.head_dim))
         by_pair = constant_scores(turned)
-        slow = undertrained(one.frequencies, self.length)
+        slow = undertrained(rotary.frequencies, self.length)
         return {
             "gaussian": np.stack([mean_scores(mean + q, mean + k, turned) for mean in MEANS]),
             "constant": by_pair.sum(axis=0),
@@ -82,8 +83,8 @@ class GaussianContribution(
         }
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """How much scores fall from the first to the last eighth of the distances: of each mean,
-        of all-ones vectors, and of their undertrained and their other pairs."""
+        """Return the decay of the scores from the first to the last eighth of the distances: for
+        each mean, for all-ones vectors, and for their undertrained and their other pairs."""
         part = self.length // 8
         curves = {
             **{f"mean_{mean:g}": arrays["gaussian"][i] for i, mean in enumerate(MEANS)},
@@ -97,7 +98,7 @@ class GaussianContribution(
         }
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Each mean's scores over what they are on average; the all-ones scores in two parts."""
+        """Draw each mean's scores with their expectation, and the all-ones scores in two parts."""
         from fope_lab.drawing.panels import curve, legend, panels
 
         distances = np.arange(self.length).tolist()

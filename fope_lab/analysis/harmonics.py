@@ -1,4 +1,4 @@
-"""What a linear layer and an activation function do to the spectrum of two waves.
+"""The effect of a linear layer and an activation function on the spectrum of two waves.
 
 Hua et al. (FoPE), arXiv 2412.17739, §3.2: Eq. 7, and Lemma 3.1 with its proof in C.1.
 """
@@ -39,26 +39,26 @@ ACTIVATIONS: Mapping[str, Callable[[Wave], Wave]] = {
     "tanh": np.tanh,
 }
 Activation = Literal["linear", "relu", "silu", "square", "tanh"]
-"""`linear` is no activation; `square` is the paper's example in C.1."""
+"""The name of an activation; `linear` is the identity, `square` the paper's example in C.1."""
 
 
 def mixing(first_leak: float, second_leak: float) -> NDArray[np.float64]:
-    """The linear layer (2, 2) that keeps 1 − leak of a dimension, and takes leak of the other: σ
-    of Eq. 6, of each of the two."""
+    """Return the linear layer (2, 2) that mixes `leak` of the other dimension into each: 1 − leak
+    of its own wave, and leak of the other's (σ in Eq. 6)."""
     return np.array([[1 - first_leak, first_leak], [second_leak, 1 - second_leak]])
 
 
 def amplitudes(waves: Wave) -> NDArray[np.float64]:
-    """The amplitudes (…, length/2 + 1) of the cosines that make up waves (…, length), with 0, 1, …
-    cycles in the length. `length` is even."""
-    found = np.abs(np.fft.rfft(waves)) * 2 / waves.shape[-1]
-    found[..., [0, -1]] /= 2
-    return found
+    """Return the amplitudes (…, length/2 + 1) of the cosines with 0, 1, … cycles in the length that
+    make up waves (…, length). `length` is even."""
+    heights = np.abs(np.fft.rfft(waves)) * 2 / waves.shape[-1]
+    heights[..., [0, -1]] /= 2
+    return heights
 
 
 def combinations(first: int, second: int, length: int, order: int) -> NDArray[np.int64]:
-    """The cycles in `length` of the frequencies j·first ± k·second with j + k ≤ order, as whole
-    positions see them: from 0 to length/2."""
+    """Return the cycles in `length` of all frequencies j·first ± k·second with j + k ≤ order,
+    aliased to the range from 0 to length/2 that integer positions can resolve."""
     steps = np.arange(order + 1)
     cycles = [
         abs(j * first + sign * k * second) % length
@@ -70,10 +70,10 @@ def combinations(first: int, second: int, length: int, order: int) -> NDArray[np
 
 
 def share(spectrum: NDArray[np.float64], cycles: NDArray[np.int64]) -> float:
-    """How much of the spectrum's energy, its mean (0 cycles) left out, lies at `cycles`."""
+    """Return the share of the spectrum's energy at `cycles`, without its mean (0 cycles)."""
     energy = spectrum**2
     energy[0] = 0
-    energy[-1] *= 2  # at π a wave is ±1 throughout: twice the mean square of others
+    energy[-1] *= 2  # a wave at π is ±1 throughout, so it has twice the mean square of others
     return float(energy[cycles].sum() / energy.sum())
 
 
@@ -83,12 +83,12 @@ class Harmonics(
     name="harmonics",
     source="Hua et al. (FoPE), arXiv 2412.17739, §3.2, Eq. 7 and Lemma 3.1",
     says=(
-        "A linear layer mixes the frequencies of its inputs; an activation function adds sums and"
-        " differences of their multiples."
+        "A linear layer mixes the frequencies of its inputs; an activation function adds the sums"
+        " and differences of their multiples."
     ),
     needs="nothing",
 ):
-    """Spectra of two waves before and after a linear layer, and after an activation function."""
+    """Spectra of two waves: before a linear layer, after it, and after an activation function."""
 
     length: Annotated[int, Ge(64), Le(2**20)] = 1024
     first_cycles: Annotated[int, Ge(1)] = 97
@@ -96,7 +96,7 @@ class Harmonics(
     leak: Annotated[float, Ge(0), Le(1)] = 0.3
     activation: Activation = "silu"
     order: Annotated[int, Ge(1), Le(16)] = 4
-    """Up to which j + k frequencies jω₁ ± kω₂ are marked."""
+    """The highest j + k of the frequencies jω₁ ± kω₂ that are marked."""
 
     def __post_init__(self) -> None:
         if self.length % 2:
@@ -111,8 +111,8 @@ class Harmonics(
                 raise DataError(Problem((name,), message))
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
-        """Amplitudes (length/2 + 1,) by cycles in the length, of the first of two dimensions:
-        `before` anything, after the `linear` layer, after the `activation`."""
+        """Compute the amplitudes (length/2 + 1,) of the first of two dimensions, by cycles in the
+        length: `before` the layer, after the `linear` layer, and after the `activation`."""
         cycles = np.array([[self.first_cycles], [self.second_cycles]])
         waves = np.cos(2 * np.pi * cycles * np.arange(self.length) / self.length)
         mixed = mixing(self.leak, self.leak) @ waves
@@ -124,24 +124,24 @@ class Harmonics(
         return {name: amplitudes(stage[0]) for name, stage in stages.items()}
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """The share of energy outside the dimension's own frequency, and outside both; of the
-        latter, how much the combinations up to `order` account for."""
+        """Return the shares of energy outside the dimension's own frequency and outside both, and
+        the share at the combinations up to `order` after the activation."""
         own = np.array([self.first_cycles])
         both = np.array([self.first_cycles, self.second_cycles])
         every = combinations(self.first_cycles, self.second_cycles, self.length, self.order)
-        found = {}
+        metrics = {}
         for name in ("before", "linear", "activation"):
-            found[f"share_outside_own_{name}"] = 1 - share(arrays[name], own)
-            found[f"share_outside_both_{name}"] = 1 - share(arrays[name], both)
-        found["share_at_combinations"] = share(arrays["activation"], every)
-        return found
+            metrics[f"share_outside_own_{name}"] = 1 - share(arrays[name], own)
+            metrics[f"share_outside_both_{name}"] = 1 - share(arrays[name], both)
+        metrics["share_at_combinations"] = share(arrays["activation"], every)
+        return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        """The three spectra as lines, with the combinations marked on the axis of the last."""
+        """Draw the three spectra as lines, with the combinations marked on the last axis."""
         from fope_lab.drawing.palette import COLOURS
         from fope_lab.drawing.panels import panels
 
-        titles = ("One wave a dimension", "After a linear layer", f"After {self.activation}")
+        titles = ("One wave per dimension", "After a linear layer", f"After {self.activation}")
         omega = 2 * np.pi * np.arange(self.length // 2 + 1) / self.length
         with panels(titles) as (figure, axes):
             for plot, name in zip(axes, ("before", "linear", "activation"), strict=True):

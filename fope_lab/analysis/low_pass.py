@@ -1,7 +1,7 @@
-"""RoPE as a low-pass filter: which frequencies of hidden states its scores answer to.
+"""RoPE as a low-pass filter: the response of its scores to each frequency of the hidden states.
 
-Hua et al. (FoPE), arXiv 2412.17739, C.3: whole positions can't tell a frequency beyond π from one
-below it (Corollary C.3), and RoPE's are all ≤ 1, most of them near 0.
+Hua et al. (FoPE), arXiv 2412.17739, C.3: at integer positions, a frequency above π is
+indistinguishable from one below it (Corollary C.3); RoPE's frequencies are all ≤ 1, most near 0.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BOUND = np.pi
-"""Of the frequency of any function of whole positions (Corollary C.3)."""
+"""The upper bound on the frequency of any function of integer positions (Corollary C.3)."""
 HIGH_BAND = np.pi / 2
-"""Where the paper's high band begins."""
+"""The lower limit of the paper's high-frequency band."""
 
 
 def alias(frequency: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The frequencies from 0 to π whose cosines are equal at all whole positions."""
+    """Return the frequencies in [0, π] whose cosines are equal at all integer positions."""
     within = frequency % (2 * np.pi)
     return np.minimum(within, 2 * np.pi - within)
 
@@ -39,56 +39,56 @@ class LowPass(
     name="low-pass",
     source="Hua et al. (FoPE), arXiv 2412.17739, C.3",
     says=(
-        "No function of whole positions has a frequency beyond π; RoPE's are at most 1 and crowd"
-        " near 0, so that attention is a low-pass filter."
+        "No function of integer positions has a frequency above π; RoPE's frequencies are at most 1"
+        " and crowd near 0, so attention is a low-pass filter."
     ),
     needs="nothing",
 ):
-    """The frequencies of an embedding, and how its scores answer to each frequency up to π."""
+    """The frequencies of an embedding, and the response of its scores to each frequency up to π."""
 
     embedding: str = "rope"
     head_dim: Annotated[int, Ge(2)] = 128
     base: Annotated[float, Gt(1)] = 10_000.0
     length: Annotated[int, Ge(16)] = 4096
-    """The trained length, and how many distances."""
+    """The trained length, which is also the number of distances."""
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
-        """`frequencies` (head_dim/2,), `omega` and `power` (length/2 + 1,): the spectrum of the
-        scores of all-ones vectors, which is the answer to a wave of each frequency; `aliases`
-        (head_dim/2,): the greatest difference, over the distances, of cos((2π − ω)n) and
-        cos(ωn)."""
-        one = self.rotation()
+        """Compute `frequencies` (head_dim/2,) in radians per token; `omega` and `power`
+        (length/2 + 1,), the spectrum of the scores of all-ones vectors, which is the response to a
+        wave of each frequency; and `aliases` (head_dim/2,), the greatest difference between
+        cos((2π − ω)n) and cos(ωn) over the distances n."""
+        rotary = self.rotation()
         scores = self.turned().real.sum(axis=0)
-        beyond = 2 * np.pi - one.frequencies
+        beyond = 2 * np.pi - rotary.frequencies
         waves, theirs = (
             np.cos(omega[:, None] * np.arange(self.length)) for omega in (beyond, alias(beyond))
         )
         return {
-            "frequencies": one.frequencies,
+            "frequencies": rotary.frequencies,
             "omega": angular(self.length),
             "power": power_spectrum(scores),
             "aliases": np.abs(waves - theirs).max(axis=1),
         }
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """The highest frequency beside the bound; how many of the pairs, and how much of the
-        power, lie below 0.1, 1 and π/2; how much frequencies beyond π differ from their alias."""
+        """Return the highest frequency and its bound; the shares of the pairs and of the power up
+        to 0.1, 1 and π/2; and the greatest difference of frequencies above π from their aliases."""
         frequencies, omega, power = (arrays[name] for name in ("frequencies", "omega", "power"))
-        found = {"highest_frequency": float(frequencies.max()), "bound": BOUND}
+        metrics = {"highest_frequency": float(frequencies.max()), "bound": BOUND}
         for name, limit in (("a_tenth", 0.1), ("one", 1.0), ("half_pi", HIGH_BAND)):
-            found[f"pairs_up_to_{name}"] = float((frequencies <= limit).mean())
-            found[f"power_up_to_{name}"] = float(power[omega <= limit].sum())
-        found["alias_difference"] = float(arrays["aliases"].max())
-        return found
+            metrics[f"pairs_up_to_{name}"] = float((frequencies <= limit).mean())
+            metrics[f"power_up_to_{name}"] = float(power[omega <= limit].sum())
+        metrics["alias_difference"] = float(arrays["aliases"].max())
+        return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        """The shares of pairs and of power up to each frequency, and the power itself."""
+        """Draw the cumulative shares of pairs and of power by frequency, and the power itself."""
         from fope_lab.drawing.panels import curve, panels
         from fope_lab.drawing.svg import MUTED
 
         omega, power = arrays["omega"], arrays["power"]
         pairs = (arrays["frequencies"] <= omega[:, None]).mean(axis=1)
-        with panels(("Up to each frequency", "Answer to each frequency")) as (figure, axes):
+        with panels(("Cumulative shares", "Response to each frequency")) as (figure, axes):
             curve(axes[0], omega.tolist(), pairs.tolist(), 0, "share of pairs")
             curve(axes[0], omega.tolist(), np.cumsum(power).tolist(), 1, "share of power")
             curve(axes[0], omega.tolist(), (omega / BOUND).tolist(), 3, "evenly spread")

@@ -1,4 +1,4 @@
-"""The pairs of dimensions that a rotation turns: their frequencies, and their shares of a norm."""
+"""The pairs of dimensions that a rotation acts on: their frequencies and their norms."""
 
 from __future__ import annotations
 
@@ -17,32 +17,34 @@ if TYPE_CHECKING:
 
 
 def rotated_frequencies(model: Decoder, analysis: str) -> NDArray[np.float64]:
-    """The frequencies of the pairs in radians per token (head_dim/2,): from fast to slow, and 0 for
-    pairs that do not turn.
+    """Return the frequencies of the pairs in radians per token (head_dim/2,), from fast to slow; 0
+    for pairs that do not rotate.
 
-    Raises DataError, which names the analysis, for a model that rotates nothing.
+    Raises DataError, which names the analysis, if the model's embedding rotates nothing.
     """
     embedding = embedding_of(model, 0)
     if embedding.inv_freq is None:
         name = embedding.definition.name
-        raise DataError(f"{analysis} looks at pairs that a rotation turns, and {name} has none")
+        raise DataError(f"{analysis} needs an embedding that rotates, but {name} does not")
     return np.asarray(embedding.inv_freq.double().cpu().numpy())
 
 
 def by_pair(x: Tensor) -> Tensor:
-    """(…, head_dim) as (…, 2, head_dim/2): pair i is the dimensions i and i + head_dim/2."""
+    """Reshape (…, head_dim) to (…, 2, head_dim/2): pair i is dimensions i and i + head_dim/2."""
     return x.unflatten(-1, (2, -1))
 
 
 def pair_norms(x: Tensor) -> Tensor:
-    """The 2-norm of each pair: (…, head_dim) to float32 (…, head_dim/2)."""
+    """Return the 2-norm of each pair of x (…, head_dim): float32 (…, head_dim/2)."""
     return by_pair(x.float()).norm(dim=-2)
 
 
 def quarter_shares(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Which shares of the sum over pairs (…, pairs), ordered from the fastest to the slowest, are
-    the fastest quarter's and the slowest quarter's: each (…), 0 where the sum is 0. Even use is a
-    quarter each."""
+    """Return the shares of the sum over pairs that the fastest and the slowest quarter have.
+
+    `values` (…, pairs) is ordered from the fastest to the slowest pair; each share is (…), and 0
+    where the sum is 0. Uniform values give a quarter each.
+    """
     quarter = max(values.shape[-1] // 4, 1)
     total = values.sum(axis=-1)
     total = np.where(total == 0, 1.0, total)

@@ -1,8 +1,8 @@
-"""Heads that attend by position alone: to the own token, to the previous one, to one further back.
+"""Heads that attend by position alone: to the current token, the previous, or one further back.
 
 Barbero et al. (Round and Round), arXiv 2410.06205: §5 with Fig. 5 and 6, App. D.2. The paper finds
-such heads by their use of the fastest pairs; here they are found by their attention itself, which
-every position embedding has, and the use of pairs is put beside it where pairs turn.
+such heads by their use of the fastest pairs. This analysis finds them by their attention, so that
+it works for every position embedding, and reports their use of pairs where the embedding rotates.
 """
 
 from __future__ import annotations
@@ -29,13 +29,16 @@ if TYPE_CHECKING:
     from fope_lab.model.decoder import Decoder
 
 POSITIONAL = 0.5
-"""A head is called positional if it gives more than this share of its attention to one offset."""
+"""A head is called positional if more than this share of its attention is at a single offset."""
 
 
 def weights_at(patterns: Tensor, offsets: Sequence[int]) -> NDArray[np.float64]:
-    """Mean attention (offsets, heads) on the token so many places back, of patterns (batch, heads,
-    length, length): over all tokens but the first, which has no choice, and those without one so
-    far back."""
+    """Return the mean attention (offsets, heads) to the token `offset` places back, for patterns
+    (batch, heads, length, length).
+
+    The mean leaves out the first token, which can attend only to itself, and tokens without another
+    so far back.
+    """
     return np.stack(
         [
             patterns[..., max(offset, 1) :, :]
@@ -50,13 +53,13 @@ def weights_at(patterns: Tensor, offsets: Sequence[int]) -> NDArray[np.float64]:
 
 
 def uniform_weights(length: int, offsets: Sequence[int]) -> NDArray[np.float64]:
-    """What `weights_at` is for a head that attends to all tokens alike: (offsets,)."""
+    """Return `weights_at` of a head that attends equally to all tokens: (offsets,)."""
     seen = np.arange(1, length + 1)
     return np.array([(1 / seen[max(offset, 1) :]).mean() for offset in offsets])
 
 
 def best_heads(weights: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Layer and head (n, 2), from the highest of weights (layers, heads) to the lowest."""
+    """Return layers and heads (n, 2), from the highest of weights (layers, heads) to the lowest."""
     order = np.argsort(-weights, axis=None, kind="stable")
     return np.stack(np.unravel_index(order, weights.shape), axis=-1)
 
@@ -68,11 +71,11 @@ def survey(
     drawn: int,
     progress: Progress = lambda done, total: None,
 ) -> dict[str, NDArray[np.float64]]:
-    """What all heads do when the model reads rows (passages, length).
+    """Measure the attention of all heads on rows (passages, length).
 
-    `weights` (offsets, layers, heads) as of `weights_at`; `patterns` (layers, heads, drawn, drawn),
-    the attention among the first tokens of the first passage; `query` and `key` (layers, heads,
-    head_dim/2), mean norms by pair, where grouped heads share their key.
+    Returns `weights` (offsets, layers, heads) as in `weights_at`; `patterns` (layers, heads, drawn,
+    drawn), the attention among the first tokens of the first passage; and `query` and `key`
+    (layers, heads, head_dim/2), mean norms by pair, where grouped heads share a key.
     """
     import torch
 
@@ -87,10 +90,10 @@ def survey(
         positions = embedding_of(model, 0).positions(len(row), device=device)
         for layer, q, k in record(model, tokens, positions):
             with torch.inference_mode():
-                found = attention_weights(embedding_of(model, layer), q, k, positions)
-                weights[:, layer] += weights_at(found, offsets) / len(rows)
+                attention = attention_weights(embedding_of(model, layer), q, k, positions)
+                weights[:, layer] += weights_at(attention, offsets) / len(rows)
                 if i == 0:
-                    patterns[layer] = found[0, :, :drawn, :drawn].cpu().numpy()
+                    patterns[layer] = attention[0, :, :drawn, :drawn].cpu().numpy()
                 for kind, x in (("query", q), ("key", k)):
                     mean = pair_norms(x)[0].mean(dim=1).repeat_interleave(heads // x.shape[1], 0)
                     norms[kind][layer] += mean.cpu().numpy() / len(rows)
@@ -104,13 +107,15 @@ class PositionalHeads(
     name="positional-heads",
     source="Barbero et al. (Round and Round), arXiv 2410.06205, Fig. 5 and 6",
     says=(
-        "Some heads attend to the own or to the previous token whatever it is; their queries and"
-        " keys use the fastest pairs most."
+        "Some heads attend to the current or to the previous token, whatever it is; their queries"
+        " and keys use the fastest pairs most."
     ),
     needs="text",
 ):
-    """Every head's mean attention on the own token, the previous one and the one `offset` places
-    back, and the pattern of the best head of each kind."""
+    """Attention of every head to the current, the previous and an earlier token; the best patterns.
+
+    The earlier token is `offset` places back. A pattern is drawn for the best head of each kind.
+    """
 
     sequences: Annotated[int, Ge(1)] = 10
     length: Annotated[int, Ge(4)] = 256
@@ -119,51 +124,57 @@ class PositionalHeads(
 
     def __post_init__(self) -> None:
         if self.offset >= self.length:
-            raise ValueError(f"offset {self.offset} is beyond the length {self.length}")
+            raise ValueError(f"offset {self.offset} needs to be less than length {self.length}")
 
     @property
     def tokens(self) -> int:
-        """All sequences'."""
+        """The number of tokens in all sequences."""
         return self.sequences * self.length
 
     @property
     def kinds(self) -> dict[str, int]:
-        """How far back each kind of head looks."""
+        """How many tokens back each kind of head attends; "own" is the current token."""
         return {"own": 0, "previous": 1, f"back{self.offset}": self.offset}
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
-        """For each of `kinds`: `weights` (kinds, layers, heads), `ranking` (kinds, layers · heads,
-        2) of layers and heads from the best on, `patterns` (kinds, drawn, drawn) of the best.
+        """Compute, for each of `kinds`, `weights` (kinds, layers, heads); `ranking` (kinds,
+        layers · heads, 2), layers and heads from the best on; `patterns` (kinds, drawn, drawn) of
+        the best head; and `uniform` (kinds,), the weight of uniform attention.
 
-        `uniform` (kinds,): the weights of even attention. `query` and `key` (layers, heads,
-        head_dim/2), mean norms by pair, from the fastest to the slowest, where pairs turn.
+        If the embedding rotates, `query` and `key` (layers, heads, head_dim/2) are the mean norms
+        by pair, from the fastest to the slowest.
         """
         assert subject is not None  # as it needs a text
         offsets = tuple(self.kinds.values())
         drawn = min(self.drawn, self.length)
         rows = passages(subject, self.sequences, self.length)
-        found = survey(subject.model, rows, offsets, drawn, progress)
-        ranking = np.stack([best_heads(weights) for weights in found["weights"]])
+        measured = survey(subject.model, rows, offsets, drawn, progress)
+        ranking = np.stack([best_heads(weights) for weights in measured["weights"]])
         arrays = {
-            "weights": found["weights"],
+            "weights": measured["weights"],
             "ranking": ranking,
-            "patterns": np.stack([found["patterns"][layer, head] for layer, head in ranking[:, 0]]),
+            "patterns": np.stack(
+                [measured["patterns"][layer, head] for layer, head in ranking[:, 0]]
+            ),
             "uniform": uniform_weights(self.length, offsets),
         }
         if embedding_of(subject.model, 0).rotates:
-            arrays |= {"query": found["query"], "key": found["key"]}
+            arrays |= {"query": measured["query"], "key": measured["key"]}
         return arrays
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """Of each kind the best head, its weight, that of even attention, and how many heads are
-        positional so. Where pairs turn, which share of its keys' norm the best head has in the
-        fastest quarter; the mean of all heads; and how this share and the higher of the weights on
-        the own and the previous token correlate over the heads."""
-        found: dict[str, float] = {}
+        """Return, for each kind, the best head, its weight, the weight of uniform attention, and
+        the number of positional heads.
+
+        If the embedding rotates, also return the share of the keys' norm in the fastest quarter of
+        the pairs, for the best heads and as a mean over all heads, and the correlation over heads
+        between this share and the higher of the weights on the current and the previous token.
+        """
+        metrics: dict[str, float] = {}
         for i, kind in enumerate(self.kinds):
             layer, head = arrays["ranking"][i, 0]
             weights = arrays["weights"][i]
-            found |= {
+            metrics |= {
                 f"{kind}_layer": layer,
                 f"{kind}_head": head,
                 f"{kind}_weight": weights[layer, head],
@@ -173,23 +184,23 @@ class PositionalHeads(
         if "key" in arrays:
             fast, _ = quarter_shares(arrays["key"])
             for i, kind in enumerate(self.kinds):
-                found[f"{kind}_fast_share"] = fast[tuple(arrays["ranking"][i, 0])]
-            found["mean_fast_share"] = fast.mean()
+                metrics[f"{kind}_fast_share"] = fast[tuple(arrays["ranking"][i, 0])]
+            metrics["mean_fast_share"] = fast.mean()
             best = arrays["weights"][:2].max(axis=0)
             if fast.std() and best.std():
-                found["fast_share_correlation"] = np.corrcoef(fast.ravel(), best.ravel())[0, 1]
-        return {name: float(value) for name, value in found.items()}
+                metrics["fast_share_correlation"] = np.corrcoef(fast.ravel(), best.ravel())[0, 1]
+        return {name: float(value) for name, value in metrics.items()}
 
     def draw(self, arrays: Arrays) -> Figure:
-        """For each kind a row: the weights of all heads, the best head's pattern and its norms."""
+        """Draw a row for each kind: all heads' weights, the best head's pattern and its norms."""
         from fope_lab.drawing.panels import curve, legend, panels
 
-        names = dict(zip(self.kinds, ("own token", "previous token"), strict=False))
+        names = dict(zip(self.kinds, ("current token", "previous token"), strict=False))
         titles = []
         for i, kind in enumerate(self.kinds):
             layer, head = arrays["ranking"][i, 0]
             name = names.get(kind, f"token {self.offset} back")
-            titles += [f"Mean attention on the {name}", f"Layer {layer}, head {head}"]
+            titles += [f"Mean attention to the {name}", f"Layer {layer}, head {head}"]
             titles += ["Its mean norms by pair"] * ("key" in arrays)
         with panels(titles, columns=3 if "key" in arrays else 2, height=230) as (figure, plots):
             left = iter(plots)
@@ -213,13 +224,13 @@ class PositionalHeads(
 
 
 MOST_NUMBERS = 6
-"""Columns of cells with room for their number in a third of a figure."""
+"""The most columns of cells with room for their numbers in a third of a figure."""
 
 
 def _cells(
     axes: Axes, values: NDArray[np.float64], x_label: str, y_label: str, *, numbers: bool
 ) -> None:
-    """Cells of weights from 0 to 1, with their numbers if these are wanted and have room."""
+    """Draw weights from 0 to 1 as cells, with their numbers if `numbers` is set and they fit."""
     from fope_lab.drawing.heatmap import Heatmap, draw_cells
 
     axes.grid(visible=False)

@@ -1,7 +1,8 @@
-"""How large queries and keys are in each dimension, before rotation.
+"""The magnitude of queries and keys in each dimension, before rotation.
 
-Hua et al. (FoPE), arXiv 2412.17739, §5.6 and A.1 with Fig. 7: of Llama 2 7B, over about 1,000
-tokens. A dimension is undertrained if it finishes no cycle in the trained length, r = ωN/2π < 1.
+Hua et al. (FoPE), arXiv 2412.17739, §5.6 and A.1 with Fig. 7, which shows Llama 2 7B over about
+1,000 tokens. A dimension is undertrained if it completes no cycle in the trained length:
+r = ωN/2π < 1.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ Array = NDArray[np.float64]
 
 
 def token_means(vectors: Tensor) -> Array:
-    """Of vectors (batch, heads, length, head_dim), over tokens: the means of the absolute values,
-    and of the values: (2, heads, head_dim)."""
+    """Return the means over tokens of the absolute values and of the values of vectors (batch,
+    heads, length, head_dim): (2, heads, head_dim)."""
     exact = vectors.double()
     return np.stack([x.mean(dim=(0, 2)).cpu().numpy() for x in (exact.abs(), exact)])
 
 
 def magnitudes(means: Array) -> Array:
-    """Of `token_means` (…, heads, head_dim), by dimension: the mean over heads of the absolute
-    values. A head's own mean may have either sign, and heads must not cancel: (…, head_dim)."""
+    """Return the mean over heads of the absolute values of `token_means` (…, heads, head_dim):
+    (…, head_dim). Absolute values keep heads with means of opposite sign from cancelling."""
     return np.asarray(np.abs(means).mean(axis=-2))
 
 
 def spans(marked: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """The runs of marked dimensions: the first, and the one after the last."""
+    """Yield the runs of marked dimensions (n,), as their first index and the one after the last."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], marked, [False])).astype(np.int8)))
     yield from ((int(start), int(end)) for start, end in edges.reshape(-1, 2))
 
@@ -53,25 +54,25 @@ class QkMagnitude(
     name="qk-magnitude",
     source="Hua et al. (FoPE), arXiv 2412.17739, Fig. 7",
     says=(
-        "In every layer the dimensions of undertrained frequencies hold larger queries and keys"
-        " than the others."
+        "In every layer, queries and keys are larger in the dimensions of undertrained frequencies"
+        " than in the others."
     ),
     needs="text",
 ):
-    """Mean absolute queries and keys of each layer and dimension, over heads and tokens."""
+    """Mean absolute queries and keys by layer and dimension, over heads and tokens."""
 
     sequences: Annotated[int, Ge(1)] = 4
     length: Annotated[int, Ge(2)] = 256
 
     @property
     def tokens(self) -> int:
-        """All sequences, one after the other."""
+        """The number of tokens in all sequences."""
         return self.sequences * self.length
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
-        """`queries` and `keys` (2, layers, head_dim), by dimension: mean absolute values, and
-        absolute values of each head's mean over all tokens (see `magnitudes`);
-        `frequencies` (head_dim/2,) and `train_length`.
+        """Compute `queries` and `keys` (2, layers, head_dim): by dimension, the mean absolute
+        values, and the absolute values of each head's mean over all tokens (see `magnitudes`); and
+        `frequencies` (head_dim/2,) in radians per token, and `train_length` in tokens.
 
         The model reads one sequence at a time, so memory does not grow with `sequences`.
         """
@@ -102,24 +103,27 @@ class QkMagnitude(
         }
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """How many times larger the undertrained dimensions are than the other turning ones, over
-        all layers; and in which share of the layers they are larger. Nothing where there are none:
-        nothing rotates, or all pairs turn at least once."""
+        """Return the ratio of the undertrained dimensions to the other rotating ones, as a mean
+        over layers, and the share of layers in which they are larger.
+
+        Returns nothing if there are no such dimensions: the embedding rotates nothing, or all or
+        none of the rotating pairs complete a turn.
+        """
         frequencies, train_length = arrays["frequencies"], int(arrays["train_length"])
         marked = np.tile(undertrained(frequencies, train_length), 2)  # pair i: i, i + head_dim/2
         others = np.tile(frequencies > 0, 2) & ~marked
         if not marked.any() or not others.any():
             return {}
-        found = {}
+        metrics = {}
         for name in ("queries", "keys"):
             for kind, values in zip(("", "_mean"), arrays[name], strict=True):
                 ratio = values[:, marked].mean(axis=1) / values[:, others].mean(axis=1)
-                found[f"undertrained_{name}{kind}_ratio"] = float(ratio.mean())
-                found[f"undertrained_{name}{kind}_larger"] = float((ratio > 1).mean())
-        return found
+                metrics[f"undertrained_{name}{kind}_ratio"] = float(ratio.mean())
+                metrics[f"undertrained_{name}{kind}_larger"] = float((ratio > 1).mean())
+        return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        """A curve for each layer, of queries and of keys, over the undertrained dimensions."""
+        """Draw the queries and keys of each layer as curves; undertrained dimensions are shaded."""
         from fope_lab.drawing.panels import legend, panels
 
         marked = np.tile(undertrained(arrays["frequencies"], int(arrays["train_length"])), 2)
@@ -134,7 +138,7 @@ class QkMagnitude(
 
 
 def _frequencies(model: Decoder) -> Array:
-    """Of the pairs (head_dim/2,) in radians per token, 0 for all where nothing rotates."""
+    """Return the pairs' frequencies (head_dim/2,) in radians per token, 0 if nothing rotates."""
     from fope_lab.analysis.activations import embedding_of
 
     frequencies = embedding_of(model, 0).inv_freq
@@ -144,7 +148,7 @@ def _frequencies(model: Decoder) -> Array:
 
 
 LABELLED = 8
-"""Layers that a figure tells apart; of more, all but the mean are drawn alike."""
+"""The most layers that a figure distinguishes; of more, all but the mean look the same."""
 
 
 def _layers(axes: Axes, values: Array) -> None:

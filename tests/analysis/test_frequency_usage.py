@@ -97,13 +97,13 @@ def test_no_rotation_is_an_error(
     analysis: str, embedding: str, reading: Callable[..., Subject]
 ) -> None:
     small = parse_analysis({"type": analysis, "sequences": 3, "length": 20})
-    with pytest.raises(DataError, match=f"{analysis} looks at .* {embedding} has none"):
+    with pytest.raises(DataError, match=f"{analysis} needs .* but {embedding} does not"):
         small.compute(reading(model_of(embedding), TEXT), ignore)
 
 
 def test_a_layer_that_is_not_there(reading: Callable[..., Subject]) -> None:
     analysis = parse_analysis({**SMALL.canonical(), "layer": 3})
-    with pytest.raises(DataError, match="layer 3 is not there: layers are 0 to 2"):
+    with pytest.raises(DataError, match="layer: found 3, needs at most 2"):
         analysis.compute(reading(model_of("rope"), TEXT), ignore)
 
 

@@ -33,9 +33,9 @@ def test_every_row_begins_as_the_model_is_used_to() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(DataError, match="length 2 has no room behind the 2 tokens"):
+    with pytest.raises(DataError, match="length: found 2, needs more than the 2 tokens"):
         passages(Subject(MODEL, Prefixed(), np.arange(12)), 3, 2)
-    with pytest.raises(DataError, match="token 300, and the model knows 272 tokens"):
+    with pytest.raises(DataError, match="token 300, but the model's vocabulary has 272 tokens"):
         passages(Subject(MODEL, ByteTokenizer(), np.full(12, 300)), 3, 4)
 
 

@@ -105,12 +105,12 @@ def test_any_embedding(embedding: str, reading: Callable[..., Subject]) -> None:
         assert SMALL.numbers(arrays)["own_head"] == 0
         assert SMALL.numbers(arrays)["own_weight"] > 2 * arrays["uniform"][0]
     svg = standalone_svg(SMALL.draw(arrays), SMALL.name, SMALL.says)
-    assert "Mean attention on the token 4 back" in "".join(ET.fromstring(svg).itertext())
+    assert "Mean attention to the token 4 back" in "".join(ET.fromstring(svg).itertext())
 
 
 def test_options_come_back() -> None:
     assert parse_analysis(SMALL.canonical()) == SMALL
     assert parse_analysis("positional-heads").canonical() == {"type": "positional-heads"}
     wrong: dict[str, Any] = {"type": "positional-heads", "length": 8, "offset": 8}
-    with pytest.raises(DataError, match="offset 8 is beyond the length 8"):
+    with pytest.raises(DataError, match="offset 8 needs to be less than length 8"):
         parse_analysis(wrong)

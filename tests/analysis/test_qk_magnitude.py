@@ -69,7 +69,7 @@ def test_every_sequence_begins_as_the_model_is_used_to() -> None:
 def test_a_token_that_the_model_lacks_is_an_error() -> None:
     analysis = parse_analysis({"type": "qk-magnitude", "length": 15})
     subject = Subject(model_of(), ByteTokenizer(), np.full(60, 40))
-    with pytest.raises(DataError, match="token 40, and the model knows 40"):
+    with pytest.raises(DataError, match="token 40, but the model's vocabulary has 40"):
         analysis.compute(subject, lambda done, total: None)
 
 

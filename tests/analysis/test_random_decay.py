@@ -63,9 +63,9 @@ def test_what_the_paper_says() -> None:
 def test_options_come_back() -> None:
     assert parse_analysis(SMALL.canonical()) == SMALL
     assert parse_analysis("random-decay").canonical() == {"type": "random-decay"}
-    with pytest.raises(DataError, match="head_dim 7 is odd"):
+    with pytest.raises(DataError, match="head_dim: found 7, needs an even number"):
         parse_analysis({"type": "random-decay", "head_dim": 7})
-    with pytest.raises(DataError, match="reach 6 is no power of two"):
+    with pytest.raises(DataError, match="reach: found 6, needs a power of two"):
         parse_analysis({"type": "random-decay", "reach": 6})
 
 

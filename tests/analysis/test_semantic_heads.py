@@ -86,7 +86,7 @@ def test_heads_made_by_hand_are_found(
     heads = {
         (1, 2): (3 * SLOWEST, 3 * SLOWEST, 1),
         (2, 0): (2 * FASTEST, turned[0, 0, 0], 1),
-        (0, 3): (3 * FASTEST, 3 * FASTEST, 0),  # to the own token and those that rotate to it
+        (0, 3): (3 * FASTEST, 3 * FASTEST, 0),  # to the current token and those that rotate to it
     }
     subject = reading(made_by_hand(heads), TEXT)
     arrays = SMALL.compute(subject, ignore)
@@ -137,8 +137,8 @@ def test_the_figure(embedding: str, reading: Callable[..., Subject]) -> None:
     text = "".join(ET.fromstring(svg).itertext())
     assert "▸'" in text
     most = (arrays["mass"] - arrays["chance"]).max()
-    assert f"On marked tokens − even attention: 0 to {max(most, 0):.2g}" in text
-    assert "On the token before, marked − other" in text
+    assert f"To marked tokens − uniform attention: 0 to {max(most, 0):.2g}" in text
+    assert "To the previous token, marked − other" in text
 
 
 def test_options_come_back() -> None:
