@@ -15,7 +15,7 @@ from fope_lab.config.cache import Cache
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model import Decoder
 from fope_lab.papers.index import paper_names
-from fope_lab.report.compare.match_cells import fit, reads
+from fope_lab.report.compare.match_cells import count_exact, reads_corpus
 from fope_lab.report.compare.published import load_published
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages import TrainingConfig
@@ -62,14 +62,14 @@ def test_each_published_number_has_its_model(file: Path) -> None:
     sweep = sweep_of(file)
     assert sweep.paper is not None
     published = load_published(sweep.paper)
-    readings = {stage.key: unread(stage) for stage in sweep.stages}
+    results = {stage.key: unread(stage) for stage in sweep.stages}
     for row in published.rows:
         for column in published.columns:
             for labels in itertools.product(*{**row.where, **column.where}.values()):
                 wanted = dict(zip({**row.where, **column.where}, labels, strict=True))
                 assert any(
-                    fit(stage, readings, wanted) is not None
-                    and reads(stage, column.corpus)
+                    count_exact(stage, results, wanted) is not None
+                    and reads_corpus(stage, column.corpus)
                     and any(
                         measure.name == column.metric
                         and (column.x is None or column.x in (measure.xs or ()))

@@ -6,11 +6,13 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.orchestration.sweep_report import report_of_plan, write_report
+from fope_lab.orchestration.sweep_report import keep_report, report_of_plan
 from fope_lab.planning.devices import device_named, this_machine
 from fope_lab.planning.forecast import forecast_seconds
 from fope_lab.planning.memory_fit import too_large_error, why_too_large
-from fope_lab.report import REPORT_FILES, report_numbers
+from fope_lab.report.files import REPORT_FILES
+from fope_lab.report.numbers import report_numbers
+from fope_lab.report.render.terminal import print_report
 from fope_lab.store import StageState, Status, Store, StoreError
 from fope_lab.sweep import Plan, Sweep, plan
 from fope_lab.sweep.plan import ACTIONS
@@ -135,15 +137,15 @@ def _finish(planned: Plan, store: Store, tracker: Tracker, console: Console) -> 
         tracker.project(planned)
     except TrackingError as error:
         problem = str(error)
-    report = report_of_plan(planned, store, tracker)
-    path = write_report(report, store)
+    report, links = report_of_plan(planned, store, tracker)
+    path = keep_report(report, links, store)
     if not problem:
         try:
             files = [path.parent / name for name in REPORT_FILES]
             tracker.log_summary(planned, files, report_numbers(report))
         except TrackingError as error:
             problem = str(error)
-    report.print(console)
+    print_report(report, console)
     line(f"report: {path}")
     served = tracker.uri.startswith("http")
     line(f"MLflow: {tracker.uri}" + (f" (fope-lab ui --store {store.root})" if not served else ""))

@@ -1,10 +1,12 @@
-"""Reports: tables and figures of a sweep from its plan and the store.
+"""Reports: the results of a sweep as tables, figures, verdicts and a comparison with its paper.
 
-`build_report(plan, store, …)` reads; the `Report` it returns prints to a terminal, gives JSON and
-Markdown, and writes `report.html`, which needs nothing beside itself, with both of them beside it.
+results/   reads the stages of a plan from the store and aggregates them over seeds
+compare/   judges claims, compares with published numbers, marks what is not comparable
+build.py   the data of a report, built once from both
+render/    turns the data into a page, Markdown, JSON, or lines for a terminal
+files.py   writes the files
 """
 
-from fope_lab.report.build import REPORT_FILES, Report, build_report
-from fope_lab.report.numbers import report_numbers
+from fope_lab.report.build import Report, build_report
 
-__all__ = ["REPORT_FILES", "Report", "build_report", "report_numbers"]
+__all__ = ["Report", "build_report"]

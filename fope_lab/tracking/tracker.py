@@ -31,6 +31,7 @@ from fope_lab.tracking.view import (
     Point,
     StageOutline,
     life,
+    metric_path,
     not_finite,
     parameters,
     pictures,
@@ -92,13 +93,17 @@ class Tracker:
             raise TrackingError("\n".join(dict.fromkeys(problems)))
         return [outline.name for outline in outlines]
 
-    def log_summary(self, plan: Plan, files: Sequence[Path], metrics: Mapping[str, float]) -> None:
-        """Upload these files and metrics as the report, in the experiment's run `summary`.
+    def log_summary(
+        self, plan: Plan, files: Sequence[Path], numbers: Mapping[tuple[str, ...], float]
+    ) -> None:
+        """Upload these files and numbers as the report, in the experiment's run `summary`.
 
-        The step of the metrics is the number of the report's revision. The report is saved in the
-        store first, so that `sync` can upload it later. Raises TrackingError if MLflow refuses it.
+        Each number becomes a metric, named by the parts of its path. The step of the metrics is the
+        number of the report's revision. The report is saved in the store first, so that `sync` can
+        upload it later. Raises TrackingError if MLflow refuses it.
         """
         outline = self._outline(plan)
+        metrics = {metric_path(path): value for path, value in numbers.items()}
         self._ledger.keep_report(outline.name, files, metrics)
         self._project(outline)
 

@@ -230,6 +230,15 @@ class Digest:
         return self._digest.hexdigest()
 
 
+def metric_path(parts: Iterable[str]) -> str:
+    """The name of a metric with these parts; MLflow groups charts by what precedes the last "/".
+
+    Characters that MLflow refuses, and "/" inside a part, become spaces.
+    """
+    words = (re.sub(r"[^\w\-. ]", " ", part) for part in parts)
+    return "/".join(" ".join(word.split()) for word in words)
+
+
 def _valid_name(name: str) -> str:
     """`name` with "_" for every character that MLflow refuses in a name (such as "@")."""
     return re.sub(r"[^\w\-./ :]", "_", name)[:NAME_LENGTH]

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from fope_lab.report import Report, build_report
+from fope_lab.report.render.links import RunLinks
 from fope_lab.store import Store
 from fope_lab.sweep import Plan, load_sweep, plan
 from fope_lab.sweep.graph import Stage
@@ -121,12 +122,13 @@ def write_plan(folder: Path, changes: dict[str, Any] | None = None) -> Plan:
     return plan(load_sweep(path))
 
 
-def make_report(plan: Plan, store: Store, address: str = "http://127.0.0.1:5000") -> Report:
-    """A report in which every stage has a run."""
-    return build_report(
-        plan,
-        store,
-        run_ids={stage.key: f"run-{stage.key}" for stage in plan.stages},
-        links={stage.key: f"{address}/#/runs/run-{stage.key}" for stage in plan.stages},
-        provenance={"sweep file": "sample.yaml", "fope-lab": "0.1.0", "commit": "abc1234"},
-    )
+def make_report(plan: Plan, store: Store) -> Report:
+    """The report of a plan, with a made-up provenance."""
+    provenance = {"sweep file": "sample.yaml", "fope-lab": "0.1.0", "commit": "abc1234"}
+    return build_report(plan, store, provenance=provenance)
+
+
+def links_of(plan: Plan, address: str = "http://127.0.0.1:5000") -> RunLinks:
+    """A run for every stage, with an address."""
+    ids = {stage.key: f"run-{stage.key}" for stage in plan.stages}
+    return RunLinks(ids, {key: f"{address}/#/runs/{run}" for key, run in ids.items()})

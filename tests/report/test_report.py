@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-from report_samples import finish, make_report, typical_numbers, write_plan
+from report_samples import finish, links_of, make_report, typical_numbers, write_plan
 from rich.console import Console
 
-from fope_lab.report import Report, build_report
+from fope_lab.report import Report
+from fope_lab.report.files import REPORT_FILES, write_report
+from fope_lab.report.render.json import report_json
+from fope_lab.report.render.terminal import print_report
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
 
@@ -67,7 +70,7 @@ def no_constants(name: str) -> Any:
 
 def printed(report: Report) -> str:
     out = io.StringIO()
-    report.print(Console(file=out, force_terminal=False, width=60))
+    print_report(report, Console(file=out, force_terminal=False, width=60))
     return out.getvalue()
 
 
@@ -82,15 +85,17 @@ def test_json_keeps_the_contract_and_holds_no_nan(tmp_path: Path, store: Store) 
     plan = write_plan(tmp_path)
     finish(plan, store, numbers, fail={"passkey[embedding=rope,seed=1]": "x"})
     report = make_report(plan, store)
-    text = json.dumps(report.as_json(), allow_nan=False)
+    links = links_of(plan)
+    text = json.dumps(report_json(report, links), allow_nan=False)
     given = json.loads(text, parse_constant=no_constants)
     jsonschema.validate(given, CONTRACT)
-    assert given == report.as_json()
+    assert given == report_json(report, links)
     assert given["counts"] == {"total": 38, "done": 37, "failed": 1}
     [failed] = [stage for stage in given["stages"] if stage["state"] == "failed"]
     assert (failed["name"], failed["reason"]) == ("passkey[embedding=rope,seed=1]", "x")
     for cell in given["cells"]:
         assert cell["n"] == len(cell["values"])
+        assert all(value["run_id"] == f"run-{value['key']}" for value in cell["values"])
         if cell["x"] == 256:
             assert [v["value"] for v in cell["values"]] == ["-Infinity", "NaN", "Infinity"]
     assert {stage["key"] for stage in given["stages"]} == {stage.key for stage in plan.stages}
@@ -100,7 +105,7 @@ def test_axes_that_are_objects_are_given_whole(tmp_path: Path, store: Store) -> 
     grid = {"pretrain.embedding": [{"type": "rope", "base": 129}, "nope"]}
     plan = write_plan(tmp_path, {"grid": grid, "seeds": [0]})
     finish(plan, store)
-    cells = make_report(plan, store).as_json()["cells"]
+    cells = report_json(make_report(plan, store))["cells"]
     axes = [cell["axes"]["pretrain.embedding"] for cell in cells]
     assert {"type": "rope", "base": 129} in axes
     assert "nope" in axes
@@ -110,15 +115,12 @@ def test_writing_leaves_whole_files(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path)
     finish(plan, store)
     report = make_report(plan, store)
-    page = report.write(tmp_path / "deep" / "folder")
+    page = write_report(report, tmp_path / "deep" / "folder", links_of(plan))
     assert page == tmp_path / "deep" / "folder" / "report.html"
-    assert {path.name for path in page.parent.iterdir()} == {
-        "report.html",
-        "report.json",
-        "report.md",
-    }
-    assert json.loads(page.with_suffix(".json").read_text()) == report.as_json()
-    again = report.write(tmp_path / "deep" / "folder")
+    assert {path.name for path in page.parent.iterdir()} == set(REPORT_FILES)
+    given = json.loads(page.with_suffix(".json").read_text())
+    assert given == report_json(report, links_of(plan))
+    again = write_report(report, tmp_path / "deep" / "folder")
     assert again.read_text(encoding="utf-8").endswith("</html>")
 
 
@@ -128,15 +130,15 @@ def test_printing_gives_tables_findings_and_gaps(tmp_path: Path, store: Store) -
     text = printed(make_report(plan, store))
     assert "37 of 38 stages are done; 1 failed." in text
     assert "perplexity[embedding=nope,seed=0]: failed: [red]broken[/red]" in text
-    assert "at 64, the trained length, best mean rope" in text
-    assert "at 256, 4 × the trained length, best mean alibi" in text
+    assert "at 64, the training length, best mean rope" in text
+    assert "at 256, 4 × the training length, best mean alibi" in text
     for title in ("Perplexity", "Passkey accuracy", "Loss (pretrain)"):
         assert title in text.splitlines()
 
 
 def test_a_long_list_of_gaps_is_cut_with_a_count(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path)
-    text = printed(build_report(plan, store, run_ids={}, links={}, provenance={}))
+    text = printed(make_report(plan, store))
     assert "and 18 more; the report lists them all" in text
 
 

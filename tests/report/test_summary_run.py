@@ -72,7 +72,7 @@ def test_markdown_goes_to_standard_output(
     assert main([*arguments, "--markdown"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("# sample\n")
-    assert "## Ours beside theirs" in text
+    assert "## Comparison with the paper" in text
     assert not (finished.parent / "store" / "reports").exists()
     with pytest.raises(SystemExit):
         main([*arguments, "--markdown", "--json"])

@@ -354,7 +354,7 @@ def test_the_summary_is_updated_not_repeated(scene: Scene) -> None:
     def report(text: str, value: float) -> None:
         html.write_text(f"<p>{text}</p>")
         data.write_text("{}")
-        scene.tracker.log_summary(plan, [html, data], {"holds": value})
+        scene.tracker.log_summary(plan, [html, data], {("holds",): value})
 
     report("one", 1.0)
     report("one", 1.0)

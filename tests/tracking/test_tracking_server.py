@@ -57,7 +57,7 @@ def test_a_server_shows_the_report(remote: Scene) -> None:
     html, data = remote.root / "report.html", remote.root / "report.json"
     html.write_text("<p>report</p>")
     data.write_text("{}")
-    remote.tracker.log_summary(plan, [html, data], {"holds": 3.0})
+    remote.tracker.log_summary(plan, [html, data], {("holds",): 3.0})
     (run,) = remote.runs("with-report")
     page = f"{remote.uri}/get-artifact?path=report.html&run_uuid={run.info.run_id}"
     assert get(page) == b"<p>report</p>"

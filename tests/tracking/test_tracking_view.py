@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mlflow.utils.validation import _validate_metric_name
 
-from fope_lab.store import Row
+from fope_lab.store import Row, Status
+from fope_lab.store.state import StageState
 from fope_lab.tracking import compare_link, metric_link, run_link
 from fope_lab.tracking.errors import TrackingError, readable, shown
 from fope_lab.tracking.view import (
@@ -21,6 +22,7 @@ from fope_lab.tracking.view import (
     Digest,
     Life,
     Outline,
+    metric_path,
     not_finite,
     parameters,
     points,
@@ -31,8 +33,8 @@ from fope_lab.tracking.view import (
 def plan_of(**changes: Any) -> Any:
     stage = {
         "key": "k1",
-        "name": "pretrain[embedding=rope]",
-        "stage": "pretrain",
+        "label": "pretrain[embedding=rope]",
+        "section": "pretrain",
         "kind": "pretrain",
         "config": {"train": {"betas": (0.9, 0.95)}},
         "axes": {"pretrain.embedding": {"type": "rope", "base": 129}},
@@ -44,7 +46,7 @@ def plan_of(**changes: Any) -> Any:
     return SimpleNamespace(
         sweep=SimpleNamespace(name="s", description="d"),
         stages=(SimpleNamespace(**stage),),
-        states={"k1": SimpleNamespace(state="cached")},
+        states={"k1": StageState(Status.DONE)},
     )
 
 
@@ -80,6 +82,18 @@ def test_points_have_names_and_values_that_mlflow_takes(values: dict[str, float]
         _validate_metric_name(point.name)
         assert (point.step, point.timestamp) == (7, 1000)
         assert not math.isinf(point.value)
+
+
+@given(st.lists(st.text(min_size=1), min_size=1, max_size=3))
+def test_any_text_makes_the_path_of_a_metric(parts: list[str]) -> None:
+    name = metric_path(["x", *(f"{part}.a" for part in parts)])
+    _validate_metric_name(name)
+    assert name.count("/") == len(parts)
+
+
+def test_the_path_of_a_metric_stays_readable() -> None:
+    assert metric_path(("difference", "RoPE + QK_Norm", "512")) == "difference/RoPE QK_Norm/512"
+    assert metric_path(("stages_done",)) == "stages_done"
 
 
 @given(st.dictionaries(st.sampled_from(["loss", "a/b"]), st.floats(allow_nan=False)))

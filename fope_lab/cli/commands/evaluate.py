@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the evaluations and print their results; returns the exit code."""
     from fope_lab.orchestration.sweep_report import report_of_sweep
+    from fope_lab.report.render.json import render_json
     from fope_lab.store import Store
     from fope_lab.sweep.adhoc_stages import evaluation_content
 
@@ -50,5 +51,6 @@ def run(options: argparse.Namespace) -> int:
         console=make_console(stderr=options.json),
     )
     if options.json:
-        print(report_of_sweep(sweep, Store.open(options.store), options.tracking_uri).json())
+        store = Store.open(options.store)
+        print(render_json(*report_of_sweep(sweep, store, options.tracking_uri)))
     return FAILED if failures else DONE

@@ -24,23 +24,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the report, or write its page; returns the exit code."""
-    from fope_lab.orchestration.sweep_report import report_of_sweep, write_report
+    from fope_lab.orchestration.sweep_report import keep_report, report_of_sweep
+    from fope_lab.report.render.json import render_json
+    from fope_lab.report.render.markdown import render_markdown
+    from fope_lab.report.render.terminal import print_report
     from fope_lab.store import Store, StoreError
 
     sweep = load_single_sweep(options.file)
     store = Store.open(options.store)
     if not store.root.exists():
         raise StoreError(f"there is no store {options.store}: nothing has run there")
-    report = report_of_sweep(sweep, store, options.tracking_uri)
+    report, links = report_of_sweep(sweep, store, options.tracking_uri)
     if options.json:
-        print(report.json())
+        print(render_json(report, links))
     elif options.markdown:
-        print(report.markdown(), end="")
+        print(render_markdown(report, links), end="")
     else:
         console = make_console()
-        report.print(console)
+        print_report(report, console)
         try:
-            text = f"report: {write_report(report, store)}"
+            text = f"report: {keep_report(report, links, store)}"
         except OSError as error:
             text = f"report: not written, the store is read-only ({error})"
         console.print(text, soft_wrap=True, highlight=False, markup=False)

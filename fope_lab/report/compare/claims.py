@@ -1,7 +1,7 @@
-"""Verdicts on the claims of a sweep file: a test over seeds for each combination of the axes.
+"""Verdicts on the claims of a sweep file, from a test over seeds for each combination of the axes.
 
-A claim about a task that a model may fail to learn is judged only where all compared models have
-learned it inside the trained length: that one guesses worse than another beyond it says nothing.
+A claim about a task that models may fail to learn is judged only if all compared models have
+learned the task within their training length. Otherwise the claim would compare guesses.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 from fope_lab.report.compare.paired import ALPHA, Decision, PairedTest, decide, paired_t
 from fope_lab.report.compare.training_history import differences
-from fope_lab.report.results.aggregate import json_value
 from fope_lab.report.results.measurements import read_measurements
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.metric import Metric
@@ -35,10 +34,11 @@ VERDICTS: tuple[VerdictWord, ...] = ("holds", "fails", "undecided", "not trained
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim under one combination of the axes that it leaves open.
+    """The verdict on a claim for one combination of the axes that the claim leaves open.
 
-    `n` seeds have all that is compared, of a chain its worst pair; `p` is None where nothing was
-    tested. `reason` has the numbers, `unequal` what else the compared models differ in.
+    `n` is the number of seeds with a value of every compared model; for a chain, that of the pair
+    with the fewest. `p` is None if nothing was tested. `reason` gives the numbers, and `unequal`
+    what else the compared models differ in.
     """
 
     text: str
@@ -50,61 +50,48 @@ class Verdict:
     reason: str
     unequal: tuple[str, ...]
 
-    def as_json(self) -> dict[str, Any]:
-        """The verdict as `report --json` gives it."""
-        return {
-            "text": self.text,
-            "axes": json_value(self.axes),
-            "verdict": self.verdict,
-            "p": self.p,
-            "n": self.n,
-            "test": self.test,
-            "reason": self.reason,
-            "unequal": list(self.unequal),
-        }
-
 
 def judge_claims(
     section: ReportSection,
     by_name: Mapping[str, Sequence[Stage]],
-    readings: Iterable[StageResult],
+    results: Iterable[StageResult],
 ) -> tuple[Verdict, ...]:
-    """Every verdict on the claims of a checked sweep file, in its order.
+    """Judge the claims of a checked sweep file, in its order.
 
-    `by_name` are the stages of each name in the file; `readings` hold the results of all of them.
+    `by_name` holds the stages of each name in the file, and `results` the results of all of them.
     """
     catalogue = Catalogue(by_name)
-    results = _Results({reading.stage.key: reading for reading in readings})
+    measured = _Measured({result.stage.key: result for result in results})
     verdicts = []
     for text in section.claims:
         comparison = compare(parse_claim(text), catalogue)
         for combination in comparison.combinations:
-            verdicts.append(_judge(text, comparison, combination, results, section.learnt))
+            verdicts.append(_judge(text, comparison, combination, measured, section.learnt))
     return tuple(verdicts)
 
 
-class _Results:
-    """What the stages measured, each read when it is first asked for."""
+class _Measured:
+    """What the stages measured; each stage is read when it is first needed."""
 
-    def __init__(self, readings: Mapping[str, StageResult]) -> None:
-        self.readings = readings
-        self._measured: dict[str, dict[MetricPoint, Measurement]] = {}
+    def __init__(self, results: Mapping[str, StageResult]) -> None:
+        self.results = results
+        self._by_key: dict[str, dict[MetricPoint, Measurement]] = {}
 
-    def measured(self, stage: Stage) -> dict[MetricPoint, Measurement]:
-        """All that a stage measured."""
-        if stage.key not in self._measured:
-            self._measured[stage.key] = read_measurements(self.readings[stage.key])
-        return self._measured[stage.key]
+    def of(self, stage: Stage) -> dict[MetricPoint, Measurement]:
+        """All measurements of a stage."""
+        if stage.key not in self._by_key:
+            self._by_key[stage.key] = read_measurements(self.results[stage.key])
+        return self._by_key[stage.key]
 
-    def values(self, seeds: Seeds, place: MetricPoint) -> dict[Seed, float]:
-        """One number of the stages that have it, by seed."""
-        found = {seed: self.measured(stage).get(place) for seed, stage in seeds.items()}
-        return {seed: one.value for seed, one in found.items() if one is not None}
+    def values(self, seeds: Seeds, point: MetricPoint) -> dict[Seed, float]:
+        """The values at one point by seed, without the stages that have none."""
+        found = {seed: self.of(stage).get(point) for seed, stage in seeds.items()}
+        return {seed: m.value for seed, m in found.items() if m is not None}
 
 
 @dataclass(frozen=True)
 class _Term:
-    """One of the models that are compared: how the claim calls it, its stages, its numbers."""
+    """A compared model: its name in the claim, its stages, and its values."""
 
     name: str
     stages: Seeds
@@ -113,32 +100,36 @@ class _Term:
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two terms beside each other, over the seeds that have a value of both."""
+    """Two neighbouring terms of a claim, over the seeds that have a value of both."""
 
-    one: _Term
-    other: _Term
+    first: _Term
+    second: _Term
+
+    @property
+    def terms(self) -> tuple[_Term, _Term]:
+        return self.first, self.second
 
     @property
     def seeds(self) -> list[Seed]:
-        return [seed for seed in self.one.values if seed in self.other.values]
+        return [seed for seed in self.first.values if seed in self.second.values]
 
     @property
     def test(self) -> PairedTest:
-        return paired_t([self.one.values[seed] - self.other.values[seed] for seed in self.seeds])
+        return paired_t([self.first.values[s] - self.second.values[s] for s in self.seeds])
 
 
 def _judge(
-    text: str, comparison: Comparison, combination: Combination, results: _Results, learnt: float
+    text: str, comparison: Comparison, combination: Combination, measured: _Measured, learnt: float
 ) -> Verdict:
     claim, selected = comparison.claim, comparison.selected
     terms = [
-        _Term(name, seeds, results.values(seeds, (selected.metric.name, claim.x)))
+        _Term(name, seeds, measured.values(seeds, (selected.metric.name, claim.x)))
         for name, seeds in zip(comparison.names, combination.members, strict=True)
     ]
-    pairs = [_Pair(one, other) for one, other in pairwise(terms)]
+    pairs = [_Pair(first, second) for first, second in pairwise(terms)]
     n = min(len(pair.seeds) for pair in pairs)
-    word, p, reason = _decided(pairs, selected.metric, SIGNS[claim.order])
-    if selected.mastery is not None and (unlearned := _unlearned(terms, selected, learnt, results)):
+    word, p, reason = _decide(pairs, selected.metric, SIGNS[claim.order])
+    if selected.mastery and (unlearned := _unlearned(terms, selected, learnt, measured)):
         word, p, reason = "not trained", None, unlearned
     return Verdict(
         text=text,
@@ -146,32 +137,32 @@ def _judge(
         verdict=word,
         p=p,
         n=n,
-        test=_named_test(n, len(pairs)),
-        reason="; ".join([reason, *_gaps(terms, results)]),
-        unequal=_unequal(pairs, results),
+        test=_test_in_words(n, len(pairs)),
+        reason="; ".join([reason, *_gaps(terms, measured)]),
+        unequal=_unequal(pairs, measured),
     )
 
 
-def _decided(
+def _decide(
     pairs: Sequence[_Pair], metric: Metric, sign: int
 ) -> tuple[VerdictWord, float | None, str]:
-    """Verdict, p-value and reason, by the numbers alone."""
-    if odd := _odd(pairs, metric):
-        return "undecided", None, f"{odd}: what is not finite decides nothing"
+    """The verdict, the p-value and the reason that follow from the numbers."""
+    if odd := _not_finite(pairs, metric):
+        return "undecided", None, f"{odd}: only finite values can be compared"
     fewest = min(pairs, key=lambda pair: len(pair.seeds))
     if not fewest.seeds:
-        return "undecided", None, f"no seed has both {fewest.one.name} and {fewest.other.name}"
+        return "undecided", None, f"no seed has both {fewest.first.name} and {fewest.second.name}"
     tests = [pair.test for pair in pairs]
     word, p = decide(tests, sign)
     return word, p, _numbers(pairs, tests, metric)
 
 
-def _odd(pairs: Sequence[_Pair], metric: Metric) -> str:
-    """The values that are not finite numbers, of the seeds that are compared."""
+def _not_finite(pairs: Sequence[_Pair], metric: Metric) -> str:
+    """The compared values that are not finite, in words."""
     found = {
         f"{term.name} is {metric.format(term.values[seed])} under seed {seed}": None
         for pair in pairs
-        for term in (pair.one, pair.other)
+        for term in pair.terms
         for seed in pair.seeds
         if not math.isfinite(term.values[seed])
     }
@@ -182,13 +173,13 @@ def _numbers(pairs: Sequence[_Pair], tests: Sequence[PairedTest], metric: Metric
     """The means, and each pair's mean difference with its interval and p-value."""
     means: dict[str, str] = {}
     for pair in pairs:
-        for term in (pair.one, pair.other):
+        for term in pair.terms:
             mean = statistics.fmean(term.values[seed] for seed in pair.seeds)
             means.setdefault(term.name, f"{term.name} {metric.format(mean)}")
     parts = [f"means {', '.join(means.values())}"]
     for pair, test in zip(pairs, tests, strict=True):
         several = len(pairs) > 1
-        of = f" {pair.one.name} − {pair.other.name}" if several else ""
+        of = f" {pair.first.name} − {pair.second.name}" if several else ""
         p = f", {format_p(test.p)}" if several and test.p is not None else ""
         parts.append(f"difference{of} {_difference(test)}{p}")
     return "; ".join(parts)
@@ -208,7 +199,7 @@ def _difference(test: PairedTest) -> str:
 
 
 def format_p(p: float) -> str:
-    """A p-value to two digits: p = 0.034."""
+    """Format a p-value to two digits, as in p = 0.034."""
     return "p < 0.0001" if p < 0.0001 else f"p = {p:.2g}"
 
 
@@ -216,26 +207,25 @@ def _signed(value: float) -> str:
     return f"{value:.3g}".replace("-", "−")
 
 
-def _named_test(n: int, pairs: int) -> str:
-    """A sentence that names the test."""
-    seeds = f"{n} seeds" if n > 1 else "seeds, of which it needs 2"
+def _test_in_words(n: int, pairs: int) -> str:
+    seeds = f"{n} seeds" if n > 1 else "seeds (at least 2 are needed)"
     words = f"paired t over {seeds}, two-sided, α = {ALPHA:g}"
     if pairs == 1:
         return words
     return (
-        f"{words}; of {pairs} pairs all must be significant for the claim (intersection–union), or"
-        f" one against it at α / {pairs} (Bonferroni)"
+        f"{words}; the claim holds if all {pairs} pairs are significant (intersection–union), and"
+        f" fails if a pair is significant in the other direction at α / {pairs} (Bonferroni)"
     )
 
 
-def _gaps(terms: Sequence[_Term], results: _Results) -> list[str]:
-    """Which stages gave no value, and what became of them; nothing if all did."""
+def _gaps(terms: Sequence[_Term], measured: _Measured) -> list[str]:
+    """The stages without a value and their states; empty if all have one."""
     parts = []
     for term in terms:
         gaps: dict[Status, list[str]] = {}
         for seed, stage in term.stages.items():
             if seed not in term.values:
-                status = results.readings[stage.key].state.status
+                status = measured.results[stage.key].state.status
                 gaps.setdefault(status, []).append(str(seed))
         for status, seeds in gaps.items():
             words = "done without this value" if status is Status.DONE else status
@@ -245,64 +235,72 @@ def _gaps(terms: Sequence[_Term], results: _Results) -> list[str]:
     return [f"missing: {', '.join(parts)}"] if parts else []
 
 
-def _unlearned(terms: Sequence[_Term], selected: Selected, learnt: float, results: _Results) -> str:
-    """Why the models that gave values did not learn the task; empty if all did."""
+def _unlearned(
+    terms: Sequence[_Term], selected: Selected, learnt: float, measured: _Measured
+) -> str:
+    """Which of the models with values did not learn the task, and why; empty if all did."""
     reasons = []
     for term in terms:
         if not term.values:
             continue
-        inside, where = _inside({s: term.stages[s] for s in term.values}, selected, results)
+        inside, where = _inside({s: term.stages[s] for s in term.values}, selected, measured)
         if not inside:
             reasons.append(f"{term.name}: {where}")
         elif poor := {seed: value for seed, value in inside.items() if not value >= learnt}:
-            # A mean over seeds of which some never got to know the task says little of the others.
-            seed = min(poor, key=lambda one: poor[one])
-            found = f"{poor[seed]:.3f}" + (f" under seed {seed}" if len(inside) > 1 else "")
-            reasons.append(f"{term.name} has {found} {where}, which is under {learnt:g}")
+            # If some seeds never learned the task, the mean says little about the others.
+            seed = min(poor, key=lambda seed: poor[seed])
+            value = f"{poor[seed]:.3f}" + (f" under seed {seed}" if len(inside) > 1 else "")
+            reasons.append(f"{term.name} has {value} {where}, below the minimum of {learnt:g}")
     return "; ".join(reasons)
 
 
 def _inside(
-    stages: Mapping[int | None, Stage], selected: Selected, results: _Results
-) -> tuple[dict[int | None, float], str]:
-    """Each seed's accuracy inside the trained length, and where that is; nothing, and why."""
+    stages: Mapping[Seed, Stage], selected: Selected, measured: _Measured
+) -> tuple[dict[Seed, float], str]:
+    """Each seed's accuracy within the training length and where it was measured.
+
+    If a seed has none, no accuracies and the reason.
+    """
     inside = {}
     for seed, stage in stages.items():
-        measured = results.measured(stage)
-        place, where = _place_inside(measured, selected, results.readings[stage.key].train_length)
-        if place is None or place not in measured:
+        own = measured.of(stage)
+        point, where = _point_inside(own, selected, measured.results[stage.key].train_length)
+        if point is None or point not in own:
             return {}, where
-        inside[seed] = measured[place].value
+        inside[seed] = own[point].value
     return inside, where
 
 
-def _place_inside(
+def _point_inside(
     measured: Mapping[MetricPoint, Measurement], selected: Selected, length: int | None
 ) -> tuple[MetricPoint | None, str]:
-    """The number that tells what a model learned: the curve's own at the longest x that it was
-    trained at, or the metric that says it."""
+    """The point that shows whether a model learned the task, and where it is in words.
+
+    That is the metric which the evaluation declares for this, or else the curve's own point at the
+    longest x within the training length.
+    """
     metric, mastery = selected.metric, selected.mastery
     assert mastery is not None
     if mastery != metric:
-        return (mastery.name, None), f"as {mastery.label} inside the trained length"
+        return (mastery.name, None), f"as {mastery.label} within the training length"
     if length is None:
-        return None, "the length that it was trained at is not known"
+        return None, "the training length is unknown"
     xs = [x for name, x in measured if name == metric.name and x is not None]
     short = [x for x in xs if x <= length]
     if not short:
-        return None, f"nothing was read inside the trained length {length}"
-    return (metric.name, max(short)), f"at {max(short)}, inside the trained length {length}"
+        return None, f"nothing was measured within the training length {length}"
+    return (metric.name, max(short)), f"at {max(short)}, within the training length {length}"
 
 
-def _unequal(pairs: Sequence[_Pair], results: _Results) -> tuple[str, ...]:
-    """What else than their embeddings the models of each pair differ in, of the first seed in which
-    they do."""
+def _unequal(pairs: Sequence[_Pair], measured: _Measured) -> tuple[str, ...]:
+    """What the models of each pair differ in apart from their embedding, under the first seed in
+    which they differ."""
     found: dict[str, None] = {}
     for pair in pairs:
-        of = f"{pair.one.name} and {pair.other.name}: " if len(pairs) > 1 else ""
-        for seed in pair.one.stages.keys() & pair.other.stages.keys():
-            keys = [term.stages[seed].key for term in (pair.one, pair.other)]
-            if words := differences(results.readings, *keys):
+        of = f"{pair.first.name} and {pair.second.name}: " if len(pairs) > 1 else ""
+        for seed in pair.first.stages.keys() & pair.second.stages.keys():
+            keys = [term.stages[seed].key for term in pair.terms]
+            if words := differences(measured.results, *keys):
                 found |= dict.fromkeys(f"{of}{word}" for word in words)
                 break
     return tuple(found)

@@ -1,9 +1,9 @@
-"""Rows of a table whose models may not be compared with those of the other rows.
+"""Mark the series of a table whose models differ from the others in more than their embedding.
 
-Rows of one panel are compared, seed by seed. Most of them are alike, as a rule; what is not like
-these is marked, and the note says in what. Where an axis of the sweep asks for the difference, it
-is marked as well, and the axis is named: a row with twice the tokens is no fair rival, asked for or
-not.
+The series of a panel are compared seed by seed. Most of their models usually agree in size, data
+and order; a series that does not agree is marked, and a note names the differences. A difference
+that an axis of the sweep causes is marked too, and the note names the axis: a model trained on
+twice the tokens has an advantage even if the sweep intends it.
 """
 
 from __future__ import annotations
@@ -25,113 +25,117 @@ from fope_lab.stages.labels import label
 
 MARK = "‡"
 MOST_GROUPS = 4
-ASKING: Mapping[Kind, frozenset[str]] = {
+CAUSES: Mapping[Kind, frozenset[str]] = {
     "parameters": frozenset({"model", "from"}),
     "tokens": frozenset({"train", "from"}),
     "data": frozenset({"data", "tokenizer", "from"}),
     "order": frozenset({"train", "data", "from"}),
     "start": frozenset({"from"}),
 }
-"""The fields of a stage that can ask for a difference."""
+"""The fields of a stage that can cause each kind of difference."""
 
 
 @dataclass(frozen=True)
 class ComparabilityMarks:
-    """The lines of a block that are unlike those beside them, by `id`, each with its differences in
-    words; and what a table says of them all."""
+    """The marked series of a group.
 
-    lines: Mapping[int, tuple[str, ...]]
+    `differences` maps the key of each marked series to its differences in words; `note` explains
+    all marks below a table or figure, and is None if no series is marked.
+    """
+
+    differences: Mapping[str, tuple[str, ...]]
     note: str | None
 
 
-def read_histories(readings: Iterable[StageResult]) -> dict[str, TrainingHistory]:
-    """The history of every stage's model, by the stage's key."""
-    by_key = {reading.stage.key: reading for reading in readings}
+def read_histories(results: Iterable[StageResult]) -> dict[str, TrainingHistory]:
+    """The training history of every stage's model, by the stage's key."""
+    by_key = {result.stage.key: result for result in results}
     return {key: read_history(by_key, key) for key in by_key}
 
 
 def comparability_marks(
-    block: MetricGroup, histories: Mapping[str, TrainingHistory]
+    group: MetricGroup, histories: Mapping[str, TrainingHistory]
 ) -> ComparabilityMarks:
-    """Compare the lines of each panel; a stage that is not among the histories equals any."""
-    marked: dict[int, tuple[str, ...]] = {}
-    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    names = short_names(list(dict.fromkeys(path for line in block.lines for path in _axes(line))))
-    for lines in block.panels.values():
-        usual, others = _usual(lines, histories)
-        for line, found in others:
-            words = tuple(_words(one, _asking(one, line, usual, names)) for one in found)
-            marked[id(line)] = words
-            where = f"{line.label} ({line.panel})" if line.panel else line.label
-            groups.setdefault((usual.label, words), []).append(where)
-    return ComparabilityMarks(marked, _note(groups) if groups else None)
+    """Compare the series of each panel; a stage without a history agrees with any other."""
+    marked: dict[str, tuple[str, ...]] = {}
+    labels: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    names = short_names(list(dict.fromkeys(path for s in group.series for path in _axes(s))))
+    for members in group.panels.values():
+        reference, others = _split(members, histories)
+        for series, differences in others:
+            words = tuple(_words(d, _causes(d, series, reference, names)) for d in differences)
+            marked[series.key] = words
+            where = f"{series.label} ({series.panel})" if series.panel else series.label
+            labels.setdefault((reference.label, words), []).append(where)
+    return ComparabilityMarks(marked, _note(labels) if labels else None)
 
 
-def _usual(
-    lines: Sequence[Series], histories: Mapping[str, TrainingHistory]
+def _split(
+    members: Sequence[Series], histories: Mapping[str, TrainingHistory]
 ) -> tuple[Series, list[tuple[Series, tuple[Difference, ...]]]]:
-    """The first of the lines that are alike, of the most that are, and the lines that are not like
-    it with what is different."""
-    alike: list[list[Series]] = []
-    for line in lines:
-        group = next((g for g in alike if not _differences(line, g[0], histories)), None)
-        if group is None:
-            alike.append([line])
+    """The first series of the largest group that agrees, and all series that differ from it."""
+    agreeing: list[list[Series]] = []
+    for series in members:
+        same = next((g for g in agreeing if not _differences(series, g[0], histories)), None)
+        if same is None:
+            agreeing.append([series])
         else:
-            group.append(line)
-    usual = max(alike, key=len)[0]
-    compared = [(line, _differences(line, usual, histories)) for line in lines]
-    return usual, [(line, found) for line, found in compared if found]
+            same.append(series)
+    reference = max(agreeing, key=len)[0]
+    compared = [(series, _differences(series, reference, histories)) for series in members]
+    return reference, [(series, differences) for series, differences in compared if differences]
 
 
 def _differences(
-    line: Series, other: Series, histories: Mapping[str, TrainingHistory]
+    series: Series, other: Series, histories: Mapping[str, TrainingHistory]
 ) -> tuple[Difference, ...]:
-    """Of the first seed whose models differ."""
-    ours, theirs = _keys(line), _keys(other)
-    for seed in ours.keys() & theirs.keys():
-        if ours[seed] in histories and theirs[seed] in histories:
-            found = compare(histories[ours[seed]], histories[theirs[seed]])
-            if found:
-                return found
+    """The differences under the first seed whose models differ."""
+    keys, other_keys = _keys(series), _keys(other)
+    for seed in keys.keys() & other_keys.keys():
+        if keys[seed] in histories and other_keys[seed] in histories:
+            differences = compare(histories[keys[seed]], histories[other_keys[seed]])
+            if differences:
+                return differences
     return ()
 
 
-def _keys(line: Series) -> dict[int | None, str]:
-    """The key of each seed's stage: all cells of a line have the same."""
-    cell = next(iter(line.cells.values()))
+def _keys(series: Series) -> dict[int | None, str]:
+    """The key of each seed's stage, which all cells of a series share."""
+    cell = next(iter(series.cells.values()))
     missing = {gap.seed: gap.key for gap in cell.missing}
     return missing | {value.seed: value.key for value in cell.values}
 
 
-def _axes(line: Series) -> Mapping[str, object]:
-    return next(iter(line.cells.values())).axes
+def _axes(series: Series) -> Mapping[str, object]:
+    return next(iter(series.cells.values())).axes
 
 
-def _asking(
-    difference: Difference, line: Series, usual: Series, names: Mapping[str, str]
+def _causes(
+    difference: Difference, series: Series, reference: Series, names: Mapping[str, str]
 ) -> list[str]:
-    """The axes that set the two lines apart and can be what makes the difference."""
-    ours, theirs = _axes(line), _axes(usual)
+    """The axes that differ between two series and can cause the difference."""
+    axes, reference_axes = _axes(series), _axes(reference)
     return [
         names[path]
         for path in names
         if not is_embedding(path)
-        and label(ours.get(path)) != label(theirs.get(path))
-        and path.split(".")[1] in ASKING[difference.kind]
+        and label(axes.get(path)) != label(reference_axes.get(path))
+        and path.split(".")[1] in CAUSES[difference.kind]
     ]
 
 
 def _words(difference: Difference, axes: Sequence[str]) -> str:
-    asked = f", as {' and '.join(axes)} asks" if axes else ""
-    return f"{difference.words}{asked}"
+    cause = f", set by {' and '.join(axes)}" if axes else ""
+    return f"{difference.words}{cause}"
 
 
-def _note(groups: Mapping[tuple[str, tuple[str, ...]], Sequence[str]]) -> str:
+def _note(labels: Mapping[tuple[str, tuple[str, ...]], Sequence[str]]) -> str:
     parts = [
-        f"{', '.join(rows)}, beside {usual}, in {'; '.join(words)}"
-        for (usual, words), rows in list(groups.items())[:MOST_GROUPS]
+        f"{', '.join(rows)} differs from {reference} in {'; '.join(words)}"
+        if len(rows) == 1
+        else f"{', '.join(rows)} differ from {reference} in {'; '.join(words)}"
+        for (reference, words), rows in list(labels.items())[:MOST_GROUPS]
     ]
-    rest = len(groups) - MOST_GROUPS
+    rest = len(labels) - MOST_GROUPS
     more = f"; and {rest} more" if rest > 0 else ""
-    return f"{MARK} Models that differ in more than what is compared: {'; '.join(parts)}{more}."
+    return f"{MARK} These models differ in more than what is compared: {'; '.join(parts)}{more}."

@@ -1,8 +1,8 @@
-"""Student's paired t over seeds, and the intersection–union of several of them.
+"""Student's paired t-test over seeds, and the intersection–union test of several pairs.
 
-Each model is trained under the same seeds, which fix what it reads and how it begins, so that seed
-by seed the difference of two models is free of what the seed does to both. The test takes these
-differences for independent draws of one normal distribution, and asks whether its mean is 0.
+All models are trained under the same seeds. A seed fixes the data order and the initial weights, so
+the difference of two models under one seed is free of the seed's effect on both. The test treats
+these differences as independent draws from one normal distribution and tests whether its mean is 0.
 """
 
 from __future__ import annotations
@@ -21,17 +21,21 @@ Decision = Literal["holds", "fails", "undecided"]
 
 @dataclass(frozen=True)
 class PairedTest:
-    """Whether the mean of some differences is 0: `p` is two-sided, None if they can't tell."""
+    """A test of whether the mean difference is 0.
+
+    `p` is two-sided; it is None if the differences do not suffice for a test.
+    """
 
     differences: MeanEstimate
     p: float | None
 
 
 def paired_t(differences: Sequence[float]) -> PairedTest:
-    """Test whether the mean is 0. Without any spread it is certain: p is 0, or 1 where all are 0.
+    """Test whether the mean of `differences` is 0.
 
-    One difference, or one that is not finite, tells nothing; nor do two equal ones: accuracies
-    that are counted out of a few trials are equal by chance about once in ten times.
+    Differences that are all equal leave no doubt: p is 0, or 1 if all are 0. There is no test for a
+    single difference, for one that is not finite, or for two equal ones: accuracies counted from a
+    few trials are equal by chance about once in ten times.
     """
     estimate = estimate_mean(differences)
     if estimate.mean is None or estimate.ci95 is None:
@@ -40,8 +44,8 @@ def paired_t(differences: Sequence[float]) -> PairedTest:
     if len(set(differences)) == 1:
         certain = 1.0 if mean == 0 else 0.0
         return PairedTest(estimate, None if n == 2 and mean else certain)
-    spread = math.hypot(*(one - mean for one in differences))  # √(n − 1) · s
-    # scipy.special loads in a tenth of the time of scipy.stats
+    spread = math.hypot(*(difference - mean for difference in differences))  # √(n − 1) · s
+    # scipy.special loads ten times faster than scipy.stats.
     from scipy.special import stdtr
 
     t = mean / spread * math.sqrt(n * (n - 1))
@@ -49,20 +53,21 @@ def paired_t(differences: Sequence[float]) -> PairedTest:
 
 
 def decide(tests: Sequence[PairedTest], sign: int = 1) -> tuple[Decision, float | None]:
-    """Whether every difference is above 0, or with `sign` −1 below it, from the tests of the pairs
-    of a chain; and the p-value.
+    """Decide whether every difference is positive, and return the p-value.
 
-    It holds if each pair is significant on its own: the chain's p is the largest of them
-    (intersection–union; Berger 1982), which errs no more often than one pair's. It fails if one
-    pair is significant the other way, at α over the number of pairs (Bonferroni).
+    `tests` are those of the pairs of a chain; with `sign` −1 the differences must be negative. The
+    claim holds if each pair is significant on its own. The chain's p is then the largest p
+    (intersection–union test; Berger 1982), whose error rate is at most that of one pair. The claim
+    fails if a pair is significant in the other direction at α divided by the number of pairs
+    (Bonferroni).
     """
     ps = [test.p for test in tests if test.p is not None]
     if not tests or len(ps) < len(tests):
         return "undecided", None
-    right = [sign * (test.differences.mean or 0.0) > 0 for test in tests]
-    if all(right) and max(ps) < ALPHA:
+    as_claimed = [sign * (test.differences.mean or 0.0) > 0 for test in tests]
+    if all(as_claimed) and max(ps) < ALPHA:
         return "holds", max(ps)
-    against = [len(ps) * p for p, claimed in zip(ps, right, strict=True) if not claimed]
+    against = [len(ps) * p for p, claimed in zip(ps, as_claimed, strict=True) if not claimed]
     if against and min(against) < ALPHA:
         return "fails", min(against)
     return "undecided", max(ps)

@@ -1,1 +1,10 @@
-"""Renderers: a report as HTML, Markdown, tables and figures."""
+"""Renderers of a report: each takes the data and the links to runs, and returns text or figures.
+
+    terminal.py   for people at a terminal, or in a log
+    html.py       the page, with all figures inside
+    markdown.py   everything but the figures
+    json.py       everything, for programs
+
+`tables.py`, `figures.py`, `claims_view.py` and `paper_view.py` prepare what several of them show. A
+renderer writes no file: `report/files.py` does.
+"""

@@ -1,14 +1,14 @@
-"""Verdicts on claims as people read them: grouped by claim, in a terminal and as Markdown."""
+"""The verdicts on claims as people read them: grouped by claim, with marks and short texts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fope_lab.report.compare.claims import VERDICTS, Verdict, VerdictWord, format_p
+from fope_lab.report.compare.comparability_marks import MARK
 from fope_lab.report.compare.paired import ALPHA
-from fope_lab.report.render.markdown_text import escaped, grid
 from fope_lab.report.results.axes import short_names
 from fope_lab.stages.labels import label
 
@@ -18,23 +18,21 @@ MARKS: Mapping[VerdictWord, str] = {
     "undecided": "?",
     "not trained": "–",
 }
-_SEVERAL: Mapping[VerdictWord, str] = {"holds": "hold", "fails": "fail"}
-PRINTED = 40
-"""Verdicts in a terminal."""
-OPEN = 12
-"""A claim with more verdicts is folded in the page."""
+_PLURALS: Mapping[VerdictWord, str] = {"holds": "hold", "fails": "fail"}
+MOST_OPEN = 12
+"""The page folds the verdicts of a claim that has more of them."""
 
 
 @dataclass(frozen=True)
 class VerdictView:
-    """A verdict beside the values of the axes that its claim leaves open."""
+    """A verdict and the values of the axes that its claim leaves open."""
 
     where: tuple[str, ...]
     verdict: Verdict
 
     @property
     def mark(self) -> str:
-        """A sign for the word."""
+        """The sign of the verdict's word."""
         return MARKS[self.verdict.verdict]
 
     @property
@@ -47,13 +45,13 @@ class VerdictView:
     def why(self) -> str:
         """The reason, and what else the models differ in."""
         unequal = self.verdict.unequal
-        also = f"; ‡ the models differ in {', '.join(unequal)}" if unequal else ""
+        also = f"; {MARK} the models differ in {', '.join(unequal)}" if unequal else ""
         return f"{self.verdict.reason}{also}"
 
 
 @dataclass(frozen=True)
 class ClaimView:
-    """A claim with its verdicts, and the names of the axes that tell them apart."""
+    """A claim with its verdicts, and the names of the axes that set them apart."""
 
     text: str
     axes: tuple[str, ...]
@@ -61,101 +59,58 @@ class ClaimView:
 
     @property
     def counts(self) -> str:
-        """How many verdicts of each word."""
+        """How many verdicts have each word."""
         return count_verdicts(row.verdict for row in self.rows)
 
     @property
     def several(self) -> bool:
-        """Whether it has a table of its own."""
+        """Whether the claim has several verdicts, and so a table of its own."""
         return len(self.rows) > 1
 
     def where(self, row: VerdictView) -> str:
-        """The combination of a verdict; empty where the claim leaves no axis open."""
-        named = zip(self.axes, row.where, strict=True)
-        return ", ".join(f"{axis} {value}" for axis, value in named)
+        """The combination of a verdict in words; empty if the claim leaves no axis open."""
+        return ", ".join(f"{a} {value}" for a, value in zip(self.axes, row.where, strict=True))
 
     @property
     def folded(self) -> bool:
-        """Whether there are too many verdicts to show at once."""
-        return len(self.rows) > OPEN
+        """Whether there are too many verdicts to show them all at once."""
+        return len(self.rows) > MOST_OPEN
 
 
 def count_verdicts(verdicts: Iterable[Verdict]) -> str:
-    """2 hold, 1 fails, 3 undecided."""
-    found = Counter(verdict.verdict for verdict in verdicts)
+    """Count the verdicts by word, as in "2 hold, 1 fails, 3 undecided"."""
+    counts = Counter(verdict.verdict for verdict in verdicts)
     return ", ".join(
-        f"{found[word]} {word if found[word] == 1 else _SEVERAL.get(word, word)}"
+        f"{counts[word]} {word if counts[word] == 1 else _PLURALS.get(word, word)}"
         for word in VERDICTS
-        if found[word]
+        if counts[word]
     )
 
 
 def group_verdicts(verdicts: Iterable[Verdict]) -> tuple[ClaimView, ...]:
-    """The verdicts by claim, in their order."""
-    groups: dict[str, list[Verdict]] = {}
+    """Group the verdicts by claim, in their order."""
+    by_claim: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
-        groups.setdefault(verdict.text, []).append(verdict)
-    shown = []
-    for text, group in groups.items():
-        paths = list(dict.fromkeys(path for verdict in group for path in verdict.axes))
+        by_claim.setdefault(verdict.text, []).append(verdict)
+    claims = []
+    for text, members in by_claim.items():
+        paths = list(dict.fromkeys(path for verdict in members for path in verdict.axes))
         names = short_names(paths)
         rows = [
             VerdictView(tuple(label(v.axes[p]) if p in v.axes else "–" for p in paths), v)
-            for v in group
+            for v in members
         ]
-        shown.append(ClaimView(text, tuple(names[path] for path in paths), tuple(rows)))
-    return tuple(shown)
-
-
-def print_claims(verdicts: Sequence[Verdict], line: Callable[[str], None]) -> None:
-    """A line for each verdict under its claim; `line` prints one."""
-    if not verdicts:
-        return
-    line(f"Claims: {count_verdicts(verdicts)}.")
-    left = PRINTED
-    for claim in group_verdicts(verdicts):
-        if left == 0:
-            break
-        line(f"  {claim.text}{f': {claim.counts}' if claim.several else ''}")
-        for row in claim.rows[:left]:
-            where = claim.where(row)
-            word = f"{row.mark} {row.verdict.verdict}"
-            line(f"    {word:<13}  {f'{where}: ' if where else ''}{row.numbers}; {row.why}")
-        left -= min(left, len(claim.rows))
-    rest = len(verdicts) - PRINTED
-    if rest > 0:
-        line(f"  and {rest} more; the report lists them all")
-
-
-def claims_markdown(verdicts: Sequence[Verdict]) -> str:
-    """A section with a table of all verdicts; empty if there are none."""
-    if not verdicts:
-        return ""
-    rows = [
-        (
-            f"`{escaped(row.verdict.text, '|')}`",
-            escaped(claim.where(row)),
-            f"{row.mark} {row.verdict.verdict}",
-            ""
-            if row.verdict.p is None
-            else escaped(format_p(row.verdict.p).removeprefix("p = ").removeprefix("p ")),
-            str(row.verdict.n),
-            escaped(row.why),
-        )
-        for claim in group_verdicts(verdicts)
-        for row in claim.rows
-    ]
-    header = ("claim", "where", "verdict", "p", "n", "why")
-    table = grid(header, rows, left=len(header))
-    return f"## Claims\n\n{count_verdicts(verdicts)}. {describe_tests()}\n\n{table}\n"
+        claims.append(ClaimView(text, tuple(names[path] for path in paths), tuple(rows)))
+    return tuple(claims)
 
 
 def describe_tests() -> str:
-    """What decides, in words."""
+    """The rules that decide claims, in words."""
     return (
-        f"Decided by Student's paired t over seeds, two-sided, α = {ALPHA:g}: of a chain, every"
-        " pair must be significant for it to hold (intersection–union), or one against it at α"
-        " over the number of pairs (Bonferroni). Each claim is tested by itself: of twenty about"
-        " equal models, one is decided by chance. One seed decides nothing, and no accuracy is"
-        " compared of models of which one did not learn the task inside the trained length."
+        f"Claims are decided by Student's paired t-test over seeds, two-sided, α = {ALPHA:g}. A"
+        " chain holds if every pair is significant (intersection–union), and fails if a pair is"
+        " significant in the other direction at α divided by the number of pairs (Bonferroni)."
+        " Each claim is tested on its own: among twenty claims about equal models, about one is"
+        " decided by chance. One seed decides nothing. Accuracies are compared only if all models"
+        " learned the task within their training length."
     )

@@ -1,4 +1,4 @@
-"""What a figure of a report is."""
+"""The structure of a report's figure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: an <svg> element for each panel, and what has to be said under them.
+    """A figure: an <svg> element for each panel, and the notes below them.
 
-    Panels of a `natural` figure have their own sizes; others are as wide as there is room.
+    The panels of a `natural` figure keep their own sizes; others fill the width of the page.
     """
 
     title: str

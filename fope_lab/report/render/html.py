@@ -1,4 +1,4 @@
-"""The page: one file with its style and its drawings inside, which asks the network for nothing."""
+"""The page: one HTML file that contains its style and figures and loads nothing."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from fope_lab.drawing.svg import style_variables
-from fope_lab.report.render.claims_view import count_verdicts, describe_tests
+from fope_lab.report.render.claims_view import count_verdicts, describe_tests, group_verdicts
+from fope_lab.report.render.figures import draw_figures
+from fope_lab.report.render.links import NO_LINKS, RunLinks
+from fope_lab.report.render.paper_view import TITLE, compared_texts, our_entry
+from fope_lab.report.render.tables import build_tables
 
 if TYPE_CHECKING:
     from fope_lab.report.build import Report
 
 
-def render_html(report: Report) -> str:
-    """The whole page. Everything that comes from a sweep is escaped."""
+def render_html(report: Report, links: RunLinks = NO_LINKS) -> str:
+    """Render the page; all text that comes from a sweep is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -25,34 +29,39 @@ def render_html(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "compared_texts": compared_texts,
         "count": format_count,
         "count_verdicts": count_verdicts,
-        "seconds": format_seconds,
         "moment": format_moment,
+        "our_entry": our_entry,
+        "seconds": format_seconds,
         "yaml": format_yaml,
     }
     style = environment.get_template("report.css.j2").render(
         light=style_variables(dark=False), dark=style_variables(dark=True)
     )
-    figures = [(figure, [Markup(svg) for svg in figure.drawings]) for figure in report.figures]
+    figures = [(figure, list(map(Markup, figure.drawings))) for figure in draw_figures(report)]
     return environment.get_template("report.html.j2").render(
         report=report,
         style=Markup(style),
         figures=figures,
+        tables=build_tables(report),
+        claims=group_verdicts(report.verdicts),
         claim_tests=describe_tests(),
-        links={key: url for key, url in report.links.items() if is_web_address(url)},
-        started=min((r.started for r in report.readings if r.started), default=None),
-        finished=max((r.finished for r in report.readings if r.finished), default=None),
+        paper_title=TITLE,
+        links={key: url for key, url in links.addresses.items() if is_web_address(url)},
+        started=min((r.started for r in report.stages if r.started), default=None),
+        finished=max((r.finished for r in report.stages if r.finished), default=None),
     )
 
 
 def is_web_address(url: str) -> bool:
-    """Whether a link may stand in the page: http or https, so that none runs a script."""
+    """Whether a link starts with http or https, so that it can't run a script."""
     return url.startswith(("http://", "https://"))
 
 
 def format_count(value: float | None) -> str:
-    """A large number in four characters or so: 1.2M, 10B."""
+    """Format a large number in about four characters: 1.2M, 10B."""
     if value is None:
         return "–"
     for size, unit in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
@@ -62,7 +71,7 @@ def format_count(value: float | None) -> str:
 
 
 def format_seconds(seconds: float | None) -> str:
-    """A duration: 0.4 s, 12 s, 3 min 5 s, 2 h 10 min."""
+    """Format a duration: 0.4 s, 12 s, 3 min 5 s, 2 h 10 min."""
     if seconds is None:
         return "–"
     if seconds < 10:
@@ -75,7 +84,7 @@ def format_seconds(seconds: float | None) -> str:
 
 
 def format_moment(moment: datetime | float | None) -> str:
-    """A moment to the minute, in UTC."""
+    """Format a moment, given as a datetime or as seconds since 1970, to the minute in UTC."""
     if moment is None:
         return "–"
     if not isinstance(moment, datetime):
@@ -84,7 +93,7 @@ def format_moment(moment: datetime | float | None) -> str:
 
 
 def format_yaml(value: object) -> str:
-    """A configuration as YAML."""
+    """Format a configuration as YAML."""
     import yaml
 
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=None)

@@ -2,39 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from fope_lab.report.render.claims_view import claims_markdown
+from fope_lab.report.compare.claims import Verdict, format_p
+from fope_lab.report.compare.paper_comparison import PaperComparison
+from fope_lab.report.render.claims_view import count_verdicts, describe_tests, group_verdicts
+from fope_lab.report.render.links import NO_LINKS, RunLinks
 from fope_lab.report.render.markdown_text import escaped, grid
-from fope_lab.report.render.tables import Table, header_of, legend_of
+from fope_lab.report.render.paper_view import TITLE, paper_table
+from fope_lab.report.render.tables import Table, build_tables
 
 if TYPE_CHECKING:
     from fope_lab.report.build import Report
-    from fope_lab.report.compare.paper_comparison import PaperComparison
 
 
-def render_markdown(report: Report) -> str:
-    """The whole report: summary, the paper's numbers beside ours, all tables, and where every
-    number comes from."""
-    return "\n\n".join(_parts(report)) + "\n"
+def render_markdown(report: Report, links: RunLinks = NO_LINKS) -> str:
+    """Render the summary, the claims, the comparison with the paper, all tables and all stages."""
+    return "\n\n".join(_parts(report, links)) + "\n"
 
 
 def table_markdown(table: Table) -> str:
-    """A table; the best of a column is bold, † marks the trained length, ‡ models that differ."""
-    header = [*table.labels, "seeds", *map(header_of, table.columns)]
+    """Render a table.
+
+    The best of a column is bold, † marks training lengths, and ‡ models that differ in more than
+    what is compared.
+    """
     body = []
     for row in table.rows:
-        entries = [escaped(entry.marked) for entry in row.entries]
-        bold = [
-            f"**{text}**" if entry.best else text
-            for text, entry in zip(entries, row.entries, strict=True)
+        entries = [
+            f"**{escaped(entry.marked)}**" if entry.best else escaped(entry.marked)
+            for entry in row.entries
         ]
-        body.append([*map(escaped, (*row.labels, row.seeds)), *bold])
-    return grid([*map(escaped, header)], body, left=len(table.labels))
+        body.append([*map(escaped, (*row.labels, row.seeds)), *entries])
+    return grid([*map(escaped, table.header)], body, left=len(table.labels))
 
 
-def _parts(report: Report) -> Iterator[str]:
+def claims_markdown(verdicts: Sequence[Verdict]) -> str:
+    """Render a section with a table of all verdicts; empty if there are none."""
+    if not verdicts:
+        return ""
+    rows = [
+        (
+            f"`{escaped(row.verdict.text, '|')}`",
+            escaped(claim.where(row)),
+            f"{row.mark} {row.verdict.verdict}",
+            _p_value(row.verdict.p),
+            str(row.verdict.n),
+            escaped(row.why),
+        )
+        for claim in group_verdicts(verdicts)
+        for row in claim.rows
+    ]
+    header = ("claim", "where", "verdict", "p", "n", "why")
+    table = grid(header, rows, left=len(header))
+    return f"## Claims\n\n{count_verdicts(verdicts)}. {describe_tests()}\n\n{table}\n"
+
+
+def _p_value(p: float | None) -> str:
+    return "" if p is None else escaped(format_p(p).removeprefix("p = ").removeprefix("p "))
+
+
+def _parts(report: Report, links: RunLinks) -> Iterator[str]:
     yield f"# {escaped(report.name)}"
     if report.description:
         yield escaped(report.description)
@@ -44,49 +73,46 @@ def _parts(report: Report) -> Iterator[str]:
         yield _list(summary.findings)
     if claims := claims_markdown(report.verdicts):
         yield claims.rstrip()
-    if report.beside is not None:
-        yield from _beside(report.beside)
-    if report.tables:
+    if report.paper is not None:
+        yield from _paper(report.paper)
+    if tables := build_tables(report):
         yield "## Tables"
-    for table in report.tables:
-        yield f"### {escaped(table.title)}"
-        yield table_markdown(table)
-        yield escaped(legend_of(table))
+        for table in tables:
+            yield from _table(table)
     if summary.missing:
         yield "## Missing"
         yield _list(summary.missing)
     yield "## Provenance"
     yield _list(f"{name}: {value}" for name, value in report.provenance.items())
     yield "## Stages"
-    yield _stages(report)
+    yield _stages(report, links)
 
 
-def _beside(beside: PaperComparison) -> Iterator[str]:
-    published = beside.published
-    yield "## Ours beside theirs"
-    yield f"{escaped(published.source)}, <{published.address}>. {beside.summary}"
-    yield "The paper says:"
+def _paper(paper: PaperComparison) -> Iterator[str]:
+    published = paper.published
+    yield f"## {TITLE}"
+    yield f"{escaped(published.source)}, <{published.address}>. {paper.summary}"
+    yield "The paper says, in our words:"
     yield _list(published.says)
-    if beside.comparisons:
-        yield f"### {escaped(beside.table.title)}"
-        yield table_markdown(beside.table)
-        yield escaped(legend_of(beside.table))
-    if beside.absent:
-        yield "Published numbers without a cell here:"
-        yield _list(beside.absent)
+    if paper.numbers:
+        yield from _table(paper_table(paper))
+    if paper.absent:
+        yield "Published numbers without a cell in this sweep:"
+        yield _list(paper.absent)
 
 
-def _stages(report: Report) -> str:
+def _table(table: Table) -> Iterator[str]:
+    yield f"### {escaped(table.title)}"
+    yield table_markdown(table)
+    yield escaped(table.legend)
+
+
+def _stages(report: Report, links: RunLinks) -> str:
     return grid(
         ("stage", "state", "key", "MLflow run"),
         [
-            (
-                escaped(r.stage.label),
-                r.state.status,
-                r.stage.key,
-                report.run_ids.get(r.stage.key, "–"),
-            )
-            for r in report.readings
+            (escaped(r.stage.label), r.state.status, r.stage.key, links.ids.get(r.stage.key, "–"))
+            for r in report.stages
         ],
         left=4,
     )

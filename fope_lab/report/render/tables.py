@@ -1,20 +1,19 @@
-"""The tables of a report: one structure, rendered for a terminal, as plain text, and in HTML."""
+"""The tables of a report, as one structure that every renderer shows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fope_lab.report.compare.comparability_marks import MARK, comparability_marks
-from fope_lab.report.compare.training_history import TrainingHistory
-from fope_lab.report.results.aggregate import Cell
+from fope_lab.report.compare.comparability_marks import MARK, ComparabilityMarks
+from fope_lab.report.results.aggregate import Cell, CellKey
 from fope_lab.report.results.layout import MetricGroup
 from fope_lab.stages.result import Measurement
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from fope_lab.report.build import Report
 
 NOTHING = "–"
 MOST_COLUMNS = 16
@@ -23,50 +22,52 @@ GUESSING = "Guessing gives"
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column of numbers."""
+    """A column of numbers; `trained` marks a length at which models were trained."""
 
     label: str
-    trained: bool  # the length that models of this table were trained at
+    trained: bool
 
 
 @dataclass(frozen=True)
 class TableEntry:
-    """A table entry: what is shown, and the cell behind it (None: not asked for)."""
+    """The text of an entry and the cell behind it; the cell is None if the sweep has none.
+
+    `unequal` lists what the entry's models differ in from those of the other rows.
+    """
 
     text: str
     best: bool
     cell: Cell | None
-    unequal: tuple[str, ...] = ()  # in what its models differ from those it stands beside
+    unequal: tuple[str, ...] = ()
 
     @property
     def marked(self) -> str:
-        """The text, and the mark of models that may not be compared."""
+        """The text, with a mark if the models differ in more than what is compared."""
         return f"{self.text}{MARK}" if self.unequal else self.text
 
     @property
     def title(self) -> str:
-        """Every seed's value and key in words, for whoever points at the entry."""
+        """The value and the key of every seed, for a tooltip."""
         if self.cell is None:
             return "not part of this sweep"
-        values = [
-            f"seed {v.seed}: {v.value!r}"
-            + ("" if v.measured.stderr is None else f", standard error {v.measured.stderr:.3g}")
-            + (
-                ""
-                if v.measured.ci95 is None
-                else ", 95 % of it in [{:.4g}, {:.4g}]".format(*v.measured.ci95)
-            )
-            + f" ({v.key})"
-            for v in self.cell.values
-        ]
+        values = [_value_title(v.measurement, f"seed {v.seed}", v.key) for v in self.cell.values]
         missing = [f"seed {m.seed}: {m.state}: {m.reason} ({m.key})" for m in self.cell.missing]
         unequal = [f"{MARK} {words}" for words in self.unequal]
         return "\n".join(values + missing + unequal)
 
 
+def _value_title(measurement: Measurement, seed: str, key: str) -> str:
+    text = f"{seed}: {measurement.value!r}"
+    if measurement.stderr is not None:
+        text += f", standard error {measurement.stderr:.3g}"
+    if measurement.ci95 is not None:
+        text += ", 95 % interval [{:.4g}, {:.4g}]".format(*measurement.ci95)
+    return f"{text} ({key})"
+
+
 @dataclass(frozen=True)
 class TableRow:
-    """A row: its axes' values, its entries, and how many of the seeds asked for are in it."""
+    """The values of the axes, the number of seeds, and the entries of one row."""
 
     labels: tuple[str, ...]
     seeds: str
@@ -76,7 +77,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: one metric of one stage."""
+    """A table with its notes."""
 
     title: str
     labels: tuple[str, ...]
@@ -86,138 +87,135 @@ class Table:
 
     @property
     def has_best(self) -> bool:
-        """Whether an entry stands out."""
+        """Whether any entry is the best of its column."""
         return any(entry.best for row in self.rows for entry in row.entries)
 
     @property
     def has_unequal(self) -> bool:
-        """Whether an entry may not be compared."""
+        """Whether any entry is marked as unequal."""
         return any(entry.unequal for row in self.rows for entry in row.entries)
 
+    @property
+    def header(self) -> list[str]:
+        """The labels of all columns; † marks the training lengths."""
+        return [
+            *self.labels,
+            "seeds",
+            *(f"{column.label}†" if column.trained else column.label for column in self.columns),
+        ]
 
-def build_table(block: MetricGroup, histories: Mapping[str, TrainingHistory]) -> Table:
-    """The table of a block: a row for each line, a column for each x. By the histories of the
-    models, rows that may not be compared with the others are marked."""
-    xs = shown_xs(block)
-    trained = set(block.train_lengths) if block.metric.x == "length" else set()
-    per_row = len(trained) > 1
-    best = _best(block)
-    unequal = comparability_marks(block, histories)
+    @property
+    def legend(self) -> str:
+        """The meaning of the marks, followed by the notes."""
+        marks = ["* best mean of its column."] if self.has_best else []
+        if any(column.trained for column in self.columns):
+            marks.append("† training length.")
+        return " ".join([*marks, *self.notes])
+
+
+def build_tables(report: Report) -> tuple[Table, ...]:
+    """Build a table for each curve, and one for all single numbers of a stage that have one kind.
+
+    All accuracies of a stage, or all its losses, are joined if they have the same rows.
+    """
+    joined: dict[object, list[tuple[MetricGroup, Table]]] = {}
+    for index, group in enumerate(report.table_groups):
+        table = build_table(group, report.marks[group.key])
+        rows = tuple((row.labels, row.seeds) for row in table.rows)
+        place = (group.stage, _kind(group), rows) if group.metric.x is None else index
+        joined.setdefault(place, []).append((group, table))
+    return tuple(_join(tables) for tables in joined.values())
+
+
+def build_table(group: MetricGroup, marks: ComparabilityMarks) -> Table:
+    """Build the table of a group: a row for each series, a column for each x."""
+    xs = shown_xs(group)
+    trained = set(group.train_lengths) if group.metric.x == "length" else set()
+    several_lengths = len(trained) > 1
+    best = _best(group)
     rows = []
     previous = None
-    for lines in block.panels.values():
-        for line in lines:
-            labels = line.axis_values or (line.label,)
-            if per_row:
-                labels = (*labels, str(line.train_length or NOTHING))
-            words = unequal.lines.get(id(line), ())
-            entries = tuple(_entry(block, line.cells.get(x), best, words) for x in xs)
-            seeds = f"{line.done}" if line.done == line.asked else f"{line.done} of {line.asked}"
-            new = previous is not None and line.panel != previous
-            rows.append(TableRow(labels, seeds, entries, new))
-            previous = line.panel
+    for members in group.panels.values():
+        for series in members:
+            labels = series.axis_values or (series.label,)
+            if several_lengths:
+                labels = (*labels, str(series.train_length or NOTHING))
+            unequal = marks.differences.get(series.key, ())
+            entries = tuple(_entry(group, series.cells.get(x), best, unequal) for x in xs)
+            done, requested = series.done, series.requested
+            seeds = f"{done}" if done == requested else f"{done} of {requested}"
+            starts_panel = previous is not None and series.panel != previous
+            rows.append(TableRow(labels, seeds, entries, starts_panel))
+            previous = series.panel
     return Table(
-        title=block.title,
-        labels=(block.axes or ("model",)) + (("trained at",) if per_row else ()),
+        title=group.title,
+        labels=(group.axes or ("model",)) + (("trained at",) if several_lengths else ()),
         columns=tuple(TableColumn("value" if x is None else f"{x}", x in trained) for x in xs),
         rows=tuple(rows),
-        notes=(*_notes(block, bool(best)), *filter(None, [unequal.note])),
+        notes=(*_notes(group, bool(best)), *filter(None, [marks.note])),
     )
 
 
-def shown_xs(block: MetricGroup) -> tuple[int | None, ...]:
-    """The columns: every x, or of more than fit, some at equal steps, the first and the last."""
-    xs = block.xs
+def _join(tables: Sequence[tuple[MetricGroup, Table]]) -> Table:
+    if len(tables) == 1:
+        return tables[0][1]
+    group, first = tables[0]
+    notes = [note for _, table in tables for note in table.notes if not note.startswith(GUESSING)]
+    levels = [
+        f"{_subject(g)} {g.metric.format(g.chance)}" for g, _ in tables if g.chance is not None
+    ]
+    if levels:
+        notes.append(f"{GUESSING}: {', '.join(levels)}.")
+    return Table(
+        title=f"{_kind(group).capitalize()} ({group.stage})",
+        labels=first.labels,
+        columns=tuple(TableColumn(_subject(member), False) for member, _ in tables),
+        rows=tuple(
+            TableRow(
+                row.labels,
+                row.seeds,
+                tuple(entry for _, table in tables for entry in table.rows[index].entries),
+                row.starts_panel,
+            )
+            for index, row in enumerate(first.rows)
+        ),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _kind(group: MetricGroup) -> str:
+    """The kind of the number, which is the last word of the metric: accuracy, loss."""
+    return group.metric.label.split()[-1]
+
+
+def _subject(group: MetricGroup) -> str:
+    """The words before the kind, such as the name of a task."""
+    return group.metric.label.removesuffix(_kind(group)).strip() or group.metric.label
+
+
+def shown_xs(group: MetricGroup) -> tuple[int | None, ...]:
+    """The columns: every x, or if there are too many, some at equal steps with both ends."""
+    xs = group.xs
     if len(xs) <= MOST_COLUMNS:
         return xs
-    places = {round(i * (len(xs) - 1) / (MOST_COLUMNS - 1)) for i in range(MOST_COLUMNS)}
-    return tuple(xs[place] for place in sorted(places))
-
-
-def print_table(table: Table, console: Console) -> None:
-    """Print for people: a rich table on a terminal, aligned plain text anywhere else."""
-    if not console.is_terminal:
-        console.print(plain_text(table), markup=False, highlight=False, soft_wrap=True)
-        return
-    from rich import box
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    shown = RichTable(
-        title=Text(table.title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD
-    )
-    for label in table.labels:
-        shown.add_column(Text(label))
-    shown.add_column(Text("seeds"), justify="right")
-    for column in table.columns:
-        style = "underline" if column.trained else ""
-        shown.add_column(Text(header_of(column), style=style), justify="right")
-    for i, row in enumerate(table.rows):
-        entries = [
-            Text(_marked(table, entry), style="bold green" if entry.best else "")
-            for entry in row.entries
-        ]
-        ends_panel = i + 1 < len(table.rows) and table.rows[i + 1].starts_panel
-        shown.add_row(*map(Text, row.labels), Text(row.seeds), *entries, end_section=ends_panel)
-    console.print(shown)
-    console.print(Text(legend_of(table), style="dim"))
-
-
-def plain_text(table: Table) -> str:
-    """The table as lines of text; * marks the best of a column, † the trained length."""
-    header = [*table.labels, "seeds", *map(header_of, table.columns)]
-    body = [
-        [*row.labels, row.seeds, *(_marked(table, entry) for entry in row.entries)]
-        for row in table.rows
-    ]
-    widths = [max(len(line[i]) for line in [header, *body]) for i in range(len(header))]
-    left = len(table.labels)
-    lines = [
-        "  ".join(
-            text.ljust(width) if i < left else text.rjust(width)
-            for i, (text, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in [header, *body]
-    ]
-    rule = "-" * max(map(len, lines))
-    return "\n".join([table.title, rule, lines[0], rule, *lines[1:], rule, legend_of(table)])
-
-
-def header_of(column: TableColumn) -> str:
-    """A column's label, with the mark of the length trained at."""
-    return f"{column.label}†" if column.trained else column.label
-
-
-def _marked(table: Table, entry: TableEntry) -> str:
-    """An entry with its marks; those without keep the marks' room, to stay aligned."""
-    text = entry.marked if entry.unequal or not table.has_unequal else f"{entry.text} "
-    if not table.has_best:
-        return text
-    return f"{text} *" if entry.best else f"{text}  "
-
-
-def legend_of(table: Table) -> str:
-    """What the marks of a table mean, and its notes."""
-    marks = ["* best mean of its column."] if table.has_best else []
-    if any(column.trained for column in table.columns):
-        marks.append("† the length trained at.")
-    return " ".join([*marks, *table.notes])
+    indices = {round(i * (len(xs) - 1) / (MOST_COLUMNS - 1)) for i in range(MOST_COLUMNS)}
+    return tuple(xs[index] for index in sorted(indices))
 
 
 def _entry(
-    block: MetricGroup, cell: Cell | None, best: set[int], unequal: tuple[str, ...]
+    group: MetricGroup, cell: Cell | None, best: set[CellKey], unequal: tuple[str, ...]
 ) -> TableEntry:
     if cell is None:
         return TableEntry(NOTHING, False, None)
-    return TableEntry(cell_text(block, cell), id(cell) in best, cell, unequal)
+    return TableEntry(cell_text(group, cell), cell.key in best, cell, unequal)
 
 
-def cell_text(block: MetricGroup, cell: Cell) -> str:
-    """Mean ± half width; the odd value where there is no mean; the state where there is none."""
-    write = block.metric.format
+def cell_text(group: MetricGroup, cell: Cell) -> str:
+    """Mean ± half width; without a mean, the non-finite value; without values, the state."""
+    write = group.metric.format
     estimate = cell.estimate
     if not cell.values:
-        states = dict.fromkeys(m.state for m in cell.missing)
+        states = dict.fromkeys(gap.state for gap in cell.missing)
         return ", ".join(states) or NOTHING
     if estimate.mean is None:
         odd = [v.value for v in cell.values if not math.isfinite(v.value)]
@@ -225,83 +223,81 @@ def cell_text(block: MetricGroup, cell: Cell) -> str:
             return write(odd[0])
         return f"{write(odd[0])} in {len(odd)} of {len(cell.values)}"
     if estimate.half_width is None and cell.single is not None:
-        return write(estimate.mean) + _sampling(block, cell.single)
+        return write(estimate.mean) + _sampling_error(group, cell.single)
     return write(estimate.mean, estimate.half_width)
 
 
-def _sampling(block: MetricGroup, one: Measurement) -> str:
-    """What is known of the error of one evaluation, in brackets."""
-    if one.stderr is not None:
-        return f" (se {block.metric.format_error(one.value, one.stderr)})"
-    if one.ci95 is not None:
-        low, high = (block.metric.format_error(one.value, end) for end in one.ci95)
+def _sampling_error(group: MetricGroup, measurement: Measurement) -> str:
+    """The sampling error of one evaluation in brackets; empty if it is unknown."""
+    value, write = measurement.value, group.metric.format_error
+    if measurement.stderr is not None:
+        return f" (se {write(value, measurement.stderr)})"
+    if measurement.ci95 is not None:
+        low, high = (write(value, end) for end in measurement.ci95)
         return f" ({low}–{high})"
     return ""
 
 
-def _best(block: MetricGroup) -> set[int]:
-    """Identities of the cells with the best mean of their column and panel, as it is written.
+def _best(group: MetricGroup) -> set[CellKey]:
+    """The cells with the best mean of their column and panel.
 
-    A cell that shows the same digits as the best is as good: nobody could see the difference.
+    Means that are written with the same digits are equally good.
     """
-    if block.metric.better is None:
+    if group.metric.better is None:
         return set()
-    choose = min if block.metric.better == "lower" else max
-    best: set[int] = set()
-    for lines in block.panels.values():
-        for x in shown_xs(block):
-            cells = [line.cells[x] for line in lines if x in line.cells]
-            means = [c.estimate.mean for c in cells if c.estimate.mean is not None]
+    choose = min if group.metric.better == "lower" else max
+    write = group.metric.format
+    best: set[CellKey] = set()
+    for members in group.panels.values():
+        for x in shown_xs(group):
+            cells = [series.cells[x] for series in members if x in series.cells]
+            means = {c.key: c.estimate.mean for c in cells if c.estimate.mean is not None}
             if len(means) < 2:
                 continue
-            text = block.metric.format(choose(means))
-            winners = [
-                c
-                for c in cells
-                if c.estimate.mean is not None and block.metric.format(c.estimate.mean) == text
-            ]
-            if len(winners) < len(means):  # where all are equal, none stands out
-                best.update(map(id, winners))
+            text = write(choose(means.values()))
+            winners = {key for key, mean in means.items() if write(mean) == text}
+            if len(winners) < len(means):  # if all are equal, none is the best
+                best |= winners
     return best
 
 
-def _notes(block: MetricGroup, has_best: bool) -> list[str]:
+def _notes(group: MetricGroup, has_best: bool) -> list[str]:
+    metric, shown, cells = group.metric, shown_xs(group), group.cells
     notes = []
-    if block.metric.x is not None:
-        notes.append(f"Columns: {block.metric.x_label}.")
-    if block.metric.better is not None:
-        notes.append(f"{block.metric.better.capitalize()} is better.")
-    if has_best and block.panel_axes:
-        notes.append(f"The best is that of rows with the same {' and '.join(block.panel_axes)}.")
-    if block.shared:
-        notes.append(f"The same in all rows: {'; '.join(block.shared)}.")
-    if len(shown_xs(block)) < len(block.xs):
-        notes.append(f"{len(shown_xs(block))} of {len(block.xs)} columns; the JSON has all.")
-    if block.chance is not None:
-        notes.append(f"{GUESSING} {block.metric.format(block.chance)}.")
-    cells = [cell for line in block.lines for cell in line.cells.values()]
+    if metric.x is not None:
+        notes.append(f"Columns: {metric.x_label}.")
+    if metric.better is not None:
+        notes.append(f"{metric.better.capitalize()} is better.")
+    if has_best and group.panel_axes:
+        notes.append(f"Best among the rows with the same {' and '.join(group.panel_axes)}.")
+    if group.shared:
+        notes.append(f"The same in all rows: {'; '.join(group.shared)}.")
+    if len(shown) < len(group.xs):
+        notes.append(f"{len(shown)} of {len(group.xs)} columns are shown; the JSON has all.")
+    if group.chance is not None:
+        notes.append(f"{GUESSING} {metric.format(group.chance)}.")
     if any(cell.estimate.ci95 for cell in cells):
         notes.append("±: half of the 95 % interval over seeds (Student's t).")
     notes += _sampling_notes([cell.single for cell in cells if cell.single])
     if any(cell.values and cell.estimate.mean is None for cell in cells):
-        notes.append("Where a value is not finite there is no mean; all values are in the JSON.")
+        notes.append("There is no mean where a value is not finite; the JSON has all values.")
     return notes + seed_notes(cells)
 
 
 def _sampling_notes(single: Sequence[Measurement]) -> list[str]:
-    """What stands in brackets."""
+    """The meaning of the brackets after single values."""
     notes = []
-    if any(one.stderr is not None for one in single):
-        notes.append("(se …): the standard error, over what one evaluation read.")
-    if any(one.stderr is None and one.ci95 is not None for one in single):
-        notes.append("(low–high): the 95 % interval (Wilson's), over what one evaluation read.")
+    if any(measurement.stderr is not None for measurement in single):
+        notes.append("(se …): standard error of the evaluation, over what it read.")
+    if any(m.stderr is None and m.ci95 is not None for m in single):
+        notes.append("(low–high): 95 % interval (Wilson's) of the evaluation, over what it read.")
     return notes
 
 
 def seed_notes(cells: Sequence[Cell]) -> list[str]:
-    """Where there are no intervals, why."""
+    """A note if cells have one seed and therefore no interval."""
     counts = {cell.estimate.n for cell in cells if cell.estimate.n}
     if 1 not in counts:
         return []
     where = "One seed" if counts == {1} else "Where there is one seed"
-    return [f"{where}: no interval over seeds, so a difference here may be chance."]
+    return [f"{where}: no interval over seeds, so a difference may be chance."]

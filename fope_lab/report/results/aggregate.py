@@ -1,11 +1,11 @@
-"""Stages to cells: the mean over seeds of each number that the sweep measured, and its interval.
+"""Aggregate what stages measured over their seeds.
 
-A cell is one table entry: the stages that share their place in the sweep file and the values of all
-axes, and differ by their seed. The interval is Student's t over the seeds: mean ± t(0.975, n − 1)
-· s / √n, with s the sample standard deviation. It says how much the number moves with the seed; it
-does not hold the sampling error of a finite evaluation, which stands beside each value where the
-evaluation gave it. One seed has no interval. A value that is not finite leaves its cell without
-mean and interval, and stays among the cell's values.
+A cell is one entry of a table: the stages of one section of the sweep file that have the same value
+on every axis and differ only in their seed. Its interval is Student's t interval over the seeds,
+mean ± t(0.975, n − 1) · s / √n, where s is the sample standard deviation. The interval covers the
+variation between seeds. It does not cover the sampling error of a finite evaluation, which each
+value carries if the evaluation gave it. A single seed has no interval. If a value is not finite,
+the cell has no mean and no interval, and keeps all its values.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from typing import Any
 
 from fope_lab.report.results.measurements import read_measurements
 from fope_lab.report.results.metric_names import metric_of
-from fope_lab.report.results.stage_results import StageResult
+from fope_lab.report.results.stage_results import StageResult, by_section
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement, MetricPoint
 from fope_lab.store import Status
 
+CellKey = tuple[str, str, int | None]
+"""The key of a cell's series, the name of its metric, and the point on its curve."""
+
 
 @dataclass(frozen=True)
 class MeanEstimate:
-    """Mean and two-sided 95 % interval over n values; None where they don't exist."""
+    """The mean of n values and its two-sided 95 % interval; None where there is none."""
 
     n: int
     mean: float | None
@@ -36,41 +39,27 @@ class MeanEstimate:
 
     @property
     def half_width(self) -> float | None:
-        """Half the interval's width, the number behind ±."""
+        """Half of the interval's width, the number after ±."""
         return None if self.ci95 is None else (self.ci95[1] - self.ci95[0]) / 2
 
 
 @dataclass(frozen=True)
 class SeedValue:
-    """What one stage measured."""
+    """What the stage with `key` measured under one seed."""
 
     seed: int | None
-    measured: Measurement
+    measurement: Measurement
     key: str
-    run_id: str | None
-    link: str | None
 
     @property
     def value(self) -> float:
-        """The number."""
-        return self.measured.value
-
-    def as_json(self) -> dict[str, Any]:
-        """The value as `report --json` gives it; `stderr` and `ci95` are null where unknown."""
-        ci95 = self.measured.ci95
-        return {
-            "seed": self.seed,
-            "value": json_value(self.value),
-            "stderr": json_value(self.measured.stderr),
-            "ci95": None if ci95 is None else json_value(ci95),
-            "key": self.key,
-            "run_id": self.run_id,
-        }
+        """The measured number."""
+        return self.measurement.value
 
 
 @dataclass(frozen=True)
 class MissingSeed:
-    """A stage that belongs to a cell and gave it no value, and why."""
+    """A stage of a cell that has no value, and the reason."""
 
     seed: int | None
     key: str
@@ -81,52 +70,46 @@ class MissingSeed:
 
 @dataclass(frozen=True)
 class Cell:
-    """One table entry. `x` is the context length (or position, …) of a curve's point, None for a
-    single number."""
+    """One entry of a table, over all seeds.
+
+    `x` is the point on a curve, such as the context length; None for a single number.
+    """
 
     stage: str
     metric: Metric
     x: int | None
     axes: Mapping[str, Any]
     estimate: MeanEstimate
-    values: tuple[SeedValue, ...]  # by seed
+    values: tuple[SeedValue, ...]  # in the order of the seeds
     missing: tuple[MissingSeed, ...]
     train_length: int | None
     embedding: str | None
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys of its stages, those with a value first."""
+        """The keys of its stages; those with a value come first."""
         return (*(value.key for value in self.values), *(gap.key for gap in self.missing))
 
     @property
+    def series(self) -> str:
+        """The key that all cells of the same stages share."""
+        return min(self.keys)
+
+    @property
+    def key(self) -> CellKey:
+        """The identity of the cell within a report."""
+        return self.series, self.metric.name, self.x
+
+    @property
     def single(self) -> Measurement | None:
-        """The only value, where there is one seed."""
-        return self.values[0].measured if len(self.values) == 1 else None
-
-    def as_json(self, paper: float | None = None) -> dict[str, Any]:
-        """The cell as `report --json` gives it; `paper` is the published number, in our unit.
-
-        `ci95` is [low, high], null for fewer than two values. A value that is not finite is the
-        word NaN, Infinity or -Infinity, and then `mean` is null.
-        """
-        return {
-            "stage": self.stage,
-            "metric": self.metric.name,
-            "x": self.x,
-            "axes": json_value(self.axes),
-            "n": self.estimate.n,
-            "mean": self.estimate.mean,
-            "ci95": None if self.estimate.ci95 is None else list(self.estimate.ci95),
-            "values": [value.as_json() for value in self.values],
-            "paper": paper,
-        }
+        """The only value, if there is exactly one."""
+        return self.values[0].measurement if len(self.values) == 1 else None
 
 
 def estimate_mean(values: Sequence[float]) -> MeanEstimate:
-    """Mean and Student's t interval of `values`; identical values have an interval of width 0.
+    """Estimate the mean of `values` and its Student's t interval.
 
-    Exact sums, so that the order of the values never matters.
+    Equal values have an interval of width 0. Sums are exact, so the order never matters.
     """
     n = len(values)
     if n == 0 or not all(math.isfinite(value) for value in values):
@@ -134,12 +117,12 @@ def estimate_mean(values: Sequence[float]) -> MeanEstimate:
     mean = statistics.mean(map(float, values))
     if n == 1:
         return MeanEstimate(n, mean, None)
-    # scipy.special loads in a tenth of the time of scipy.stats
+    # scipy.special loads ten times faster than scipy.stats.
     from scipy.special import stdtrit
 
     try:
         deviation = statistics.stdev(values)
-    except OverflowError:  # of values that spread over the whole range of float64
+    except OverflowError:  # the values spread over the whole range of float64
         return MeanEstimate(n, mean, None)
     half = float(stdtrit(n - 1, 0.975)) * deviation / math.sqrt(n)
     low, high = mean - half, mean + half
@@ -147,34 +130,33 @@ def estimate_mean(values: Sequence[float]) -> MeanEstimate:
     return MeanEstimate(n, mean, (low, high) if finite else None)
 
 
-def build_cells(
-    readings: Sequence[StageResult],
-    run_ids: Mapping[str, str],
-    links: Mapping[str, str],
-) -> tuple[Cell, ...]:
-    """All cells of a sweep in the order of its stages, those without any value included."""
-    measured = {r.stage.key: read_measurements(r) for r in readings}
-    known: dict[str, dict[MetricPoint, None]] = {}
-    for reading in readings:
-        known.setdefault(reading.stage.section, {}).update(
-            dict.fromkeys(measured[reading.stage.key])
-        )
-    cells = []
-    for group in group_seeds(readings):
-        for name, x in _expected(group, measured, known[group[0].stage.section]):
-            cells.append(_cell(group, measured, name, x, run_ids, links))
-    return tuple(cells)
+def build_cells(results: Sequence[StageResult]) -> tuple[Cell, ...]:
+    """Build all cells in the order of the stages, including those without any value."""
+    measured = {result.stage.key: read_measurements(result) for result in results}
+    known = {
+        stage: dict.fromkeys(point for r in members for point in measured[r.stage.key])
+        for stage, members in by_section(results).items()
+    }
+    return tuple(
+        _cell(seeds, measured, point)
+        for seeds in group_seeds(results)
+        for point in _expected(seeds, measured, known[seeds[0].stage.section])
+    )
 
 
-def group_seeds(readings: Iterable[StageResult]) -> list[list[StageResult]]:
-    """Stages that differ by their seed only, sorted by it; no group holds a seed twice."""
+def group_seeds(results: Iterable[StageResult]) -> list[list[StageResult]]:
+    """Group the stages that differ only in their seed, each group sorted by seed.
+
+    No group holds a seed twice.
+    """
     groups: dict[tuple[str, str, int], list[StageResult]] = {}
     seen: Counter[tuple[str, str, int | None]] = Counter()
-    for reading in readings:
-        place = (reading.stage.section, json.dumps(json_value(reading.stage.axes), sort_keys=True))
-        occurrence = seen[(*place, reading.stage.seed)]
-        seen[(*place, reading.stage.seed)] += 1
-        groups.setdefault((*place, occurrence), []).append(reading)
+    for result in results:
+        stage = result.stage
+        place = (stage.section, json.dumps(json_value(stage.axes), sort_keys=True))
+        occurrence = seen[(*place, stage.seed)]
+        seen[(*place, stage.seed)] += 1
+        groups.setdefault((*place, occurrence), []).append(result)
     return [
         sorted(group, key=lambda r: (r.stage.seed is None, r.stage.seed or 0))
         for group in groups.values()
@@ -182,7 +164,7 @@ def group_seeds(readings: Iterable[StageResult]) -> list[list[StageResult]]:
 
 
 def json_value(value: Any) -> Any:
-    """`value` with numbers that JSON can't hold as words, and mappings as plain dicts."""
+    """Convert a value to JSON: mappings to dicts, and numbers that JSON can't hold to words."""
     if isinstance(value, Mapping):
         return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -193,59 +175,50 @@ def json_value(value: Any) -> Any:
 
 
 def _expected(
-    group: Sequence[StageResult],
+    seeds: Sequence[StageResult],
     measured: Mapping[str, Mapping[MetricPoint, Measurement]],
     known: Iterable[MetricPoint],
 ) -> list[MetricPoint]:
-    """The entries that a group has, or will have once it is done, as its siblings tell."""
-    own = dict.fromkeys(place for r in group for place in measured[r.stage.key])
-    if not own and any(not r.state.is_done for r in group):
-        lengths = group[0].stage.config.get("lengths")
+    """The points that the stages measured, or that their siblings say they will measure."""
+    own = dict.fromkeys(point for result in seeds for point in measured[result.stage.key])
+    if not own and not all(result.state.is_done for result in seeds):
+        lengths = seeds[0].stage.config.get("lengths")
         own = dict.fromkeys(
             (name, x)
             for name, x in known
-            if not lengths or x in lengths or _metric(group, name).x != "length"
+            if not lengths or x in lengths or _metric(seeds[0], name).x != "length"
         )
-    return sorted(own, key=lambda place: (place[0], place[1] is not None, place[1] or 0))
+    return sorted(own, key=lambda point: (point[0], point[1] is not None, point[1] or 0))
 
 
-def _metric(group: Sequence[StageResult], name: str) -> Metric:
-    """The metric that stages which differ by their seed log under a name."""
-    metric = metric_of(group[0].stage, name)
-    assert metric is not None
+def _metric(result: StageResult, name: str) -> Metric:
+    metric = metric_of(result.stage, name)
+    assert metric is not None  # read_measurements leaves out the others
     return metric
 
 
 def _cell(
-    group: Sequence[StageResult],
+    seeds: Sequence[StageResult],
     measured: Mapping[str, Mapping[MetricPoint, Measurement]],
-    name: str,
-    x: int | None,
-    run_ids: Mapping[str, str],
-    links: Mapping[str, str],
+    point: MetricPoint,
 ) -> Cell:
     values, missing = [], []
-    for reading in group:
-        key = reading.stage.key
-        value = measured[key].get((name, x))
-        if value is not None:
-            values.append(
-                SeedValue(reading.stage.seed, value, key, run_ids.get(key), links.get(key))
-            )
+    for result in seeds:
+        stage = result.stage
+        measurement = measured[stage.key].get(point)
+        if measurement is not None:
+            values.append(SeedValue(stage.seed, measurement, stage.key))
         else:
-            reason = reading.state.reason or "is done, but has no such value"
-            missing.append(
-                MissingSeed(
-                    reading.stage.seed, key, reading.stage.label, reading.state.status, reason
-                )
-            )
-    first = group[0]
+            reason = result.state.reason or "is done, but has no such value"
+            status = result.state.status
+            missing.append(MissingSeed(stage.seed, stage.key, stage.label, status, reason))
+    first = seeds[0]
     return Cell(
         stage=first.stage.section,
-        metric=_metric(group, name),
-        x=x,
+        metric=_metric(first, point[0]),
+        x=point[1],
         axes=dict(first.stage.axes),
-        estimate=estimate_mean([v.value for v in values]),
+        estimate=estimate_mean([value.value for value in values]),
         values=tuple(values),
         missing=tuple(missing),
         train_length=first.train_length,

@@ -1,6 +1,6 @@
 """Every setting behind the numbers, by stage of the sweep file, from configurations and results.
 
-Configurations are shown whole, so that a setting that is added later is shown too.
+Configurations are shown whole, so that settings added later are shown too.
 """
 
 from __future__ import annotations
@@ -9,50 +9,50 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fope_lab.report.results.stage_results import StageResult
+from fope_lab.report.results.stage_results import StageResult, by_section
 
 SHOWN_VALUES = 8
 
 
 @dataclass(frozen=True)
 class SettingsGroup:
-    """The settings of one stage of the sweep file, over all its combinations."""
+    """The settings of one stage of the sweep file, over all its combinations.
+
+    Each setting is the path of a field and its value, or its values.
+    """
 
     stage: str
     count: int
-    asked: tuple[tuple[str, str], ...]  # (field's path, value or values)
-    recorded: tuple[tuple[str, str], ...]  # what the finished stages say of themselves
+    requested: tuple[tuple[str, str], ...]  # from the sweep file
+    recorded: tuple[tuple[str, str], ...]  # from the results, if they differ
 
 
-def collect_settings(readings: Iterable[StageResult]) -> tuple[SettingsGroup, ...]:
-    """One group for each stage of the sweep file, in its order."""
-    groups: dict[str, list[StageResult]] = {}
-    for reading in readings:
-        groups.setdefault(reading.stage.section, []).append(reading)
-    return tuple(_group(stage, group) for stage, group in groups.items())
+def collect_settings(results: Iterable[StageResult]) -> tuple[SettingsGroup, ...]:
+    """Collect the settings of each stage of the sweep file, in its order."""
+    return tuple(_group(stage, members) for stage, members in by_section(results).items())
 
 
-def _group(stage: str, group: Sequence[StageResult]) -> SettingsGroup:
-    asked = _merge([r.stage.config for r in group])
-    recorded = _merge([r.record.recorded for r in group if r.state.is_done])
+def _group(stage: str, members: Sequence[StageResult]) -> SettingsGroup:
+    requested = _merge([result.stage.config for result in members])
+    recorded = _merge([r.record.recorded for r in members if r.state.is_done])
     return SettingsGroup(
         stage=stage,
-        count=len(group),
-        asked=asked,
-        recorded=tuple(pair for pair in recorded if pair not in asked),
+        count=len(members),
+        requested=requested,
+        recorded=tuple(pair for pair in recorded if pair not in requested),
     )
 
 
 def _merge(settings: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
-    """Path → the value that all have, or the values that occur."""
+    """Merge settings by path: the common value, or a description of the values that occur."""
     values: dict[str, list[Any]] = {}
     for mapping in filter(None, settings):
         for path, value in _flatten(mapping):
             values.setdefault(path, []).append(value)
     total = len(settings)
     return tuple(
-        (path, _describe(found) + (f" (in {len(found)} of {total})" if len(found) < total else ""))
-        for path, found in values.items()
+        (path, _describe(items) + (f" (in {len(items)} of {total})" if len(items) < total else ""))
+        for path, items in values.items()
     )
 
 

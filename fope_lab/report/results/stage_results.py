@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +45,14 @@ def read_stages(plan: Plan, store: Store) -> tuple[StageResult, ...]:
         origin = by_key.get(stage.parents.get("from", ""))
         by_key[stage.key] = _read(stage, store.folder(stage.kind, stage.key), state, origin)
     return tuple(by_key.values())
+
+
+def by_section(results: Iterable[StageResult]) -> dict[str, list[StageResult]]:
+    """Group the results by the stage's name in the sweep file, in its order."""
+    groups: dict[str, list[StageResult]] = {}
+    for result in results:
+        groups.setdefault(result.stage.section, []).append(result)
+    return groups
 
 
 def _read(

@@ -146,7 +146,7 @@ def test_one_seed_decides_nothing(tmp_path: Path) -> None:
     verdict = one(tmp_path, "passkey@128: fope > rope", changes={"seeds": [0]})
     assert (verdict.verdict, verdict.p, verdict.n) == ("undecided", None, 1)
     assert verdict.reason.endswith("difference 0.3: one seed decides nothing")
-    assert verdict.test == "paired t over seeds, of which it needs 2, two-sided, α = 0.05"
+    assert verdict.test == "paired t over seeds (at least 2 are needed), two-sided, α = 0.05"
 
 
 def test_missing_seeds_are_left_out_of_both_and_told(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_what_is_not_finite_decides_nothing(tmp_path: Path, odd: float) -> None:
     table = changed("rope", 128, [0.3, odd, 0.31])
     verdict = one(tmp_path, "passkey@128: fope > rope", table)
     assert (verdict.verdict, verdict.p, verdict.n) == ("undecided", None, 3)
-    assert "under seed 1: what is not finite decides nothing" in verdict.reason
+    assert "under seed 1: only finite values can be compared" in verdict.reason
     assert verdict.reason.startswith("rope is ")
 
 
@@ -200,7 +200,7 @@ def test_models_that_did_not_learn_are_not_compared(tmp_path: Path, claim: str) 
     verdict = one(tmp_path, f"passkey@128: {claim}")
     assert (verdict.verdict, verdict.p) == ("not trained", None)
     assert verdict.reason == (
-        "nope has 0.400 under seed 1 at 64, inside the trained length 64, which is under 0.8"
+        "nope has 0.400 under seed 1 at 64, within the training length 64, below the minimum of 0.8"
     )
 
 
@@ -231,8 +231,8 @@ def test_without_a_reading_inside_nothing_is_known(tmp_path: Path) -> None:
     verdict = one(tmp_path, "passkey@128: fope > rope", changes={"stages": stages})
     assert verdict.verdict == "not trained"
     assert verdict.reason == (
-        "fope: nothing was read inside the trained length 64;"
-        " rope: nothing was read inside the trained length 64"
+        "fope: nothing was measured within the training length 64;"
+        " rope: nothing was measured within the training length 64"
     )
 
 
@@ -279,9 +279,9 @@ def test_posgen_has_its_own_floor(tmp_path: Path) -> None:
     (not_learned,) = posgen_report(tmp_path / "b", 0.6).verdicts
     assert not_learned.verdict == "not trained"
     assert not_learned.reason == (
-        "fope has 0.600 under seed 0 as posgen accuracy inside the trained length, which is under"
-        " 0.8; rope has 0.600 under seed 0 as posgen accuracy inside the trained length, which is"
-        " under 0.8"
+        "fope has 0.600 under seed 0 as posgen accuracy within the training length, below the"
+        " minimum of 0.8; rope has 0.600 under seed 0 as posgen accuracy within the training"
+        " length, below the minimum of 0.8"
     )
 
 

@@ -1,4 +1,4 @@
-"""The papers' numbers: the files that hold them, and ours beside them."""
+"""The published numbers: the files that hold them, and the comparison with ours."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from scipy import stats
 
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.papers.index import PAPERS, paper_names
-from fope_lab.report.compare.match_cells import is_like
+from fope_lab.report import Report
+from fope_lab.report.compare.match_cells import label_matches
 from fope_lab.report.compare.paper_comparison import PaperComparison, compare_with_paper
 from fope_lab.report.compare.published import PublishedTable, load_published, read_published
-from fope_lab.report.numbers import metric_name
+from fope_lab.report.render.json import report_json
+from fope_lab.report.render.paper_view import compared_texts
 from fope_lab.report.results.aggregate import Cell, MeanEstimate, MissingSeed, group_seeds
 from fope_lab.report.results.metric_names import metric_named
 from fope_lab.report.results.stage_results import StageResult
@@ -31,6 +33,7 @@ from fope_lab.store import Store
 from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep import SweepError, load_sweep
 from fope_lab.sweep.graph import Stage
+from fope_lab.tracking.view import metric_path
 
 ROOT = Path(__file__).parents[3]
 TABLES = ("fope/table1", "fope/table2", "fope/table4", "fope/table5", "fope/table6")
@@ -181,9 +184,9 @@ def test_a_label_fits_what_has_its_options_and_others(
     name: str, wanted: dict[str, Any], more: dict[str, Any]
 ) -> None:
     found = label({"type": name, **more, **wanted})
-    assert is_like(label({"type": name, **wanted}), found)
-    assert not is_like(label({"type": f"{name}x", **wanted}), found)
-    assert not is_like(label({"type": name, **wanted, "d": 1}), found)
+    assert label_matches(label({"type": name, **wanted}), found)
+    assert not label_matches(label({"type": f"{name}x", **wanted}), found)
+    assert not label_matches(label({"type": name, **wanted, "d": 1}), found)
 
 
 @pytest.mark.parametrize(
@@ -197,10 +200,10 @@ def test_a_label_fits_what_has_its_options_and_others(
     ],
 )
 def test_numbers_are_numbers(wanted: str, found: str, fits: bool) -> None:
-    assert is_like(wanted, found) is fits
+    assert label_matches(wanted, found) is fits
 
 
-# Ours beside theirs
+# The comparison with the paper
 
 
 def published_of(folder: Path, changes: dict[str, Any]) -> PublishedTable:
@@ -209,14 +212,16 @@ def published_of(folder: Path, changes: dict[str, Any]) -> PublishedTable:
     return read_published(path)
 
 
-def beside_of(
+def paper_of(
     folder: Path, published: PublishedTable, sweep: dict[str, Any] | None = None, **options: Any
 ) -> PaperComparison:
     plan, store = write_plan(folder, sweep), Store(folder / "store")
     finish(plan, store, **options)
-    report = dataclasses.replace(make_report(plan, store), published=published)
-    assert report.beside is not None
-    return report.beside
+    return compared(make_report(plan, store), published)
+
+
+def compared(report: Report, published: PublishedTable) -> PaperComparison:
+    return compare_with_paper(published, report.cells, report.stages)
 
 
 def numbers(stage: Stage, length: int | None) -> float:
@@ -228,25 +233,25 @@ def test_the_difference_and_its_interval_are_students(tmp_path: Path) -> None:
         {"label": "RoPE", "where": {"embedding": "rope"}, "values": [10.0]},
         {"label": "FoPE", "where": {"embedding": "fope"}, "values": [20.0]},
     ]
-    beside = beside_of(tmp_path, published_of(tmp_path, {"rows": rows}), numbers=numbers)
+    paper = paper_of(tmp_path, published_of(tmp_path, {"rows": rows}), numbers=numbers)
     half = stats.t.ppf(0.975, 2) * statistics.stdev([7, 8, 9]) / math.sqrt(3)
-    near, far = beside.comparisons
+    near, far = paper.numbers
     assert (near.row, near.column, near.published, near.difference) == ("RoPE", "64", 10.0, -2.0)
     assert near.cell.embedding == "rope"
-    assert near.texts == ("10.00", f"8.00 ± {half:.2f}", f"−2.00 ± {half:.2f}", "yes")
-    assert (far.difference, far.texts[3]) == (-12.0, "no")
-    assert "of 2 of our intervals 1 hold theirs" in beside.summary
+    assert compared_texts(near) == ("10.00", f"8.00 ± {half:.2f}", f"−2.00 ± {half:.2f}", "yes")
+    assert (far.difference, compared_texts(far)[3]) == (-12.0, "no")
+    assert "our intervals contain 1 of 2" in paper.summary
     weights = 2 * (16 * 32**2 + 2 * 32) + 32 + 2 * 272 * 32  # as in test_comparable.py
     assert (
-        beside.notes[0] == f"Our models have {weights:,} parameters and were trained at 64 tokens."
+        paper.notes[0] == f"Our models have {weights:,} parameters and were trained at 64 tokens."
     )
-    assert beside.absent == ()
+    assert paper.absent == ()
 
 
 def test_one_seed_has_a_difference_and_no_interval(tmp_path: Path) -> None:
-    beside = beside_of(tmp_path, published_of(tmp_path, {}), {"seeds": [0]}, numbers=numbers)
-    [one] = beside.comparisons
-    assert one.texts == ("7.50", "7.00", "−0.50", "–")
+    paper = paper_of(tmp_path, published_of(tmp_path, {}), {"seeds": [0]}, numbers=numbers)
+    [one] = paper.numbers
+    assert compared_texts(one) == ("7.50", "7.00", "−0.50", "–")
     assert one.inside is None
 
 
@@ -257,10 +262,10 @@ def test_the_factor_makes_percent_fractions(tmp_path: Path) -> None:
         "columns": [{"label": "64", "metric": "passkey_accuracy_by_length", "x": 64}],
         "rows": [{**GOOD["rows"][0], "values": [65.29], "spreads": [0.43]}],
     }
-    beside = beside_of(tmp_path, published_of(tmp_path, changes), numbers=lambda s, x: 0.5)
-    [one] = beside.comparisons
-    assert one.texts[:3] == ("0.653 [0.43]", "0.500 ± 0.000", "−0.153 ± 0.000")
-    assert any("variance" in note for note in beside.notes)
+    paper = paper_of(tmp_path, published_of(tmp_path, changes), numbers=lambda s, x: 0.5)
+    [one] = paper.numbers
+    assert compared_texts(one)[:3] == ("0.653 [0.43]", "0.500 ± 0.000", "−0.153 ± 0.000")
+    assert any("variance" in note for note in paper.notes)
 
 
 def test_every_number_without_a_cell_is_listed(tmp_path: Path) -> None:
@@ -277,30 +282,29 @@ def test_every_number_without_a_cell_is_listed(tmp_path: Path) -> None:
             {"label": "FIRE", "where": {"embedding": "fire"}, "values": [1.0, 2.0, 3.0]},
         ],
     }
-    beside = beside_of(tmp_path, published_of(tmp_path, changes))
-    assert [(one.row, one.column) for one in beside.comparisons] == [("RoPE", "64"), ("FoPE", "64")]
-    assert beside.absent == (
+    paper = paper_of(tmp_path, published_of(tmp_path, changes))
+    assert [(one.row, one.column) for one in paper.numbers] == [("RoPE", "64"), ("FoPE", "64")]
+    assert paper.absent == (
         "FIRE: not part of this sweep",
         "4096, in all other rows: not part of this sweep",
         "RoPE, needle: not part of this sweep",
     )
-    assert "2 of 8 published numbers" in beside.summary
+    assert "2 of 8 published numbers" in paper.summary
 
 
 def test_what_may_still_come_is_told_from_what_will_not(tmp_path: Path) -> None:
     rows = [*GOOD["rows"], {"label": "FIRE", "where": {"embedding": "fire"}, "values": [1.0]}]
     plan = write_plan(tmp_path)
     report = make_report(plan, Store(tmp_path / "store"))
-    report = dataclasses.replace(report, published=published_of(tmp_path, {"rows": rows}))
-    assert report.beside is not None
-    assert report.beside.absent == ("RoPE: no result yet", "FIRE: not part of this sweep")
+    paper = compared(report, published_of(tmp_path, {"rows": rows}))
+    assert paper.absent == ("RoPE: no result yet", "FIRE: not part of this sweep")
 
 
 def test_unfinished_cells_stand_with_their_state(tmp_path: Path) -> None:
     skip = [f"perplexity[embedding=rope,seed={seed}]" for seed in range(3)]
-    beside = beside_of(tmp_path, published_of(tmp_path, {}), skip=skip)
-    [one] = beside.comparisons
-    assert one.texts == ("7.50", "not started", "–", "–")
+    paper = paper_of(tmp_path, published_of(tmp_path, {}), skip=skip)
+    [one] = paper.numbers
+    assert compared_texts(one) == ("7.50", "not started", "–", "–")
     assert one.difference is None
 
 
@@ -312,10 +316,10 @@ def test_options_are_told_apart_and_the_letter_goes_first(tmp_path: Path) -> Non
         {"label": "0.75-RoPE", "where": {"embedding": "p-rope(p=0.75)"}, "values": [2.0]},
         {"label": "p-RoPE", "where": {"embedding": "p-rope"}, "values": [3.0]},
     ]
-    beside = beside_of(tmp_path, published_of(tmp_path, {"rows": rows}), {"grid": grid})
-    assert [one.cell.embedding for one in beside.comparisons] == ["rope", "p-rope(p=0.75)"]
-    [reason] = beside.absent
-    assert reason.startswith("p-RoPE: several rows of this sweep fit: ")
+    paper = paper_of(tmp_path, published_of(tmp_path, {"rows": rows}), {"grid": grid})
+    assert [one.cell.embedding for one in paper.numbers] == ["rope", "p-rope(p=0.75)"]
+    [reason] = paper.absent
+    assert reason.startswith("p-RoPE: several rows of this sweep match: ")
     assert "p=0.5" in reason
 
 
@@ -328,35 +332,35 @@ def test_a_length_counts_as_a_multiple_of_the_trained_length(tmp_path: Path) -> 
     }
     lengths = {"perplexity.lengths": [[32, 64, 96]]}
     grid = {"pretrain.embedding": ["rope"], **lengths}
-    beside = beside_of(tmp_path, published_of(tmp_path, changes), {"grid": grid})
-    pairs = [(one.column, one.cell.x) for one in beside.comparisons]
+    paper = paper_of(tmp_path, published_of(tmp_path, changes), {"grid": grid})
+    pairs = [(one.column, one.cell.x) for one in paper.numbers]
     assert pairs == [("256", 32), ("512", 64)]
-    assert beside.absent == (
+    assert paper.absent == (
         "RoPE, 64: not part of this sweep",
         "RoPE, 1024: not part of this sweep",
     )
-    assert any("at 512 tokens" in note for note in beside.notes)
+    assert any("at 512 tokens" in note for note in paper.notes)
 
 
 def test_the_same_trained_length_needs_no_note(tmp_path: Path) -> None:
-    beside = beside_of(tmp_path, published_of(tmp_path, {"trained_length": 64}))
-    assert [one.cell.x for one in beside.comparisons] == [64]
-    assert not any("multiple" in note for note in beside.notes)
+    paper = paper_of(tmp_path, published_of(tmp_path, {"trained_length": 64}))
+    assert [one.cell.x for one in paper.numbers] == [64]
+    assert not any("multiple" in note for note in paper.notes)
 
 
-def test_several_of_ours_beside_one_of_theirs(tmp_path: Path) -> None:
+def test_several_of_our_rows_belong_to_one_published_row(tmp_path: Path) -> None:
     grid = {"pretrain.embedding": [{"type": "fope", "base": 129}, "fope-official"]}
     rows = [{"label": "F", "where": {"embedding": ["fope", "fope-official"]}, "values": [1.0]}]
-    beside = beside_of(tmp_path, published_of(tmp_path, {"rows": rows}), {"grid": grid})
-    assert list(beside.lines) == ["F (fope)", "F (fope-official)"]
-    assert beside.absent == ()
+    paper = paper_of(tmp_path, published_of(tmp_path, {"rows": rows}), {"grid": grid})
+    assert list(paper.rows) == ["F (fope)", "F (fope-official)"]
+    assert paper.absent == ()
 
 
 def test_a_cell_has_one_published_number(tmp_path: Path) -> None:
     again = {"label": "again", "where": {"embedding": "rope"}, "values": [1.0]}
-    beside = beside_of(tmp_path, published_of(tmp_path, {"rows": [*GOOD["rows"], again]}))
-    assert [one.row for one in beside.comparisons] == ["RoPE"]
-    assert beside.absent == ("again: its cell is that of RoPE, 64 already",)
+    paper = paper_of(tmp_path, published_of(tmp_path, {"rows": [*GOOD["rows"], again]}))
+    assert [one.row for one in paper.numbers] == ["RoPE"]
+    assert paper.absent == ("again: its cell is already compared with RoPE, 64",)
 
 
 def test_settings_that_are_no_axes_count_too(tmp_path: Path) -> None:
@@ -365,20 +369,20 @@ def test_settings_that_are_no_axes_count_too(tmp_path: Path) -> None:
         {"label": norm, "where": {"embedding": "rope", "qk_norm": norm}, "values": [1.0]}
         for norm in ("none", "layer")
     ]
-    beside = beside_of(tmp_path, published_of(tmp_path, {"rows": rows}))
-    assert [one.row for one in beside.comparisons] == ["none"]
-    assert beside.absent == ("layer: not part of this sweep",)
+    paper = paper_of(tmp_path, published_of(tmp_path, {"rows": rows}))
+    assert [one.row for one in paper.numbers] == ["none"]
+    assert paper.absent == ("layer: not part of this sweep",)
 
 
 def test_a_tables_setting_counts_where_it_is_an_axis(tmp_path: Path) -> None:
     published = published_of(tmp_path, {"setting": {"scale": "tiny"}})
-    assert len(beside_of(tmp_path, published).comparisons) == 1
+    assert len(paper_of(tmp_path, published).numbers) == 1
     (tmp_path / "axis").mkdir()
     stages = {**BASE["stages"], "pretrain": {**BASE["stages"]["pretrain"], "model": "tiny"}}
     grid = {"pretrain.embedding": ["rope"], "pretrain.model.scale": ["mini", "tiny"]}
     sweep = {"grid": grid, "seeds": [0], "stages": stages}
     stages["pretrain"] = {**stages["pretrain"], "model": {"scale": "tiny"}}
-    [one] = beside_of(tmp_path / "axis", published, sweep).comparisons
+    [one] = paper_of(tmp_path / "axis", published, sweep).numbers
     assert one.cell.axes["pretrain.model.scale"] == "tiny"
 
 
@@ -391,12 +395,12 @@ def test_two_stages_with_one_metric_are_told_apart_by_their_corpus(tmp_path: Pat
     column = {"label": "64", "metric": "perplexity_by_length", "x": 64}
     both = published_of(tmp_path, {"columns": [column]})
     sweep = {"stages": stages, "seeds": [0]}
-    beside = beside_of(tmp_path, both, sweep)
-    assert not beside.comparisons
-    assert "several rows of this sweep fit" in beside.absent[0]
+    paper = paper_of(tmp_path, both, sweep)
+    assert not paper.numbers
+    assert "several rows of this sweep match" in paper.absent[0]
     one = published_of(tmp_path, {"columns": [{**column, "corpus": "files(1)"}]})
     report = make_report(write_plan(tmp_path, sweep), Store(tmp_path / "store"))
-    [found] = compare_with_paper(one, report.cells, report.readings).comparisons
+    [found] = compared(report, one).numbers
     assert found.cell.stage == "other"
 
 
@@ -404,15 +408,15 @@ def test_json_has_the_published_number_of_each_cell(tmp_path: Path, store: Store
     plan = write_plan(tmp_path, {"paper": "fope/figure1"})
     finish(plan, store)
     report = make_report(plan, store)
-    assert {cell["paper"] for cell in report.as_json()["cells"]} == {None}
-    assert report.as_json()["beside"]["says"]
-    report = dataclasses.replace(report, published=published_of(tmp_path, {}))
-    cells = [c for c in report.as_json()["cells"] if c["paper"] is not None]
+    assert {cell["paper"] for cell in report_json(report)["cells"]} == {None}
+    assert report_json(report)["beside"]["says"]
+    report = dataclasses.replace(report, paper=compared(report, published_of(tmp_path, {})))
+    cells = [c for c in report_json(report)["cells"] if c["paper"] is not None]
     assert [(c["stage"], c["metric"], c["x"], c["paper"]) for c in cells] == [
         ("perplexity", "perplexity_by_length", 64, 7.5)
     ]
     assert cells[0]["axes"] == {"pretrain.embedding": "rope"}
-    [one] = report.as_json()["beside"]["comparisons"]
+    [one] = report_json(report)["beside"]["comparisons"]
     assert one["difference"] == pytest.approx(cells[0]["mean"] - 7.5)
 
 
@@ -431,13 +435,13 @@ def test_each_printed_number_has_a_cell_in_the_papers_sweep(path: Path) -> None:
     sweep = load_sweep(path)
     assert sweep.paper is not None
     published = load_published(sweep.paper)
-    readings = [_waiting(stage) for stage in sweep.stages]
-    beside = compare_with_paper(published, _cells(published, readings), readings)
-    found = {(one.row, one.column) for one in beside.comparisons}
+    results = [_waiting(stage) for stage in sweep.stages]
+    paper = compare_with_paper(published, _cells(published, results), results)
+    found = {(one.row, one.column) for one in paper.numbers}
     if path.parent.name != "mini":
-        assert beside.absent == ()
+        assert paper.absent == ()
         assert len(found) == len(published.rows) * len(published.all_columns)
-    names = [metric_name("difference", one.label, one.column) for one in beside.comparisons]
+    names = [metric_path((one.label, one.column)) for one in paper.numbers]
     assert len(set(names)) == len(names)
 
 
@@ -445,11 +449,11 @@ def _waiting(stage: Stage) -> StageResult:
     return StageResult(stage, Path(), NOT_STARTED, (), ResultRecord(), None, None, None, None)
 
 
-def _cells(published: PublishedTable, readings: list[StageResult]) -> list[Cell]:
+def _cells(published: PublishedTable, results: list[StageResult]) -> list[Cell]:
     """What the evaluations of these kinds will measure of the table."""
     places = dict.fromkeys((column.metric, column.x) for column in published.all_columns)
     cells = []
-    for group in group_seeds(r for r in readings if isinstance(r.stage.spec, ModelEvaluation)):
+    for group in group_seeds(r for r in results if isinstance(r.stage.spec, ModelEvaluation)):
         stage = group[0].stage
         gaps = tuple(
             MissingSeed(r.stage.seed, r.stage.key, r.stage.label, r.state.status, "") for r in group

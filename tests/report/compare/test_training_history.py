@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from report_samples import BASE, finish, make_report, write_plan
 
 from fope_lab.report.compare.training_history import TrainingHistory, compare, differences
-from fope_lab.report.render.tables import Table, plain_text
+from fope_lab.report.render.figures import draw_figures
+from fope_lab.report.render.json import report_json
+from fope_lab.report.render.tables import Table, build_tables
+from fope_lab.report.render.terminal import plain_text
 from fope_lab.report.results.stage_results import StageResult, read_stages
 from fope_lab.store import Store
 from fope_lab.sweep import Plan
@@ -154,7 +157,7 @@ def test_what_a_checkpoint_was_trained_on_is_not_known() -> None:
         [found] = compare(one, two)
         assert found.kind == "start"
         assert words in found.words
-        assert "not known" in found.words
+        assert "unknown" in found.words
 
 
 @given(st.integers(1, 10**9), st.integers(1, 10**9))
@@ -167,7 +170,9 @@ def test_parameters_are_compared_both_ways_alike(one: int, other: int) -> None:
 def table_of(folder: Path, changes: dict[str, Any]) -> Table:
     plan, store = write_plan(folder, changes), Store(folder / "store")
     finish(plan, store)
-    return next(t for t in make_report(plan, store).tables if t.title == "Perplexity")
+    report = make_report(plan, store)
+    tables = build_tables(report)
+    return next(table for table in tables if table.title == "Perplexity")
 
 
 def test_equal_models_have_no_mark(tmp_path: Path) -> None:
@@ -187,7 +192,7 @@ def test_the_odd_row_is_marked_and_its_axis_named(tmp_path: Path) -> None:
         ("128000", "0.001"): {True},
     }
     [note] = [note for note in table.notes if "‡" in note]
-    assert "tokens (128,000 and 64,000), as tokens asks" in note
+    assert "tokens (128,000 and 64,000), set by tokens" in note
     assert "‡ tokens (128,000 and 64,000)" in table.rows[2].entries[0].title
     lines = plain_text(table).splitlines()
     assert sum("‡" in line for line in lines) == 2  # the row and the legend
@@ -198,13 +203,13 @@ def test_figures_and_json_say_it_too(tmp_path: Path) -> None:
     plan = write_plan(tmp_path, {"grid": {"pretrain.train.tokens": [64000, 128000]}})
     finish(plan, Store(tmp_path / "store"))
     report = make_report(plan, Store(tmp_path / "store"))
-    curves = [figure for figure in report.figures if "by context length" in figure.title]
+    curves = [figure for figure in draw_figures(report) if "by context length" in figure.title]
     assert len(curves) == 2
     for figure in curves:
         assert sum("‡" in note for note in figure.notes) == 1
-    stages = [stage for stage in report.as_json()["stages"] if stage["kind"] != "prepare-data"]
+    stages = [stage for stage in report_json(report)["stages"] if stage["kind"] != "prepare-data"]
     for stage in stages:
-        more = ["tokens (128,000 and 64,000), as tokens asks"]
+        more = ["tokens (128,000 and 64,000), set by tokens"]
         assert stage["unequal"] == (more if "128000" in stage["name"] else [])
 
 
@@ -223,5 +228,5 @@ def test_an_embedding_that_learns_much_is_marked(tmp_path: Path) -> None:
     table = table_of(tmp_path, {"stages": stages, "grid": grid})
     assert [bool(row.entries[0].unequal) for row in table.rows] == [False, False, True]
     [note] = [note for note in table.notes if "‡" in note]
-    assert "fire, beside rope, in parameters (+" in note
-    assert "asks" not in note
+    assert "fire differs from rope in parameters (+" in note
+    assert "set by" not in note

@@ -16,13 +16,15 @@ from fope_lab.report import Report
 from fope_lab.report.compare.claims import VERDICTS, Verdict
 from fope_lab.report.render.claims_view import (
     MARKS,
-    PRINTED,
-    claims_markdown,
     count_verdicts,
     group_verdicts,
-    print_claims,
 )
+from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.html import render_html
+from fope_lab.report.render.json import report_json
+from fope_lab.report.render.markdown import claims_markdown, render_markdown
+from fope_lab.report.render.tables import build_tables
+from fope_lab.report.render.terminal import MOST_VERDICTS, print_claims, print_report
 from fope_lab.store import Store
 
 VERDICT = {
@@ -64,7 +66,7 @@ def made(folder: Path, section: dict[str, Any]) -> Report:
 
 def printed(report: Report) -> str:
     out = io.StringIO()
-    report.print(Console(file=out, force_terminal=False, width=60))
+    print_report(report, Console(file=out, force_terminal=False, width=60))
     return out.getvalue()
 
 
@@ -115,7 +117,7 @@ class Section(HTMLParser):
 
 
 def test_json_has_one_entry_for_each_verdict(report: Report) -> None:
-    entries = report.as_json()["claims"]
+    entries = report_json(report)["claims"]
     for entry in entries:
         jsonschema.validate(entry, VERDICT)
     assert [(entry["text"], entry["axes"]) for entry in entries] == [
@@ -144,7 +146,7 @@ def test_one_verdict_stands_in_the_common_table_with_its_combination(tmp_path: P
 
 def test_a_sweep_without_claims_has_none(tmp_path: Path) -> None:
     report = made(tmp_path, {"figures": []})
-    assert report.as_json()["claims"] == []
+    assert report_json(report)["claims"] == []
     assert "Claims" not in printed(report)
     assert 'id="claims"' not in render_html(report)
     assert claims_markdown(report.verdicts) == ""
@@ -155,7 +157,7 @@ def test_every_output_says_every_verdict(report: Report) -> None:
     section = Section(render_html(report))
     assert section.classes == [word.replace(" ", "-") for word in words]
     assert [text.strip() for text in section.words] == [f"{MARKS[w]}{w}" for w in words]
-    outputs = {"page": section.text, "terminal": printed(report), "md": report.markdown()}
+    outputs = {"page": section.text, "terminal": printed(report), "md": render_markdown(report)}
     for output in outputs.values():
         for one in report.verdicts:
             assert one.text in output
@@ -178,13 +180,13 @@ def test_counts() -> None:
 
 
 def test_many_verdicts_are_folded_and_cut() -> None:
-    many = [verdict("many: a > b", axes={"s.width": i}) for i in range(PRINTED + 5)]
+    many = [verdict("many: a > b", axes={"s.width": i}) for i in range(MOST_VERDICTS + 5)]
     few = [verdict("few: a > b", axes={"s.width": i}) for i in range(2)]
     assert [claim.folded for claim in group_verdicts([*many, *few])] == [True, False]
     lines: list[str] = []
     print_claims([*few, *many], lines.append)
-    assert lines[0] == f"Claims: {PRINTED + 7} hold."
-    assert sum("✓ holds" in line for line in lines) == PRINTED
+    assert lines[0] == f"Claims: {MOST_VERDICTS + 7} hold."
+    assert sum("✓ holds" in line for line in lines) == MOST_VERDICTS
     assert lines[-1] == "  and 7 more; the report lists them all"
     assert "width 1: p = 0.01, n = 3; means" in lines[3]
 
@@ -212,23 +214,23 @@ def test_a_table_of_markdown_survives_any_text() -> None:
 def test_tables_and_figures_are_those_asked_for_in_their_order(tmp_path: Path) -> None:
     tables = ["pretrain.loss", "perplexity(python-docs)", "passkey"]
     asked = made(tmp_path, {"tables": tables, "figures": ["passkey", "perplexity"]})
-    titles = [table.title for table in asked.tables]
+    titles = [table.title for table in build_tables(asked)]
     assert titles == ["Loss (pretrain)", "Perplexity", "Passkey accuracy"]
-    drawn = [figure.title.removesuffix(" by context length") for figure in asked.figures]
+    drawn = [figure.title.removesuffix(" by context length") for figure in draw_figures(asked)]
     assert drawn == ["Passkey accuracy", "Perplexity"]
     fewer = made(tmp_path / "fewer", {"tables": ["passkey"], "figures": []})
-    assert [table.title for table in fewer.tables] == ["Passkey accuracy"]
-    assert fewer.figures == []
+    assert [table.title for table in build_tables(fewer)] == ["Passkey accuracy"]
+    assert draw_figures(fewer) == []
     assert len(fewer.cells) == len(asked.cells)  # the JSON keeps all
 
 
 def test_without_a_list_all_are_shown(report: Report, tmp_path: Path) -> None:
-    titles = {figure.title for figure in report.figures}
+    titles = {figure.title for figure in draw_figures(report)}
     assert titles == {
         "Perplexity by context length",
         "Passkey accuracy by context length",
         "Loss (pretrain) along training",
     }
     losses = made(tmp_path, {"tables": [], "figures": ["pretrain.loss"]})
-    assert losses.tables == ()
-    assert [figure.title for figure in losses.figures] == ["Loss (pretrain) along training"]
+    assert build_tables(losses) == ()
+    assert [figure.title for figure in draw_figures(losses)] == ["Loss (pretrain) along training"]

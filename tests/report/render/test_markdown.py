@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_samples import BASE, finish, make_report, write_plan
+from report_samples import BASE, finish, links_of, make_report, write_plan
 from rich.console import Console
 
-from fope_lab.report import Report, report_numbers
-from fope_lab.report.render.markdown import table_markdown
+from fope_lab.report import Report
+from fope_lab.report.files import write_report
+from fope_lab.report.numbers import report_numbers
+from fope_lab.report.render.markdown import render_markdown, table_markdown
 from fope_lab.report.render.markdown_text import escaped
-from fope_lab.report.render.tables import Table
+from fope_lab.report.render.paper_view import compared_texts
+from fope_lab.report.render.tables import Table, build_tables
+from fope_lab.report.render.terminal import print_report
 from fope_lab.store import Store
 
 PAPER = {"paper": "fope/table2", "grid": {"pretrain.embedding": ["nope", "rope", "rope-a"]}}
@@ -40,8 +44,8 @@ def grids(text: str) -> list[list[list[str]]]:
 
 def test_every_entry_stands_in_its_row_and_column(tmp_path: Path) -> None:
     report = report_of(tmp_path)
-    by_header = {tuple(grid[0]): grid for grid in grids(report.markdown())}
-    for table in report.tables:
+    by_header = {tuple(grid[0]): grid for grid in grids(render_markdown(report))}
+    for table in build_tables(report):
         header = (
             *table.labels,
             "seeds",
@@ -55,12 +59,15 @@ def test_every_entry_stands_in_its_row_and_column(tmp_path: Path) -> None:
 
 
 def test_every_stage_is_there_with_its_key_and_run(tmp_path: Path) -> None:
-    report = report_of(tmp_path, fail={"perplexity[embedding=nope,seed=0]": "broken"})
-    lines = grids(report.markdown())[-1][2:]
+    plan, store = write_plan(tmp_path), Store(tmp_path / "store")
+    finish(plan, store, fail={"perplexity[embedding=nope,seed=0]": "broken"})
+    report = make_report(plan, store)
+    text = render_markdown(report, links_of(plan))
+    lines = grids(text)[-1][2:]
     assert lines == [
-        [r.stage.label, r.state.status, r.stage.key, f"run-{r.stage.key}"] for r in report.readings
+        [r.stage.label, r.state.status, r.stage.key, f"run-{r.stage.key}"] for r in report.stages
     ]
-    assert "perplexity\\[embedding=nope,seed=0]: failed: broken" in report.markdown()
+    assert "perplexity\\[embedding=nope,seed=0]: failed: broken" in text
 
 
 def test_sections_come_in_order_and_only_where_there_is_something(tmp_path: Path) -> None:
@@ -68,25 +75,31 @@ def test_sections_come_in_order_and_only_where_there_is_something(tmp_path: Path
         return [line[3:] for line in text.splitlines() if line.startswith("## ")]
 
     claims = {"report": {"claims": ["perplexity@256: fope < rope"]}}
-    assert sections(report_of(tmp_path).markdown()) == ["Tables", "Provenance", "Stages"]
+    assert sections(render_markdown(report_of(tmp_path))) == ["Tables", "Provenance", "Stages"]
     (tmp_path / "more").mkdir()
     report = report_of(tmp_path / "more", {"paper": "fope/figure1", **claims})
-    text = report.markdown()
-    assert sections(text) == ["Claims", "Ours beside theirs", "Tables", "Provenance", "Stages"]
+    text = render_markdown(report)
+    assert sections(text) == [
+        "Claims",
+        "Comparison with the paper",
+        "Tables",
+        "Provenance",
+        "Stages",
+    ]
     assert "perplexity@256: fope < rope" in text
-    assert "The paper prints no numbers of it." in text
-    assert report.published is not None
-    assert all(escaped(one) in text for one in report.published.says)
+    assert "The paper prints no numbers for it." in text
+    assert report.paper is not None
+    assert all(escaped(one) in text for one in report.paper.published.says)
 
 
 def test_published_and_ours_stand_beside_each_other(tmp_path: Path) -> None:
     report = report_of(tmp_path, {**PAPER, "stages": with_lengths([64, 512, 1024])})
-    text = report.markdown()
+    text = render_markdown(report)
     grid = next(grid for grid in grids(text) if grid[0][:2] == ["row", "column"])
-    assert report.beside is not None
+    assert report.paper is not None
     assert grid[0] == ["row", "column", "seeds", "published", "ours", "difference", "inside"]
     assert [line[:4] for line in grid[2:]] == [
-        [one.row, one.column, "3", f"{one.published:.3f}"] for one in report.beside.comparisons
+        [one.row, one.column, "3", f"{one.published:.3f}"] for one in report.paper.numbers
     ]
     assert len(grid) == 2 + 3 * 3  # at 1, 8 and 16 times the trained length
     assert "- RoPE + QK_Norm: not part of this sweep" in text
@@ -100,32 +113,34 @@ def with_lengths(lengths: list[int]) -> dict[str, Any]:
 def test_the_terminal_shows_the_same_numbers(tmp_path: Path) -> None:
     report = report_of(tmp_path, {**PAPER, "stages": with_lengths([64, 512])})
     out = io.StringIO()
-    report.print(Console(file=out, width=200))
+    print_report(report, Console(file=out, width=200))
     text = out.getvalue()
     assert "arXiv 2412.17739, Table 2: 6 of 30 published numbers have a cell" in text
-    assert report.beside is not None
-    for one in report.beside.comparisons:
+    assert report.paper is not None
+    for one in report.paper.numbers:
         [line] = [
             line for line in text.splitlines() if re.match(rf"{one.row} +{one.column} ", line)
         ]
-        assert all(part in line for part in one.texts)
-    assert all(f"  {line}" in text for line in report.beside.absent)
+        assert all(part in line for part in compared_texts(one))
+    assert all(f"  {line}" in text for line in report.paper.absent)
 
 
 def test_the_page_shows_the_same_numbers(tmp_path: Path) -> None:
     report = report_of(tmp_path, {**PAPER, "stages": with_lengths([64, 512])})
-    page = report.write(tmp_path / "page").read_text()
-    assert '<section id="beside">' in page
+    page = write_report(report, tmp_path / "page").read_text()
+    assert '<section id="paper">' in page
     assert 'href="https://arxiv.org/abs/2412.17739"' in page
-    assert report.beside is not None
-    for one in report.beside.comparisons:
-        assert f'<span class="theirs">{one.texts[0]}</span>' in page
-        assert f'<span class="difference">{one.texts[2]}' in page
+    assert report.paper is not None
+    for one in report.paper.numbers:
+        published, _, difference, _ = compared_texts(one)
+        assert f'<span class="published">{published}</span>' in page
+        assert f'<span class="difference">{difference}' in page
 
 
 def test_the_page_of_a_sweep_without_a_paper_has_no_such_section(tmp_path: Path) -> None:
-    page = report_of(tmp_path).write(tmp_path / "page").read_text()
-    assert "beside" not in page.partition("</style>")[2]
+    page = write_report(report_of(tmp_path), tmp_path / "page").read_text()
+    assert 'id="paper"' not in page
+    assert "Comparison with the paper" not in page
 
 
 @pytest.mark.parametrize(
@@ -144,16 +159,16 @@ def test_the_summary_of_a_run_has_differences_and_verdicts(tmp_path: Path) -> No
     sweep = {**PAPER, "stages": with_lengths([64, 512]), "report": {"claims": claims}}
     report = report_of(tmp_path, sweep)
     numbers = report_numbers(report)
-    assert report.beside is not None
-    rope = report.beside.comparisons[0]
-    assert numbers["difference/RoPE/512"] == rope.difference
-    verdicts = {name: n for name, n in numbers.items() if name.startswith("claims_")}
+    assert report.paper is not None
+    rope = report.paper.numbers[0]
+    assert numbers["difference", "RoPE", "512"] == rope.difference
+    verdicts = {path[0]: n for path, n in numbers.items() if path[0].startswith("claims_")}
     assert set(verdicts) == {
         f"claims_{word}" for word in ("holds", "fails", "undecided", "not_trained")
     }
     assert sum(verdicts.values()) == 2
-    assert numbers["stages_done"] == len(report.readings)
+    assert numbers["stages_done",] == len(report.stages)
 
 
 def test_without_a_paper_and_claims_there_are_stages_only(tmp_path: Path) -> None:
-    assert set(report_numbers(report_of(tmp_path))) == {"stages_done"}
+    assert set(report_numbers(report_of(tmp_path))) == {("stages_done",)}

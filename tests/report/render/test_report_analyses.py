@@ -12,7 +12,8 @@ from report_samples import make_report, write_plan
 from fope_lab.analysis.base import ARRAYS
 from fope_lab.evaluation.context import run
 from fope_lab.report import Report
-from fope_lab.report.render.analyses import draw_analyses, read_arrays
+from fope_lab.report.render.analyses import draw_analyses
+from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.html import render_html
 from fope_lab.store import Store
 from fope_lab.sweep import Plan
@@ -34,15 +35,16 @@ def done(plan: Plan, store: Store) -> Report:
 
 def test_a_figure_with_what_the_paper_says_and_the_numbers(tmp_path: Path, store: Store) -> None:
     report = done(plan_of(tmp_path), store)
-    [figure] = report.figures
-    [reading] = report.readings
+    [figure] = draw_figures(report)
+    [result] = report.stages
+    [decay] = report.analyses
     assert figure.title == "decay"
-    analysis = reading.stage.spec.analysis  # type: ignore[attr-defined]
+    analysis = result.stage.spec.analysis  # type: ignore[attr-defined]
     assert figure.notes[:2] == (f"{analysis.source}.", f"The paper: {analysis.says}")
-    numbers = {number.name: number.value for number in reading.record.metrics}
+    numbers = {number.name: number.value for number in result.record.metrics}
     assert f"constant near {numbers['constant_near']:.4g}" in figure.notes[2]
     assert "Constant queries and keys" in figure.drawings[0]
-    assert set(read_arrays(reading)) == {"constant", "gaussian"}
+    assert set(decay.arrays()) == {"constant", "gaussian"}
     page = render_html(report)
     assert "The paper: Scores of constant queries and keys fall" in page
     assert page.count("<svg") == 1
@@ -51,12 +53,12 @@ def test_a_figure_with_what_the_paper_says_and_the_numbers(tmp_path: Path, store
 def test_axes_tell_figures_apart(tmp_path: Path, store: Store) -> None:
     stages: dict[str, Any] = {"scores": {"kind": "analysis", "analysis": DECAY}}
     plan = plan_of(tmp_path, stages=stages, grid={"scores.analysis.pairs": [3, 4]})
-    titles = [figure.title for figure in done(plan, store).figures]
+    titles = [figure.title for figure in draw_figures(done(plan, store))]
     assert titles == ["decay (scores): pairs 3", "decay (scores): pairs 4"]
 
 
 def test_an_analysis_that_is_not_done_has_no_figure(tmp_path: Path, store: Store) -> None:
-    assert make_report(plan_of(tmp_path), store).figures == []
+    assert draw_figures(make_report(plan_of(tmp_path), store)) == []
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "empty", "other arrays", "other shapes"])
@@ -77,7 +79,7 @@ def test_damaged_arrays_are_told(tmp_path: Path, store: Store, damage: str) -> N
         np.savez(path, something=np.zeros(3))
     elif damage == "other shapes":
         np.savez(path, constant=np.zeros(5), gaussian=np.zeros((3, 2)))
-    [figure] = draw_analyses(report.readings)
+    [figure] = draw_analyses(report.analyses)
     assert figure.drawings == ()
     assert figure.notes[-1].startswith("Not drawn: ")
     assert str(path.parents[2]) in figure.notes[-1]

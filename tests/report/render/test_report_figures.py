@@ -20,6 +20,7 @@ from fope_lab.drawing.palette import COLOURS, Look
 from fope_lab.drawing.plot import Curve, Panel, draw_panel, length_label, spread
 from fope_lab.drawing.svg import inline_svg, without_family
 from fope_lab.report.render.figure import Figure
+from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.results.stage_results import read_stages
 from fope_lab.report.results.training import BINS, group_training_curves
 from fope_lab.store import Store
@@ -34,7 +35,7 @@ def figures_of(
 ) -> dict[str, Figure]:
     plan = write_plan(folder, changes)
     finish(plan, store, **arguments)  # type: ignore[arg-type]
-    return {figure.title: figure for figure in make_report(plan, store).figures}
+    return {figure.title: figure for figure in draw_figures(make_report(plan, store))}
 
 
 def words_of(svg: str) -> list[str]:
@@ -240,7 +241,7 @@ def test_chance_is_drawn_where_results_name_it(tmp_path: Path, store: Store) -> 
     with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
         attempt.writer.log(64, {"passkey_accuracy_by_length": 0.5})
         attempt.finish({"chance": 0.1})
-    drawn = {f.title: words_of(f.drawings[0]) for f in make_report(plan, store).figures}
+    drawn = {f.title: words_of(f.drawings[0]) for f in draw_figures(make_report(plan, store))}
     assert "chance" in drawn["Passkey accuracy by context length"]
     assert "chance" not in drawn["Perplexity by context length"]
 

@@ -8,11 +8,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from report_samples import BASE, finish, make_report, write_plan
+from report_samples import BASE, finish, links_of, make_report, write_plan
 
 from fope_lab.report import Report, build_report
 from fope_lab.report.render.html import format_count, format_moment, format_seconds, render_html
+from fope_lab.report.render.links import RunLinks
+from fope_lab.report.render.tables import build_tables
 from fope_lab.store import Store
+from fope_lab.sweep import Plan
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 NAMES_A_PLACE = {"src", "href", "srcset", "action", "data", "poster", "xlink:href"}
@@ -57,8 +60,12 @@ class Page(HTMLParser):
 
 
 @pytest.fixture
-def report(tmp_path: Path, store: Store) -> Report:
-    plan = write_plan(tmp_path)
+def plan(tmp_path: Path) -> Plan:
+    return write_plan(tmp_path)
+
+
+@pytest.fixture
+def report(plan: Plan, store: Store) -> Report:
     finish(
         plan,
         store,
@@ -68,11 +75,11 @@ def report(tmp_path: Path, store: Store) -> Report:
     return make_report(plan, store)
 
 
-def test_the_page_is_well_formed_and_asks_for_nothing(report: Report) -> None:
-    text = render_html(report)
+def test_the_page_is_well_formed_and_asks_for_nothing(plan: Plan, report: Report) -> None:
+    text = render_html(report, links_of(plan))
     page = Page(text)
     assert page.tags.isdisjoint({"script", "link", "img", "iframe", "object", "embed", "base"})
-    links = set(report.links.values())
+    links = set(links_of(plan).addresses.values())
     for place in page.places:
         assert place.startswith("#") or place in links
     assert not re.search(r"@import|url\((?!#)|@font-face", text)
@@ -82,10 +89,11 @@ def test_the_page_is_well_formed_and_asks_for_nothing(report: Report) -> None:
     assert text.startswith("<!doctype html>")
 
 
-def test_every_number_is_there_with_its_runs(report: Report) -> None:
-    text = render_html(report)
+def test_every_number_is_there_with_its_runs(plan: Plan, report: Report) -> None:
+    addresses = links_of(plan).addresses
+    text = render_html(report, links_of(plan))
     page = Page(text)
-    for table in report.tables:
+    for table in build_tables(report):
         assert table.title in page.words
         for row in table.rows:
             for entry in row.entries:
@@ -93,15 +101,15 @@ def test_every_number_is_there_with_its_runs(report: Report) -> None:
                 assert entry.title in page.titles
                 assert entry.cell is not None
                 for value in entry.cell.values:
-                    assert f'href="{html.escape(value.link or "")}"' in text
+                    assert f'href="{html.escape(addresses[value.key])}"' in text
 
 
 def test_every_stage_is_listed_with_what_became_of_it(report: Report) -> None:
     page = Page(render_html(report))
-    for reading in report.readings:
-        assert reading.stage.label in page.words
-        assert reading.stage.key in page.words
-        assert reading.reason in page.words
+    for result in report.stages:
+        assert result.stage.label in page.words
+        assert result.stage.key in page.words
+        assert result.state.reason in page.words
     assert "34 of 38 stages are done; 1 failed, 3 not started." in page.words
     assert "perplexity[embedding=alibi,seed=1]: failed: CUDA out of memory" in page.words
     assert "second line" not in page.words
@@ -126,14 +134,9 @@ def test_hostile_text_stays_text(tmp_path: Path, store: Store) -> None:
     hostile = "\"><script>alert('1')</script><img src=x onerror=alert(2)>"
     plan = write_plan(tmp_path, {"description": hostile, "seeds": [0]})
     finish(plan, store, fail={"pretrain[embedding=rope,seed=0]": hostile})
-    report = build_report(
-        plan,
-        store,
-        run_ids={},
-        links={stage.key: f"http://x/{hostile}" for stage in plan.stages},
-        provenance={hostile: hostile},
-    )
-    text = render_html(report)
+    report = build_report(plan, store, provenance={hostile: hostile})
+    links = {stage.key: f"http://x/{hostile}" for stage in plan.stages}
+    text = render_html(report, RunLinks(addresses=links))
     page = Page(text)
     assert page.tags.isdisjoint({"script", "img"})
     assert page.events == []
@@ -146,13 +149,13 @@ def test_only_web_addresses_become_links(tmp_path: Path, store: Store, url: str)
     plan = write_plan(tmp_path, {"seeds": [0]})
     finish(plan, store)
     links = dict.fromkeys((stage.key for stage in plan.stages), url)
-    report = build_report(plan, store, run_ids={}, links=links, provenance={})
-    assert url not in Page(render_html(report)).places
+    report = build_report(plan, store, provenance={})
+    assert url not in Page(render_html(report, RunLinks(addresses=links))).places
 
 
 def test_without_any_result_the_page_says_so(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path)
-    report = build_report(plan, store, run_ids={}, links={}, provenance={})
+    report = build_report(plan, store, provenance={})
     words = Page(render_html(report)).words
     assert "0 of 38 stages are done; 38 not started." in words
     assert "Nothing to draw yet." in words
@@ -175,11 +178,12 @@ def test_one_seed_links_straight_to_its_run(tmp_path: Path, store: Store) -> Non
     plan = write_plan(tmp_path, {"seeds": [0], "stages": BASE["stages"]})
     finish(plan, store)
     report = make_report(plan, store)
-    text = render_html(report)
-    cell = report.tables[0].rows[0].entries[0]
-    assert cell.cell is not None
-    [value] = cell.cell.values
-    assert f'<a href="{value.link}">{cell.text}</a>' in text
+    links = links_of(plan)
+    text = render_html(report, links)
+    entry = build_tables(report)[0].rows[0].entries[0]
+    assert entry.cell is not None
+    [value] = entry.cell.values
+    assert f'<a href="{links.addresses[value.key]}">{entry.text}</a>' in text
 
 
 @pytest.mark.parametrize(

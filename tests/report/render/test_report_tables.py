@@ -10,7 +10,8 @@ import pytest
 from report_samples import finish, make_report, typical_numbers, write_plan
 from rich.console import Console
 
-from fope_lab.report.render.tables import Table, plain_text, print_table
+from fope_lab.report.render.tables import Table, build_tables
+from fope_lab.report.render.terminal import plain_text, print_table
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
 
@@ -20,7 +21,8 @@ def tables_of(
 ) -> dict[str, Table]:
     plan = write_plan(folder, changes)
     finish(plan, store, **arguments)  # type: ignore[arg-type]
-    return {table.title: table for table in make_report(plan, store).tables}
+    report = make_report(plan, store)
+    return {t.title: t for t in build_tables(report)}
 
 
 def row_of(table: Table, label: str) -> tuple[str, ...]:
@@ -79,7 +81,7 @@ def test_only_rows_of_one_panel_compete(tmp_path: Path, store: Store) -> None:
     best = [(row.labels, row.starts_panel) for row in table.rows if row.entries[0].best]
     assert best == [(("rope", "32", "32"), False), (("rope", "64", "64"), True)]
     assert [c.label for c in table.columns if c.trained] == ["32", "64"]
-    assert "The best is that of rows with the same length." in table.notes
+    assert "Best among the rows with the same length." in table.notes
 
 
 def test_gaps_and_odd_values_are_spelt_out(tmp_path: Path, store: Store) -> None:

@@ -12,8 +12,9 @@ import pytest
 import scipy.stats
 from hypothesis import example, given
 from hypothesis import strategies as st
-from report_samples import BASE, finish, make_report, typical_numbers, write_plan
+from report_samples import BASE, finish, typical_numbers, write_plan
 
+from fope_lab.report.render.json import cell_json
 from fope_lab.report.results.aggregate import Cell, build_cells, estimate_mean, json_value
 from fope_lab.report.results.stage_results import read_stages
 from fope_lab.store import Store
@@ -25,7 +26,7 @@ finite = st.floats(-1e12, 1e12)
 
 def cells_of(plan: Plan, store: Store) -> dict[tuple[str, str, int | None, str], Cell]:
     """(stage, metric, x, embedding) → cell."""
-    cells = build_cells(read_stages(plan, store), {}, {})
+    cells = build_cells(read_stages(plan, store))
     found = {(c.stage, c.metric.name, c.x, c.axes["pretrain.embedding"]): c for c in cells}
     assert len(found) == len(cells)
     return found
@@ -186,7 +187,7 @@ def test_values_that_are_not_finite_stay_visible(tmp_path: Path, store: Store) -
     finish(plan, store, numbers)
     cell = cells_of(plan, store)["perplexity", "perplexity_by_length", 256, "rope"]
     assert [math.isfinite(v.value) for v in cell.values] == [True, False, True]
-    given = cell.as_json()
+    given = cell_json(cell)
     assert (given["n"], given["mean"], given["ci95"]) == (3, None, None)
     assert given["values"][1]["value"] == "Infinity"
     assert float(given["values"][1]["value"]) == math.inf
@@ -210,18 +211,22 @@ def test_a_cell_never_holds_a_seed_twice(tmp_path: Path, store: Store) -> None:
     # both corpora's prepare-data stages share the name, have no axes and no seed
     plan = write_plan(tmp_path)
     finish(plan, store)
-    for cell in build_cells(read_stages(plan, store), {}, {}):
+    for cell in build_cells(read_stages(plan, store)):
         seeds = [value.seed for value in cell.values]
         assert len(seeds) == len(set(seeds))
     twins = [r for r in read_stages(plan, store) if r.stage.section == "prepare-data"]
     assert len(twins) == 2
 
 
-def test_run_ids_reach_their_values(tmp_path: Path, store: Store) -> None:
-    plan = write_plan(tmp_path)
-    finish(plan, store)
-    for cell in make_report(plan, store).cells:
-        assert [v.run_id for v in cell.values] == [f"run-{v.key}" for v in cell.values]
+def test_every_cell_has_a_key_of_its_own(tmp_path: Path, store: Store) -> None:
+    grid = {"pretrain.embedding": ["rope", "nope"], "perplexity.tokens": [10000, 20000]}
+    plan = write_plan(tmp_path, {"grid": grid})
+    finish(plan, store, skip={"pretrain[embedding=nope,seed=0]"})
+    cells = build_cells(read_stages(plan, store))
+    assert len({cell.key for cell in cells}) == len(cells)
+    for cell in cells:
+        same = {other.series for other in cells if set(other.keys) == set(cell.keys)}
+        assert same == {cell.series}
 
 
 def test_json_value_spells_what_json_cannot_hold() -> None:

@@ -10,7 +10,9 @@ import pytest
 from report_samples import BASE, finish, make_report, write_plan
 
 from fope_lab.report import Report
-from fope_lab.report.render.tables import MOST_COLUMNS
+from fope_lab.report.render.figures import draw_figures
+from fope_lab.report.render.json import report_json
+from fope_lab.report.render.tables import MOST_COLUMNS, build_tables
 from fope_lab.report.results.chance_level import LEAST_CHANCE
 from fope_lab.report.results.metric_names import metric_named, with_error
 from fope_lab.stages.result import Measurement
@@ -36,12 +38,12 @@ def report_of(
 
 
 def texts_of(report: Report, title: str) -> list[str]:
-    [table] = [table for table in report.tables if table.title == title]
+    [table] = [table for table in build_tables(report) if table.title == title]
     return [entry.text for entry in table.rows[0].entries]
 
 
 def notes_of(report: Report, title: str) -> str:
-    [table] = [table for table in report.tables if table.title == title]
+    [table] = [table for table in build_tables(report) if table.title == title]
     return " ".join(table.notes)
 
 
@@ -53,7 +55,8 @@ def test_an_error_belongs_to_its_metric_at_its_step(tmp_path: Path, store: Store
     ]
     report = report_of(tmp_path, store, rows, {"x_accuracy": 0.5, "x_accuracy_stderr": 0.25})
     cells = [cell for cell in report.cells if cell.stage == "passkey"]
-    found = {(c.metric.name, c.x): (c.values[0].value, c.values[0].measured.stderr) for c in cells}
+    values = {(c.metric.name, c.x): c.values[0] for c in cells}
+    found = {point: (v.value, v.measurement.stderr) for point, v in values.items()}
     assert found == {
         ("sciq_accuracy", None): (0.3124, 0.0104),
         ("sciq_loss", None): (2.5, None),
@@ -65,8 +68,8 @@ def test_an_error_belongs_to_its_metric_at_its_step(tmp_path: Path, store: Store
     assert texts_of(report, "Longbench trec by words (passkey)") == ["31.25 (se 4.50)", "20.00"]
     assert "standard error" in notes_of(report, "Accuracy (passkey)")
     assert "standard error" not in notes_of(report, "Sciq loss (passkey)")
-    assert not any("stderr" in table.title for table in report.tables)
-    given = {cell["metric"]: cell["values"] for cell in report.as_json()["cells"]}
+    assert not any("stderr" in table.title for table in build_tables(report))
+    given = {cell["metric"]: cell["values"] for cell in report_json(report)["cells"]}
     assert given["sciq_accuracy"][0]["stderr"] == 0.0104
     assert given["sciq_loss"][0]["stderr"] is None
     [line] = [g.recorded for g in report.settings if g.stage == "passkey"]
@@ -78,7 +81,7 @@ def test_several_seeds_show_their_own_spread(tmp_path: Path, store: Store) -> No
     report = report_of(tmp_path, store, rows, {}, seeds=(0, 1))
     assert texts_of(report, "Sciq accuracy (passkey)") == ["0.500 ± 0.000"]
     assert "standard error" not in notes_of(report, "Sciq accuracy (passkey)")
-    [cell] = [cell for cell in report.as_json()["cells"] if cell["metric"] == "sciq_accuracy"]
+    [cell] = [cell for cell in report_json(report)["cells"] if cell["metric"] == "sciq_accuracy"]
     assert [value["stderr"] for value in cell["values"]] == [0.01, 0.01]
 
 
@@ -88,9 +91,11 @@ def test_wilsons_interval_is_shown_and_drawn(tmp_path: Path, store: Store) -> No
     report = report_of(tmp_path, store, rows, {"lengths": [entry]})
     assert texts_of(report, "Passkey accuracy") == ["0.900 (0.826–0.945)"]
     assert "Wilson" in notes_of(report, "Passkey accuracy")
-    [figure] = [f for f in report.figures if f.title == "Passkey accuracy by context length"]
+    [figure] = [f for f in draw_figures(report) if f.title == "Passkey accuracy by context length"]
     assert any("Bands of one seed" in note for note in figure.notes)
-    [cell] = [c for c in report.as_json()["cells"] if c["metric"] == "passkey_accuracy_by_length"]
+    [cell] = [
+        c for c in report_json(report)["cells"] if c["metric"] == "passkey_accuracy_by_length"
+    ]
     assert cell["values"][0]["ci95"] == [0.826, 0.945]
 
 
@@ -138,7 +143,7 @@ def test_chance_by_metric_and_chance_that_nobody_sees(
     assert LEAST_CHANCE > 1 / 90_000
     rows: Rows = [(64, {"passkey_accuracy_by_length": 0.9})]
     report = report_of(tmp_path, store, rows, {"chance": chance})
-    [figure] = [f for f in report.figures if f.title == "Passkey accuracy by context length"]
+    [figure] = [f for f in draw_figures(report) if f.title == "Passkey accuracy by context length"]
     assert (">chance<" in figure.drawings[0]) == drawn
     assert ("Guessing gives" in notes_of(report, "Passkey accuracy")) == drawn
 
@@ -151,22 +156,22 @@ def test_a_curve_by_position_has_a_linear_axis_and_the_trained_length(
         for position in range(4, 256)
     ]
     report = report_of(tmp_path, store, rows, {"chance": 1 / 17})
-    [figure] = [f for f in report.figures if "position" in f.title]
+    [figure] = [f for f in draw_figures(report) if "position" in f.title]
     assert figure.title == "Posgen accuracy by position (passkey)"
     words = set(figure.drawings[0].replace("<", ">").split(">"))
     assert {"position, tokens", "trained at 64", "50", "200", "chance"} <= words
-    [table] = [t for t in report.tables if t.title == figure.title]
+    [table] = [t for t in build_tables(report) if t.title == figure.title]
     labels = [int(column.label) for column in table.columns]
     assert len(labels) == MOST_COLUMNS
     assert (labels[0], labels[-1]) == (4, 255)
-    assert f"{MOST_COLUMNS} of 252 columns; the JSON has all." in table.notes
+    assert f"{MOST_COLUMNS} of 252 columns are shown; the JSON has all." in table.notes
     assert len([c for c in report.cells if c.metric.name == "posgen_accuracy_by_position"]) == 252
 
 
 def test_a_trained_length_outside_the_plot_is_told(tmp_path: Path, store: Store) -> None:
     rows: Rows = [(n, {"passkey_accuracy_by_length": 0.5}) for n in (128, 256)]
     report = report_of(tmp_path, store, rows, {})
-    [figure] = [f for f in report.figures if f.title == "Passkey accuracy by context length"]
+    [figure] = [f for f in draw_figures(report) if f.title == "Passkey accuracy by context length"]
     assert "trained at" not in figure.drawings[0]
     assert "Trained at 64, outside the plot." in figure.notes
 
@@ -198,7 +203,7 @@ def test_tasks_of_a_stage_are_columns_of_one_table(tmp_path: Path, store: Store)
     rows: Rows = [(0, {"sciq_accuracy": 0.5, "sciq_loss": 3.0, "piqa_accuracy": 0.25})]
     rows.append((64, {"passkey_accuracy_by_length": 0.5}))
     report = report_of(tmp_path, store, rows, {})
-    titles = [table.title for table in report.tables]
+    titles = [table.title for table in build_tables(report)]
     assert titles == [
         "Perplexity",
         "Passkey accuracy",
@@ -206,7 +211,7 @@ def test_tasks_of_a_stage_are_columns_of_one_table(tmp_path: Path, store: Store)
         "Accuracy (passkey)",
         "Sciq loss (passkey)",
     ]
-    [table] = [table for table in report.tables if table.title == "Accuracy (passkey)"]
+    [table] = [table for table in build_tables(report) if table.title == "Accuracy (passkey)"]
     assert [column.label for column in table.columns] == ["piqa", "sciq"]
     assert [entry.text for entry in table.rows[0].entries] == ["0.250", "0.500"]
     assert len(table.notes) == len(set(table.notes))
@@ -220,7 +225,7 @@ def test_the_best_is_that_of_each_task(tmp_path: Path, store: Store) -> None:
         with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
             attempt.writer.log(0, {"a_accuracy": a, "b_accuracy": b})
             attempt.finish({})
-    tables = make_report(plan, store).tables
+    tables = build_tables(make_report(plan, store))
     [table] = [table for table in tables if table.title == "Accuracy (passkey)"]
     assert [row.labels for row in table.rows] == [("rope",), ("fope",)]
     assert [[e.best for e in row.entries] for row in table.rows] == [[False, True], [True, False]]
@@ -230,5 +235,5 @@ def test_two_stages_with_one_metric_are_told_apart(tmp_path: Path, store: Store)
     more = {"key": {**BASE["stages"]["passkey"], "trials": 3}}
     plan = write_plan(tmp_path, {"seeds": [0], "stages": {**BASE["stages"], **more}})
     finish(plan, store)
-    titles = [table.title for table in make_report(plan, store).tables]
+    titles = [table.title for table in build_tables(make_report(plan, store))]
     assert titles[:3] == ["Perplexity", "Passkey accuracy (passkey)", "Passkey accuracy (key)"]

@@ -1,0 +1,279 @@
+"""The curves of a report: metrics by context length or position, and losses by training step.
+
+Each panel is a drawing of its own, so that panels stand side by side on a wide page and below each
+other on a narrow one. Every curve is labelled at its right end, outside the curves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fope_lab.drawing.palette import Look, assign_looks
+from fope_lab.drawing.plot import Curve, Panel, draw_panel
+from fope_lab.drawing.svg import inline_svg
+from fope_lab.report.compare.comparability_marks import ComparabilityMarks
+from fope_lab.report.render.figure import Figure
+from fope_lab.report.render.tables import seed_notes
+from fope_lab.report.results.aggregate import Cell
+from fope_lab.report.results.axes import shorten_labels
+from fope_lab.report.results.layout import GroupKey, MetricGroup, Series
+from fope_lab.report.results.training import TrainingCurve, TrainingCurves
+from fope_lab.stages.labels import split_label
+from fope_lab.stages.metric import Metric
+
+LOG_RATIO = 8
+"""An axis is logarithmic if its values span a larger ratio than this."""
+FRACTION_RANGE = (-0.03, 1.03)
+NO_INTERVAL = (math.nan, math.nan)
+MOST_MARKERS = 24
+"""A curve with more points has no markers."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """The names and looks of all curves of a report, the same in every figure."""
+
+    names: Mapping[str, str]  # label → the name at its curve
+    looks: Mapping[str, Look]  # name → colour, marker and dash
+
+    @staticmethod
+    def of(labels: Iterable[str]) -> Style:
+        """Name and style the curves with these labels."""
+        names = shorten_labels(labels)
+        return Style(names, assign_looks(names.values()))
+
+    def look(self, label: str) -> Look:
+        """The look of the curve with this label."""
+        return self.looks[self.names[label]]
+
+    def explain(self, labels: Iterable[str]) -> list[str]:
+        """A note on the options that the names leave out; empty if they leave out none."""
+        by_options: dict[str, dict[str, None]] = {}
+        for label in labels:
+            name = self.names[label]
+            shown = split_label(name)[1]
+            if options := ",".join(o for o in split_label(label)[1] if o not in shown):
+                by_options.setdefault(options, {})[name] = None
+        parts = [
+            f"{', '.join(names)} {'have' if len(names) > 1 else 'has'} {options}"
+            for options, names in by_options.items()
+        ]
+        return [f"{'; '.join(parts)}."] if parts else []
+
+
+def draw_curves(
+    groups: Sequence[MetricGroup],
+    trainings: Sequence[TrainingCurves],
+    marks: Mapping[GroupKey, ComparabilityMarks],
+) -> list[Figure]:
+    """Draw all curves: those by context length or position, then the losses by training step.
+
+    The notes name the curves whose models differ in more than what is compared.
+    """
+    curves = [group for group in groups if group.metric.x is not None]
+    labels = [series.label for group in curves for series in group.series]
+    labels += [curve.label for training in trainings for curve in training.curves]
+    style = Style.of(labels)
+    figures = [
+        _with_note(draw_by_x(group, style, f"curves-{i}"), marks[group.key].note)
+        for i, group in enumerate(curves)
+    ]
+    figures += [draw_training(t, style, f"training-{i}") for i, t in enumerate(trainings)]
+    return [figure for figure in figures if figure is not None]
+
+
+def _with_note(figure: Figure | None, note: str | None) -> Figure | None:
+    if figure is None or note is None:
+        return figure
+    return dataclasses.replace(figure, notes=(*figure.notes, note))
+
+
+def draw_by_x(group: MetricGroup, style: Style, name: str) -> Figure | None:
+    """Draw the curves of a group over x; None if no value is finite.
+
+    `name` is unique within the page.
+    """
+    panels = {p: [_curve(series, style) for series in m] for p, m in group.panels.items()}
+    drawn = [curve for curves in panels.values() for curve in curves]
+    scale = _scale(group.metric, drawn)
+    if scale is None:
+        return None
+    by_length = group.metric.x == "length"
+    title = f"{group.title} by context length" if by_length else group.title
+    xs = [x for x in group.xs if x is not None]
+    drawings: list[Panel] = []
+    for panel, curves in panels.items():
+        lengths = {s.train_length for s in group.panels[panel] if s.train_length}
+        drawings.append(
+            Panel(
+                title=panel,
+                x_label=group.metric.x_label,
+                y_label=_y_label(group.metric, scale[0]),
+                curves=tuple(curves),
+                ticks=tuple(xs) if by_length else None,
+                markers=len(xs) <= MOST_MARKERS,
+                log_y=scale[0],
+                y_range=scale[1],
+                marks=tuple(
+                    n for n in sorted(lengths) if group.metric.in_tokens and xs[0] <= n <= xs[-1]
+                ),
+                level=group.chance,
+            )
+        )
+    return Figure(
+        title,
+        _drawings(drawings, name, title, lambda curve: _points_in_words(curve, group.metric)),
+        (*_notes(group, style, xs), *_cut_bands(group.metric, drawn, scale[1])),
+    )
+
+
+def draw_training(training: TrainingCurves, style: Style, name: str) -> Figure | None:
+    """Draw training curves over the steps; None if no value is finite.
+
+    `name` is unique within the page.
+    """
+    panels: dict[str, list[Curve]] = {}
+    for curve in training.curves:
+        panels.setdefault(curve.panel, []).append(_training_curve(curve, style))
+    scale = _scale(training.metric, [curve for curves in panels.values() for curve in curves])
+    if scale is None:
+        return None
+    title = f"{training.title} along training"
+    drawings = [
+        Panel(
+            title=panel,
+            x_label="training step",
+            y_label=_y_label(training.metric, scale[0]),
+            curves=tuple(curves),
+            ticks=None,
+            markers=False,
+            log_y=scale[0],
+            y_range=scale[1],
+        )
+        for panel, curves in panels.items()
+    ]
+    explained = style.explain(curve.label for curve in training.curves)
+    return Figure(
+        title,
+        _drawings(drawings, name, title, lambda curve: _end_in_words(curve, training.metric)),
+        (*training.notes, *explained),
+    )
+
+
+def _drawings(
+    panels: Sequence[Panel], name: str, title: str, in_words: Callable[[Curve], str]
+) -> tuple[str, ...]:
+    """Draw the panels, all as wide as the widest, so that a page shows them in one size.
+
+    `in_words` describes a curve to people who can't see it.
+    """
+    room = max(panel.label_length for panel in panels)
+    return tuple(
+        inline_svg(
+            draw_panel(dataclasses.replace(panel, room=room)),
+            f"{name}-{i}",
+            f"{title}: {panel.title}" if panel.title else title,
+            "; ".join(filter(None, map(in_words, panel.curves))),
+        )
+        for i, panel in enumerate(panels)
+    )
+
+
+def _curve(series: Series, style: Style) -> Curve:
+    points = sorted((x, cell) for x, cell in series.cells.items() if x is not None)
+    means = [cell.estimate.mean for _, cell in points]
+    bands = [_band(cell) or NO_INTERVAL for _, cell in points]
+    return Curve(
+        label=style.names[series.label],
+        look=style.look(series.label),
+        x=tuple(x for x, _ in points),
+        y=tuple(math.nan if mean is None else mean for mean in means),
+        low=tuple(low for low, _ in bands),
+        high=tuple(high for _, high in bands),
+    )
+
+
+def _band(cell: Cell) -> tuple[float, float] | None:
+    """The interval over seeds; for one seed the interval of its evaluation, if it is known."""
+    return cell.estimate.ci95 or (cell.single and cell.single.interval) or None
+
+
+def _training_curve(curve: TrainingCurve, style: Style) -> Curve:
+    name = style.names[curve.label]
+    return Curve(name, style.looks[name], curve.steps, curve.values)
+
+
+def _scale(metric: Metric, curves: Iterable[Curve]) -> tuple[bool, tuple[float, float]] | None:
+    """Whether y is logarithmic, and its range; None if there is nothing to draw.
+
+    The range covers the means, with some room. Bands beyond it are cut.
+    """
+    values = [value for curve in curves for value in curve.finite]
+    if not values:
+        return None
+    if metric.is_fraction:
+        return False, FRACTION_RANGE
+    low, high = min(values), max(values)
+    if low > 0 and high / low > LOG_RATIO:
+        room = (high / low) ** 0.06
+        return True, (low / room, high * room)
+    room = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
+    return False, (low - room, high + room)
+
+
+def _cut_bands(
+    metric: Metric, curves: Iterable[Curve], edges: tuple[float, float]
+) -> Iterator[str]:
+    """A note on the bands that are cut at the edges of the drawing."""
+    if metric.is_fraction:  # no fraction is beyond the edges, whatever the interval of its mean
+        return
+    low, high = edges
+    beyond: dict[str, float] = {}
+    for curve in curves:
+        outside = [end for end in (*curve.low, *curve.high) if end < low or end > high]
+        if outside:
+            beyond[curve.label] = max(outside, key=abs)
+    if beyond:
+        words = "; ".join(f"{name} reaches {metric.format(end)}" for name, end in beyond.items())
+        yield f"Bands are cut at the edge: {words}."
+
+
+def _points_in_words(curve: Curve, metric: Metric) -> str:
+    pairs = zip(curve.x, curve.y, strict=True)
+    points = [f"{metric.format(y)} at {x}" for x, y in pairs if math.isfinite(y)]
+    return f"{curve.label}: {', '.join(points) or 'no value'}"
+
+
+def _end_in_words(curve: Curve, metric: Metric) -> str:
+    return f"{curve.label} ends at {metric.format(curve.finite[-1])}" if curve.finite else ""
+
+
+def _y_label(metric: Metric, log: bool) -> str:
+    return f"{metric.label} (log scale)" if log else metric.label
+
+
+def _notes(group: MetricGroup, style: Style, xs: Sequence[int]) -> list[str]:
+    cells = group.cells
+    notes = []
+    if any(cell.estimate.ci95 for cell in cells):
+        notes.append("Bands: 95 % interval over seeds (Student's t).")
+    if any(cell.single and cell.single.interval for cell in cells):
+        notes.append("Bands of one seed: 95 % interval of its evaluation, over what it read.")
+    outside = [n for n in group.train_lengths if not xs[0] <= n <= xs[-1]]
+    if outside and group.metric.in_tokens:
+        notes.append(f"Trained at {', '.join(map(str, outside))}, outside the plot.")
+    if group.chance is not None:
+        notes.append(f"Chance: guessing gives {group.metric.format(group.chance)}.")
+    notes += seed_notes(cells)
+    if group.shared:
+        notes.append(f"The same for all curves: {'; '.join(group.shared)}.")
+    notes += style.explain(series.label for series in group.series)
+    for series in group.series:
+        name = ", ".join(filter(None, (style.names[series.label], series.panel)))
+        odd = [f"{x}" for x, c in series.cells.items() if c.values and c.estimate.mean is None]
+        if odd:
+            notes.append(f"{name}: not finite at {', '.join(odd)}, so no point is drawn there.")
+    return notes

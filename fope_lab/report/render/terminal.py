@@ -1,0 +1,134 @@
+"""The report for people at a terminal: tables, comparison with the paper, summary, claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from fope_lab.report.compare.claims import Verdict
+from fope_lab.report.compare.paper_comparison import PaperComparison
+from fope_lab.report.render.claims_view import count_verdicts, group_verdicts
+from fope_lab.report.render.paper_view import paper_table
+from fope_lab.report.render.tables import Table, TableEntry, build_tables
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fope_lab.report.build import Report
+
+MOST_MISSING = 20
+MOST_VERDICTS = 40
+"""The page and the JSON list all missing stages and verdicts."""
+
+
+def print_report(report: Report, console: Console) -> None:
+    """Print the tables, the comparison with the paper, the summary, the claims and the gaps."""
+
+    def line(text: str = "") -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    for table in build_tables(report):
+        print_table(table, console)
+        line()
+    if report.paper is not None:
+        _print_paper(report.paper, console, line)
+        line()
+    summary = report.summary
+    line(f"{report.name}: {summary.headline} {summary.seeds_line}")
+    for finding in summary.findings:
+        line(f"  {finding}")
+    print_claims(report.verdicts, line)
+    if summary.missing:
+        line("Missing:")
+        for text in summary.missing[:MOST_MISSING]:
+            line(f"  {text}")
+        _print_rest(len(summary.missing) - MOST_MISSING, line)
+
+
+def print_claims(verdicts: Sequence[Verdict], line: Callable[[str], None]) -> None:
+    """Print the verdicts under their claims; `line` prints one line."""
+    if not verdicts:
+        return
+    line(f"Claims: {count_verdicts(verdicts)}.")
+    left = MOST_VERDICTS
+    for claim in group_verdicts(verdicts):
+        if left == 0:
+            break
+        line(f"  {claim.text}{f': {claim.counts}' if claim.several else ''}")
+        for row in claim.rows[:left]:
+            where = claim.where(row)
+            word = f"{row.mark} {row.verdict.verdict}"
+            line(f"    {word:<13}  {f'{where}: ' if where else ''}{row.numbers}; {row.why}")
+        left -= min(left, len(claim.rows))
+    _print_rest(len(verdicts) - MOST_VERDICTS, line)
+
+
+def _print_rest(count: int, line: Callable[[str], None]) -> None:
+    if count > 0:
+        line(f"  and {count} more; the report lists them all")
+
+
+def _print_paper(paper: PaperComparison, console: Console, line: Callable[[str], None]) -> None:
+    line(f"Comparison with {paper.published.source}: {paper.summary}")
+    if paper.numbers:
+        print_table(paper_table(paper), console)
+    for text in paper.absent:
+        line(f"  {text}")
+
+
+def print_table(table: Table, console: Console) -> None:
+    """Print a table with colours at a terminal, and as aligned plain text anywhere else."""
+    if not console.is_terminal:
+        console.print(plain_text(table), markup=False, highlight=False, soft_wrap=True)
+        return
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shown = RichTable(
+        title=Text(table.title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD
+    )
+    for label in table.labels:
+        shown.add_column(Text(label))
+    shown.add_column(Text("seeds"), justify="right")
+    for column, label in zip(table.columns, table.header[-len(table.columns) :], strict=True):
+        shown.add_column(Text(label, style="underline" if column.trained else ""), justify="right")
+    for i, row in enumerate(table.rows):
+        entries = [
+            Text(_marked(table, entry), style="bold green" if entry.best else "")
+            for entry in row.entries
+        ]
+        ends_panel = i + 1 < len(table.rows) and table.rows[i + 1].starts_panel
+        shown.add_row(*map(Text, row.labels), Text(row.seeds), *entries, end_section=ends_panel)
+    console.print(shown)
+    console.print(Text(table.legend, style="dim"))
+
+
+def plain_text(table: Table) -> str:
+    """Format a table as aligned lines; * marks the best of a column, † the training length."""
+    lines = [
+        table.header,
+        *(
+            [*row.labels, row.seeds, *(_marked(table, entry) for entry in row.entries)]
+            for row in table.rows
+        ),
+    ]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(table.header))]
+    left = len(table.labels)
+    texts = [
+        "  ".join(
+            text.ljust(width) if i < left else text.rjust(width)
+            for i, (text, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    rule = "-" * max(map(len, texts))
+    return "\n".join([table.title, rule, texts[0], rule, *texts[1:], rule, table.legend])
+
+
+def _marked(table: Table, entry: TableEntry) -> str:
+    """An entry with its marks; spaces replace absent marks, so that the numbers stay aligned."""
+    text = entry.marked if entry.unequal or not table.has_unequal else f"{entry.text} "
+    if not table.has_best:
+        return text
+    return f"{text} *" if entry.best else f"{text}  "

@@ -1,0 +1,83 @@
+"""The finished analyses of a sweep: their numbers, and the arrays that their figures show."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fope_lab.analysis import Analysis, Arrays
+from fope_lab.analysis.base import ARRAYS
+from fope_lab.evaluation.analysis import AnalysisStage
+from fope_lab.report.results.axes import Axes, read_axes
+from fope_lab.report.results.stage_results import StageResult, by_section
+from fope_lab.stages.result import Measurement
+from fope_lab.store import StageFolder
+
+
+class DamagedError(Exception):
+    """The arrays of an analysis are missing, or no figure can be drawn from them."""
+
+
+@dataclass(frozen=True)
+class AnalysisResult:
+    """A finished analysis; `title` names it and the values that set it apart from others."""
+
+    title: str
+    analysis: Analysis
+    numbers: tuple[Measurement, ...]
+    folder: Path
+
+    def arrays(self) -> Arrays:
+        """Read the arrays from the store. They can be large, so only drawing reads them.
+
+        Raises DamagedError.
+        """
+        checkpoint = StageFolder(self.folder).checkpoint()
+        if checkpoint is None:
+            raise DamagedError(f"{self.folder} has no arrays")
+        path = checkpoint.path / ARRAYS
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                return {name: arrays[name] for name in arrays.files}
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+            raise DamagedError(f"{path} can't be read: {error}") from error
+
+
+def read_analyses(results: Sequence[StageResult]) -> tuple[AnalysisResult, ...]:
+    """The finished analyses in the order of the sweep file."""
+    analyses = []
+    for members in by_section(results).values():
+        axes = read_axes(result.stage for result in members)
+        several_seeds = len({result.stage.seed for result in members}) > 1
+        for result in members:
+            spec = result.stage.spec
+            if isinstance(spec, AnalysisStage) and result.state.is_done:
+                analyses.append(
+                    AnalysisResult(
+                        title=_title(result, spec.analysis, axes, several_seeds=several_seeds),
+                        analysis=spec.analysis,
+                        numbers=result.record.metrics,
+                        folder=result.folder,
+                    )
+                )
+    return tuple(analyses)
+
+
+def _title(result: StageResult, analysis: Analysis, axes: Axes, *, several_seeds: bool) -> str:
+    stage = result.stage
+    parts = []
+    if axes.series:
+        parts = [axes.label(stage, stage.section), axes.panel(stage)]
+    elif stage.embedding:
+        parts = [stage.embedding]
+    if several_seeds:
+        parts.append(f"seed {stage.seed}")
+    name = analysis.name
+    title = name if stage.section == name else f"{name} ({stage.section})"
+    details = ", ".join(filter(None, parts))
+    return f"{title}: {details}" if details else title

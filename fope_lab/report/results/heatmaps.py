@@ -1,0 +1,102 @@
+"""The heat maps that stages record in their results, averaged over seeds.
+
+The `heatmaps` of a result are a list of {title, metric, x_label, y_label, x, y, values, low, high}.
+`values` has a row for each y; a missing value is null.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fope_lab.report.results.aggregate import group_seeds
+from fope_lab.report.results.axes import Axes, read_axes
+from fope_lab.report.results.stage_results import StageResult, by_section
+
+SCALE = ("x_label", "y_label", "x", "y", "low", "high")
+"""The fields in which all maps of a group must be equal."""
+
+
+@dataclass(frozen=True)
+class MeanHeatmap:
+    """The mean over seeds of one combination's heat maps."""
+
+    label: str
+    axes: Mapping[str, Any]
+    values: NDArray[np.float64]  # (y, x); NaN where a seed has no value
+    seeds: int
+
+
+@dataclass(frozen=True)
+class HeatmapGroup:
+    """All heat maps of one stage of the sweep file that share a title."""
+
+    stage: str
+    title: str
+    metric: str
+    scale: Mapping[str, Any]  # the fields of SCALE
+    maps: tuple[MeanHeatmap, ...]
+    notes: tuple[str, ...]
+
+
+def group_heatmaps(results: Sequence[StageResult]) -> tuple[HeatmapGroup, ...]:
+    """Group the heat maps of all stages by their stage in the sweep file and their title."""
+    groups = []
+    for stage, members in by_section(results).items():
+        axes = read_axes(result.stage for result in members)
+        titles = dict.fromkeys(
+            str(entry.get("title")) for r in members for entry in r.record.heatmaps
+        )
+        for title in titles:
+            if group := _group(stage, title, members, axes):
+                groups.append(group)
+    return tuple(groups)
+
+
+def _group(
+    stage: str, title: str, members: Sequence[StageResult], axes: Axes
+) -> HeatmapGroup | None:
+    """Average the maps with this title over seeds; None if none of them can be read."""
+    scale: dict[str, Any] | None = None
+    metric = ""
+    maps: list[MeanHeatmap] = []
+    notes: list[str] = []
+    for seeds in group_seeds(members):
+        arrays = []
+        for result in seeds:
+            for entry in result.record.heatmaps:
+                if str(entry.get("title")) != title:
+                    continue
+                values = _values(entry)
+                own_scale = {field: entry.get(field) for field in SCALE}
+                if values is None or own_scale != (scale or own_scale):
+                    notes.append(
+                        f"The map of {result.stage.label} is damaged or has another scale,"
+                        " so it is left out."
+                    )
+                    continue
+                scale, metric = own_scale, str(entry.get("metric"))
+                arrays.append(values)
+        if arrays:
+            first = seeds[0].stage
+            label = ", ".join(filter(None, (axes.label(first, stage), axes.panel(first))))
+            maps.append(MeanHeatmap(label, dict(first.axes), np.mean(arrays, axis=0), len(arrays)))
+    if scale is None:
+        return None
+    return HeatmapGroup(stage, title, metric, scale, tuple(maps), tuple(notes))
+
+
+def _values(entry: Mapping[str, Any]) -> NDArray[np.float64] | None:
+    """The values of a map, (y, x); None unless there is a number or null for each y and x."""
+    try:
+        values = np.array(entry["values"], np.float64)  # null becomes NaN
+        shape = (len(entry["y"]), len(entry["x"]))
+        limits = [float(entry[end]) for end in ("low", "high")]
+    except (KeyError, TypeError, ValueError):
+        return None
+    return values if values.shape == shape and all(map(math.isfinite, limits)) else None

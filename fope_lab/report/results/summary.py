@@ -1,0 +1,101 @@
+"""The summary of a sweep: how many stages are done, what is missing, and the best results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fope_lab.report.results.layout import MetricGroup, Series
+from fope_lab.report.results.stage_results import StageResult
+from fope_lab.store import Status
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Counts of stages, the best results in words, and the stages that are missing."""
+
+    total: int
+    counts: Mapping[Status, int]  # without the statuses that no stage has
+    seeds: tuple[int, ...]
+    seconds: float  # sum of the wall times of all finished stages
+    findings: tuple[str, ...]
+    missing: tuple[str, ...]  # one line for each stage that is not done, failures first
+
+    @property
+    def headline(self) -> str:
+        """The number of stages that are done, and the states of the others."""
+        done = self.counts.get(Status.DONE, 0)
+        if done == self.total:
+            return f"All {self.total} stages are done."
+        others = {status: n for status, n in self.counts.items() if status is not Status.DONE}
+        rest = ", ".join(f"{n} {status}" for status, n in others.items())
+        return f"{done} of {self.total} stages are done; {rest}."
+
+    @property
+    def seeds_line(self) -> str:
+        """The seeds, and what their number means for the results."""
+        if len(self.seeds) == 1:
+            return f"One seed ({self.seeds[0]}): no intervals, and differences may be chance."
+        if not self.seeds:
+            return "No training: no result depends on a seed."
+        return f"{len(self.seeds)} seeds: {', '.join(map(str, self.seeds))}."
+
+
+def summarise(results: Sequence[StageResult], groups: Sequence[MetricGroup]) -> Summary:
+    """Summarise the stages of a sweep; the findings are those of `groups`."""
+    counts = Counter(result.state.status for result in results)
+    order = list(Status)
+    return Summary(
+        total=len(results),
+        counts={status: counts[status] for status in order if counts[status]},
+        seeds=tuple(sorted({r.stage.seed for r in results if r.stage.seed is not None})),
+        seconds=sum(result.seconds or 0.0 for result in results),
+        findings=tuple(text for group in groups for text in _findings(group)),
+        missing=tuple(
+            f"{result.stage.label}: {result.state.status}: {result.state.reason}"
+            for result in sorted(results, key=lambda result: order.index(result.state.status))
+            if not result.state.is_done
+        ),
+    )
+
+
+def _findings(group: MetricGroup) -> list[str]:
+    """For each panel of a curve: the best mean at the training length and at the longest length."""
+    if group.metric.x != "length" or group.metric.better is None:
+        return []
+    findings = []
+    for panel, members in group.panels.items():
+        xs = [x for x in group.xs if x is not None]
+        train_lengths = {series.train_length for series in members}
+        train_length = train_lengths.pop() if len(train_lengths) == 1 else None
+        shown = [x for x in (train_length, xs[-1]) if x in xs]
+        parts = [_best_at(group, members, x, train_length) for x in dict.fromkeys(shown)]
+        if parts := [part for part in parts if part]:
+            name = f"{group.title}, {panel}" if panel else group.title
+            findings.append(f"{name}: {'; '.join(parts)}.")
+    return findings
+
+
+def _best_at(
+    group: MetricGroup, members: Sequence[Series], x: int, train_length: int | None
+) -> str:
+    cells = {series.label: series.cells[x] for series in members if x in series.cells}
+    means = {
+        label: cell.estimate.mean for label, cell in cells.items() if cell.estimate.mean is not None
+    }
+    if len(means) < 2:
+        return ""
+    choose = min if group.metric.better == "lower" else max
+    best = group.metric.format(choose(means.values()))
+    labels = [label for label, mean in means.items() if group.metric.format(mean) == best]
+    where = f"at {x}"
+    if train_length == x:
+        where += ", the training length"
+    elif train_length:
+        where += f", {x / train_length:g} × the training length"
+    if len(labels) == len(means):
+        return f"{where}, all have {best}"
+    if len(labels) == 1:
+        best = group.metric.format(means[labels[0]], cells[labels[0]].estimate.half_width)
+    return f"{where}, best mean {' and '.join(labels)} ({best})"
