@@ -1,13 +1,12 @@
-"""A paper's published table or figure, from its file in `papers/`: the numbers that are printed,
-and what the paper says of them in our words.
+"""Read a paper's published table or figure from its file in `papers/`.
 
-A file has the rows and the columns of the printed table. A column says what it is in our terms: a
-metric, the point of its curve, the corpus. `where` of a column or a row says which of our models it
-is about, by the axes' short names and the labels of their values; several labels stand for several
-models of ours beside one number. `setting` holds for the whole table, and counts only where a sweep
-has such an axis. With `trained_length`, in tokens, a number at a context length stands beside ours
-at the same multiple of the length that ours were trained at. Figures without printed numbers have
-statements only: none is read off a picture.
+A file has the rows and columns of the printed table, and what the paper says of them in our words.
+A column gives the metric in our terms, the point of its curve, and the corpus. The `where` of a
+column or a row selects our models by the short names of axes and the labels of their values;
+several labels select several models for one number. `setting` applies to the whole table, but only
+if the sweep has such an axis. With `trained_length`, in tokens, a number at a context length is
+compared with ours at the same multiple of our training length. A figure without printed numbers has
+statements only: no number is read off a picture.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from fope_lab.stages.section import Section
 
 
 def _labels(value: Any) -> Any:
-    """One value or a list of them, as labels."""
+    """Convert one value or a list of values to labels."""
     if isinstance(value, dict):
         raise ValueError("found a mapping, needs a label such as fope or 'p-rope(p=0.25)'")
     return tuple(label(one) for one in (value if isinstance(value, list) else [value]))
@@ -36,7 +35,7 @@ def _labels(value: Any) -> Any:
 
 def _result(name: str) -> str:
     if metric_named(name) is None:
-        raise ValueError(f"found {name!r}, which is no result's name")
+        raise ValueError(f"found {name!r}, which is not the name of a result")
     return name
 
 
@@ -46,7 +45,7 @@ MetricName = Annotated[str, AfterValidator(_result)]
 
 
 class PublishedColumn(Section):
-    """A printed column, and what it is of ours."""
+    """A printed column, and what it measures in our terms."""
 
     label: Text
     metric: MetricName
@@ -61,12 +60,12 @@ class PublishedColumn(Section):
         if by and self.x is None:
             raise SectionError([(("x",), f"is missing: {self.metric} is a curve by {by}")])
         if self.x is not None and not by:
-            raise SectionError([(("x",), f"found {self.x}, and {self.metric} is no curve")])
+            raise SectionError([(("x",), f"found {self.x}, but {self.metric} is no curve")])
         return self
 
 
 class PublishedRow(Section):
-    """A printed row: a number for each column, and what is printed of their spread and mean."""
+    """A printed row: a number for each column, and their printed spreads and average."""
 
     label: Text
     where: Where
@@ -76,10 +75,10 @@ class PublishedRow(Section):
 
 
 class Average(Section):
-    """The printed column of averages, and which metric is their like here.
+    """The printed column of averages, and our metric for it.
 
-    `divided_by` is what the sum of a row was divided by where that is not the number of columns;
-    what stands beside ours is the mean of the columns.
+    `divided_by` is the divisor of a row's sum if it is not the number of columns. Ours is compared
+    with the mean of the columns.
     """
 
     metric: MetricName | None = None
@@ -87,7 +86,7 @@ class Average(Section):
 
 
 class PublishedTable(Section):
-    """One table or figure of a paper. Our unit is the printed one times `factor`."""
+    """One table or figure of a paper. A printed number times `factor` is in our unit."""
 
     paper: Text
     arxiv: Annotated[str, Field(pattern=r"^\d{4}\.\d{5}$")]
@@ -105,23 +104,23 @@ class PublishedTable(Section):
 
     @property
     def source(self) -> str:
-        """Where it is printed: 'Hua et al., …, arXiv 2412.17739, Table 2'."""
+        """The citation of the table, such as 'Hua et al., …, arXiv 2412.17739, Table 2'."""
         return f"{self.paper}, arXiv {self.arxiv}, {self.place}"
 
     @property
     def address(self) -> str:
-        """The paper's page."""
+        """The address of the paper on arXiv."""
         return f"https://arxiv.org/abs/{self.arxiv}"
 
     @property
     def all_columns(self) -> tuple[PublishedColumn, ...]:
-        """The columns, and that of the averages where ours has its like."""
+        """The columns, followed by that of the averages if we have a metric for it."""
         if self.average is None or self.average.metric is None:
             return self.columns
         return (*self.columns, PublishedColumn(label="average", metric=self.average.metric))
 
     def value(self, row: PublishedRow, column: PublishedColumn) -> float | None:
-        """A number in our unit; None where the paper prints none."""
+        """A published number in our unit; None if the paper prints none."""
         if column in self.columns:
             found = row.values[self.columns.index(column)]
         else:
@@ -129,7 +128,7 @@ class PublishedTable(Section):
         return None if found is None else found * self.factor
 
     def spread_of(self, row: PublishedRow, column: PublishedColumn) -> float | None:
-        """What is printed behind ±, as it is printed."""
+        """The number after ±, as it is printed; None if the paper prints none."""
         if row.spreads is None or column not in self.columns:
             return None
         return row.spreads[self.columns.index(column)]
@@ -156,7 +155,7 @@ class PublishedTable(Section):
                 ("average", row.average, self.average),
             ):
                 if (given is None) is not (wanted is None):
-                    message = f"stands in a row and at the top, or in neither: {name}"
+                    message = f"give {name} in every row and at the top, or in neither"
                     found.append((("rows", i, name), message))
         if found:
             raise SectionError(found)
@@ -164,12 +163,15 @@ class PublishedTable(Section):
 
 
 def load_published(name: str) -> PublishedTable:
-    """The file of a name such as 'fope/table2'. Raises SweepError with every problem of it."""
+    """Load a published table by its name, such as 'fope/table2'.
+
+    Raises SweepError with every problem of its file.
+    """
     return read_published(paper_path(name))
 
 
 def read_published(path: Path) -> PublishedTable:
-    """A file of this form. Raises SweepError with every problem of it."""
+    """Read the file of a published table. Raises SweepError with every problem of it."""
     document = Document(path)
     problems = document.problems
 

@@ -1,4 +1,4 @@
-"""The axes of a sweep in words: their names, their values, what tells a line from others."""
+"""The axes of a sweep in words: their short names, their values, and the labels of series."""
 
 from __future__ import annotations
 
@@ -10,43 +10,46 @@ from fope_lab.stages.labels import label, split_label
 
 
 class HasAxes(Protocol):
-    """What has a place in the grid: a stage, or a cell."""
+    """A member of the grid: a stage or a cell."""
 
     @property
     def axes(self) -> Mapping[str, Any]:
-        """Path → value."""
+        """The value of each axis, by the path of the axis."""
         ...
 
     @property
     def embedding(self) -> str | None:
-        """The name of its model's embedding."""
+        """The label of its model's embedding."""
         ...
 
 
 @dataclass(frozen=True)
 class Axes:
-    """How the axes of some stages are named and told apart."""
+    """The axes of several stages or cells, and what sets these apart.
 
-    varying: tuple[str, ...]  # paths, those of embeddings first
-    series: tuple[str, ...]  # the paths that tell lines of one panel apart
-    along: tuple[str, ...]  # the paths that follow from those: each embedding has one value
-    by_embedding: bool  # whether the model's embedding alone tells as much as `series`
+    Axes are given by their paths.
+    """
+
+    varying: tuple[str, ...]  # those with several values; embeddings come first
+    series: tuple[str, ...]  # those that set the series of a panel apart
+    along: tuple[str, ...]  # those that `series` determines: one value for each embedding
+    by_embedding: bool  # whether the embedding alone sets the series apart
     names: Mapping[str, str]  # path → short name
-    shared: tuple[str, ...]  # "axis value" of the axes that don't vary
-    folders: Mapping[str, str]  # a checkpoint's folder → its shortest ending that tells it
+    shared: tuple[str, ...]  # "axis value" of the axes with one value
+    folders: Mapping[str, str]  # a checkpoint's folder → its shortest unique ending
 
     @property
     def panels(self) -> tuple[str, ...]:
-        """The paths that part lines into panels."""
+        """The axes that divide the series into panels."""
         told = {*self.series, *self.along}
         return tuple(path for path in self.varying if path not in told)
 
     def values(self, member: HasAxes) -> tuple[str, ...]:
-        """The values of the varying axes; – where a combination lacks one."""
+        """The values of the varying axes; – if the member has no value."""
         return tuple(self._shown(member, path) for path in self.varying)
 
     def label(self, member: HasAxes, stage: str) -> str:
-        """What names a line within its panel."""
+        """The label of a series within its panel."""
         if self.by_embedding or not self.series:
             return member.embedding or stage
         return ", ".join(
@@ -57,14 +60,14 @@ class Axes:
         )
 
     def panel(self, member: HasAxes) -> str:
-        """What names the panel of a line."""
+        """The label of the panel of a series."""
         return ", ".join(self._named(member, path) for path in self.panels)
 
     def _named(self, member: HasAxes, path: str) -> str:
         return f"{self.names[path]} {self._shown(member, path)}"
 
     def _shown(self, member: HasAxes, path: str) -> str:
-        """A value; a checkpoint's folder in short, after what is in it."""
+        """The value of an axis; a checkpoint's folder is shortened and follows its embedding."""
         value = _value(member, path)
         if value not in self.folders:
             return value
@@ -72,7 +75,7 @@ class Axes:
 
 
 def read_axes(members: Iterable[HasAxes]) -> Axes:
-    """Name the axes of these stages or cells; embeddings come first."""
+    """Read the axes of stages or cells; axes of embeddings come first."""
     members = list(members)
     distinct: dict[str, set[str]] = {}
     for path in dict.fromkeys(path for member in members for path in member.axes):
@@ -102,18 +105,18 @@ def read_axes(members: Iterable[HasAxes]) -> Axes:
 
 
 def _repeats(path: str, other: str, members: Iterable[HasAxes]) -> bool:
-    """Whether an axis is another one again: the same setting of another stage, zipped with it."""
+    """Whether an axis repeats another: the same setting of another stage, with equal values."""
     same_setting = path.rpartition(".")[2] == other.rpartition(".")[2]
     return same_setting and all(_value(one, path) == _value(one, other) for one in members)
 
 
 def is_model(path: str) -> bool:
-    """Whether an axis chooses the model to start from."""
+    """Whether an axis selects the model to start from."""
     return path.rpartition(".")[2] == "from"
 
 
 def short_folders(folders: Iterable[str]) -> dict[str, str]:
-    """The shortest ending of each folder that no other has; other references are left out."""
+    """The shortest ending of each folder that is unique; other references are left out."""
     parts = {folder: folder.rstrip("/").split("/") for folder in folders if "/" in folder}
     endings = {}
     for folder, own in parts.items():
@@ -124,10 +127,10 @@ def short_folders(folders: Iterable[str]) -> dict[str, str]:
 
 
 def shorten_labels(labels: Iterable[str]) -> dict[str, str]:
-    """Each label without the options that all labels of its name have.
+    """Shorten each label by the options that all labels with its name share.
 
-    `fope(base=129)` is `fope` in a report that has no other fope, and with it
-    `fope(base=129,sigma=0.1)` is `fope(sigma=0.1)`.
+    `fope(base=129)` becomes `fope` if there is no other fope. Next to it,
+    `fope(base=129,sigma=0.1)` becomes `fope(sigma=0.1)`.
     """
     split = {label: split_label(label) for label in labels}
     named: dict[str, list[set[str]]] = {}
@@ -136,7 +139,7 @@ def shorten_labels(labels: Iterable[str]) -> dict[str, str]:
     short = {}
     for text, (name, options) in split.items():
         left = [option for option in options if any(option not in one for one in named[name])]
-        # What is no single value with options, as two joined by a comma, stays whole.
+        # A text that is not one value with options, such as two values joined by a comma, stays.
         whole = text != _joined(name, options) and len(named[name]) > 1
         short[text] = text if whole else _joined(name, left)
     return short
@@ -147,12 +150,12 @@ def _joined(name: str, options: Sequence[str]) -> str:
 
 
 def is_embedding(path: str) -> bool:
-    """Whether an axis chooses the embedding."""
+    """Whether an axis selects the embedding."""
     return path.rpartition(".")[2] == "embedding"
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:
-    """The shortest ending of each path that no other path has; underscores as spaces."""
+    """The shortest ending of each path that is unique, with spaces for underscores."""
     names = {}
     for path in paths:
         parts = path.split(".")
