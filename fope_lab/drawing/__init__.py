@@ -1,1 +1,1 @@
-"""Figures: colours, curves, heat maps, and SVG that follows the page."""
+"""Figures: colours, curves, heat maps, and SVG that adapts to light and dark pages."""

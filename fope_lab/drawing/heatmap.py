@@ -1,7 +1,7 @@
-"""A heat map: a number for each pair of a row and a column, as a colour and, if it fits, in words.
+"""Heat maps: a colour for each pair of a row and a column, and the number itself if it fits.
 
-Numbers run from 0, the paper's own colour, to 1, the first colour of the palette in full, so that
-one drawing serves light and dark paper. NaN leaves a gap.
+The colours run from the page's own colour at 0 to the palette's first colour at full strength at 1,
+so that the same drawing works on light and dark pages. NaN leaves a gap.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-CELL_WIDTH, CELL_HEIGHT = 46.0, 24.0  # points, of a cell that has room for its number
+CELL_WIDTH, CELL_HEIGHT = 46.0, 24.0  # in points, for a cell with room for its number
 LEFT, RIGHT, BOTTOM, TOP = 64.0, 72.0, 46.0, 26.0
 KEY_GAP, KEY_WIDTH, KEY_STEPS = 18.0, 12.0, 24
 CHARACTER = 6.4
-"""Of a title, in points."""
+"""The width of a character of a title, in points."""
 SMALLEST = 3.0
 LARGEST = 460.0
-"""Of the plotting area, in points: more rows or columns than fit make cells smaller."""
+"""The largest side of the plotting area, in points; more rows or columns make smaller cells."""
 FEWEST_LABELS = 10
 SHADES = 200
-"""How many shares of the colour are told apart, which is more than an eye does."""
+"""The number of shades of the colour, more than an eye can distinguish."""
 
 
 @dataclass(frozen=True)
 class Heatmap:
-    """`values` (rows, columns) in [`low`, `high`], the first row at the top."""
+    """The content of a heat map: `values` (rows, columns) in [`low`, `high`], row 0 at the top."""
 
     title: str
     x_label: str
@@ -50,7 +50,7 @@ class Heatmap:
 
 
 def draw_heatmap(heatmap: Heatmap) -> Figure:
-    """The heat map as a matplotlib figure in the stand-in colours of svg.py."""
+    """Draw a heat map as a matplotlib figure in the placeholder colours of svg.py."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -70,7 +70,7 @@ def draw_heatmap(heatmap: Heatmap) -> Figure:
 
 
 def draw_cells(axes: Axes, heatmap: Heatmap, *, numbers: bool) -> None:
-    """The heat map in axes of a figure that is being made under STYLE."""
+    """Draw a heat map in the axes of a figure that was created under STYLE."""
     rows, columns = heatmap.values.shape
     shares = np.clip((heatmap.values - heatmap.low) / (heatmap.high - heatmap.low or 1.0), 0, 1)
     _colour(axes, shares)
@@ -78,7 +78,7 @@ def draw_cells(axes: Axes, heatmap: Heatmap, *, numbers: bool) -> None:
         for (row, column), value in np.ndenumerate(heatmap.values):
             if math.isnan(value):
                 continue
-            # On a colour that is half there the text keeps to the ink of the page.
+            # On a weak colour, the text keeps the ink of the page.
             axes.text(
                 column + 0.5,
                 row + 0.5,
@@ -102,10 +102,10 @@ def draw_cells(axes: Axes, heatmap: Heatmap, *, numbers: bool) -> None:
 
 
 def _colour(axes: Axes, shares: NDArray[np.float64]) -> None:
-    """Colour cells by their share (rows, columns) of the scale, NaN not at all.
+    """Colour cells by their share (rows, columns) of the scale; NaN stays empty.
 
-    All cells of one shade are one path, and neighbours in a row one rectangle: drawing thousands of
-    patches takes minutes.
+    All cells of a shade form one path, and neighbours in a row one rectangle, because drawing
+    thousands of patches takes minutes.
     """
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
@@ -125,13 +125,13 @@ def _colour(axes: Axes, shares: NDArray[np.float64]) -> None:
                 facecolor=COLOURS[0][0],
                 alpha=shade / SHADES,
                 linewidth=0,
-                antialiased=False,  # no seams between neighbours
+                antialiased=False,  # avoids seams between neighbours
             )
         )
 
 
 def _draw_key(axes: Axes, heatmap: Heatmap) -> None:
-    """Which colour is which number."""
+    """Draw the scale that maps colours to numbers."""
     _colour(axes, (np.arange(KEY_STEPS)[:, None] + 0.5) / KEY_STEPS)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, KEY_STEPS)
@@ -145,7 +145,7 @@ def _draw_key(axes: Axes, heatmap: Heatmap) -> None:
 
 
 def _label(axis: object, ticks: Sequence[str]) -> None:
-    """As many labels as have room."""
+    """Label an axis with as many of its ticks as fit."""
     every = max(1, math.ceil(len(ticks) / max(FEWEST_LABELS, 1)))
     places = range(0, len(ticks), every)
     axis.set_ticks([place + 0.5 for place in places], [ticks[p] for p in places])  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
-"""The colour and marker of each curve: the same for one label in every figure of a report.
+"""The colour and marker of each curve, the same for a label in every figure of a report.
 
-The presets that most sweeps compare have a colour of their own, so that reports can be laid side by
-side; any other label takes the next one that is free. Each colour comes as a pair, for light and
-dark paper, and never stands alone: the marker, the dash and a name at the curve tell the same.
+The presets that most sweeps compare have fixed colours, so that reports can be compared side by
+side; any other label takes the next free colour. Each colour is a pair, for light and dark pages.
+Colour is never the only cue: marker, dash and a name at the curve identify it too.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# (on white, on near-black), chosen by search: at least 3:1 against the paper, and apart from one
-# another for every kind of colour vision (tests/report/test_palette.py measures both).
+# (on white, on near-black), found by a search: a contrast of at least 3:1 with the page, and
+# distinguishable with every kind of colour vision (tests/report/test_palette.py measures both).
 COLOURS: tuple[tuple[str, str], ...] = (
     ("#172396", "#89a8fe"),  # blue
     ("#e8730b", "#bb5f2c"),  # orange
@@ -29,7 +29,7 @@ FAMILIAR = ("rope", "fope", "alibi", "nope", "kerple", "fire", "yarn", "p-rope")
 
 @dataclass(frozen=True)
 class Look:
-    """How a curve is drawn. `colour` is an index into COLOURS."""
+    """The appearance of a curve; `colour` is an index into COLOURS."""
 
     colour: int
     marker: str
@@ -37,7 +37,7 @@ class Look:
 
 
 def assign_looks(labels: Iterable[str]) -> dict[str, Look]:
-    """A look for every label; distinct for up to len(COLOURS) · len(DASHES) labels."""
+    """Assign a look to every label; up to len(COLOURS) · len(DASHES) labels are distinct."""
     labels = list(dict.fromkeys(labels))
     slots = {label: FAMILIAR.index(label) for label in labels if label in FAMILIAR}
     free = (i for i in range(len(labels) + len(COLOURS)) if i not in slots.values())

@@ -1,4 +1,4 @@
-"""Figures of several plots side by side, for what `plot.py`'s panel of curves does not show."""
+"""Figures of several plots side by side, for content that the panel of `plot.py` can't show."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, HEIGHT = 300.0, 200.0  # points, of one plot with its labels
+WIDTH, HEIGHT = 300.0, 200.0  # in points, for a plot with its labels
 
 
 @contextlib.contextmanager
@@ -24,10 +24,11 @@ def panels(
     width: float = WIDTH,
     height: float = HEIGHT,
 ) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A figure with a plot for each title, at most `columns` in a row, to be drawn in the block.
+    """Create a figure with a plot for each title, at most `columns` in a row, and yield it to be
+    drawn in the `with` block.
 
-    `width` and `height` are those of one plot, in points. What is drawn in the block has the
-    stand-in colours of svg.py.
+    `width` and `height` are those of a single plot, in points. Drawings in the block have the
+    placeholder colours of svg.py.
     """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -37,22 +38,22 @@ def panels(
     with rc_context(STYLE):
         size = (columns * width / 72, rows * height / 72)
         figure = Figure(figsize=size, dpi=72, layout="constrained")
-        found = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
-        for axes, title in zip(found, titles, strict=False):
+        plots = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
+        for axes, title in zip(plots, titles, strict=False):
             axes.set_title(title, fontsize=11, loc="left")
             axes.spines[["top", "right"]].set_visible(False)
             axes.grid(axis="y", linewidth=0.7)
             axes.set_axisbelow(True)
             axes.tick_params(length=3)
-        for axes in found[len(titles) :]:
+        for axes in plots[len(titles) :]:
             axes.set_axis_off()
-        yield figure, found[: len(titles)]
+        yield figure, plots[: len(titles)]
 
 
 def curve(
     axes: Axes, x: Sequence[float], y: Sequence[float], slot: int, label: str | None = None
 ) -> None:
-    """A thin curve in the colour and dash of a slot of the palette; see `legend` for its label."""
+    """Draw a thin curve in the colour and dash of a palette slot; `legend` shows its label."""
     axes.plot(
         x,
         y,
@@ -64,7 +65,7 @@ def curve(
 
 
 def legend(figure: Figure, axes: Axes) -> None:
-    """The labels of a plot's curves, below the whole figure."""
+    """Show the labels of a plot's curves below the whole figure."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside lower center", ncols=min(4, len(labels)), frameon=False

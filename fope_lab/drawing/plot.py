@@ -1,7 +1,7 @@
-"""Drawing one panel with matplotlib: curves with bands, each labelled where it ends.
+"""Draws a panel with matplotlib: curves with bands, each labelled at its end.
 
-Sizes are points; the SVG is scaled to the page. Figures are made without pyplot, so that nothing
-global is left behind, and matplotlib is imported only when something is drawn.
+Sizes are in points; the SVG is scaled to the page. Figures are created without pyplot, so that no
+global state remains, and matplotlib is imported only when something is drawn.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ LONGEST_LABEL = 36
 
 @dataclass(frozen=True)
 class Curve:
-    """A curve and its band. NaN leaves a gap."""
+    """A curve and its band from `low` to `high`; NaN leaves a gap."""
 
-    label: str  # curves with one label are labelled once
+    label: str  # curves with the same label are labelled once
     look: Look
     x: tuple[float, ...]
     y: tuple[float, ...]
@@ -42,13 +42,13 @@ class Curve:
 
     @property
     def finite(self) -> list[float]:
-        """The values that can be drawn."""
+        """The finite values of the curve, which can be drawn."""
         return [value for value in self.y if math.isfinite(value)]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """What one drawing shows."""
+    """The content of a drawing: its curves, labels, ticks and marks."""
 
     title: str
     x_label: str
@@ -64,12 +64,12 @@ class Panel:
 
     @property
     def label_length(self) -> int:
-        """Characters of the longest label at a curve."""
+        """The number of characters in the longest label at a curve."""
         return max(map(len, _ends(self)), default=0)
 
 
 def draw_panel(panel: Panel) -> Figure:
-    """The panel as a matplotlib figure in the stand-in colours of svg.py."""
+    """Draw a panel as a matplotlib figure in the placeholder colours of svg.py."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -92,10 +92,11 @@ def draw_panel(panel: Panel) -> Figure:
 
 
 def spread(targets: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Positions at least `gap` apart, in the targets' order, as near to them as they can be.
+    """Return positions at least `gap` apart, in the order of the targets and as close to them as
+    possible.
 
-    Inside [low, high] if they fit there; otherwise they start at `low`. Neighbours that are too
-    close move together as one block around their common centre (isotonic regression).
+    The positions are in [low, high] if they fit there; otherwise they start at `low`. Neighbours
+    that are too close move as a block around their common centre (isotonic regression).
     """
     order = sorted(range(len(targets)), key=lambda i: targets[i])
     blocks: list[list[float]] = []  # [sum of shifted targets, count]
@@ -116,13 +117,13 @@ def spread(targets: Sequence[float], gap: float, low: float, high: float) -> lis
 
 
 def length_label(length: int) -> str:
-    """A context length in a few characters: 512, 8192, 16k."""
+    """Return a context length in a few characters: 512, 8192, 16k."""
     return f"{length // 1024}k" if length >= 10_000 and length % 1024 == 0 else str(length)
 
 
 @dataclass(frozen=True)
 class _End:
-    """Where the curves of a label end, and how they look; no look: the level of chance."""
+    """The end of a label's curves and their look; the look is None for the level of chance."""
 
     x: float
     y: float
@@ -130,7 +131,7 @@ class _End:
 
 
 def _ends(panel: Panel) -> dict[str, _End]:
-    """The ends of all curves by label."""
+    """Return the ends of all curves by their labels."""
     points: dict[str, list[tuple[float, float]]] = {}
     looks = {}
     for curve in panel.curves:
@@ -204,7 +205,7 @@ def _marks(axes: Axes, panel: Panel) -> None:
 
 
 def _draw(axes: Axes, curve: Curve, points: bool) -> None:
-    """The curve; with `points`, each measurement as a marker."""
+    """Draw a curve; with `points`, each measurement has a marker."""
     colour = COLOURS[curve.look.colour][0]
     axes.plot(
         curve.x,
@@ -216,7 +217,7 @@ def _draw(axes: Axes, curve: Curve, points: bool) -> None:
         markersize=6.5,
         markeredgecolor=PAPER,
         markeredgewidth=0.8,
-        clip_on=not points,  # a marker at the edge is shown whole
+        clip_on=not points,  # keeps markers at the edge whole
         zorder=3,
     )
     if any(map(math.isfinite, curve.low)):
@@ -224,7 +225,7 @@ def _draw(axes: Axes, curve: Curve, points: bool) -> None:
 
 
 def _labels(axes: Axes, ends: Mapping[str, _End]) -> None:
-    """Names right of the plotting area, each with its marker and a line to its curve's end."""
+    """Write names right of the plotting area, with a marker and a line to the curve's end."""
     edge = axes.get_xlim()[1]
     heights = [_fraction(axes, end.y) * HEIGHT for end in ends.values()]
     positions = spread(heights, LABEL_GAP, 0.0, HEIGHT)
@@ -260,7 +261,7 @@ def _labels(axes: Axes, ends: Mapping[str, _End]) -> None:
 
 
 def _fraction(axes: Axes, y: float) -> float:
-    """The height of `y` in the plotting area, 0 at its bottom, 1 at its top."""
+    """Return the height of `y` in the plotting area, from 0 at its bottom to 1 at its top."""
     x = axes.get_xlim()[0]
     _, height = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
     return float(height)
@@ -271,5 +272,5 @@ def _shorten(label: str) -> str:
 
 
 def _wrap(title: str, width: float) -> list[str]:
-    """The lines of a title, broken at its spaces and commas."""
+    """Return the lines of a title, broken at spaces and commas to fit `width` points."""
     return textwrap.wrap(re.sub(r",(?=\S)", ", ", title), int(width / BOLD_CHARACTER))

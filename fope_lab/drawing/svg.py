@@ -1,7 +1,7 @@
-"""A matplotlib figure as inline SVG: colours that follow the page, unique ids, a title in words.
+"""Converts a matplotlib figure to inline SVG with the page's colours, unique ids and a title.
 
-Figures are drawn in stand-in colours. Here they become CSS variables, so that one drawing serves
-light and dark paper; the page's style sheet gives the variables their values.
+Figures are drawn in placeholder colours. They become CSS variables here, so that the same drawing
+works on light and dark pages; the page's style sheet sets the values of the variables.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fope_lab.drawing.palette import COLOURS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-INK, MUTED, GRID, PAPER = "#010101", "#010102", "#010103", "#010104"  # stand-ins
+INK, MUTED, GRID, PAPER = "#010101", "#010102", "#010103", "#010104"  # placeholders
 _VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", PAPER: "--paper"} | {
     light: f"--series-{i}" for i, (light, _) in enumerate(COLOURS)
 }
@@ -27,7 +27,7 @@ PLAIN = {
     False: "--ink: #1c2024; --muted: #646d78; --grid: #dfe3e8; --paper: #ffffff;",
     True: "--ink: #e8ebee; --muted: #98a1ab; --grid: #333a42; --paper: #14171b;",
 }
-"""Of a file of its own, on light and on dark paper; a page has its own."""
+"""The colours of a standalone file on light (False) and dark (True) pages."""
 
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: selectable, searchable, in the page's own font
@@ -49,16 +49,16 @@ STYLE: dict[Any, Any] = {
 
 
 def inline_svg(figure: Figure, name: str, title: str, description: str) -> str:
-    """`figure` as an <svg> element for a page in which `name` is used once.
+    """Return `figure` as an <svg> element for a page in which `name` is unique.
 
-    Its natural size is that of the figure, a pixel for a point; a page may draw it in another.
+    Its natural size is that of the figure, one pixel per point; a page may scale it.
     """
     from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     buffer = io.BytesIO()
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with rc_context(STYLE):  # some settings are read when a figure is made, some only here
+    with rc_context(STYLE):  # some settings take effect when a figure is created, others only here
         FigureCanvasSVG(figure).print_svg(buffer, metadata=metadata)
     root = ET.fromstring(buffer.getvalue())
     for child in list(root):
@@ -80,7 +80,7 @@ def inline_svg(figure: Figure, name: str, title: str, description: str) -> str:
 
 
 def standalone_svg(figure: Figure, title: str, description: str) -> str:
-    """`figure` as an SVG file of its own, in the reader's choice of light or dark paper."""
+    """Return `figure` as a standalone SVG file that follows the reader's light or dark mode."""
     text = inline_svg(figure, "figure", title, description)
     rules = (
         f"svg {{ {PLAIN[False]} {style_variables(dark=False)} background: var(--paper); "
@@ -93,12 +93,12 @@ def standalone_svg(figure: Figure, title: str, description: str) -> str:
 
 
 def style_variables(dark: bool) -> str:
-    """The values of the curves' CSS variables on light or dark paper."""
+    """Return the values of the curves' CSS variables for a light or dark page."""
     return " ".join(f"--series-{i}: {pair[dark]};" for i, pair in enumerate(COLOURS))
 
 
 def _rewrite(element: ET.Element, name: str, referenced: set[str]) -> None:
-    """Give ids the figure's name, drop the rest of them, and put in variables for colours."""
+    """Prefix referenced ids with the figure's name, drop other ids, and insert colour variables."""
     identifier = element.attrib.pop("id", None)
     if identifier in referenced:
         element.set("id", f"{name}-{identifier}")
@@ -115,9 +115,9 @@ def _rewrite(element: ET.Element, name: str, referenced: set[str]) -> None:
 
 
 def without_family(style: str) -> str:
-    """A style without matplotlib's choice of fonts: the page's own is taken.
+    """Remove matplotlib's font family from a style, so that the page's own font applies.
 
-    Before matplotlib 3.11 it is the end of the shorthand `font: 700 11px 'DejaVu Sans', …`.
+    Before matplotlib 3.11, the family is the end of `font: 700 11px 'DejaVu Sans', …`.
     """
     style = re.sub(r"font-family: [^;]*;? ?", "", style)
     weight = r"font: (?:[a-z]+ )*(\d{3}) ([\d.]+px)[^;]*"
@@ -126,7 +126,7 @@ def without_family(style: str) -> str:
 
 
 def _serialise(root: ET.Element) -> str:
-    """XML that HTML parsers read the same way: no prefixes, no self-closed elements."""
+    """Return XML that HTML parsers read alike: without prefixes and self-closed elements."""
     for element in root.iter():
         element.tag = element.tag.removeprefix(_SVG)
     root.set("xmlns", _SVG[1:-1])
