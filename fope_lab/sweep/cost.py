@@ -1,4 +1,4 @@
-"""What a stage costs before it runs: parameters, tokens, FLOPs, memory from its configuration."""
+"""A stage's cost before it runs: parameters, tokens, FLOPs and memory, from its configuration."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fope_lab.stages import StageConfig, TrainingConfig
 
 @dataclass(frozen=True)
 class Cost:
-    """Parameters of the model, tokens that it reads, FLOPs, and the most memory that a worker needs
-    at once, in bytes; None where nothing is known.
+    """The cost of a stage; a field is None if only running can tell it.
 
-    A training stage counts forward and backward, an evaluation forward only. The tokens of a
-    perplexity stage without a limit are its corpus's, which is known once that is prepared; with a
-    limit, the corpus is taken to have as many.
+    `parameters` are the model's, `tokens` the number that the model reads, `flops` the floating
+    point operations, and `memory` the largest number of bytes that a worker needs at once. A
+    training counts forward and backward, an evaluation forward only. A perplexity stage with a
+    limit on its tokens is assumed to reach it.
     """
 
     parameters: Parameters | None = None
@@ -28,8 +28,10 @@ class Cost:
 
 
 def estimate(spec: StageConfig, model: ModelConfig, learned: int) -> Cost:
-    """The cost of a stage on a model whose position embedding learns `learned` parameters, which
-    count as body."""
+    """Return the cost of a stage.
+
+    `learned` is the number of parameters that the position embedding learns. They count as body.
+    """
     size = parameters(model)
     size = replace(size, body=size.body + learned)
     if isinstance(spec, TrainingConfig):
@@ -37,17 +39,17 @@ def estimate(spec: StageConfig, model: ModelConfig, learned: int) -> Cost:
         flops = tokens * flops_per_token(model, spec.data.length)
         return Cost(size, tokens, flops, training_peak(spec, model, learned).peak)
     if isinstance(spec, ModelEvaluation):
-        held = reading_peak(spec, model, learned)
-        memory = None if held is None else held.peak
-        readings = spec.forward_passes()
-        if readings is None:
+        peak = reading_peak(spec, model, learned)
+        memory = None if peak is None else peak.peak
+        passes = spec.forward_passes()
+        if passes is None:
             return Cost(size, memory=memory)
-        return replace(_forward(size, model, readings), memory=memory)
+        return replace(_forward(size, model, passes), memory=memory)
     return Cost(size)
 
 
 def training_peak(spec: TrainingConfig, model: ModelConfig, learned: int) -> Memory:
-    """The memory of a worker, on a model whose position embedding learns `learned` parameters."""
+    """Return the memory of a worker; `learned` is what the position embedding learns."""
     train, resources = spec.train, spec.resources
     at_once = train.micro_batch(resources.size)
     return training_memory(
@@ -63,27 +65,27 @@ def training_peak(spec: TrainingConfig, model: ModelConfig, learned: int) -> Mem
 
 
 def reading_peak(spec: ModelEvaluation, model: ModelConfig, learned: int) -> Memory | None:
-    """The memory at the length that needs most: shorter sequences are read more at a time.
+    """Return the memory at the length that needs most: shorter sequences go in larger batches.
 
-    None where only running can tell how long sequences are.
+    Returns None if only running can tell how long the sequences are.
     """
     longest = spec.max_sequence_length()
     if longest is None:
         return None
-    readings = spec.forward_passes() or ()
-    lengths = {longest[1], *(one.length for one in readings if one.sequences)}
-    read = (
+    passes = spec.forward_passes() or ()
+    lengths = {longest[1], *(each.length for each in passes if each.sequences)}
+    peaks = (
         reading_memory(
             model, batch=max(1, spec.batch_tokens // length), length=length, learned=learned
         )
         for length in lengths
         if length
     )
-    return max(read, key=lambda memory: memory.peak)
+    return max(peaks, key=lambda memory: memory.peak)
 
 
-def _forward(size: Parameters, model: ModelConfig, readings: Iterable[ForwardPass]) -> Cost:
-    """The cost of reading all of these, forward only."""
-    counted = [(length, length * count) for length, count in readings if length * count]
+def _forward(size: Parameters, model: ModelConfig, passes: Iterable[ForwardPass]) -> Cost:
+    """Return the cost of all these forward passes."""
+    counted = [(length, length * count) for length, count in passes if length * count]
     flops = sum(tokens * flops_per_token(model, length) / 3 for length, tokens in counted)
     return Cost(size, sum(tokens for _, tokens in counted), flops)

@@ -1,9 +1,9 @@
-"""A stage's identity: the hash of what was asked, of its parents, and of its data.
+"""A stage's identity: the hash of its configuration, of its parents, and of its data.
 
-The configuration enters without fields at their defaults (so that a field added later changes no
-old key), and without what can't change a number. Corpora enter by the key of the prepare-data stage
-that tokenises them, and that by the corpus's own identity; a tokenizer that is trained or copied by
-the key of the stage that does it.
+The configuration enters without fields at their defaults, so that a field added later changes no
+old key, and without the fields that can't change a number. A corpus enters as the key of the
+prepare-data stage that tokenizes it, whose own key has the corpus's identity. A tokenizer that is
+trained or copied enters as the key of the stage that makes it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ KEY_LENGTH = 20  # hexadecimal digits: 80 bits
 
 
 def stage_key(
-    spec: StageConfig, parents: Mapping[str, str], data: Mapping[str, Any] | None = None
+    spec: StageConfig, parents: Mapping[str, str], identities: Mapping[str, Any] | None = None
 ) -> str:
-    """The key of a stage with these parents by role; `data` replaces fields by identities."""
-    config = {**plain(spec, key=True), **(data or {})}
+    """Return the key of a stage.
+
+    `parents` are the keys of its parents by role. `identities` replace fields of the configuration,
+    such as the name of a local file by the hash of its content.
+    """
+    config = {**plain(spec, key=True), **(identities or {})}
     if "tokenizer" in parents:
         config.pop("tokenizer", None)
     for i, field in enumerate(spec.corpora()):
@@ -42,6 +46,6 @@ def stage_key(
 
 
 def digest(value: Any) -> str:
-    """The first KEY_LENGTH hexadecimal digits of the SHA-256 of a value's canonical JSON."""
+    """Return the first KEY_LENGTH hexadecimal digits of the SHA-256 of a value's canonical JSON."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]

@@ -1,4 +1,4 @@
-"""The report section of a sweep file against the sweep's stages: claims, tables, figures."""
+"""Checks of a report section against the sweep's stages: claims, tables and figures."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from fope_lab.sweep.report_section import ReportSection
 def report_problems(
     section: ReportSection, by_name: Mapping[str, Sequence[Stage]] | None
 ) -> Iterator[tuple[FieldPath, str]]:
-    """What is wrong with the section, by the place in the file. Without the stages, because they
-    are wrong themselves, only what can't be read."""
+    """Yield what is wrong with the section, each with its place in the file.
+
+    Without the stages, because something is wrong with them, only the form of the texts is checked.
+    """
     catalogue = None if by_name is None else Catalogue(by_name)
     lines: dict[Claim, int] = {}
     for i, text in enumerate(section.claims):

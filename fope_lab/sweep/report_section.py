@@ -1,6 +1,6 @@
-"""What a sweep file says of its report: claims to judge, and a paper's table beside its own.
+"""The report section of a sweep file: claims to judge, and which tables and figures to show.
 
-None of it is in any stage's key: a claim that is added later is judged on what is there.
+It is in no stage's key: a claim that is added later is judged on the results that exist.
 """
 
 from __future__ import annotations
@@ -11,28 +11,34 @@ from pydantic import Field
 
 from fope_lab.stages import Section
 
-LEARNT = 0.8
+MIN_IN_LENGTH_ACCURACY = 0.8
 
 
 class ReportSection(Section):
-    """What the report shows beside the tables and figures of everything that was measured."""
+    """What the report judges and shows; by default it shows all results."""
 
     claims: Annotated[
         list[str],
-        Field(description="'[stage.]metric[(corpus)]@x [where axis=value, …]: a > b [> c]'"),
+        Field(
+            description="Statements to test over the seeds, each of the form"
+            " '[stage.]metric[(corpus)]@x [where axis=value, …]: a > b [> c]'."
+        ),
     ] = []  # noqa: RUF012
-    learnt: Annotated[
+    min_in_length_accuracy: Annotated[
         float,
         Field(
+            alias="learnt",
             ge=0,
             le=1,
-            description="the least accuracy inside the trained length; with a seed that has less, a"
-            " claim about an accuracy is not judged",
+            description="Lowest accuracy inside the trained length at which a task counts as"
+            " learned. A claim about an accuracy is judged only if every seed reaches it.",
         ),
-    ] = LEARNT
+    ] = MIN_IN_LENGTH_ACCURACY
     tables: Annotated[
-        list[str] | None, Field(description="'[stage.]metric[(corpus)]'; default all")
+        list[str] | None,
+        Field(description="Tables to show, each as '[stage.]metric[(corpus)]'. Default: all."),
     ] = None
     figures: Annotated[
-        list[str] | None, Field(description="'[stage.]metric[(corpus)]'; default all")
+        list[str] | None,
+        Field(description="Figures to show, each as '[stage.]metric[(corpus)]'. Default: all."),
     ] = None

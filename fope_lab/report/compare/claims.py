@@ -66,7 +66,9 @@ def judge_claims(
     for text in section.claims:
         comparison = compare(parse_claim(text), catalogue)
         for combination in comparison.combinations:
-            verdicts.append(_judge(text, comparison, combination, measured, section.learnt))
+            verdicts.append(
+                _judge(text, comparison, combination, measured, section.min_in_length_accuracy)
+            )
     return tuple(verdicts)
 
 

@@ -1,7 +1,7 @@
-"""What a claim compares in its sweep: for each combination of the axes, the stages of each term.
+"""What a claim compares in its sweep: the stages of each term, for each combination of the axes.
 
-An axis that goes along with the compared one, as one zipped with it does, has no combinations of
-its own: the claim compares the models as the sweep pairs them.
+An axis that varies together with the compared one, such as an axis zipped with it, adds no
+combinations: the claim compares the models as the sweep pairs them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ Seeds = Mapping[int | None, Stage]
 
 @dataclass(frozen=True)
 class Combination:
-    """One comparison: the values of the axes that the claim leaves open, by path, and for each term
-    its stages by seed."""
+    """One comparison of a claim.
+
+    `axes` are the values of the axes that the claim leaves open, by path. `members` are the stages
+    of each term, by seed.
+    """
 
     axes: Mapping[str, Any]
     members: tuple[Seeds, ...]
@@ -30,8 +33,11 @@ class Combination:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A claim that its sweep can answer; `names` are what to call its terms: a number by its axis,
-    `batch_tokens=128`, anything else as the claim does."""
+    """A claim that its sweep can answer.
+
+    `names` are the terms as a reader should see them: a number with its axis, `batch_tokens=128`,
+    and anything else as the claim writes it.
+    """
 
     claim: Claim
     selected: Selected
@@ -40,19 +46,19 @@ class Comparison:
 
 
 def compare(claim: Claim, catalogue: Catalogue) -> Comparison:
-    """Find what a claim compares. Raises ClaimError."""
+    """Return what a claim compares. Raises ClaimError if the sweep can't answer the claim."""
     selected = catalogue.find(claim.quantity)
     measuring = stages = list(selected.at(claim.x))
     for i, pin in enumerate(claim.where):
         if pin.axis in [other.axis for other in claim.where[:i]]:
-            raise ClaimError(f"where has {pin.axis} twice")
+            raise ClaimError(f"`where` sets {pin.axis} twice")
         stages = _pinned(pin, stages)
     try:
         axis, chosen = _compared(claim, stages)
     except ClaimError:
         for pin in claim.where:
             if _values_of(claim, _paths_named(pin.axis or "", measuring), measuring):
-                message = f"where has {pin.axis}, which is what is compared"
+                message = f"`where` sets {pin.axis}, which is the axis that the claim compares"
                 raise ClaimError(message) from None
         raise
     open_axes = _open_axes(axis, stages)
@@ -68,20 +74,20 @@ def compare(claim: Claim, catalogue: Catalogue) -> Comparison:
     whole = [place for place, members in groups.items() if all(members)]
     if not whole:
         terms = " and ".join(str(term) for term in claim.terms)
-        raise ClaimError(f"no cell of the grid has {terms} with the same {name_list(open_axes)}")
+        raise ClaimError(f"the grid has no {terms} with the same {name_list(open_axes)}")
     combinations = tuple(Combination(axes[place], tuple(groups[place])) for place in whole)
     values = {label(stage.axes[axis]): stage.axes[axis] for stage in stages if axis in stage.axes}
     names = tuple(
         term.value
-        if isinstance(values[one], str | Mapping)
+        if isinstance(values[value], str | Mapping)
         else str(Pin(term.value, axis.rpartition(".")[2]))
-        for term, one in zip(claim.terms, chosen, strict=True)
+        for term, value in zip(claim.terms, chosen, strict=True)
     )
     return Comparison(claim, selected, names, combinations)
 
 
 def _pinned(pin: Pin, stages: Sequence[Stage]) -> list[Stage]:
-    """The stages that have a value on an axis. Raises ClaimError."""
+    """Return the stages that have the pinned value on an axis. Raises ClaimError."""
     assert pin.axis is not None
     named = {p: _values_named(pin.value, p, stages) for p in _axes_named(pin.axis, stages)}
     found = {
@@ -95,7 +101,10 @@ def _pinned(pin: Pin, stages: Sequence[Stage]) -> list[Stage]:
 
 
 def _compared(claim: Claim, stages: Sequence[Stage]) -> tuple[str, list[str]]:
-    """The axis that all terms are values of, and the labels of these values. Raises ClaimError."""
+    """Return the axis that all terms are values of, and the labels of the values.
+
+    Raises ClaimError if no axis has all terms, or if several do.
+    """
     paths = _paths(stages)
     named = {term.axis for term in claim.terms if term.axis is not None}
     for name in sorted(named):
@@ -122,7 +131,7 @@ def _compared(claim: Claim, stages: Sequence[Stage]) -> tuple[str, list[str]]:
 
 
 def _values_of(claim: Claim, paths: Sequence[str], stages: Sequence[Stage]) -> dict[str, list[str]]:
-    """The labels of all terms on each axis that has one for each."""
+    """Return the labels of all terms, by axis, for the axes that have exactly one for each."""
     found = {path: [_values_named(t.value, path, stages) for t in claim.terms] for path in paths}
     return {
         path: [values[0] for values in named]
@@ -132,7 +141,7 @@ def _values_of(claim: Claim, paths: Sequence[str], stages: Sequence[Stage]) -> d
 
 
 def _several(text: str, named: Iterable[list[str]]) -> ClaimError | None:
-    """What to say of a text that names several values of an axis; None if it names none."""
+    """Return the error for a text that names several values of an axis, or None."""
     values = next((values for values in named if len(values) > 1), None)
     return None if values is None else ClaimError(f"{text} is ambiguous: {name_list(values)}")
 
@@ -145,9 +154,9 @@ def _no_value(pin: Pin, stages: Sequence[Stage]) -> ClaimError:
 
 
 def _no_axis(claim: Claim, paths: Sequence[str], stages: Sequence[Stage]) -> ClaimError:
-    """Why no axis has all terms: some are values of none, or each is one of another axis."""
+    """Return why no axis has all terms: a term is a value of none, or the axes differ."""
     if not paths:
-        return ClaimError("compares values of an axis, and the sweep has no axis for these stages")
+        return ClaimError("compares values of an axis, but the sweep has no axis for these stages")
     having = {}
     for term in claim.terms:
         named = {path: _values_named(term.value, path, stages) for path in paths}
@@ -156,7 +165,7 @@ def _no_axis(claim: Claim, paths: Sequence[str], stages: Sequence[Stage]) -> Cla
             return error
     unknown = [term for term, found in having.items() if not found]
     if not unknown:
-        where = "; ".join(f"{term} is of {name_list(found)}" for term, found in having.items())
+        where = "; ".join(f"{term} is on {name_list(found)}" for term, found in having.items())
         return ClaimError(f"compares values of different axes: {where}")
     best = max(paths, key=lambda path: sum(path in found for found in having.values()))
     if not any(having.values()):
@@ -164,39 +173,45 @@ def _no_axis(claim: Claim, paths: Sequence[str], stages: Sequence[Stage]) -> Cla
     known = _labels(best, stages)
     near = _near(unknown[0].value, known)
     names = " and ".join(str(term) for term in unknown)
-    verb = "is no value" if len(unknown) == 1 else "are no values"
+    verb = "is not a value" if len(unknown) == 1 else "are not values"
     return ClaimError(f"{names} {verb} of {best}{near} (has: {name_list(known)})")
 
 
 def _near(text: str, labels: Sequence[str]) -> str:
-    """The nearest value, or the nearest name of a value with options."""
+    """Return a hint at the nearest value, or at the nearest name of a value with options."""
     return did_you_mean(text, [*labels, *(value.partition("(")[0] for value in labels)])
 
 
 def _only(what: str, found: Mapping[str, Sequence[Stage]]) -> str:
-    """The axis that is meant: the first, if all choose the same stages. Raises ClaimError."""
-    ways = {tuple(map(id, stages)) for stages in found.values()}
+    """Return the first axis if all of them select the same stages. Raises ClaimError."""
+    ways = {tuple((stage.key, stage.label) for stage in stages) for stages in found.values()}
     if len(ways) > 1:
-        raise ClaimError(f"{what} may be of {' or '.join(found)}; write axis=value in full")
+        raise ClaimError(f"{what} can be a value of {' or '.join(found)}; write axis=value in full")
     return next(iter(found))
 
 
 def _open_axes(axis: str, stages: Sequence[Stage]) -> list[str]:
-    """The axes that make combinations: those that vary, not along with the compared one, and of
-    those that have the same values everywhere the first."""
+    """Return the axes that make combinations.
+
+    They vary, and not together with the compared axis. Of several that have the same values in
+    every stage, only the first counts.
+    """
     found: dict[tuple[str, ...], str] = {}
     for path in _paths(stages):
         values = tuple(_label(stage, path) for stage in stages)
         with_value: dict[str, set[str]] = {}
         for stage, value in zip(stages, values, strict=True):
             with_value.setdefault(_label(stage, axis), set()).add(value)
-        if path != axis and any(len(one) > 1 for one in with_value.values()):
+        if path != axis and any(len(labels) > 1 for labels in with_value.values()):
             found.setdefault(values, path)
     return list(found.values())
 
 
 def _axes_named(name: str, stages: Sequence[Stage]) -> list[str]:
-    """The paths that a name means: its own, or those that end in it. Raises ClaimError."""
+    """Return the paths that a name means: the name itself, or those that end in it.
+
+    Raises ClaimError if there are none.
+    """
     found = _paths_named(name, stages)
     if not found:
         paths = _paths(stages)
@@ -216,7 +231,7 @@ def _paths(stages: Sequence[Stage]) -> list[str]:
 
 
 def _labels(path: str, stages: Sequence[Stage]) -> list[str]:
-    """The values of an axis as tables show them."""
+    """Return the values of an axis in the form that tables show."""
     return list(dict.fromkeys(label(s.axes[path]) for s in stages if path in s.axes))
 
 
@@ -229,9 +244,12 @@ def _is_embedding(path: str) -> bool:
 
 
 def _values_named(text: str, path: str, stages: Sequence[Stage]) -> list[str]:
-    """The labels of the axis's values that a text names: the same, with numbers in any spelling, or
-    those with this name that have all its options: `fope` is `fope(base=129)` where there is no
-    other."""
+    """Return the labels of the axis's values that a text names.
+
+    A text names the value with the same label, where numbers may be spelled in any way. Otherwise
+    it names the values with its name and all of its options: `fope` means `fope(base=129)` if that
+    is the only one.
+    """
     values = {label(s.axes[path]): s.axes[path] for s in stages if path in s.axes}
     if text in values:
         return [text]

@@ -1,7 +1,7 @@
 """The text of claims: `[stage.]metric[(corpus)]@x [where axis=value, …]: a > b [> c]`.
 
-A value stands in it as tables show it, `fope(sigma=0.1)`, or in JSON's double quotes where it has a
-space or one of `,:<>=()"` outside of its brackets.
+A value is written as tables show it, `fope(sigma=0.1)`. A value with a space or one of `,:<>=()"`
+outside of its brackets is written in JSON's double quotes.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _JSON = json.JSONDecoder(strict=False)
 
 
 class ClaimError(UserError):
-    """Why a text is no claim, or none about its sweep."""
+    """A text is not a claim, or its sweep can't answer the claim."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """`[stage.]metric[(corpus)]`: what a claim, a table or a figure is about."""
+    """`[stage.]metric[(corpus)]`: the numbers that a claim, a table or a figure is about."""
 
     metric: str
     stage: str | None = None
@@ -46,7 +46,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Pin:
-    """`axis=value`, or for a term that says no axis, `value`."""
+    """`axis=value`, or only `value` in a term that leaves the axis open."""
 
     value: str
     axis: str | None = None
@@ -58,7 +58,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class Claim:
-    """That the numbers of `terms` are in a strict `order`, one after the other."""
+    """The claim that the numbers of `terms` are in a strict `order`, from the first to the last."""
 
     quantity: Quantity
     x: int | None
@@ -73,7 +73,7 @@ class Claim:
 
 
 def parse_claim(text: str) -> Claim:
-    """Read a claim. Raises ClaimError."""
+    """Return the claim that a text states. Raises ClaimError."""
     if not text.strip():
         raise ClaimError(f"is empty; needs {FORM}")
     reader = _Reader(text)
@@ -85,7 +85,7 @@ def parse_claim(text: str) -> Claim:
         while reader.skip(","):
             where.append(reader.pin())
     if not reader.skip(":"):
-        raise reader.wrong("':' and what is compared")
+        raise reader.wrong("':' and the values to compare")
     terms = [reader.term()]
     orders = []
     while order := reader.skip(">") or reader.skip("<"):
@@ -95,7 +95,7 @@ def parse_claim(text: str) -> Claim:
     if not orders:
         raise ClaimError(f"compares {shown(str(terms[0]))} with nothing; needs {FORM}")
     if len(set(orders)) > 1:
-        raise ClaimError("has both > and <; a chain has one of them")
+        raise ClaimError("mixes > and <; a chain needs one of them")
     for i, term in enumerate(terms):
         if term in terms[:i]:
             raise ClaimError(f"names {term} twice")
@@ -103,7 +103,7 @@ def parse_claim(text: str) -> Claim:
 
 
 def parse_quantity(text: str) -> Quantity:
-    """Read `[stage.]metric[(corpus)]`. Raises ClaimError."""
+    """Return the quantity that a text `[stage.]metric[(corpus)]` names. Raises ClaimError."""
     if not text.strip():
         raise ClaimError("is empty; needs [stage.]metric[(corpus)]")
     reader = _Reader(text)
@@ -113,7 +113,7 @@ def parse_quantity(text: str) -> Quantity:
 
 
 class _Reader:
-    """Reads one text from left to right."""
+    """Reads a text from left to right; it holds the position reached so far."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at = text, 0
@@ -150,7 +150,7 @@ class _Reader:
         return Pin(self._value())
 
     def skip(self, mark: str) -> str:
-        """The mark, if it comes next."""
+        """Return a mark and go past it, if it comes next; the empty string otherwise."""
         self.match(_SPACE)
         if not self._text.startswith(mark, self._at):
             return ""
@@ -158,7 +158,7 @@ class _Reader:
         return mark
 
     def match(self, pattern: re.Pattern[str]) -> str | None:
-        """What comes next, if it is such."""
+        """Return the text that matches a pattern and go past it, if it comes next."""
         if pattern is not _SPACE:
             self.match(_SPACE)
         found = pattern.match(self._text, self._at)
@@ -209,7 +209,7 @@ class _Reader:
 
 
 def _written(value: str) -> str:
-    """A value as it is, or in quotes where it would be read as something else."""
+    """Return a value as a claim writes it, in quotes if it would be read as something else."""
     reader = _Reader(value)
     try:
         plain = reader.term() == Pin(value)
