@@ -1,9 +1,9 @@
 """Causal attention with a position embedding that rotates, biases, or does neither.
 
-Rotations leave attention itself alone, so PyTorch's fused kernels do it. For a bias there are two
-ways whose memory grows with the length and not with its square: any bias, on any device, a few
-queries at a time (`chunked_attention`), and on CUDA a fused kernel for a bias that depends on
-distance alone (`flex`).
+Rotations do not change attention itself, so that PyTorch's fused kernels compute it. Two ways
+compute attention with a bias in memory that grows with the length and not with its square:
+`chunked_attention` takes any bias on any device, a few queries at a time, and `flex` is a fused
+CUDA kernel for a bias that depends only on distance.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fope_lab.model.uninitialized_linear import UninitializedLinear
 
 
 class Attention(nn.Module):
-    """Grouped-query self-attention of one layer: (batch, length, width) to the same, or to less."""
+    """Grouped-query self-attention of one layer, with one position embedding."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -53,14 +53,15 @@ class Attention(nn.Module):
         cache: LayerCache | None = None,
         last: int | None = None,
     ) -> Tensor:
-        """`positions` and `documents` are those of all tokens, the cache's included.
+        """Attend from new tokens (batch, length, width) to all tokens; returns the same shape.
 
-        `cos_sin` are `embedding.cos_sin` of the new tokens' positions, which layers may share. Only
-        the `last` tokens attend to others, if so many are given: (batch, last, width).
+        `positions` and `documents` are those of all tokens, including those in the cache. `cos_sin`
+        is `embedding.cos_sin` of the positions of the new tokens, which layers may share. With
+        `last` only so many of the last tokens attend, and the result is (batch, last, width).
         """
         split = (-1, self.head_dim)
-        asking = hidden if last is None else hidden[:, -last:]
-        q = self.q_norm(self.q_proj(asking)).unflatten(-1, split).transpose(1, 2)
+        queries = hidden if last is None else hidden[:, -last:]
+        q = self.q_norm(self.q_proj(queries)).unflatten(-1, split).transpose(1, 2)
         k = self.k_norm(self.k_proj(hidden)).unflatten(-1, split).transpose(1, 2)
         v = self.v_proj(hidden).unflatten(-1, split).transpose(1, 2)
         if cache is None:
@@ -72,10 +73,11 @@ class Attention(nn.Module):
 
 
 class Documents(NamedTuple):
-    """Which document each token is of: it attends to no other.
+    """The documents of packed sequences: a token attends only to tokens of its own document.
 
-    `numbers` are whole numbers (batch, length); `mask` (batch, 1, length, length), whether a token
-    attends to another, is for attention without a bias, and made once for all layers.
+    `numbers` are integers (batch, length), one for each document. `mask` (batch, 1, length, length)
+    says whether a token attends to another; attention without a bias needs it, and all layers share
+    it.
     """
 
     numbers: Tensor
@@ -83,7 +85,7 @@ class Documents(NamedTuple):
 
     @classmethod
     def of(cls, numbers: Tensor, embedding: PositionEmbedding) -> Documents:
-        """For attention with this embedding."""
+        """The documents as attention with this embedding needs them."""
         if embedding.biases:
             return cls(numbers, None)
         same = numbers[:, :, None] == numbers[:, None, :]
@@ -104,11 +106,11 @@ def causal_attention(
     embedding: PositionEmbedding,
     documents: Documents | None = None,
 ) -> Tensor:
-    """softmax(q·kᵀ/√head_dim + bias)·v over earlier tokens: (batch, num_heads, queries, head_dim).
+    """softmax(q·kᵀ/√head_dim + bias)·v over a token and those before it.
 
-    q has num_heads, k and v (batch, num_kv_heads, length, head_dim); `positions` and `documents`,
-    those of the keys, are (length,) or (batch, length). Where there are fewer queries than keys,
-    they are those of the last tokens.
+    q is (batch, num_heads, queries, head_dim), as is the result; k and v are
+    (batch, num_kv_heads, length, head_dim). `positions`, (length,) or (batch, length), and
+    `documents` are those of the keys. Fewer queries than keys belong to the last tokens.
     """
     path = _path(q, k, positions, embedding, documents)
     return path(q, k, v, positions, embedding, documents)
@@ -150,10 +152,10 @@ def _unbiased(
         seen = documents.mask[:, :, keys - queries :]
     elif queries == keys:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
-    elif queries == 1:  # it sees all keys
+    elif queries == 1:  # it attends to all keys
         return F.scaled_dot_product_attention(q, k, v, enable_gqa=grouped)
     else:
-        # `is_causal` would take the queries for those of the first tokens.
+        # With `is_causal` the queries would be those of the first tokens.
         seen = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=grouped)
 
@@ -197,22 +199,22 @@ def _numbers(documents: Documents | None) -> Tensor | None:
 
 
 def distance_table(embedding: PositionEmbedding, positions: Tensor) -> Tensor:
-    """The bias at each distance of consecutive positions: float32 (num_heads, length)."""
+    """The bias at each distance between consecutive positions, float32 (num_heads, length)."""
     distances = torch.arange(positions.shape[-1], device=positions.device)
     bias = embedding.bias(distances[-1:], distances)
-    assert bias is not None  # only embeddings with a bias come here
+    assert bias is not None  # the callers have embeddings with a bias
     return bias[:, 0].flip(-1)
 
 
 _CONSECUTIVE = WeakTensorKeyDictionary()
-"""What `consecutive` found for tensors of positions, with their version then."""
+"""Results of `consecutive` for tensors of positions, with the version of each tensor."""
 
 
 @no_compile
 def consecutive(positions: Tensor) -> bool:
-    """Whether every position is one more than the one before, in every sequence.
+    """Whether every position of a sequence is one more than the position before it.
 
-    To look is to wait for the device, so it is done once for all layers.
+    Reading the positions waits for the device, so that all layers share the result.
     """
     version = 0 if positions.is_inference() else positions._version
     known = _CONSECUTIVE.get(positions)

@@ -1,4 +1,4 @@
-"""Keys and values of the tokens read so far, so that the next ones need not read them again."""
+"""A cache of the keys and values of earlier tokens, which generation reads again and again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fope_lab.embeddings.module import CosSin, PositionEmbedding
 
 
 class LayerCache:
-    """One layer's keys and values, (batch, num_kv_heads, tokens, head_dim)."""
+    """The keys and values of one layer, each (batch, num_kv_heads, tokens, head_dim)."""
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -25,12 +25,12 @@ class LayerCache:
         embedding: PositionEmbedding,
         cos_sin: CosSin | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The new queries rotated, and the keys, rotated, and values of all tokens up to now.
+        """Add new keys and values; return rotated queries and all rotated keys and values.
 
-        `positions` (…, tokens) are those of all of them, `cos_sin` belong to the new ones alone.
-
-        Keys are kept as they are rotated, unless a longer sequence would rotate them otherwise:
-        then they are kept as they were, and all of them are rotated each time.
+        `positions` (…, tokens) are those of all tokens, `cos_sin` belongs to the new tokens only.
+        The cache holds rotated keys, unless the rotation depends on the length of the sequence: it
+        then holds keys before rotation, and rotates all of them at each call. Raises RuntimeError
+        for keys or values that need gradients.
         """
         new = k.shape[2]
         own = positions[..., -new:]
@@ -41,7 +41,7 @@ class LayerCache:
         return *embedding.rotate(q, k, own, cos_sin, key_positions=positions), v
 
     def repeated(self, batch: int, tokens: int, room: int) -> LayerCache:
-        """The first `tokens` tokens of the one sequence kept here, for each of `batch`."""
+        """Copy the first `tokens` tokens of a cache of one sequence for `batch` sequences."""
         repeated = LayerCache(room)
         if self._keys is not None and self._values is not None:
             repeated._keys = _repeated(self._keys, batch, tokens, room)
@@ -49,7 +49,7 @@ class LayerCache:
         return repeated
 
     def _append(self, k: Tensor, v: Tensor, end: int) -> tuple[Tensor, Tensor]:
-        """All keys and values, with these as the last before `end`."""
+        """Add keys and values as the last before `end`; return those of all tokens."""
         if torch.is_grad_enabled() and (k.requires_grad or v.requires_grad):
             raise RuntimeError("a cache keeps no gradients: use it under torch.no_grad()")
         self._keys = self._put(self._keys, k, end)
@@ -57,7 +57,7 @@ class LayerCache:
         return self._keys[:, :, :end], self._values[:, :, :end]
 
     def _put(self, kept: Tensor | None, new: Tensor, end: int) -> Tensor:
-        """Memory that holds `kept` and then, as the last before `end`, `new`."""
+        """Write `new` as the last tokens before `end`, after `kept`, in larger memory if needed."""
         start = end - new.shape[2]
         if kept is None:
             kept = _memory(new, max(self._room, end))
@@ -80,29 +80,29 @@ def _repeated(kept: Tensor, batch: int, tokens: int, room: int) -> Tensor:
 
 
 class Cache:
-    """What a decoder keeps of a batch of sequences, all of the same length, between passes.
+    """The keys and values of a batch of sequences of one length, between passes of a decoder.
 
-    Pass the same one to each call of the model with the tokens that come next, under
-    `torch.no_grad()`. It starts with room for `room` tokens, and doubles that when it is full.
+    Pass the same cache to each call of the model, with the next tokens, under `torch.no_grad()`. It
+    has memory for `room` tokens at first, and doubles it when it is full.
 
-    Keys that a position embedding rotates anew for each length (`keys_cacheable` False: dynamic
-    NTK, randomised positions) come from states that the earlier tokens had at their length. From
-    the second layer on, these are not what a pass over the longer sequence would compute; nothing
-    but such a pass could tell.
+    Dynamic NTK and randomised positions rotate all keys again for each length (`keys_cacheable` is
+    False). These keys come from the hidden states that earlier tokens had at their length. From the
+    second layer on they differ from those of a pass over the whole longer sequence, which a cache
+    cannot reproduce.
     """
 
     def __init__(self, num_layers: int, *, room: int = 64) -> None:
         self.layers = [LayerCache(room) for _ in range(num_layers)]
         self.length = 0
-        """Tokens read so far."""
+        """The number of tokens in the cache."""
         self._positions: Tensor | None = None
 
     def positions(
         self, new: Tensor | None, tokens: int, embedding: PositionEmbedding, device: torch.device
     ) -> Tensor:
-        """Positions (…, length + tokens) of all tokens where those of the last are `new`.
+        """The positions (…, length + tokens) of all tokens, of which `new` are those of the last.
 
-        By default they are the embedding's, which may draw all of them anew.
+        By default they are those of the embedding, which may draw new positions for all tokens.
         """
         if new is None and not embedding.keys_cacheable:
             return embedding.positions(self.length + tokens, device=device)
@@ -115,19 +115,21 @@ class Cache:
         return torch.cat((before.expand(*rows, -1), new.expand(*rows, -1)), dim=-1)
 
     def advance(self, positions: Tensor) -> None:
-        """The pass over the tokens up to the last of these positions is complete."""
+        """Count the tokens of a complete pass, to which these positions (…, tokens) belong."""
         self._positions = positions
         self.length = positions.shape[-1]
 
     def forget(self, length: int) -> None:
-        """Keep the first `length` tokens only: what was read after them may be read anew."""
+        """Drop all tokens but the first `length`."""
         if self._positions is not None and length < self.length:
             self._positions = self._positions[..., :length]
             self.length = length
 
     def repeated(self, batch: int, *, room: int) -> Cache:
-        """A copy of this cache of one sequence for `batch` that begin like it, with room for `room`
-        tokens each."""
+        """A copy of a cache of one sequence for `batch` sequences that begin with it.
+
+        The copy has memory for `room` tokens each.
+        """
         copy = Cache(0)
         copy.layers = [layer.repeated(batch, self.length, room) for layer in self.layers]
         copy.length, copy._positions = self.length, self._positions

@@ -1,4 +1,4 @@
-"""A model in a directory: `config.json` and safetensors, in our format or Hugging Face's.
+"""Models in directories: `config.json` and safetensors, in our format or in transformers'.
 
 Reading the configuration needs no torch.
 """
@@ -38,7 +38,7 @@ __all__ = [
 
 CONFIG = "config.json"
 POSITIONS = "position_embeddings."
-"""What the names of a position embedding's tensors begin with."""
+"""The prefix of the names of a position embedding's tensors."""
 
 
 def save_model(
@@ -51,11 +51,11 @@ def save_model(
     tokenizer: str,
     state: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Write `model` to the directory `path`, made if need be.
+    """Write `model` to the directory `path`, which is created if it does not exist.
 
-    `state` are the weights where the model itself does not hold them whole (see
-    `Decoder.untied_state`). Raises ValueError where `embedding` or `train_length` are not the
-    model's.
+    `train_length` and `context_length` are in tokens (see `CheckpointConfig`). `state` are the
+    weights if the model itself does not hold them whole (see `Decoder.untied_state`). Raises
+    ValueError if `embedding` or `train_length` differ from those of the model.
     """
     from safetensors.torch import save_file
 
@@ -81,18 +81,18 @@ def save_model(
 def load_model(
     path: str | os.PathLike[str], embedding: Spec | None = None, *, seed: int = 0
 ) -> Decoder:
-    """The model of a checkpoint, on the CPU and in eval mode.
+    """Load the model of a checkpoint, on the CPU and in eval mode.
 
-    `path` is a checkpoint directory of ours, a stage's folder, whose final or newest checkpoint is
-    taken, a Hugging Face folder of the Llama family or that `fope-lab export` wrote, or
-    `hf:NAME[@REVISION]`, such a model on the hub. Weights are float32, whatever the files hold
-    (float16 and bfloat16 lose nothing by it), since trainers keep float32 weights; what a position
-    embedding holds has the dtype that it has in a new model.
+    `path` is one of: a checkpoint directory; a stage's folder, which means its final or newest
+    checkpoint; a Hugging Face folder of the Llama family, or one that `fope-lab export` wrote; or
+    `hf:NAME[@REVISION]`, such a model on the hub. Weights are float32 whatever the files hold,
+    because trainers have float32 weights; widening float16 and bfloat16 loses nothing. The tensors
+    of a position embedding have the dtypes that they have in a new model.
 
-    `embedding` swaps the position embedding. A new one of the same mechanism and options
-    that changes only the frequencies (`base`, `transforms`) keeps the tensors of the checkpoint
-    where their shapes agree; otherwise what it draws or learns starts afresh from `seed`.
-    Raises CheckpointError, or EmbeddingError where the new embedding does not fit the model.
+    `embedding` replaces the position embedding. If the mechanism and its options stay, and only
+    frequencies change (`base`, `transforms`), the new embedding keeps the tensors of the checkpoint
+    whose shapes agree. Otherwise its random and learned tensors are drawn from `seed`.
+    Raises CheckpointError, or EmbeddingError if the new embedding does not fit the model.
     """
     import torch
 
@@ -103,7 +103,9 @@ def load_model(
     if (name := hub_name(path)) and name.tokenizer in PINNED_CONFIGS:
         planned = dataclasses.replace(read_config(path), tokenizer=config.tokenizer)
         if config != planned:
-            raise CheckpointError(f"{path} is not what a plan takes it for: {directory / CONFIG}")
+            raise CheckpointError(
+                f"{path}: {directory / CONFIG} differs from the configuration that plans use"
+            )
     description = _read_json(directory / CONFIG)
     weights = format_of(description).weights(directory, description, config)
     with torch.device("meta"):
@@ -115,18 +117,19 @@ def load_model(
         )
     if model.embedding != config.embedding:
         weights = _with_embedding_of(model, weights, config.embedding)
-    if found := _misfits(model, weights):
-        raise CheckpointError(f"{weight_files(directory)[0]} does not fit its {CONFIG}: {found}")
+    if differences := _differences(model, weights):
+        file = weight_files(directory)[0]
+        raise CheckpointError(f"{file} does not fit its {CONFIG}: {differences}")
     _widen(weights, model)
     model.load_untied_state(weights)
     return model.eval()
 
 
 def find_checkpoint(path: str | os.PathLike[str]) -> Path:
-    """The checkpoint directory that `path` is, or that a stage's folder ends with.
+    """The checkpoint directory of `path`: `path` itself, or a checkpoint of a stage's folder.
 
-    In a stage's folder it is the checkpoint that DONE names, else the newest complete one. A model
-    of the hub is downloaded, unless a copy is there already.
+    In a stage's folder it is the checkpoint that DONE names, or else the newest complete one. A
+    model of the hub is downloaded unless a copy exists. Raises CheckpointError if there is none.
     """
     if name := hub_name(path):
         return model_folder(name)
@@ -147,9 +150,10 @@ def find_checkpoint(path: str | os.PathLike[str]) -> Path:
 
 
 def read_config(path: str | os.PathLike[str]) -> CheckpointConfig:
-    """What a checkpoint directory, or a model of the hub, says about its model.
+    """Read the configuration of a checkpoint directory or of a model of the hub.
 
-    Of the hub only the config.json is downloaded, unless it is known. Raises CheckpointError.
+    Of a model of the hub only config.json is downloaded, unless it is pinned (see
+    `pinned_configs.py`). Raises CheckpointError for a configuration that is missing or wrong.
     """
     name = hub_name(path)
     known = PINNED_CONFIGS.get(name.tokenizer) if name else None
@@ -166,7 +170,10 @@ def read_config(path: str | os.PathLike[str]) -> CheckpointConfig:
 
 
 def identifying_files(directory: Path) -> list[str]:
-    """The names of the files that a model follows from. Raises CheckpointError."""
+    """The names of the files that define a model: its configuration and its weights.
+
+    Raises CheckpointError if the weights are missing.
+    """
     return [CONFIG, *(path.name for path in weight_files(directory))]
 
 
@@ -183,7 +190,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 def _with_embedding_of(
     model: Decoder, weights: Mapping[str, Tensor], saved: Mapping[str, Any]
 ) -> dict[str, Tensor]:
-    """The weights with the model's own position embedding in place of the checkpoint's."""
+    """The weights with the tensors of the model's position embedding, not the checkpoint's."""
     wanted = {name: t for name, t in model.state_dict().items() if name.startswith(POSITIONS)}
     same = _without_frequencies(saved) == _without_frequencies(model.embedding)
     if same and all(
@@ -194,34 +201,36 @@ def _with_embedding_of(
     return rest | wanted
 
 
-def _misfits(model: Decoder, weights: Mapping[str, Tensor]) -> str:
-    """How the weights differ from what the model takes, in one line; empty if they fit."""
+def _differences(model: Decoder, weights: Mapping[str, Tensor]) -> str:
+    """How the weights differ from the tensors of the model, in one line; empty if they fit."""
     state = model.state_dict()
     others = [
         f"{name}: {_kind(weights[name])} instead of {_kind(tensor)}"
         for name, tensor in state.items()
         if name in weights and _kind(weights[name]) != _kind(tensor)
     ]
-    found: Mapping[str, Collection[str]] = {
+    differences: Mapping[str, Collection[str]] = {
         "missing": [name for name in model.untied_state() if name not in weights],
         "unexpected": [name for name in weights if name not in state],
         "of another shape": others,
     }
     return "; ".join(
-        f"{len(names)} {what} (first {next(iter(names))})" for what, names in found.items() if names
+        f"{len(names)} {what} (first {next(iter(names))})"
+        for what, names in differences.items()
+        if names
     )
 
 
 def _kind(tensor: Tensor) -> str:
-    """The shape, and for whole numbers their dtype: floating ones are widened."""
+    """The shape, and the dtype of integers: floating-point numbers are widened."""
     shape = str(tuple(tensor.shape))
     return shape if tensor.is_floating_point() else f"{shape} {tensor.dtype}"
 
 
 def _widen(weights: dict[str, Tensor], model: Decoder) -> None:
-    """Floating tensors as float32, those of a position embedding as the model has them.
+    """Widen floating-point tensors to float32; those of a position embedding get the model's dtype.
 
-    In place and one by one: two copies of a large model may not fit.
+    This happens in place and one by one, because memory may not hold two copies of a large model.
     """
     import torch
 

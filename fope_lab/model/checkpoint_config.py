@@ -1,4 +1,4 @@
-"""All that a checkpoint says beside its weights. Torch-free."""
+"""The configuration of a checkpoint. Torch-free."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from fope_lab.model.config import ModelConfig
 
 
 class CheckpointError(UserError, ValueError):
-    """A checkpoint that is not there, or cannot be read."""
+    """A checkpoint that does not exist or cannot be read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointConfig:
-    """All that a checkpoint says beside its weights.
+    """Everything that a checkpoint states besides its weights.
 
-    `embedding` is canonical; `train_length` is the original length in tokens, `context_length`
-    the length that the model was last trained at.
+    `embedding` is a canonical composition. `train_length` is the original training length in
+    tokens, `context_length` the length in tokens at which the model was last trained.
     """
 
     model: ModelConfig

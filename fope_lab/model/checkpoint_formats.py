@@ -1,6 +1,6 @@
-"""The kinds of model folders: ours, what we export for transformers, and Hugging Face's own.
+"""The formats of model folders: ours, our exports for transformers, and Hugging Face's own.
 
-The `config.json` tells them apart. Reading it needs no torch.
+`config.json` says which format a folder has. Reading it needs no torch.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ FORMAT = 1
 EXPORTED = "fope-lab"
 """The `model_type` of a model that was exported for transformers (`export/`)."""
 DECODER = "decoder."
-"""What its tensors' names begin with."""
+"""The prefix of the names of tensors in an exported folder."""
 OWN_TOKENIZER = "."
-"""Its tokenizer, where that lies in its own folder."""
+"""The tokenizer of an exported model whose tokenizer is in the same folder."""
 
 
 @dataclass(frozen=True)
 class ConfigSource:
-    """Where a config.json lies: its name in errors, its folder, and the tokenizer beside it."""
+    """The origin of a config.json: its name in errors, its folder, and the tokenizer beside it."""
 
     config: str
     folder: Path
@@ -42,15 +42,14 @@ class ConfigSource:
 
 @dataclass(frozen=True)
 class Format:
-    """How the config.json of a folder says what the model is, and under which names its weights are
-    there."""
+    """The readers of a format: one for config.json and one for the weights."""
 
     config: Callable[[dict[str, Any], ConfigSource], CheckpointConfig]
     weights: Callable[[Path, dict[str, Any], CheckpointConfig], dict[str, Tensor]]
 
 
 def format_of(description: Mapping[str, Any]) -> Format:
-    """The kind of a folder, by its config.json."""
+    """The format of a folder, by its config.json."""
     kind = description.get("model_type")
     return _FORMATS.get(kind if kind is None else str(kind), _HUGGINGFACE)
 
@@ -82,7 +81,7 @@ def _our_weights(
 
 
 def _exported_config(description: dict[str, Any], place: ConfigSource) -> CheckpointConfig:
-    """What `export` wrote, or transformers after it."""
+    """Read a config.json that `export` wrote, or transformers after it."""
     fields = [field.name for field in dataclasses.fields(CheckpointConfig)]
     ours = {name: description[name] for name in fields if name in description}
     config = _our_config({"format": FORMAT, "tokenizer": OWN_TOKENIZER, **ours}, place)
@@ -106,4 +105,5 @@ _FORMATS: Mapping[str | None, Format] = {
     None: Format(_our_config, _our_weights),
     EXPORTED: Format(_exported_config, _exported_weights),
 }
-"""By the `model_type` of the config.json, which ours has not; others are Hugging Face's."""
+"""The formats by the `model_type` of config.json, which our own format does not have. Any other
+`model_type` is Hugging Face's."""

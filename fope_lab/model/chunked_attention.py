@@ -1,7 +1,7 @@
 """Attention with a bias, a few queries at a time: memory grows with the length, not its square.
 
-A chunk's logits, and the bias that they need, live only while the chunk does. The backward pass
-makes them again. All of it is in float32 or better, on every device.
+The logits and the bias of a chunk exist only while the chunk is computed, and the backward pass
+computes them again. All of it is in float32 or a wider type, on every device.
 """
 
 from __future__ import annotations
@@ -19,36 +19,39 @@ from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model.no_compile import no_compile
 
 QUERIES = 32
-"""Queries in a chunk. On a CPU, fewer make thin matrix products; more leave the caches, and
-compute more of what a causal mask drops."""
+"""The queries in a chunk. On a CPU, fewer make thin matrix products; more do not fit its caches,
+and compute more of what the causal mask drops."""
 
 CPU_PAIRS, PAIRS = 2**14, 2**17
-"""Most pairs of tokens whose bias an embedding makes at once, on a CPU and elsewhere. A network,
-such as FIRE's, makes a hidden layer of several times its bias, and holds several for the gradient:
-on a CPU these should fit its caches, elsewhere fill the device."""
+"""The largest number of pairs of tokens whose bias is computed at once, on a CPU and elsewhere. A
+network such as FIRE's has hidden layers that are several times as large as the bias, and keeps some
+for the gradient. They should fit the caches of a CPU, and fill other devices."""
 
 
 class Bias(Protocol):
-    """What is added to the logits: a chunk's rows of it, made from the tensors `learned`."""
+    """A bias of attention logits, whose rows a chunk computes from the tensors `learned`."""
 
     @property
     def learned(self) -> Sequence[Tensor]:
-        """The tensors that get gradients."""
+        """The tensors of the bias that get gradients."""
         ...
 
     def rows(self, learned: Sequence[Tensor], start: int, stop: int) -> Tensor:
-        """(…, num_heads, stop − start, stop): tokens `start` to `stop` on all up to `stop`."""
+        """The bias (…, num_heads, stop − start, stop) of tokens `start` to `stop`."""
         ...
 
     def add_gradients(
         self, totals: Sequence[Tensor], learned: Sequence[Tensor], start: int, gradient: Tensor
     ) -> None:
-        """Adds to `totals` what a gradient (batch, num_heads, queries, stop) of `rows` gives."""
+        """Add to `totals` the gradients of `learned`.
+
+        `gradient` (batch, num_heads, queries, stop) is that of `rows`.
+        """
         ...
 
 
 class PairBias:
-    """A bias that an embedding makes from the positions (…, length) of each pair of tokens."""
+    """The bias that an embedding computes from the positions (…, length) of each pair of tokens."""
 
     def __init__(self, embedding: PositionEmbedding, positions: Tensor) -> None:
         self._definition, self._shape = embedding.definition, embedding.shape
@@ -58,28 +61,28 @@ class PairBias:
         self.learned = tuple(embedding.parameters())
 
     def rows(self, learned: Sequence[Tensor], start: int, stop: int) -> Tensor:
-        """The embedding's bias."""
+        """The rows of the embedding's bias (see `Bias.rows`)."""
         parts = self._parts(start, stop, stop)
         return torch.cat([self._bias(learned, *part, stop) for part in parts], dim=-2)
 
     def add_gradients(
         self, totals: Sequence[Tensor], learned: Sequence[Tensor], start: int, gradient: Tensor
     ) -> None:
-        """By automatic differentiation."""
+        """Add the gradients by automatic differentiation (see `Bias.add_gradients`)."""
         queries, stop = gradient.shape[-2:]
         leaves = [tensor.detach().requires_grad_() for tensor in learned]
         for first, end in self._parts(start, start + queries, stop):
             with torch.enable_grad():
                 bias = self._bias(leaves, first, end, stop)
-            if not bias.requires_grad:  # what is learned is a rotation's, not the bias's
+            if not bias.requires_grad:  # the learned tensors belong to a rotation
                 return
             part = gradient[..., first - start : end - start, :].sum_to_size(bias.shape)
-            found = torch.autograd.grad(bias, leaves, part.to(bias.dtype), materialize_grads=True)
-            for total, one in zip(totals, found, strict=True):
-                total.add_(one)
+            grads = torch.autograd.grad(bias, leaves, part.to(bias.dtype), materialize_grads=True)
+            for total, grad in zip(totals, grads, strict=True):
+                total.add_(grad)
 
     def _bias(self, learned: Sequence[Tensor], first: int, end: int, stop: int) -> Tensor:
-        """Tokens `first` to `end` on all up to `stop`."""
+        """The bias of tokens `first` to `end` and all tokens before `stop`."""
         tensors = {**self._fixed, **dict(zip(self._names, learned, strict=True))}
         positions = self._positions
         return self._definition.bias(
@@ -87,29 +90,29 @@ class PairBias:
         )
 
     def _parts(self, start: int, end: int, stop: int) -> Iterator[tuple[int, int]]:
-        """The queries from `start` to `end`, as many at a time as `stop` keys allow."""
+        """Divide the queries `start` to `end` into parts small enough for `stop` keys."""
         pairs = CPU_PAIRS if self._positions.device.type == "cpu" else PAIRS
         step = max(pairs // stop, 1)
         return ((first, min(first + step, end)) for first in range(start, end, step))
 
 
 class TableBias:
-    """A bias read from a table (num_heads, length) by how many tokens a key is before its query."""
+    """A bias from a table (num_heads, length), by the distance of a key before its query."""
 
     def __init__(self, table: Tensor) -> None:
         self.learned = (table,)
 
     def rows(self, learned: Sequence[Tensor], start: int, stop: int) -> Tensor:
-        """The table's rows, each shifted by one token; a key after its query has 0."""
+        """The rows of the table, each shifted by one token; a key after its query has bias 0."""
         [table] = learned
-        # Row i is table[i], table[i − 1] …: windows on the reversed table, the last query's first.
+        # Row i is table[i], table[i − 1] …: windows of the reversed table, the last query's first.
         far_to_near = F.pad(table[:, :stop].flip(-1), (0, stop - start - 1))
         return far_to_near.unfold(-1, stop, 1).flip(-2)
 
     def add_gradients(
         self, totals: Sequence[Tensor], learned: Sequence[Tensor], start: int, gradient: Tensor
     ) -> None:
-        """Sums along the diagonals."""
+        """Add the sums of the gradient along its diagonals (see `Bias.add_gradients`)."""
         [total] = totals
         for row, of_row in enumerate(gradient.sum(0).unbind(-2), start=start):
             total[:, : row + 1] += of_row[:, : row + 1].flip(-1)
@@ -119,18 +122,18 @@ class TableBias:
 def chunked_attention(
     q: Tensor, k: Tensor, v: Tensor, bias: Bias, documents: Tensor | None = None
 ) -> Tensor:
-    """softmax(q·kᵀ/√head_dim + bias)·v over earlier tokens: (batch, num_heads, queries, head_dim).
+    """softmax(q·kᵀ/√head_dim + bias)·v over a token and those before it.
 
-    q has num_heads, k and v (batch, num_kv_heads, length, head_dim); the queries are those of the
-    last tokens. With `documents`, whole numbers (batch, length), over earlier tokens of the same
-    number.
+    q is (batch, num_heads, queries, head_dim), as is the result; k and v are
+    (batch, num_kv_heads, length, head_dim). The queries are those of the last tokens. With
+    `documents`, integers (batch, length), a token attends only to tokens of the same number.
     """
     mixed: Tensor = _ChunkedAttention.apply(q, k, v, bias, documents, *bias.learned)
     return mixed
 
 
 class _ChunkedAttention(torch.autograd.Function):
-    """Keeps its inputs, and nothing that has a number for each pair of tokens."""
+    """An autograd function that keeps its inputs, and no number for each pair of tokens."""
 
     @staticmethod
     def forward(
@@ -172,7 +175,7 @@ class _ChunkedAttention(torch.autograd.Function):
                 rows = ctx.bias.rows(of_bias, start, stop)
                 weights = _weights(queries, keys[:, :stop], rows, documents)
                 grad_values[:, :stop].baddbmm_(weights.mT, grad_mixed)
-                # Of the softmax: weights · (gradient − its mean under the weights).
+                # The gradient of softmax: weights · (gradient − its mean under the weights).
                 grad_logits = (grad_mixed @ values[:, :stop].mT).mul_(weights)
                 grad_logits.addcmul_(weights, grad_logits.sum(-1, keepdim=True), value=-1)
                 del weights
@@ -193,7 +196,7 @@ class _ChunkedAttention(torch.autograd.Function):
 
 
 def _chunks(q: Tensor, k: Tensor) -> Iterator[tuple[slice, int, int]]:
-    """QUERIES at a time: their places in q, and from which token on to which they are."""
+    """Yield the chunks of QUERIES queries: their slice of q, first token and end."""
     queries, tokens = q.shape[2], k.shape[2]
     for first in range(0, queries, QUERIES):
         end = min(first + QUERIES, queries)
@@ -201,7 +204,7 @@ def _chunks(q: Tensor, k: Tensor) -> Iterator[tuple[slice, int, int]]:
 
 
 def _weights(queries: Tensor, keys: Tensor, bias: Tensor, documents: Tensor | None) -> Tensor:
-    """softmax(queries·keysᵀ + bias) where the queries are those of the last tokens."""
+    """softmax(queries·keysᵀ + bias), where the queries are those of the last tokens."""
     logits = queries @ keys.mT
     by_head = logits.view(-1, *bias.shape[-3:])
     by_head += bias
@@ -216,8 +219,10 @@ def _weights(queries: Tensor, keys: Tensor, bias: Tensor, documents: Tensor | No
 
 
 def _by_key_head(x: Tensor, num_kv_heads: int) -> Tensor:
-    """(batch, heads, length, head_dim) as (batch · num_kv_heads, …, head_dim), one after another
-    the heads that share keys; in float32 or better. A view where it can be one."""
+    """(batch, heads, length, head_dim) as (batch · num_kv_heads, …, head_dim).
+
+    Heads that share keys are consecutive. The result is float32 or wider, and a view if possible.
+    """
     return _wide(x).unflatten(1, (num_kv_heads, -1)).flatten(2, 3).flatten(0, 1)
 
 
@@ -226,5 +231,5 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _like(x: Tensor, by_key_head: Tensor) -> Tensor:
-    """Undoes `_by_key_head`, in the shape and dtype of x."""
+    """Undo `_by_key_head`, with the shape and dtype of x."""
     return by_key_head.unflatten(0, (x.shape[0], -1)).reshape(x.shape).to(x.dtype)

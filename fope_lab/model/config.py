@@ -1,4 +1,4 @@
-"""The decoder's sizes, the named scales, and what they cost in parameters and FLOPs. Torch-free."""
+"""The sizes of a decoder, the named scales, and their parameters and FLOPs. Torch-free."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from fope_lab.config.annotations import Doc, Interval
 Count = Annotated[int, Interval(ge=1)]
 
 CHUNK_LOGITS = 2**25
-"""Logits that a loss holds at a time: 128 MiB of float32, 667 tokens of a vocabulary of 50,304.
-With many fewer tokens, reading the head's weights and adding to their gradient take longer than the
-products (at 16 MiB, a fifth of the loss's time on a CPU)."""
+"""The logits that a loss holds at a time: 128 MiB of float32, 667 tokens of a vocabulary of 50,304.
+Smaller chunks are slower, since each reads the head's weights and adds to their gradient: at 16 MiB
+this takes a fifth of the loss's time on a CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """A Llama-type decoder: RMSNorm, no biases, grouped-query attention, gated feed-forward.
 
-    Sizes left out follow the FoPE paper's models: `hidden_size` num_heads × head_dim,
-    `intermediate_size` (of each branch of a gated feed-forward) 4 × hidden_size, `num_kv_heads`
-    num_heads. They are filled in, so two ways of giving the same sizes are equal.
+    The defaults of sizes are those of the FoPE paper's models: `hidden_size` is num_heads ×
+    head_dim, `intermediate_size` (of each branch of a gated feed-forward) is 4 × hidden_size, and
+    `num_kv_heads` is num_heads. Defaults are filled in, so that configurations with the same sizes
+    are equal. Raises ValueError if num_heads is not divisible by num_kv_heads.
     """
 
     num_layers: Count
@@ -38,16 +39,16 @@ class ModelConfig:
     qk_norm: Annotated[
         Literal["none", "layer", "rms"],
         Doc(
-            "what queries and keys are normalised by: layer: a LayerNorm without parameters for"
-            " each head; rms: an RMSNorm over all heads with a learned gain"
+            "The normalisation of queries and keys. layer: a LayerNorm without parameters for each"
+            " head. rms: an RMSNorm over all heads, with a learned gain."
         ),
     ] = "none"
     feed_forward: Annotated[
         Literal["swiglu", "geglu", "relu"],
-        Doc("gated by SiLU or by GELU (Shazeer, arXiv 2002.05202), or a plain ReLU"),
+        Doc("The feed-forward: gated by SiLU or GELU (Shazeer, arXiv 2002.05202), or plain ReLU."),
     ] = "swiglu"
     scale_embeddings: Annotated[
-        bool, Doc("whether token embeddings are multiplied by √hidden_size, as in Gemma")
+        bool, Doc("Whether token embeddings are multiplied by √hidden_size, as in Gemma.")
     ] = False
 
     def __post_init__(self) -> None:
@@ -109,16 +110,18 @@ SCALES: Mapping[str, ModelConfig] = MappingProxyType(
         ),
     }
 )
-"""`tiny` and `mini` train on a CPU. `posgen` is Resonance RoPE's (§5: two layers of T5-small's
-size), `20m` (Table 2) to `1.2b` (Table 3) are FoPE's, whose names count parameters without the
-input embedding at a vocabulary of 50,304. The others are published models."""
+"""The named sizes. `tiny` and `mini` train on a CPU. `posgen` is the model of Resonance RoPE's §5:
+two layers of the size of T5-small. `20m` (Table 2) to `1.2b` (Table 3) are FoPE's models, whose
+names count parameters without the input embedding at a vocabulary of 50,304. The others are
+published models."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """How many parameters: of the layers and final norm, the output head, the input embedding.
+    """The numbers of parameters of a decoder.
 
-    A tied head counts as 0, since its parameters are the input embedding's.
+    `body` are the layers and the final norm, `head` the output head, `embedding` the input
+    embedding. A tied head has 0, since its parameters are those of the input embedding.
     """
 
     body: int
@@ -127,12 +130,12 @@ class Parameters:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """All parameters of the decoder."""
         return self.body + self.head + self.embedding
 
 
 def parameters(config: ModelConfig) -> Parameters:
-    """The decoder's parameters, those of a learned position embedding not counted."""
+    """Count the parameters of a decoder, without those of a learned position embedding."""
     width = config.hidden_size
     queries = config.num_heads * config.head_dim
     keys = config.num_kv_heads * config.head_dim
@@ -148,10 +151,11 @@ def parameters(config: ModelConfig) -> Parameters:
 
 
 def flops_per_token(config: ModelConfig, length: int) -> float:
-    """FLOPs to train on one token of a sequence of `length` tokens, forward and backward.
+    """The FLOPs of training on one token of a sequence of `length` tokens, forward and backward.
 
-    Six a weight of every matrix product (head included, norms and embedding lookup not), and
-    causal attention at its mean context of (length + 1)/2. A forward pass alone is a third.
+    They are six for each weight of a matrix product, including the head but not norms and the
+    lookup of embeddings, and those of causal attention at its mean context of (length + 1)/2. A
+    forward pass alone takes a third of them.
     """
     width = config.hidden_size
     weights = parameters(config).body - _norms(config) + config.vocab_size * width
@@ -160,7 +164,7 @@ def flops_per_token(config: ModelConfig, length: int) -> float:
 
 
 def _norms(config: ModelConfig) -> int:
-    """The gains of all norms: two a layer and the final one, and those of queries and keys."""
+    """The parameters of all norms: two in each layer, the final one, and those of QK-norm."""
     qk = (config.num_heads + config.num_kv_heads) * config.head_dim
     of_layer = 2 * config.hidden_size + (qk if config.qk_norm == "rms" else 0)
     return config.num_layers * of_layer + config.hidden_size

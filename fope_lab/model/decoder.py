@@ -1,6 +1,6 @@
 """The decoder-only language model: Llama's layers with any position embedding.
 
-Parameters are named as in Hugging Face's Llama, less its `model.` prefix.
+Parameters have the names of Hugging Face's Llama without the prefix `model.`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ INITIAL_DEVIATION = 0.02
 
 
 class Output(NamedTuple):
-    """What a forward pass returns: without labels the logits, with labels the loss."""
+    """The result of a forward pass: logits without labels, the loss with labels."""
 
     logits: Tensor | None = None
     loss: Tensor | None = None
 
 
 class DecoderLayer(nn.Module):
-    """Pre-norm attention and feed-forward, each added to the residual stream."""
+    """A layer of pre-norm attention and feed-forward, each added to the residual stream."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -44,12 +44,14 @@ class DecoderLayer(nn.Module):
         self.mlp = FEED_FORWARDS[config.feed_forward](config)
 
     def forward(self, hidden: Tensor, *of_attention: Any, last: int | None = None) -> Tensor:
-        """(batch, length, width) to the same, or to the `last` tokens of that; for the rest see
-        `Attention.forward`."""
+        """Apply the layer to (batch, length, width); with `last`, return the last tokens only.
+
+        The other arguments are those of `Attention.forward`.
+        """
         if not (self.gradient_checkpointing and self.training and torch.is_grad_enabled()):
             return self._forward(hidden, *of_attention, last=last)
-        # In here, so that what wraps the layer (FSDP2, say) acts once around both computations.
-        # There is no dropout: no random state to preserve.
+        # Inside the layer, so that a wrapper such as FSDP2 acts once around both computations.
+        # Without dropout there is no random state to preserve.
         computed: Tensor = checkpoint(
             self._forward,
             hidden,
@@ -67,10 +69,11 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A causal language model of `config` with the position embedding of `embedding`.
+    """A causal language model of the sizes `config` with the position embedding `embedding`.
 
-    `train_length` is the original training length in tokens, which embeddings may depend on.
-    Weights depend on `config` and `seed` alone: models that differ in their embedding start equal.
+    `train_length` is the original training length in tokens, on which embeddings may depend. The
+    initial weights depend on `config` and `seed` only, so that models with different embeddings
+    start with equal weights. Raises EmbeddingError if the embedding is wrong or does not fit.
     """
 
     def __init__(
@@ -92,7 +95,7 @@ class Decoder(nn.Module):
         self.position_embeddings = nn.ModuleList(self._position_embeddings(seed))
 
     def _position_embeddings(self, seed: int) -> list[PositionEmbedding]:
-        """One for each layer, or a single one where the layers share it."""
+        """The position embedding of each layer, or a single one if the layers share it."""
         config = self.config
 
         def build(layer: int) -> PositionEmbedding:
@@ -112,14 +115,14 @@ class Decoder(nn.Module):
 
     @torch.no_grad()
     def _draw_weights(self, seed: int) -> None:
-        """Normal(0, 0.02), and less by √(2·layers) for what is added to the residual stream."""
+        """Draw from Normal(0, 0.02), divided by √(2·layers) for projections to the residual."""
         device = self.embed_tokens.weight.device
-        if device.type == "meta":  # weights come from a checkpoint, or are only counted
+        if device.type == "meta":  # a checkpoint has the weights, or they are only counted
             return
         generator = torch.Generator(device).manual_seed(seed)
         residual = INITIAL_DEVIATION / math.sqrt(2 * self.config.num_layers)
         for name, weight in self.named_parameters():
-            if weight.dim() == 1:  # the norms, which start at one
+            if weight.dim() == 1:  # norms start at 1
                 continue
             added = name.endswith(("o_proj.weight", "down_proj.weight"))
             weight.normal_(0.0, residual if added else INITIAL_DEVIATION, generator=generator)
@@ -129,14 +132,14 @@ class Decoder(nn.Module):
             self.lm_head.weight = self.embed_tokens.weight
 
     def untied_state(self) -> dict[str, Tensor]:
-        """The state without what it holds twice: the head's weight, if it is the embedding's."""
+        """The state without the weight of a tied head, which is the input embedding's."""
         state = self.state_dict()
         if self.config.tie_embeddings:
             del state["lm_head.weight"]
         return state
 
     def load_untied_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take the tensors of an `untied_state` as they are. Raises RuntimeError for others."""
+        """Use the tensors of an `untied_state` without copying. Raises RuntimeError for others."""
         if self.config.tie_embeddings and "embed_tokens.weight" in state:
             state = {**state, "lm_head.weight": state["embed_tokens.weight"]}
         self.load_state_dict(state, assign=True)
@@ -144,8 +147,10 @@ class Decoder(nn.Module):
 
     @property
     def gradient_checkpointing(self) -> bool:
-        """Whether training keeps only the layers' inputs, and computes the layers once more in the
-        backward pass: less memory, a third more time."""
+        """Whether training keeps only the inputs of layers, which takes less memory.
+
+        The backward pass computes each layer again, so that a step takes a third more time.
+        """
         return any(cast(DecoderLayer, layer).gradient_checkpointing for layer in self.layers)
 
     @gradient_checkpointing.setter
@@ -162,14 +167,14 @@ class Decoder(nn.Module):
         cache: Cache | None = None,
         last: int | None = None,
     ) -> Tensor:
-        """Final normalised states (batch, length, width) of tokens (batch, length).
+        """The final normalised states (batch, length, width) of tokens (batch, length).
 
-        With `last`, a number of tokens above 0, those (batch, last, width) of the last ones only:
-        the last layer then computes no more than the keys and values of the others. For the other
-        arguments see `forward`.
+        With `last`, a number of tokens above 0, only the states (batch, last, width) of the last
+        tokens are returned; of the others the last layer computes only keys and values. The other
+        arguments are those of `forward`. Raises ValueError for documents together with a cache.
         """
         if documents is not None and cache is not None:
-            raise ValueError("documents with a cache: a cache holds one document a row")
+            raise ValueError("documents with a cache: a cache holds one document per row")
         embeddings = [cast(PositionEmbedding, module) for module in self.position_embeddings]
         length, device = input_ids.shape[1], input_ids.device
         if cache is not None:
@@ -196,7 +201,7 @@ class Decoder(nn.Module):
         return self.norm(hidden)
 
     def head(self, hidden: Tensor) -> Tensor:
-        """Logits (…, vocabulary) of final states (…, width)."""
+        """The logits (…, vocabulary) of final states (…, width)."""
         return self.lm_head(hidden)
 
     def forward(
@@ -208,13 +213,14 @@ class Decoder(nn.Module):
         labels: Tensor | None = None,
         cache: Cache | None = None,
     ) -> Output:
-        """Logits (batch, length, vocabulary) of tokens (batch, length); with `labels`, their loss.
+        """The logits (batch, length, vocabulary) of tokens (batch, length), or their loss.
 
-        `positions`, (length,) or (batch, length), are those of the embedding by default.
-        `documents`, whole numbers (batch, length): a token attends only to earlier tokens with the
-        same number; positions run on. `labels` (batch, length) are the tokens that come next, or
-        −100 for none: the loss is the sum over them in nats, in float32 at least, and the logits
-        are never held all at once. `cache` holds the tokens before these, and takes these in.
+        `positions`, (length,) or (batch, length), are by default those of the embedding. With
+        `documents`, integers (batch, length), a token attends only to tokens of its own number;
+        positions continue across documents. `labels` (batch, length) are the next tokens, or −100
+        for none: the loss is the sum of their cross-entropies in nats, in float32 or a wider type,
+        and is computed without holding all logits at once. `cache` holds the earlier tokens, and
+        these tokens are added to it.
         """
         hidden = self.hidden(input_ids, positions, documents=documents, cache=cache)
         if labels is None:

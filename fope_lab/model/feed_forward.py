@@ -15,7 +15,7 @@ Activation = Callable[[Tensor], Tensor]
 
 
 class Gated(nn.Module):
-    """down(activation(gate(x)) · up(x)) (Shazeer, arXiv 2002.05202, Eq. 6)."""
+    """The feed-forward down(activation(gate(x)) · up(x)) (Shazeer, arXiv 2002.05202, Eq. 6)."""
 
     def __init__(self, activation: Activation, config: ModelConfig) -> None:
         super().__init__()
@@ -25,12 +25,12 @@ class Gated(nn.Module):
         self.down_proj = UninitializedLinear(config.intermediate_size, config.hidden_size)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """(batch, length, width) to the same."""
+        """Map (batch, length, width) to the same shape."""
         return self.down_proj(self.activation(self.gate_proj(hidden)) * self.up_proj(hidden))
 
 
 class Plain(nn.Module):
-    """down(activation(up(x))) (Vaswani et al., arXiv 1706.03762, Eq. 2, without biases)."""
+    """The feed-forward down(activation(up(x))) without biases (arXiv 1706.03762, Eq. 2)."""
 
     def __init__(self, activation: Activation, config: ModelConfig) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Plain(nn.Module):
         self.down_proj = UninitializedLinear(config.intermediate_size, config.hidden_size)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """(batch, length, width) to the same."""
+        """Map (batch, length, width) to the same shape."""
         return self.down_proj(self.activation(self.up_proj(hidden)))
 
 
@@ -49,4 +49,4 @@ FEED_FORWARDS: Mapping[str, Callable[[ModelConfig], nn.Module]] = {
     "geglu": functools.partial(Gated, functools.partial(F.gelu, approximate="tanh")),
     "relu": functools.partial(Plain, F.relu),
 }
-"""By `feed_forward`: from a configuration to a module on (batch, length, width)."""
+"""The constructors of modules on (batch, length, width), by the option `feed_forward`."""

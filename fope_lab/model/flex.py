@@ -1,6 +1,6 @@
-"""Attention with a bias of distance alone as one fused kernel: PyTorch's FlexAttention, on CUDA.
+"""Attention with a bias of distance as one fused kernel: PyTorch's FlexAttention on CUDA.
 
-Nothing here is imported, let alone compiled, before a GPU first needs it.
+Nothing is imported or compiled before a GPU first needs it.
 """
 
 from __future__ import annotations
@@ -13,26 +13,28 @@ import torch
 from torch import Tensor
 
 BLOCK = 128
-"""Queries, and keys, in a block that the kernel skips if the causal mask drops all of it."""
+"""The queries, and the keys, of a block, which the kernel skips if the mask drops all of it."""
 
 LEAST_HEAD_DIM = 16
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-"""What the kernel can multiply."""
+"""The dtypes that the kernel can multiply."""
 
 RECOMPILATIONS = 64
-"""Kernels a process: one each for the first length and for all others, for a bias that is learned
-and one that is not, with gradients and without, for each number of heads, head_dim and dtype."""
+"""The limit of kernels in a process. There is one each for the first length and for all others, for
+a learned and a fixed bias, with and without gradients, for each number of heads, head_dim and
+dtype."""
 
 
 def flex_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
-    """softmax(q·kᵀ/√head_dim + bias)·v over earlier tokens: (batch, num_heads, length, head_dim).
+    """softmax(q·kᵀ/√head_dim + bias)·v over a token and those before it.
 
-    q has num_heads, k and v num_kv_heads; the bias of a key d tokens before its query is
-    `table`[head, d], float32 (num_heads, length), and gets its gradient.
+    q is (batch, num_heads, length, head_dim), as is the result; k and v have num_kv_heads. The bias
+    of a key d tokens before its query is table[head, d]; `table` is float32 (num_heads, length) and
+    gets its gradient.
     """
 
     def biased(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        # Also read, and then dropped, for keys after their query: the index must be a right one.
+        # The kernel also reads keys after their query and drops them: the index must be valid.
         return score + table[head, (query - key).abs()]
 
     mixed: Tensor = _kernel()(
@@ -50,7 +52,7 @@ def flex_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
 def _kernel() -> Callable[..., Any]:
     from torch.nn.attention import flex_attention as flex
 
-    # Without fullgraph, one compilation too many would mean all logits at once, unsaid.
+    # Without fullgraph, one compilation too many would silently compute all logits at once.
     return torch.compile(  # type: ignore[call-overload]  # its stubs lack the limit
         flex.flex_attention, fullgraph=True, recompile_limit=RECOMPILATIONS
     )
@@ -58,15 +60,15 @@ def _kernel() -> Callable[..., Any]:
 
 @functools.lru_cache(maxsize=8)
 def causal_blocks(length: int, device: torch.device) -> Any:
-    """Which blocks of a causal mask hold something: a BlockMask, by its closed form.
+    """The BlockMask of a causal mask over `length` tokens, from its closed form.
 
-    (`create_block_mask` would make the mask of all pairs of tokens first.)
+    `create_block_mask` would first make the mask of all pairs of tokens.
     """
     from torch.nn.attention.flex_attention import BlockMask
 
     count = -(-length // BLOCK)
     row = torch.arange(count, dtype=torch.int32, device=device)
-    # Query block i sees key block i in part, and the i key blocks before it in full.
+    # Query block i attends to a part of key block i, and to all of the i key blocks before it.
     return BlockMask.from_kv_blocks(
         kv_num_blocks=torch.ones_like(row)[None, None],
         kv_indices=row[:, None].repeat(1, count)[None, None],

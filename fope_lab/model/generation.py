@@ -1,4 +1,4 @@
-"""Text from a decoder, token by token: the likeliest each time, or one drawn at random."""
+"""Text from a decoder, token by token: the most likely token, or a random one."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from fope_lab.model.cache import Cache
 from fope_lab.model.decoder import Decoder
 
 Choice = Callable[[Tensor], Tensor]
-"""From the logits (batch, vocabulary) of the next tokens to tokens (batch,)."""
+"""A function from the logits (batch, vocabulary) of the next tokens to tokens (batch,)."""
 
 
 def greedy(logits: Tensor) -> Tensor:
-    """The likeliest token."""
+    """The most likely tokens (batch,) for logits (batch, vocabulary)."""
     return logits.argmax(dim=-1)
 
 
 def sampled(*, temperature: float = 1.0, top_p: float = 1.0, seed: int = 0) -> Choice:
-    """Tokens drawn from softmax(logits/temperature), of which only the nucleus counts: the fewest
-    likeliest tokens whose probabilities add up to `top_p` (Holtzman et al., arXiv 1904.09751,
-    §3.1).
+    """A choice that samples from softmax(logits/temperature) within the nucleus of `top_p`.
 
-    `seed` begins a sequence of draws that goes on with each call. Raises ValueError for a
-    temperature that is not above 0 or a top_p not in (0, 1].
+    The nucleus is the smallest set of most likely tokens whose probabilities add up to top_p
+    (Holtzman et al., arXiv 1904.09751, §3.1). Each call continues the random numbers of `seed`.
+    Raises ValueError for a temperature that is not above 0, or a top_p that is not in (0, 1].
     """
     if not temperature > 0:
         raise ValueError(f"temperature: found {temperature}, needs a number above 0 (see greedy)")
@@ -34,7 +33,7 @@ def sampled(*, temperature: float = 1.0, top_p: float = 1.0, seed: int = 0) -> C
     generator = torch.Generator("cpu").manual_seed(seed)
 
     def choose(logits: Tensor) -> Tensor:
-        # On the CPU in float64: every device draws the same, and small probabilities count.
+        # On the CPU and in float64, so that every device draws the same, also rare tokens.
         chances = (logits.double().cpu() / temperature).softmax(dim=-1)
         chances, tokens = chances.sort(dim=-1, descending=True, stable=True)
         likelier = chances.cumsum(dim=-1) - chances
@@ -54,15 +53,15 @@ def generate(
     choose: Choice = greedy,
     ends: Collection[int] = (),
 ) -> Tensor:
-    """Prompts (batch, length), all of one length, and what follows: (batch, length + new tokens).
+    """Continue prompts (batch, length) by up to `max_new_tokens`: (batch, length + new tokens).
 
-    A row that has one of `ends` among its new tokens is at its end, and is filled up with that;
-    nothing more is generated once all rows are. The cache holds for embeddings what
-    `fope_lab.model.cache.Cache` says. Raises ValueError for an empty prompt.
+    A row ends with the first of its new tokens that is one of `ends`, and is padded with it.
+    Generation stops when all rows have ended. For embeddings that rotate keys again, see the limits
+    of `fope_lab.model.cache.Cache`. Raises ValueError for an empty prompt.
     """
     batch, length = input_ids.shape
     if not length:
-        raise ValueError("an empty prompt: a model continues text, and needs a token to begin with")
+        raise ValueError("empty prompt: a model needs at least one token to continue")
     device = input_ids.device
     stops = torch.tensor(sorted(ends), dtype=input_ids.dtype, device=device)
     text = input_ids.new_empty(batch, length + max_new_tokens)

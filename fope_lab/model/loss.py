@@ -1,8 +1,8 @@
-"""Cross-entropy of a linear head, without ever holding the logits of all tokens.
+"""Cross-entropy of a linear head, without holding the logits of all tokens at once.
 
-A chunk of tokens gets its logits, its loss and, since the gradient of the loss follows from the
-logits alone, its part of the gradients at once; the logits are then dropped. Nothing is computed
-twice, and memory grows with tokens · width and not with tokens · vocabulary.
+The forward pass computes the logits of a chunk of tokens, their loss and, because it follows from
+the logits, the chunk's part of the gradients; it then drops the logits. Nothing is computed twice,
+and memory grows with tokens · width and not with tokens · vocabulary.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from fope_lab.model.config import CHUNK_LOGITS
 from fope_lab.model.no_compile import no_compile
 
 IGNORED = -100
-"""The label of a token without loss (torch's default)."""
+"""The label of a token without loss, as in torch."""
 
 
 @no_compile
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
-    """Sum over the labels that are not IGNORED of −log softmax(hidden·weightᵀ)[label].
+    """The sum of −log softmax(hidden·weightᵀ)[label] over the labels that are not IGNORED.
 
-    hidden (tokens, width), weight (vocabulary, width), labels (tokens,); a float32 scalar in nats,
-    or float64 for float64 inputs. Under autocast the products are in its dtype; the softmax is in
-    float32 at least.
+    hidden is (tokens, width), weight (vocabulary, width) and labels (tokens,). The result is a
+    scalar in nats: float32, or float64 for float64 inputs. Under autocast the products have its
+    dtype; the softmax is in float32 or a wider type.
     """
     loss: Tensor = _LinearCrossEntropy.apply(hidden, weight, labels)
     return loss
@@ -51,7 +51,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 logits = (states @ narrow.mT).to(total.dtype)
                 seen = labels[part] != IGNORED
                 places = labels[part].where(seen, 0)[:, None]
-                # In place, and softmax and its logarithm at once: each pass over a chunk counts.
+                # In place, with softmax and its logarithm at once, since each pass takes time.
                 top = logits.amax(dim=-1, keepdim=True)
                 losses = top - logits.gather(1, places)
                 weights = logits.sub_(top).exp_()
@@ -60,9 +60,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 total += losses[:, 0].masked_fill(~seen, 0.0).sum()
                 if grad_hidden is None and grad_weight is None:
                     continue
-                # softmax − one-hot, 0 for ignored labels.
-                one = seen.to(total.dtype)[:, None]
-                grad_logits = weights.mul_(one / norm).scatter_add_(1, places, -one).to(dtype)
+                # The gradient is softmax − one-hot, and 0 for ignored labels.
+                ones = seen.to(total.dtype)[:, None]
+                grad_logits = weights.mul_(ones / norm).scatter_add_(1, places, -ones).to(dtype)
                 if grad_hidden is not None:
                     grad_hidden[part] = grad_logits @ narrow
                 if grad_weight is not None:
@@ -73,7 +73,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        grads = (None if one is None else one * grad.to(one.dtype) for one in ctx.saved_tensors)
+        grads = (None if g is None else g * grad.to(g.dtype) for g in ctx.saved_tensors)
         return *grads, None
 
 
@@ -82,7 +82,7 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 
 
 def _add_product(total: Tensor, grad_logits: Tensor, states: Tensor) -> None:
-    """total += grad_logitsᵀ·states, summed in total's dtype."""
+    """Add grad_logitsᵀ·states to `total`, in the dtype of `total`."""
     if grad_logits.dtype == total.dtype:
         total.addmm_(grad_logits.mT, states)
     else:

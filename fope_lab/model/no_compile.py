@@ -1,4 +1,4 @@
-"""Functions that torch.compile calls as they are: loops that it would unroll, looks at the data."""
+"""Functions that torch.compile must not compile: long loops, and functions that read data."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ R = TypeVar("R")
 
 
 def no_compile(function: Callable[P, R]) -> Callable[P, R]:
-    """As the decorator `torch.compiler.disable`, which would import the compiler here and now."""
+    """Decorate as `torch.compiler.disable` does, but import the compiler only when needed."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         if torch.compiler.is_compiling():
-            as_it_is: Callable[P, R] = torch.compiler.disable(function)
-            return as_it_is(*args, **kwargs)
+            disabled: Callable[P, R] = torch.compiler.disable(function)
+            return disabled(*args, **kwargs)
         return function(*args, **kwargs)
 
     return call

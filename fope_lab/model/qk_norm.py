@@ -1,4 +1,4 @@
-"""QK-norm: queries and keys are normalised before a position embedding turns them.
+"""QK-norm: queries and keys are normalised before a position embedding rotates them.
 
 Hua et al., "Fourier Position Embedding", arXiv 2412.17739, §5.5 and Table 2.
 """
@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 
 class HeadLayerNorm(nn.Module):
-    """Each head's mean becomes 0 and its variance 1, without parameters (the paper's text)."""
+    """Each head gets mean 0 and variance 1, without parameters, as in the text of the paper."""
 
     def __init__(self, num_heads: int, head_dim: int, eps: float) -> None:
         super().__init__()
         self.num_heads, self.head_dim, self.eps = num_heads, head_dim, eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, num_heads · head_dim) to the same."""
+        """Normalise each head of (…, num_heads · head_dim)."""
         heads = x.unflatten(-1, (self.num_heads, self.head_dim))
         return F.layer_norm(heads, (self.head_dim,), eps=self.eps).flatten(-2)
 
@@ -29,7 +29,7 @@ def _none(num_heads: int, head_dim: int, eps: float) -> nn.Module:
 
 
 def _rms(num_heads: int, head_dim: int, eps: float) -> nn.Module:
-    """Over all heads together, with a learned gain (the released code)."""
+    """An RMSNorm over all heads together with a learned gain, as in the released code."""
     return nn.RMSNorm(num_heads * head_dim, eps=eps)
 
 
@@ -38,4 +38,4 @@ QK_NORMS: Mapping[str, Callable[[int, int, float], nn.Module]] = {
     "layer": HeadLayerNorm,
     "rms": _rms,
 }
-"""By `qk_norm`: from num_heads, head_dim and ε to a module on (…, num_heads · head_dim)."""
+"""The constructors from num_heads, head_dim and ε to a module, by the option `qk_norm`."""

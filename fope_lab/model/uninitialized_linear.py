@@ -1,4 +1,4 @@
-"""Linear maps without bias, which the decoder fills with seeded weights."""
+"""Linear maps without bias, whose weights the decoder draws from its seed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from torch import nn
 
 
 class UninitializedLinear(nn.Linear):
-    """A linear map without bias, uninitialised: the decoder draws all weights in one place.
+    """A linear map without bias and with uninitialized weights, which the decoder draws.
 
-    `nn.Linear` would draw its own from the global generator, which is slow and moves other seeds.
+    `nn.Linear` would draw weights from the global generator, which is slow and changes what others
+    draw from it.
     """
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, outputs, bias=False)
 
     def reset_parameters(self) -> None:
-        """Leaves the weights as they are."""
+        """Do nothing: the weights stay uninitialized."""

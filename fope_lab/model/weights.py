@@ -1,4 +1,4 @@
-"""Tensors of safetensors files: one file, or shards with an index."""
+"""Reading tensors from safetensors: one file, or shards with an index."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ INDEX = "model.safetensors.index.json"
 
 
 def weight_files(directory: Path) -> list[Path]:
-    """The files that hold a model's weights. Torch-free. Raises CheckpointError if there are none
-    or the index can't be read."""
+    """The files of a model's weights. Torch-free.
+
+    Raises CheckpointError if there are none, or if the index cannot be read.
+    """
     if (directory / WEIGHTS).is_file():
         return [directory / WEIGHTS]
     if not (directory / INDEX).is_file():
@@ -32,12 +34,12 @@ def weight_files(directory: Path) -> list[Path]:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of one file, on the CPU. Raises CheckpointError."""
+    """Read the tensors of one file, on the CPU. Raises CheckpointError if it cannot be read."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
-        # Copies, since what is read is mapped from a file that the store may remove.
+        # Copy, because the tensors are mapped from a file that the store may remove.
         return {name: tensor.clone() for name, tensor in load_file(path).items()}
     except FileNotFoundError:
         raise CheckpointError(f"{path} is missing") from None

@@ -60,7 +60,7 @@ def wrong(path: Path) -> list[Problem]:
             "hf:gpt2@main has the revision 'main', so it is not pinned: branches and tags can "
             "move. Give a commit, hf:gpt2@COMMIT, from https://huggingface.co/gpt2/commits/main",
         ),
-        ("hf:gpt2@", "'hf:gpt2@' is no name: write hf:NAME or hf:NAME@REVISION"),
+        ("hf:gpt2@", "'hf:gpt2@' is incomplete: write hf:NAME or hf:NAME@REVISION"),
     ],
 )
 def test_a_wrong_reference(tmp_path: Path, reference: str, expected: str) -> None:

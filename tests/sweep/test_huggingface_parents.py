@@ -151,7 +151,7 @@ def test_without_the_hub_the_plan_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     [found] = told(tmp_path, content_of_one(HUB))
-    assert f"stages.passkey.from: {HUB} can't be had from the Hugging Face hub: " in found
+    assert f"stages.passkey.from: {HUB} cannot be downloaded from the Hugging Face hub: " in found
     assert "give the folder of a copy" in found
 
 

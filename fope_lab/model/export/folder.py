@@ -1,4 +1,4 @@
-"""A checkpoint as a Hugging Face folder that any transformers can load, without fope-lab."""
+"""Exports a checkpoint as a Hugging Face folder, which transformers loads without fope-lab."""
 
 from __future__ import annotations
 
@@ -38,18 +38,19 @@ def export(
     """Write the model of a checkpoint (see `load_model`) to `directory`, a new or empty folder.
 
     `AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True)` then gives the same
-    logits bit for bit, with torch and transformers alone. With `to="llama"` it is transformers' own
-    LlamaForCausalLM, if that has all that the model has: no remote code, and logits that differ by
-    rounding. The tokenizer's files are there too, unless it is the byte tokenizer, which is none of
-    Hugging Face's. Raises CheckpointError, and DataError for a tokenizer that can't be loaded.
+    logits bit for bit, and needs only torch and transformers. With `to="llama"` the folder holds
+    transformers' own LlamaForCausalLM, which needs no remote code; its logits differ by rounding.
+    The folder holds the tokenizer, too, unless it is the byte tokenizer, which Hugging Face does
+    not have. Returns the absolute path of the folder. Raises CheckpointError if the folder is not
+    empty or Llama cannot express the model, and DataError if the tokenizer cannot be loaded.
     """
     target = Path(directory).expanduser().absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise CheckpointError(f"{target} is there already, and is not an empty folder")
+        raise CheckpointError(f"{target} exists already and is not an empty folder")
     model = load_model(path)
     config = read_config(path if hub_name(path) else find_checkpoint(path))
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the target, and renamed when complete: nobody sees half a model.
+    # Written beside the target and renamed when complete, so that nobody sees half a model.
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         _write(partial, model, config, to)
@@ -66,7 +67,7 @@ def _write(folder: Path, model: Decoder, config: CheckpointConfig, to: str) -> N
 
     tokenizer = load_tokenizer(config.tokenizer)
     description, weights = FORMATS[to](folder, model, config)
-    # Transformers reads no file that does not say which framework wrote it.
+    # Transformers does not read a file that does not name the framework that wrote it.
     save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
     _write_json(folder / CONFIG, description)
     ends = {"eos_token_id": tokenizer.eos_id, "pad_token_id": tokenizer.pad_id}
@@ -75,7 +76,7 @@ def _write(folder: Path, model: Decoder, config: CheckpointConfig, to: str) -> N
 
 
 Written = tuple[dict[str, Any], dict[str, "Tensor"]]
-"""The config.json and the tensors of a format, other files of which are there already."""
+"""The config.json and the tensors of a format, whose other files are written already."""
 
 
 def _write_ours(folder: Path, model: Decoder, config: CheckpointConfig) -> Written:
@@ -93,11 +94,11 @@ FORMATS: Mapping[str, Callable[[Path, Decoder, CheckpointConfig], Written]] = {
     "fope-lab": _write_ours,
     "llama": _write_llama,
 }
-"""By what the folder is for."""
+"""The writers by the value of `to`."""
 
 
 def _description(model: Decoder, config: CheckpointConfig) -> dict[str, Any]:
-    """What `FopeLabConfig` reads."""
+    """The config.json that `FopeLabConfig` reads."""
     module = file_name(MODEL)
     return {
         "model_type": EXPORTED,
@@ -117,7 +118,7 @@ def _description(model: Decoder, config: CheckpointConfig) -> dict[str, Any]:
 
 
 def _write_tokenizer(folder: Path, name: str, ends: Mapping[str, int]) -> None:
-    """The files of a tokenizer of Hugging Face's (see `load_tokenizer` for the name)."""
+    """Write the files of a Hugging Face tokenizer (for its name see `load_tokenizer`)."""
     if name == "byte":
         return
     from transformers import AutoTokenizer, PreTrainedTokenizerFast

@@ -1,4 +1,4 @@
-"""A decoder as transformers' own LlamaForCausalLM, where that has all that the decoder has."""
+"""A decoder as transformers' own LlamaForCausalLM, which can express some of them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 
 ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu_pytorch_tanh"}
 NEEDED = {"qk_norm": "none", "scale_embeddings": False}
-"""Of a ModelConfig."""
+"""The values that fields of a ModelConfig must have."""
 
 
 def llama_description(model: Decoder, context_length: int) -> dict[str, Any]:
-    """The config.json. Raises CheckpointError naming what Llama does not have."""
+    """The config.json of a decoder that was last trained at `context_length` tokens.
+
+    Raises CheckpointError, which names everything that Llama does not have.
+    """
     config = model.config
     problems = [
         f"{name}: found {getattr(config, name)} (allowed: {allowed})"
@@ -41,7 +44,7 @@ def llama_description(model: Decoder, context_length: int) -> dict[str, Any]:
     except EmbeddingError as error:
         problems += map(str, error.problems)
     if problems:
-        raise CheckpointError(f"this is no LlamaForCausalLM: {'; '.join(problems)}")
+        raise CheckpointError(f"LlamaForCausalLM cannot express this model: {'; '.join(problems)}")
     return {
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],
@@ -62,7 +65,7 @@ def llama_description(model: Decoder, context_length: int) -> dict[str, Any]:
 
 
 def llama_weights(model: Decoder) -> dict[str, Tensor]:
-    """The tensors under transformers' names."""
+    """The tensors of a decoder under the names that transformers has for them."""
     return {
         name if name.startswith("lm_head.") else f"model.{name}": tensor
         for name, tensor in model.untied_state().items()

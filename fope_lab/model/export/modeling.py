@@ -1,7 +1,7 @@
 """The decoder as a model of transformers, for `AutoModelForCausalLM` and `generate`.
 
-An exported model carries this file and what it imports (`sources.py`), so all of them
-need torch, transformers and the standard library alone.
+An exported model contains this file and every file that it imports (`sources.py`), so that these
+files need only torch, transformers and the standard library.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from fope_lab.model.decoder import Decoder
 
 
 class FopeLabConfig(PretrainedConfig):
-    """Sizes and embedding of a decoder, as its checkpoint has them.
+    """The sizes and the embedding of a decoder, as its checkpoint has them.
 
-    `model` are the fields of ModelConfig, `embedding` is a canonical composition; `train_length` is
-    the original length in tokens, `context_length` the length that it was last trained at.
+    `model` are the fields of ModelConfig, and `embedding` is a canonical composition.
+    `train_length` is the original training length in tokens, `context_length` the length in tokens
+    at which the model was last trained.
     """
 
     model_type = "fope-lab"
@@ -47,46 +48,46 @@ class FopeLabConfig(PretrainedConfig):
 
     @property
     def vocab_size(self) -> int:
-        """Size of the vocabulary."""
+        """The number of tokens in the vocabulary."""
         return int(self.model["vocab_size"])
 
     @property
     def hidden_size(self) -> int:
-        """Width of the residual stream."""
+        """The width of the residual stream."""
         return int(self.model["hidden_size"])
 
     @property
     def num_hidden_layers(self) -> int:
-        """Layers."""
+        """The number of decoder layers."""
         return int(self.model["num_layers"])
 
     @property
     def max_position_embeddings(self) -> int:
-        """The length that it was last trained at: no bound."""
+        """The length in tokens at which the model was last trained, which is not a limit."""
         return self.context_length
 
 
 class GenerationCache(Cache):
-    """The decoder's cache, as far as `generate` asks it something."""
+    """The decoder's cache, with the methods that `generate` calls."""
 
     is_compileable = False
     is_croppable = False
 
     def get_seq_length(self) -> int:
-        """Tokens read so far."""
+        """The number of tokens in the cache."""
         return self.length
 
 
 CACHED = (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)
-"""Ways to generate that only ever go on: others reorder a cache, or take tokens back."""
+"""The modes of generation that only append tokens; others reorder a cache or remove tokens."""
 
 
 FOR_LOSS = {"num_items_in_batch"}
-"""What the Trainer says beside the labels."""
+"""The arguments that the Trainer passes with the labels."""
 
 
 class FopeLabForCausalLM(PreTrainedModel, GenerationMixin):
-    """A Decoder whose weights transformers loads and saves."""
+    """A decoder whose weights transformers loads and saves."""
 
     config_class = FopeLabConfig
     base_model_prefix = "decoder"
@@ -113,16 +114,17 @@ class FopeLabForCausalLM(PreTrainedModel, GenerationMixin):
         use_cache: bool | None = None,
         **others: Any,
     ) -> CausalLMOutputWithPast | tuple[Tensor, ...]:
-        """Logits (batch, length, vocabulary) of tokens (batch, length).
+        """The logits (batch, length, vocabulary) of tokens (batch, length), and their loss.
 
-        `attention_mask` (batch, length) is 0 where a token is padding. `labels` are the tokens
-        themselves, −100 for none: the loss is transformers' mean over the next ones.
-        `past_key_values` holds the tokens before these; none of transformers' caches will do, and
-        without one none is made. `others` are for the loss. Raises TypeError for what is not there.
+        `attention_mask` (batch, length) is 0 for padding. `labels` (batch, length) are the tokens
+        themselves, or −100 for none; the loss is transformers' mean over the next tokens.
+        `past_key_values` is a GenerationCache with the earlier tokens, because transformers' own
+        caches do not fit; without a cache none is created. `others` are arguments of the loss.
+        Raises TypeError for other arguments and other caches.
         """
-        asked = {name for name, value in others.items() if value is not None and value is not False}
-        if asked - FOR_LOSS:
-            raise TypeError(f"found {sorted(asked - FOR_LOSS)}, which this model does not have")
+        given = {name for name, value in others.items() if value is not None and value is not False}
+        if unknown := given - FOR_LOSS:
+            raise TypeError(f"found {sorted(unknown)}, which this model does not have")
         cache = past_key_values
         if cache is not None and not isinstance(cache, GenerationCache):
             raise TypeError(f"past_key_values: found {type(cache)} (allowed: GenerationCache)")
@@ -137,7 +139,7 @@ class FopeLabForCausalLM(PreTrainedModel, GenerationMixin):
     def _without_padding(
         self, input_ids: Tensor, mask: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Positions that count no padding, and documents that keep it apart."""
+        """Positions that do not count padding, and documents that separate padding from text."""
         if not _pads(mask):
             return None, None
         assert mask is not None
@@ -159,7 +161,7 @@ class FopeLabForCausalLM(PreTrainedModel, GenerationMixin):
         past_key_values: GenerationCache | None = None,
         **others: Any,
     ) -> dict[str, Any]:
-        """The tokens that the cache does not hold yet; all of them without a cache."""
+        """The arguments of `forward` for the tokens that the cache does not hold yet."""
         known = 0 if past_key_values is None else past_key_values.length
         return {
             "input_ids": input_ids[:, known:],
@@ -174,7 +176,7 @@ class FopeLabForCausalLM(PreTrainedModel, GenerationMixin):
         generation_mode: GenerationMode,
         *sizes: int,
     ) -> None:
-        """A cache where it gives what a pass over all tokens would."""
+        """Create a cache if it gives the results of a pass over all tokens."""
         if (
             generation_config.use_cache
             and generation_mode in CACHED
@@ -185,21 +187,21 @@ class FopeLabForCausalLM(PreTrainedModel, GenerationMixin):
             model_kwargs.setdefault("past_key_values", cache)
 
     def get_input_embeddings(self) -> torch.nn.Module:
-        """The token embeddings."""
+        """The module of the token embeddings."""
         return self.decoder.embed_tokens
 
     def get_output_embeddings(self) -> torch.nn.Module:
-        """The head."""
+        """The module of the output head."""
         return self.decoder.lm_head
 
     def resize_token_embeddings(self, *sizes: Any, **options: Any) -> NoReturn:
-        """Refused: the sizes are those of `config.model`, which other parts are built from."""
+        """Raise NotImplementedError, because other parts are built from `config.model`, too."""
         raise NotImplementedError(
-            f"the vocabulary of this model can't be resized: it stays at {self.config.vocab_size}"
+            f"the vocabulary of this model cannot be resized: it stays at {self.config.vocab_size}"
         )
 
     def _init_weights(self, module: torch.nn.Module) -> None:
-        """Constants of a position embedding, which no file holds; the decoder draws its weights."""
+        """Compute the constants of a position embedding, which no file holds."""
         if isinstance(module, PositionEmbedding):
             module.compute_constants()
 

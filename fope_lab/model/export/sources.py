@@ -1,10 +1,10 @@
 """The sources of an exported model: our own files, side by side, with relative imports.
 
-Hugging Face's loader of remote code copies the files that are imported as `from .name import …`,
-starting from the model's, and nothing else. So a module `fope_lab.model.decoder` becomes
-`model_decoder.py`, its imports of ours relative ones, and two modules are exchanged: `spec`, which
-checks what people write and needs pydantic, for `composition`; `discovery`, which lists a package's
-folder, for one that names the modules.
+Hugging Face's loader of remote code copies only the files that are imported in the form
+`from .name import …`, starting from the model's file. So a module `fope_lab.model.decoder` becomes
+`model_decoder.py`, and its imports of our modules become relative. Two modules are replaced:
+`spec`, which checks what users write and needs pydantic, by `composition`, and `discovery`, which
+lists the folder of a package, by a module that names all modules.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INSTEAD = {"fope_lab.embeddings.spec": "fope_lab.embeddings.composition"}
 
 
 def file_name(module: str) -> str:
-    """`fope_lab.model.decoder` → `model_decoder`."""
+    """The name of a module's file in an export: `fope_lab.model.decoder` → `model_decoder`."""
     return module.removeprefix(f"{PACKAGE}.").replace(".", "_")
 
 
@@ -32,7 +32,7 @@ MODEL_FILE = f"{file_name(MODEL)}.py"
 
 
 def model_sources(embedding: Embedding) -> dict[str, str]:
-    """The text of each file by its name, for a model with this embedding."""
+    """The text of each source file of a model with this embedding, by the name of the file."""
     parts = (embedding, *getattr(embedding, "transforms", ()))
     modules = _with_imports([MODEL, *dict.fromkeys(type(part).__module__ for part in parts)])
     texts = {module: _flat(text) for module, text in modules.items() if module != DISCOVERY}
@@ -41,7 +41,7 @@ def model_sources(embedding: Embedding) -> dict[str, str]:
 
 
 def _with_imports(start: Iterable[str]) -> dict[str, str]:
-    """The sources of these modules and of all of ours that they import."""
+    """The sources of these modules and of all our modules that they import, by module."""
     found: dict[str, str] = {}
     pending = list(start)
     while pending:
@@ -60,8 +60,7 @@ def _source(module: str) -> str:
 
 
 def _imports(source: str) -> Iterator[tuple[int, str, str | None]]:
-    """The line of each import of ours, the module that it needs, and the name that it is bound to
-    where a whole module is imported."""
+    """Yield the line and the module of each import of ours, and the name of a whole module."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.ImportFrom) or node.module is None:
             continue
@@ -69,7 +68,7 @@ def _imports(source: str) -> Iterator[tuple[int, str, str | None]]:
             continue
         [first, *_] = node.names
         whole = f"{node.module}.{first.name}"
-        if node.module.count(".") == 1:  # a package: what it gives is a module
+        if node.module.count(".") == 1:  # a package, of which a module is imported
             assert len(node.names) == 1, whole
             yield node.lineno, INSTEAD.get(whole, whole), first.asname or first.name
         else:
@@ -77,7 +76,7 @@ def _imports(source: str) -> Iterator[tuple[int, str, str | None]]:
 
 
 def _flat(source: str) -> str:
-    """A module's source with relative imports in place of ours, line for line."""
+    """The source of a module with relative imports in place of ours, line for line."""
     lines = source.splitlines(keepends=True)
     for number, module, bound in _imports(source):
         line = lines[number - 1]
@@ -92,10 +91,10 @@ def _flat(source: str) -> str:
 
 
 def _naming(texts: Mapping[str, str]) -> str:
-    """A `discovery` that imports every module by its name: the loader copies what is named."""
+    """A `discovery` that imports every module by name, so that the loader copies all of them."""
     names = sorted(map(file_name, texts))
     imports = "\n".join(f"    from .{name} import __name__ as _" for name in names)
     return (
-        '"""Every module of this model, by name: the loader of remote code copies those."""\n\n\n'
+        '"""Every module of this model by name, so that the loader copies all of them."""\n\n\n'
         f"def discover() -> None:\n{imports}\n"
     )

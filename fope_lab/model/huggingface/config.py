@@ -1,7 +1,7 @@
-"""What a Hugging Face `config.json` of the Llama family says about the model. Torch-free.
+"""Reading a Hugging Face `config.json` of the Llama family. Torch-free.
 
-A field that is left out has the default of its class in transformers. What the decoder does not
-have is an error, so that a model is read as Hugging Face reads it or not at all.
+A missing field has the default of its class in transformers. A feature that the decoder does not
+have is an error, so that a model is read as transformers reads it, or not at all.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """A model class of transformers: how it differs from Llama.
+    """The differences of a model class of transformers from Llama.
 
-    `defaults` are of fields that a config.json may leave out. `activations` are ours by theirs.
-    With `shifted_gains` the gain of a norm is its weight and 1.
+    `defaults` are the values of fields that a config.json may omit. `activations` are our names of
+    feed-forwards by those of transformers. With `shifted_gains` the gain of a norm is 1 + weight.
     """
 
     architecture: str
@@ -65,13 +65,13 @@ FAMILIES: Mapping[str, Family] = {
             "max_position_embeddings": 8192,
             "tie_word_embeddings": True,
         },
-        # Gemma's first releases say gelu and mean the approximation, which transformers knows.
+        # Gemma's first releases say gelu and mean the tanh approximation; so does transformers.
         activations={"gelu_pytorch_tanh": "geglu", "gelu": "geglu"},
         scale_embeddings=True,
         shifted_gains=True,
     ),
 }
-"""By `model_type`; defaults as in transformers 5."""
+"""The families by `model_type`, with the defaults of transformers 5."""
 
 REFUSED: Mapping[str, tuple[Any, ...]] = {
     "attention_bias": (False, None),
@@ -81,7 +81,7 @@ REFUSED: Mapping[str, tuple[Any, ...]] = {
     "use_bidirectional_attention": (False, None),
     "quantization_config": (None,),
 }
-"""Fields that would need what the decoder lacks, with the values that need nothing."""
+"""Fields of features that the decoder does not have, with the values that switch them off."""
 
 SIZES = {
     "num_layers": "num_hidden_layers",
@@ -90,26 +90,27 @@ SIZES = {
     "intermediate_size": "intermediate_size",
     "vocab_size": "vocab_size",
 }
-"""Sizes that every config.json gives: theirs by ours."""
+"""The sizes that every config.json has: the names in transformers by our names."""
 
 
 def family_of(description: Json, where: str) -> Family:
-    """The family of a config.json. Raises CheckpointError."""
+    """The family of a config.json. Raises CheckpointError for an unknown family."""
     family = FAMILIES.get(str(description.get("model_type")))
     architectures = description.get("architectures") or []
     if family is None or architectures not in ([], [family.architecture]):
         named = architectures if isinstance(architectures, list) else [architectures]
         found = ", ".join(map(str, named)) or f"model_type {description.get('model_type')}"
-        allowed = ", ".join(one.architecture for one in FAMILIES.values())
+        allowed = ", ".join(known.architecture for known in FAMILIES.values())
         raise CheckpointError(f"{where}: architectures: found {found} (allowed: {allowed})")
     return family
 
 
 def read_huggingface_config(description: Json, where: str, tokenizer: str) -> CheckpointConfig:
-    """The configuration that a config.json comes to; `where` names the file in errors.
+    """The configuration of a checkpoint from the fields of its config.json.
 
-    The original length is what its rope scaling starts from, the context length what it reaches.
-    Raises CheckpointError with all fields that are wrong.
+    `where` names the file in errors. `train_length` is the length in tokens from which the rope
+    scaling starts, `context_length` the length that it reaches. Raises CheckpointError with every
+    field that is wrong.
     """
     try:
         return _read(description, where, tokenizer)
@@ -124,7 +125,7 @@ def read_huggingface_config(description: Json, where: str, tokenizer: str) -> Ch
 def _read(description: Json, where: str, tokenizer: str) -> CheckpointConfig:
     family = family_of(description, where)
     given = {name: value for name, value in description.items() if value is not None}
-    # None is what says that there is no sliding window; elsewhere it means the default.
+    # None means that there is no sliding window; in other fields it means the default.
     explicit = {"sliding_window"} & description.keys()
     fields = {**family.defaults, **given, **{name: description[name] for name in explicit}}
     rope = HfRope.of_config(fields)
@@ -132,7 +133,7 @@ def _read(description: Json, where: str, tokenizer: str) -> CheckpointConfig:
     activation = fields["hidden_act"]
     if activation not in family.activations:
         problems.append(_problem("hidden_act", activation, *family.activations))
-    # Which of the two names wins differs between versions and classes of transformers.
+    # Versions and classes of transformers differ in which of the two names wins.
     other = fields.get("hidden_activation", activation)
     if family.activations.get(other, other) != family.activations.get(activation, activation):
         problems.append(_problem("hidden_activation", other, f"hidden_act's {activation}"))

@@ -1,4 +1,4 @@
-"""Models of the Hugging Face hub by name, `hf:NAME@REVISION`, and the files of them. Torch-free."""
+"""Names of models on the Hugging Face hub, `hf:NAME@REVISION`, and their files. Torch-free."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fope_lab.model.checkpoint_config import CheckpointError
 PREFIX = "hf:"
 COMMIT = re.compile(r"[0-9a-f]{40}")
 FILES = ("*.json", "model*.safetensors", "*.model", "*.txt", "*.jinja")
-"""What a model needs of a repository: weights and tokenizer. Others may be many times as large."""
+"""The files of a repository that a model needs; others may be many times as large."""
 
 
 @dataclass(frozen=True)
 class HubName:
-    """A repository of the hub, at a revision (a commit, branch or tag) or at its newest."""
+    """A repository of the hub at a revision (a commit, branch or tag), by default the newest."""
 
     repository: str
     revision: str | None
@@ -29,17 +29,17 @@ class HubName:
 
     @property
     def pinned(self) -> bool:
-        """Whether it means the same model for ever: branches move, and tags can."""
+        """Whether the revision is a commit, because branches and tags can move."""
         return self.revision is not None and COMMIT.fullmatch(self.revision) is not None
 
     @property
     def tokenizer(self) -> str:
-        """Its tokenizer, as `load_tokenizer` takes it."""
+        """The name of its tokenizer for `load_tokenizer`."""
         return self.repository if self.revision is None else f"{self.repository}@{self.revision}"
 
 
 def hub_name(path: str | os.PathLike[str]) -> HubName | None:
-    """The name that `path` is, or None for a path of the file system.
+    """The name on the hub that `path` is, or None for a path of the file system.
 
     Raises CheckpointError for a name without a repository or with an empty revision.
     """
@@ -48,19 +48,21 @@ def hub_name(path: str | os.PathLike[str]) -> HubName | None:
         return None
     repository, at, revision = text.removeprefix(PREFIX).partition("@")
     if not repository or (at and not revision):
-        raise CheckpointError(f"{text!r} is no name: write {PREFIX}NAME or {PREFIX}NAME@REVISION")
+        raise CheckpointError(
+            f"{text!r} is incomplete: write {PREFIX}NAME or {PREFIX}NAME@REVISION"
+        )
     return HubName(repository, revision or None)
 
 
 def config_file(name: HubName) -> Path:
-    """The model's config.json, alone. Raises CheckpointError."""
+    """Download config.json of a model. Raises CheckpointError if that fails."""
     from huggingface_hub import hf_hub_download
 
     return _downloaded(name, hf_hub_download, filename="config.json")
 
 
 def model_folder(name: HubName) -> Path:
-    """A folder with the model's files. Raises CheckpointError."""
+    """Download the files of a model to a folder. Raises CheckpointError if that fails."""
     from huggingface_hub import snapshot_download
 
     return _downloaded(name, snapshot_download, allow_patterns=list(FILES))
@@ -72,6 +74,6 @@ def _downloaded(name: HubName, download: Callable[..., str], **what: Any) -> Pat
     except (OSError, ValueError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise CheckpointError(
-            f"{name} can't be had from the Hugging Face hub: {reason}. Without a way to the hub, "
-            "give the folder of a copy."
+            f"{name} cannot be downloaded from the Hugging Face hub: {reason}. Without access to"
+            " the hub, give the folder of a copy."
         ) from error

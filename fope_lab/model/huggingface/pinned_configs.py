@@ -1,7 +1,7 @@
-"""Models of the hub that shipped sweeps start from: their config.json, known without a download.
+"""The config.json of the models on the hub that shipped sweeps start from.
 
-A commit never changes, so that these sweeps can be checked and planned anywhere. Loading the model
-reads the file itself, and a difference is an error.
+A commit never changes, so that these sweeps can be checked and planned without a download. Loading
+the model reads the file itself, and a difference is an error.
 """
 
 from __future__ import annotations
@@ -53,4 +53,4 @@ PINNED_CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "tie_word_embeddings": False,
     },
 }
-"""By NAME@COMMIT; what decides about the model, and nothing else."""
+"""The fields of config.json that define the model, by NAME@COMMIT."""

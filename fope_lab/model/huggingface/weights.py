@@ -1,4 +1,4 @@
-"""The weights of a Hugging Face folder of the Llama family, under the decoder's names."""
+"""Reading the weights of a Hugging Face folder of the Llama family under the decoder's names."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ if TYPE_CHECKING:
 
 HEAD, EMBEDDING = "lm_head.weight", "embed_tokens.weight"
 PREFIX = "model."
-"""What Hugging Face's names of the tensors begin with, except in files of the bare model."""
+"""The prefix of the names of tensors, except in files of the model without a head."""
 DERIVED = ".rotary_emb.inv_freq"
-"""Frequencies, which early versions of transformers stored and which follow from the config."""
+"""The suffix of frequencies, which early versions of transformers stored. The configuration
+determines them."""
 
 
 def read_huggingface_weights(
     directory: Path, description: Mapping[str, Any], config: CheckpointConfig
 ) -> dict[str, Tensor]:
-    """Tensors as `Decoder.untied_state` names them, without those of a position embedding.
+    """Read the tensors under the names of `Decoder.untied_state`, without a position embedding's.
 
-    They have the dtype of the files, but gains to which 1 is added float32: the logits of the model
-    that `load_model` widens are Hugging Face's for dtype=float32. Raises CheckpointError.
+    They have the dtype of the files, except that gains to which 1 is added are float32. After
+    `load_model` has widened them, logits equal those of transformers with dtype=float32. Raises
+    CheckpointError for weights that are quantised, duplicate or contradict the configuration.
     """
     import torch
 
@@ -37,10 +39,12 @@ def read_huggingface_weights(
             if name.endswith(DERIVED):
                 continue
             if not tensor.is_floating_point() or tensor.dtype.itemsize < 2:
-                raise CheckpointError(f"{path}: {name} is {tensor.dtype}: quantised weights")
+                raise CheckpointError(
+                    f"{path}: {name} is {tensor.dtype}: quantised weights are not supported"
+                )
             own = name.removeprefix(PREFIX)
             if own in weights:
-                raise CheckpointError(f"{path}: {name} is there twice, with {PREFIX} or without it")
+                raise CheckpointError(f"{path}: {name} occurs twice, with and without {PREFIX}")
             gain = shifted and name.endswith("norm.weight")
             weights[own] = tensor.to(torch.float32) + 1.0 if gain else tensor
     if config.model.tie_embeddings and HEAD in weights:

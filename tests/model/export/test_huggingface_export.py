@@ -377,7 +377,7 @@ def test_what_it_does_not_have_is_an_error(tmp_path: Path) -> None:
 
 def test_the_vocabulary_is_not_resized(tmp_path: Path) -> None:
     model, decoder = exported(tmp_path)
-    with pytest.raises(NotImplementedError, match=r"can't be resized: it stays at 272"):
+    with pytest.raises(NotImplementedError, match=r"cannot be resized: it stays at 272"):
         model.resize_token_embeddings(300)
     assert model.config.vocab_size == 272
     assert torch.equal(logits(model, tokens()), logits(decoder, tokens()))
@@ -414,6 +414,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert f"from_pretrained('{tmp_path / 'out'}', trust_remote_code=True)" in printed
     assert "It has no tokenizer" in printed
     assert main(command) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already and is not an empty folder" in capsys.readouterr().err
     assert main(["export", str(tmp_path / "nothing"), str(tmp_path / "new")]) == 2
     assert "is not a folder" in capsys.readouterr().err

@@ -62,8 +62,8 @@ def test_what_can_t_be_had_says_what_to_do(cache: Path, read: object) -> None:
     with pytest.raises(CheckpointError) as raised:
         read(f"hf:org/name@{COMMIT}")
     said = str(raised.value)
-    assert said.startswith(f"hf:org/name@{COMMIT} can't be had from the Hugging Face hub: ")
-    assert said.endswith("Without a way to the hub, give the folder of a copy.")
+    assert said.startswith(f"hf:org/name@{COMMIT} cannot be downloaded from the Hugging Face hub: ")
+    assert said.endswith("Without access to the hub, give the folder of a copy.")
     assert "\n" not in said
 
 
@@ -101,5 +101,5 @@ def test_a_model_that_is_not_what_was_published_is_refused(
     known = {f"org/name@{COMMIT}": {**description, "max_position_embeddings": 99}}
     monkeypatch.setattr(checkpoint, "PINNED_CONFIGS", known)
     assert read_config(f"hf:org/name@{COMMIT}").train_length == 99
-    with pytest.raises(CheckpointError, match="is not what a plan takes it for"):
+    with pytest.raises(CheckpointError, match="differs from the configuration that plans use"):
         load_model(f"hf:org/name@{COMMIT}")
