@@ -1,12 +1,12 @@
-"""What the controller costs: a sweep through it, beside the same stages as plain subprocesses.
+"""Overhead of the controller: a sweep through it, compared to the same stages as subprocesses.
 
     python benchmarks/controller.py [SWEEP.yaml] [--at-once 2]
 
-Both sides do the same stages from empty stores on the same machine. The plain side starts a fresh
-process for each stage, `--at-once` at a time, longest remaining path first with the times that the
-controller's side measured: the best order that can be known. Reported are the wall times, their
-ratio, and the share of the wall time that all cores were busy with anything (from the processor
-times of the whole machine, so nothing else should be running).
+Both sides run the same stages from empty stores on the same machine. The plain side starts a fresh
+process for each stage, `--at-once` at a time, longest remaining path first according to the times
+that the controller's side measured: the best order that can be known. The output is the wall times,
+their ratio, and the share of the wall time that the cores were busy (from the processor times of
+the whole machine, so nothing else should be running).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ sys.exit(outcome != "done")
 
 
 def measured(work: Callable[[], None]) -> tuple[float, float]:
-    """(wall seconds of `work`, share of all cores' time meanwhile that was not idle)."""
+    """Return the wall seconds of `work`, and the share of all cores' time that was not idle."""
 
     def idle() -> float:
         times = psutil.cpu_times()
@@ -53,7 +53,7 @@ def measured(work: Callable[[], None]) -> tuple[float, float]:
 
 
 def through_controller(sweep: Path, store: Path) -> None:
-    """`fope-lab run`, whole: reading, Ray, stages, MLflow, report."""
+    """Run `fope-lab run` completely: reading, Ray, stages, MLflow and report."""
     command = [sys.executable, "-m", "fope_lab.cli", "run", str(sweep), "--store", str(store)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
@@ -61,7 +61,7 @@ def through_controller(sweep: Path, store: Path) -> None:
 def as_subprocesses(
     stages: tuple[Stage, ...], store: Store, seconds: dict[str, float], at_once: int
 ) -> None:
-    """The stages without Ray, MLflow and report: a process each."""
+    """Run each stage in a process of its own, without Ray, MLflow and report."""
     urgency = remaining_path(stages, seconds)
     waiting = sorted(stages, key=lambda stage: urgency[stage.key], reverse=True)
     trials = trial_stages({stage.key: stage for stage in stages})
@@ -87,7 +87,7 @@ def as_subprocesses(
 
 
 def main() -> None:
-    """Measure both sides and print them."""
+    """Measure both sides and print the result."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("sweep", nargs="?", type=Path, default=Path("sweeps/quickstart.yaml"))
     parser.add_argument("--at-once", type=int, default=os.cpu_count())

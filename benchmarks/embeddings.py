@@ -1,16 +1,17 @@
-"""What each position embedding costs beside rope: time of attention and of training, and memory.
+"""Cost of each position embedding relative to rope: time of attention, time of training, memory.
 
     python benchmarks/embeddings.py [--presets fope alibi …] [--lengths 512 4096] [--json FILE]
 
-Columns, each a multiple of rope's figure:
+The columns are multiples of rope's figure:
 
-- `layer @ N`: forward and backward of one attention layer (width 512, 8 heads × 64) at length N;
-- `step`: a training step, end to end, of a decoder of four such layers at 512 tokens;
-- `memory @ N`: how far the peak grows in one forward and backward of the layer, in a fresh process.
+- `layer @ N`: forward and backward of an attention layer (width 512, 8 heads × 64) at length N;
+- `step`: an end-to-end training step of a decoder of four such layers at 512 tokens;
+- `memory @ N`: the growth of peak memory in a forward and backward of the layer, in a fresh
+  process.
 
-Times are medians of ratios to rope in pairs run in turn on one thread, so that what else the
-machine does falls on both. On a CUDA device, where there is one, all of it is in bfloat16 and
-memory is what PyTorch allocates; on a CPU it is in float32 and memory is the process's (Linux).
+Times are medians of ratios to rope, from pairs run alternately on one thread, so that other load
+affects both. With a CUDA device, everything is in bfloat16 and memory is what PyTorch allocates; on
+a CPU, everything is in float32 and memory is that of the process (Linux).
 Aims: rotary and Fourier presets within 3 % of rope end to end; a bias within 1.5 × its memory.
 """
 
@@ -43,10 +44,10 @@ FEWEST_PAIRS = 5
 
 Work = Callable[[], None]
 Column = Callable[[str], float]
-"""From a preset to its figure as a multiple of rope's."""
+"""The figure of each preset, as a multiple of rope's."""
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {"random-rope": {"max_length": 2**17}}
-"""Options that a preset needs for the lengths here."""
+"""The options that presets need for the lengths of this benchmark."""
 
 
 def described(preset: str) -> dict[str, Any]:
@@ -116,7 +117,7 @@ def training_steps() -> Callable[[str], Work]:
 
 
 def seconds(work: Work) -> float:
-    """The wall time of one run."""
+    """Return the wall time of a run in seconds."""
     if CUDA:
         torch.cuda.synchronize()
     start = time.perf_counter()
@@ -164,31 +165,31 @@ def memory_of(preset: str, length: int) -> int:
 
 
 def layer_column(length: int, budget: float) -> Column:
-    """Times of a layer's pass at a length."""
+    """Return the column of times of a layer's pass at a length, relative to rope."""
     of = layer_passes(length)
     return lambda preset: ratio(of(preset), of("rope"), budget)
 
 
 def step_column(budget: float) -> Column:
-    """Times of a training step."""
+    """Return the column of times of a training step, relative to rope."""
     of = training_steps()
     return lambda preset: ratio(of(preset), of("rope"), budget)
 
 
 def memory_column(length: int) -> Column:
-    """Growth of a layer's pass at a length."""
+    """Return the column of memory growth in a layer's pass at a length, relative to rope."""
     rope = memory_of("rope", length)
     return lambda preset: memory_of(preset, length) / rope
 
 
 def device_name() -> str:
-    """What the figures were taken on."""
+    """Return a description of the machine that the figures were measured on."""
     kind = torch.cuda.get_device_name() if CUDA else "CPU, one thread"
     return f"{kind}, {str(DTYPE).removeprefix('torch.')}, torch {torch.__version__}"
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--presets", nargs="+", default=list(PRESETS), choices=PRESETS)
     parser.add_argument("--lengths", nargs="*", type=int, default=[512, 4096], help="of `layer`")
@@ -201,7 +202,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Print the table, cell by cell."""
+    """Measure and print the table, cell by cell."""
     given = arguments()
     torch.set_num_threads(1)
     if given.grow:

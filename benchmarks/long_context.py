@@ -1,17 +1,17 @@
-"""Memory and time of evaluating perplexity at long contexts: memory grows with the length alone.
+"""Memory and time of evaluating perplexity at long contexts; memory grows with the length alone.
 
     python benchmarks/long_context.py [--embeddings rope fope alibi] [--lengths 1024 …] [--json F]
 
-One window of N tokens through a small decoder (2 layers, 2 heads × 32, vocabulary 8,192), each in a
+A small decoder (2 layers, 2 heads × 32, vocabulary 8,192) reads one window of N tokens, each in a
 fresh process on one thread:
 
-- `memory`: how far the process's peak grows beyond that of a window of 64 tokens (Linux; on a CUDA
+- `memory`: the growth of the process's peak beyond that for a window of 64 tokens (Linux; on a CUDA
   device, what PyTorch allocates);
-- `logits`: what the logits alone would take if they were held whole, in float32;
-- `seconds`: of the window; attention itself is quadratic.
+- `logits`: the memory that the logits alone would take if they were held completely, in float32;
+- `seconds`: the time for the window; attention itself is quadratic.
 
-`exponent` is that of memory ∝ lengthᵖ, fitted by least squares to the lengths from 8,192 on: below,
-what does not grow at all (a chunk of logits) is the larger part.
+`exponent` is p in memory ∝ lengthᵖ, fitted by least squares to the lengths from 8,192 on: at
+shorter lengths, the part that does not grow at all (a chunk of logits) dominates.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def exponent(memory: dict[int, float]) -> float:
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--embeddings", nargs="+", default=["rope", "fope", "alibi"])
     parser.add_argument("--lengths", nargs="+", type=int, default=[2**n for n in range(10, 17)])

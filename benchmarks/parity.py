@@ -1,12 +1,12 @@
-"""Logits of random models of the Llama family: ours beside Hugging Face's, in float32.
+"""Logits of random models of the Llama family: fope-lab's compared to Hugging Face's, in float32.
 
     python benchmarks/parity.py [--tokens 160]
 
-For each configuration: transformers builds it with random weights, gains of norms included, and
-saves it; `load_model` reads the folder. Printed are the largest difference of any logit, and the
-standard deviation of the logits, which says how much a difference is. It grows with the length,
-since Hugging Face's angles are float32 and ours float64: 2e-5 at 2,000 tokens, 4e-6 if its angles
-are float64 too. tests/model/test_huggingface_parity.py holds the same table to 1e-5.
+For each configuration, transformers builds a model with random weights, including the gains of
+norms, and saves it; `load_model` reads the folder. The output is the largest difference of any
+logit, and the standard deviation of the logits for scale. The difference grows with the length,
+since Hugging Face's angles are float32 and fope-lab's float64: 2e-5 at 2,000 tokens, or 4e-6 if
+both are float64. tests/model/test_huggingface_parity.py holds the same table to 1e-5.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "tie_word_embeddings": False,
     },
 }
-"""What differs from SIZES, by name."""
+"""The differences of each configuration from SIZES, by name."""
 
 
 def random_model(name: str, seed: int = 0) -> PreTrainedModel:
@@ -105,7 +105,7 @@ def random_model(name: str, seed: int = 0) -> PreTrainedModel:
 
 @contextmanager
 def saved(model: PreTrainedModel, **how: Any) -> Iterator[Path]:
-    """A folder that the model is saved in."""
+    """Save the model to a temporary folder and yield the folder."""
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder, **how)
         yield Path(folder)

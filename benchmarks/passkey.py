@@ -1,25 +1,25 @@
-"""Passkey trials by reading them, and by generating their answers: equal verdicts, and the times.
+"""Passkey trials by reading and by generating the answers: equality of the verdicts, and times.
 
     python benchmarks/passkey.py [--lengths 512 …] [--trials 1000] [--scale mini] [--embedding rope]
                                  [--form english] [--device cuda] [--json FILE]
 
-The same model, of random weights, and the same prompts, in four ways:
+The same model with random weights answers the same prompts in four ways:
 
-- `read`: `exact_match`, what a sweep does: prompts in batches, what they have in common read once;
+- `read`: `exact_match`, as in a sweep: prompts in batches, whose common beginning is read once;
 - `plain`: `exact_match` of the same model behind an interface without a cache: in the same batches,
-  a forward pass a prompt;
-- `generate`: greedy, as YaRN's script does it: one prompt at a time, with a KV cache, as many new
-  tokens as the key has; by this project's `generate`;
-- `hugging face`: likewise, by that of transformers, on the model as it is exported.
+  one forward pass per prompt;
+- `generate`: greedy generation as in YaRN's script: one prompt at a time, with a KV cache, as many
+  new tokens as the key has; by this project's `generate`;
+- `hugging face`: the same by the `generate` of transformers, on the exported model.
 
-A model of random weights finds no key. So every second trial asks for what it did generate, and
-every fourth for that with a wrong last token: verdicts of both kinds occur, and near misses. All
-four must agree on every trial, or the exit code is 1.
+A model with random weights finds no key. Therefore every second trial asks for the tokens that the
+model generates, and every fourth for these with a wrong last token, so that both verdicts and near
+misses occur. All four ways must agree on every trial, or the exit code is 1.
 
 Times are per trial. A round generates the answers of its part of the trials and reads all of them,
-so that what else the machine does falls on all ways; ratios are medians of rounds' ratios (least –
-most). Aims for the ratio to `generate`: above 3.2 at 512 tokens and 1.4 at 2,048 on two CPU cores,
-at least 8 at up to 1,024 tokens on a GPU.
+so that other load affects all ways; ratios are medians of the rounds' ratios (minimum – maximum).
+Aims for the ratio to `generate`: above 3.2 at 512 tokens and 1.4 at 2,048 on two CPU cores, at
+least 8 at up to 1,024 tokens on a GPU.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ Generator = Callable[[Tensor, int], Tensor]
 
 
 class Uncached(nn.Module):
-    """A decoder as nothing but its two parts."""
+    """A decoder behind an interface that has only its two parts, and no cache."""
 
     def __init__(self, model: Decoder) -> None:
         super().__init__()
         self.model, self.head = model, model.head
 
     def hidden(self, input_ids: Tensor) -> Tensor:
-        """Final states of all tokens."""
+        """Return the final hidden states of all tokens."""
         return self.model.hidden(input_ids)
 
 
@@ -105,7 +105,7 @@ def exported(model: Decoder) -> FopeLabForCausalLM:
 
 
 def generators(model: Decoder) -> Mapping[str, Generator]:
-    """The two ways to generate."""
+    """Return the two ways to generate, by name."""
     theirs = exported(model)
 
     def hugging_face(prompt: Tensor, tokens: int) -> Tensor:
@@ -125,7 +125,7 @@ def generators(model: Decoder) -> Mapping[str, Generator]:
 
 
 def answers(way: Generator, trials: Sequence[Trial], device: torch.device) -> Answers:
-    """What is generated for each prompt, one at a time."""
+    """Generate the answer of each prompt, one at a time."""
     found = []
     for trial in trials:
         size = len(trial.answer_ids)
@@ -156,7 +156,7 @@ def seconds(clock: str, work: Callable[..., Any], *of: Any) -> tuple[float, Any]
 
 
 def measure(model: Decoder, length: int, given: argparse.Namespace) -> dict[str, Any]:
-    """Times, ratios and verdicts at one length."""
+    """Measure times, ratios and verdicts at a length."""
     device = next(model.parameters()).device
     prompts = prompt_form(given.form, ByteTokenizer())
     trials = [prompts.trial(length, index) for index in range(given.trials)]
@@ -210,7 +210,7 @@ def measure(model: Decoder, length: int, given: argparse.Namespace) -> dict[str,
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--lengths", nargs="+", type=int, default=[2**n for n in range(9, 14)])
     parser.add_argument("--trials", type=int, default=1000)
@@ -232,7 +232,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Print a line for each length; 1 if a verdict differs."""
+    """Print a line for each length; return 1 if a verdict differs, else 0."""
     given = arguments()
     torch.set_num_threads(given.threads)
     transformers.logging.set_verbosity_error()

@@ -1,10 +1,10 @@
-"""How quickly a sweep is read and planned: the commands' wall time, and a grid of 1,000 stages.
+"""Time of reading and planning a sweep: the commands' wall time, and a grid of 1,000 stages.
 
     python benchmarks/planning.py [SWEEP.yaml]
 
-Each figure is the median of several runs. The commands are fresh processes, start-up of Python
-included; aim: under 2 seconds. The grid is read and planned inside this process; aim: under 2
-seconds too.
+Each figure is the median of several runs. The commands are fresh processes, including the start-up
+of Python; aim: under 2 seconds. The grid is read and planned inside this process; aim: also under 2
+seconds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ grid:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """The median wall time of RUNS runs."""
+    """Return the median wall time of RUNS runs in seconds."""
     times = []
     for _ in range(RUNS):
         start = time.perf_counter()
@@ -57,7 +57,7 @@ def command(*arguments: str) -> float:
 
 
 def main() -> None:
-    """Print the figures."""
+    """Measure and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("sweep", nargs="?", default="sweeps/quickstart.yaml")
     sweep = parser.parse_args().sweep

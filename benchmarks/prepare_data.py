@@ -1,11 +1,11 @@
-"""Preparing data: tokens a second with one process and with two, and the memory that it takes.
+"""Preparation of data: tokens per second with one process and with two, and peak memory.
 
     python benchmarks/prepare_data.py [--megabytes 64] [--tokenizer PATH] [--files GLOB]
 
-Text is repeated until there is as much of it as asked for, and tokenised in turns with one process
-and with two, each time in a fresh stage. Without a tokenizer, one of 4,096 tokens is trained first.
-Memory is the peak of the stage's own process, and of a process that it started, at a quarter of
-the text and at all of it: streaming, it does not grow with the text.
+Text is repeated to the requested size and tokenised alternately with one process and with two, each
+time in a fresh stage. Without --tokenizer, a tokenizer of 4,096 tokens is trained first. Memory is
+the peak of the stage's own process, and of a process that it started, at a quarter of the text and
+at all of it: with streaming, it does not grow with the text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fope_lab.data.tokenizers.train_bpe import train_bpe
 
 RUNS = 3
 SHARD_LENGTH = 1 << 22
-"""Tokens of a file: few, so that there are many."""
+"""The number of tokens per file, small enough to give many files."""
 
 
 class Repeated(Corpus):
@@ -45,11 +45,10 @@ class Repeated(Corpus):
         object.__setattr__(self, "characters", characters)
 
     def identity(self) -> dict[str, Any]:
-        """Nothing reads it."""
+        """Return a nominal identity, which nothing reads."""
         return {"type": "repeated"}
 
     def documents(self, split: Split) -> Iterator[str]:
-        """See Corpus."""
         left = self.characters
         while left > 0:
             for document in self.documents_once:
@@ -83,7 +82,7 @@ def measure(corpus: Any, tokenizer: str, megabytes: float, processes: int) -> di
 
 
 def main() -> None:
-    """Print the figures."""
+    """Measure and print the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--megabytes", type=float, default=64)
     parser.add_argument("--tokenizer", help="a tokenizer.json, a folder, or byte")

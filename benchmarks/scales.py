@@ -1,16 +1,16 @@
-"""Every shipped model size: parameters, and FLOPs and memory of a training step beside estimates.
+"""Every shipped model size: parameters, and FLOPs and memory of a training step with estimates.
 
     python benchmarks/scales.py [--scales 60m 180m …] [--batch 2] [--length 512] [--json FILE]
                                 [--precision bfloat16] [--gradient-checkpointing] [--fits 16]
 
-- `parameters`: body and head, as the papers' names count them, of the model built on the meta
-  device, and the estimate's share of that;
-- `FLOPs`: of forward and backward, counted by `torch.utils.flop_counter` on the meta device, and
-  the estimate's share. The counter takes attention for a full square of queries and keys; the
-  estimate, which `plan` uses, counts the half that a causal mask leaves;
-- `memory`: the peak of two steps with AdamW in a fresh process beyond what it held before, where
-  the estimate is at most `--fits` GiB, and the estimate's share. On a CUDA device, where there is
-  one, it is what PyTorch allocates; on a CPU the process's (Linux).
+- `parameters`: the body and head of the model, built on the meta device and counted as in the
+  papers' names, and the ratio of the estimate to that;
+- `FLOPs`: those of forward and backward, counted by `torch.utils.flop_counter` on the meta device,
+  and the ratio of the estimate to that. The counter counts attention as a full square of queries
+  and keys; the estimate, which `plan` uses, counts the half that a causal mask leaves;
+- `memory`: the growth of peak memory in two steps with AdamW in a fresh process, if the estimate is
+  at most `--fits` GiB, and the ratio of the estimate to that. On a CUDA device it is what PyTorch
+  allocates, on a CPU that of the process (Linux).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def step_twice(config: ModelConfig, given: argparse.Namespace) -> None:
 
 
 def held(line: str) -> int:
-    """Bytes of a line of /proc/self/status."""
+    """Return the bytes that a line of /proc/self/status states."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     [found] = (one for one in status.splitlines() if one.startswith(f"{line}:"))
     return int(found.split()[1]) * 1024
@@ -126,12 +126,12 @@ def row(scale: str, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def fits(step: Memory, given: argparse.Namespace) -> bool:
-    """Whether a step is small enough to be tried."""
+    """Return whether a step is small enough to measure."""
     return step.peak <= given.fits * GIB
 
 
 def print_row(figures: dict[str, Any]) -> None:
-    """One line."""
+    """Print the line of a scale in the table."""
     memory, estimate = figures["memory_measured"], figures["memory"]["peak"]
     beside = f"{memory / GIB:8.2f} GiB {estimate / memory:6.2f}" if memory else f"{'–':>19}"
     print(
@@ -145,7 +145,7 @@ def print_row(figures: dict[str, Any]) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--scales", nargs="+", default=list(SCALES), choices=SCALES)
     parser.add_argument("--batch", type=int, default=2)

@@ -1,19 +1,19 @@
-"""Tokens a second of the training loop, beside Hugging Face's Trainer and a bare loop.
+"""Tokens per second of the training loop, Hugging Face's Trainer and a bare loop.
 
     python benchmarks/training.py [--shapes mini 20m] [--compile] [--rounds 7] [--json FILE]
 
-Three ways to train one shape of Llama, from the same weights on the same tokens, with the same
-fused AdamW, clipping and batch, and nothing saved:
+Three contestants train the same shape of Llama from the same weights on the same tokens, with the
+same fused AdamW, clipping and batch, and save nothing:
 
 - `ours`: trainers/loop.py, which logs every tenth step;
-- `hugging face`: transformers' Trainer with LlamaForCausalLM, which does, too;
-- `bare`: our decoder in a loop of a few lines as in nanoGPT, with the loss of all logits at once.
+- `hugging face`: transformers' Trainer with LlamaForCausalLM, which also logs every tenth step;
+- `bare`: fope-lab's decoder in a short loop as in nanoGPT, with the loss of all logits at once.
 
-Each is a process of its own; they take turns of a few steps, so that what else the machine does
-falls on all. Figures are medians over the rounds, after one that does not count; ratios are to
-Hugging Face in the same round, and in brackets the smallest and the largest. On a CPU it is one
-thread and float32. With a CUDA device it is bfloat16 autocast at 60m and 1.2b, and `MFU` is the
-share of the device's peak: FLOPs as in fope_lab.model.config.flops_per_token.
+Each is a process of its own; they take turns of a few steps, so that other load affects all of
+them. Figures are medians over the rounds after a warm-up round; ratios are to Hugging Face in the
+same round, with the smallest and the largest in brackets. On a CPU, training uses one thread and
+float32. With a CUDA device, it uses bfloat16 autocast at 60m and 1.2b, and `MFU` is the share of
+the device's peak, with FLOPs as in fope_lab.model.config.flops_per_token.
 Aims: ≥ 1.1 × Hugging Face on a CPU; ≥ 1.5 × and ≥ 45 % MFU at 1.2b on an H100.
 """
 
@@ -70,7 +70,7 @@ class Shape:
 
     @property
     def batch_tokens(self) -> int:
-        """Tokens of a step."""
+        """The number of tokens in a step."""
         return self.rows * self.length
 
 
@@ -123,12 +123,12 @@ def rows_of(tokens: torch.Tensor, shape: Shape, step: int) -> torch.Tensor:
 
 
 def start_model(shape: Shape) -> Decoder:
-    """The same weights each time."""
+    """Create the model with the same weights each time."""
     return Decoder(shape.config, "rope", train_length=shape.length, seed=0).to(DEVICE)
 
 
 def ours(shape: Shape, tokens: torch.Tensor, turns: Turns, compiled: bool) -> None:
-    """The loop of the training stages."""
+    """Train with the loop of the training stages."""
     settings = TrainSettings.model_validate(
         {
             "tokens": turns.all_steps * shape.batch_tokens,
@@ -161,7 +161,7 @@ def ours(shape: Shape, tokens: torch.Tensor, turns: Turns, compiled: bool) -> No
 
 
 def bare(shape: Shape, tokens: torch.Tensor, turns: Turns, compiled: bool) -> None:
-    """A loop as in nanoGPT's train.py."""
+    """Train with a short loop as in nanoGPT's train.py."""
     model = start_model(shape)
     optimizer = torch.optim.AdamW(decay_groups(model, DECAY), lr=RATE, betas=BETAS, fused=True)
     called = torch.compile(model) if compiled else model
@@ -192,7 +192,7 @@ class Windows(Dataset[dict[str, torch.Tensor]]):
 
 
 def hugging_face_model(shape: Shape) -> LlamaForCausalLM:
-    """Their model with our weights."""
+    """Return Hugging Face's model with fope-lab's weights."""
     config = shape.config
     model = LlamaForCausalLM(
         LlamaConfig(
@@ -216,7 +216,7 @@ def hugging_face_model(shape: Shape) -> LlamaForCausalLM:
 
 
 def hugging_face(shape: Shape, tokens: torch.Tensor, turns: Turns, compiled: bool) -> None:
-    """transformers' Trainer."""
+    """Train with the Trainer of transformers."""
 
     class Taking(TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, *arguments: Any, **others: Any) -> None:
@@ -256,7 +256,7 @@ CONTESTANTS: Mapping[str, Contestant] = {"ours": ours, "hugging face": hugging_f
 
 
 def take_part(given: argparse.Namespace) -> None:
-    """What a contestant's process does."""
+    """Run a contestant in its own process."""
     shape = SHAPES[given.shapes[0]]
     generator = torch.Generator().manual_seed(0)
     size = (64 * shape.rows, shape.length + 1)
@@ -292,7 +292,7 @@ def compete(given: argparse.Namespace, shape: str, compiled: bool) -> dict[str, 
 
 
 def utilisation(shape: Shape, tokens_per_second: float) -> float | None:
-    """The share of the device's peak, if that is known."""
+    """Return the share of the device's peak performance, if the peak is known."""
     name = torch.cuda.get_device_name() if CUDA else ""
     peak = next((flops for part, flops in PEAK_FLOPS.items() if part in name), None)
     if peak is None:
@@ -301,7 +301,7 @@ def utilisation(shape: Shape, tokens_per_second: float) -> float | None:
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     shapes = ["60m", "1.2b"] if CUDA else ["mini", "20m"]
     parser.add_argument("--shapes", nargs="+", default=shapes, choices=SHAPES)

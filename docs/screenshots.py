@@ -1,11 +1,11 @@
-"""The README's pictures: a sweep's report, and MLflow's comparison of its embeddings.
+"""Takes the README's pictures: a sweep's report, and MLflow's comparison of its embeddings.
 
     python docs/screenshots.py [SWEEP.yaml] [--store fope-store] [--chromium chromium]
 
-Takes them in headless Chromium, from a store in which the sweep was run. MLflow shows the runs of
-one stage compared, in the chart of one of their metrics over context length. (The first page of its
-comparison draws parallel coordinates, with a metric's last value only.) It is served for as long as
-the picture takes.
+Headless Chromium takes the pictures from a store in which the sweep was run. MLflow compares
+the runs of a stage in the chart of a metric over context length. (The first page of its comparison
+draws parallel coordinates, with a metric's last value only.) Its server runs only while the picture
+is taken.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ def take(chromium: str, url: str, picture: Path, size: tuple[int, int], wait: in
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def main() -> None:
-    """Take the pictures."""
+    """Take the pictures of the report and of the comparison in MLflow."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("sweep", nargs="?", type=Path, default=Path("sweeps/quickstart.yaml"))
     parser.add_argument("--store", type=Path, default=Path("fope-store"))
-    parser.add_argument("--stage", default="perplexity", help="whose runs are compared")
+    parser.add_argument("--stage", default="perplexity", help="the stage whose runs are compared")
     parser.add_argument("--metric", default="perplexity_by_length")
     parser.add_argument("--chromium", default="chromium")
     parser.add_argument("--out", type=Path, default=Path("docs"))
