@@ -22,7 +22,7 @@ from torch import Tensor
 from fope_lab.data.mixture import Batch
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import Resources, TrainSettings
-from fope_lab.store import Checkpoint, RunWriter
+from fope_lab.store import RunWriter
 from trainers.checkpoints import (
     Progress,
     ResumeState,
@@ -114,18 +114,17 @@ class _Run:
     held_out: HeldOutBatches | None
     workers: WorkerGroup
     progress: Progress = field(init=False)
-    last_checkpoint: Checkpoint | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.model.train()
         self.runner = StepRunner(self.model, self.settings, self.device, self.workers)
         self.optimizer = build_optimizer(self.runner.module, self.settings)
-        self.last_checkpoint = self.writer.resumed_from
         self.progress = Progress()
-        if self.last_checkpoint is not None:
-            self.progress = read_progress(self.last_checkpoint.path)
+        resumed = self.writer.resumed_from
+        if resumed is not None:
+            self.progress = read_progress(resumed.path)
             if self.progress.step < self.settings.steps:
-                state = restore_state(self.last_checkpoint.path, self.device)
+                state = restore_state(resumed.path, self.device)
                 self.workers.load_optimizer_state(self.model, self.optimizer, state)
         # Loss and gradient norm of the latest steps stay on the device for a while: reading them at
         # once would make every step wait for the GPU.
@@ -254,7 +253,8 @@ class _Run:
         progress, device = self.progress, self.device
         progress.seconds = self.seconds_before + time.monotonic() - self.started
         earlier = self.settings.select == "best" and progress.best_step not in (None, progress.step)
-        best = best_weights(self.last_checkpoint.path) if earlier and self.last_checkpoint else None
+        last = self.writer.newest
+        best = best_weights(last.path) if earlier and last else None
         weights, state = None, None
         # All workers gather what they share, although only one of them writes it.
         if not (final and earlier):
@@ -269,7 +269,7 @@ class _Run:
             if state is not None:
                 write_state(directory, state, device)
 
-        self.last_checkpoint = self.writer.save_checkpoint(progress.step, write)
+        self.writer.save_checkpoint(progress.step, write)
 
     def _not_finite(self, loss: float, norm: float) -> NonFiniteError:
         step = len(self.progress.losses)
@@ -282,9 +282,7 @@ class _Run:
 
     def _kept(self) -> str:
         """Says which checkpoint training could resume from."""
-        if self.last_checkpoint is None:
+        last = self.writer.newest
+        if last is None:
             return "there is no checkpoint before it"
-        return (
-            f"the last good checkpoint is {self.last_checkpoint.path}"
-            f" after step {self.last_checkpoint.step}"
-        )
+        return f"the last good checkpoint is {last.path} after step {last.step}"

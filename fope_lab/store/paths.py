@@ -19,7 +19,7 @@ class StagePaths:
 
     @property
     def key(self) -> str:
-        """The key of the stage."""
+        """The stage's key, which is its folder's name."""
         return self.folder.name
 
     @property

@@ -1,4 +1,4 @@
-"""Errors of the store."""
+"""The errors that the store and its leases raise."""
 
 from __future__ import annotations
 

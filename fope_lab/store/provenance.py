@@ -1,4 +1,4 @@
-"""What produced a report: versions, the code's commit, the machine. For tracing a number back."""
+"""What produced a report: versions, the code's commit and the machine, to trace a number back."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PACKAGES = ("fope-lab", "torch", "ray", "mlflow", "transformers", "datasets", "n
 
 def provenance(sweep: Path) -> dict[str, str]:
     """Versions, commit (with `+` if the checkout was changed), machine, and the sweep file."""
-    found = {"sweep file": str(sweep), "python": platform.python_version()}
+    facts = {"sweep file": str(sweep), "python": platform.python_version()}
     for name in PACKAGES:
-        found[name] = importlib.metadata.version(name)
+        facts[name] = importlib.metadata.version(name)
     if commit := _commit():
-        found["commit"] = commit
-    found["machine"] = f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPU cores"
-    return found
+        facts["commit"] = commit
+    facts["machine"] = f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPU cores"
+    return facts
 
 
 def _commit() -> str | None:

@@ -1,4 +1,4 @@
-"""One row of metrics."""
+"""A row of metrics, as the store keeps it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """Metrics of one step. `timestamp` is in milliseconds since the epoch, kept for MLflow."""
+    """The metrics of a step, logged at `timestamp`, which is in milliseconds since the epoch."""
 
     step: int
     timestamp: int

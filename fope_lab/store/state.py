@@ -23,7 +23,7 @@ class Status(enum.StrEnum):
 
 
 ENDED = (Status.DONE, Status.FAILED, Status.BLOCKED)
-"""A run does nothing more with a stage in one of these."""
+"""The statuses with which a run is done with a stage."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class StageState:
     checkpoint: Checkpoint | None = None
     """The final checkpoint of a finished stage, else the newest complete one."""
     attempt: AttemptRecord | None = None
-    """The newest attempt."""
+    """The newest attempt at the stage, or None if nobody began it."""
 
     @property
     def is_done(self) -> bool:

@@ -70,7 +70,7 @@ def test_a_gpu_says_its_name_or_its_worker_does(
     resources = SimpleNamespace(gpus=gpus, size=workers)
     spec = stage.spec.model_copy(update={"resources": resources})
     of_workers = SimpleNamespace(**(vars(stage) | {"spec": spec}))
-    ran = execution_record(of_workers, {"device": "NVIDIA A40"})  # type: ignore[arg-type]
+    ran = execution_record(of_workers, {"recorded": {"device": "NVIDIA A40"}})  # type: ignore[arg-type]
     assert (ran["device"], ran["workers"]) == (expected, workers)
     assert ran["work"]["share"] == min(1, gpus)
     assert ran["work"]["tokens"] == 2048 // workers

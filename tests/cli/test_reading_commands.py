@@ -1,0 +1,77 @@
+"""The commands that only look at a store leave it as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fope_lab.cli.app import main
+from fope_lab.store import Store
+from fope_lab.sweep import load_sweep
+
+SWEEP = """
+name: looked-at
+stages:
+  pretrain:
+    kind: pretrain
+    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
+    embedding: rope
+    data: {task: passkey, length: 32}
+    train: {tokens: 1024, batch_tokens: 256, learning_rate: 1e-2}
+"""
+COMMANDS = (
+    ["plan"],
+    ["plan", "--json"],
+    ["status"],
+    ["report", "--json"],
+    ["report", "--markdown"],
+)
+
+
+def tree(folder: Path) -> dict[str, tuple[int, int]]:
+    """Every path below a folder, with its modification time and size."""
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.stat().st_size)
+        for path in [folder, *folder.rglob("*")]
+    }
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    path = tmp_path / "looked-at.yaml"
+    path.write_text(SWEEP)
+    return path
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_store_is_left_as_it_is(
+    sweep: Path, tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store.create(tmp_path / "store")
+    [stage] = load_sweep(sweep).stages
+    with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
+        attempt.writer.log(4, {"loss": 2.5})
+        attempt.writer.save_checkpoint(4, lambda folder: None)
+    before = tree(store.root)
+    name, *options = command
+    assert main([name, str(sweep), *options, "--store", str(store.root)]) == 0
+    assert tree(store.root) == before
+    assert "pretrain" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["plan", "status"])
+def test_a_store_that_does_not_exist_is_not_made(
+    sweep: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([name, str(sweep), "--store", str(tmp_path / "store")]) == 0
+    assert list(tmp_path.iterdir()) == [sweep]
+    assert "pretrain" in capsys.readouterr().out
+
+
+def test_a_report_of_a_missing_store_says_so(
+    sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(sweep), "--store", str(tmp_path / "store")]) == 2
+    assert "nothing has run there" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [sweep]
