@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from numpy.typing import NDArray
 
-from fope_lab.data.options import set_options
+from fope_lab.config.named_types import NamedTypes, given_options
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ ARRAYS, FIGURE = "arrays.npz", "figure.svg"
 """The files that a stage which analyses leaves."""
 Needs = Literal["nothing", "model", "text"]
 """What an analysis looks at: nothing, a model, or a model that reads a text."""
+
+
+ANALYSIS_TYPES: NamedTypes[Analysis] = NamedTypes("fope_lab.analysis")
+"""Every analysis: a class in a file of this package."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +56,15 @@ class Analysis(ABC):
     source: ClassVar[str]
     says: ClassVar[str]
     needs: ClassVar[Needs]
-    types: ClassVar[dict[str, type[Analysis]]] = {}
 
     def __init_subclass__(cls, *, name: str, source: str, says: str, needs: Needs) -> None:
         super().__init_subclass__()
         cls.name, cls.source, cls.says, cls.needs = name, source, says, needs
-        Analysis.types[name] = cls
+        ANALYSIS_TYPES.register(name, cls)
 
     def canonical(self) -> dict[str, Any]:
         """The shortest description; parsing it gives the analysis back."""
-        return {"type": self.name, **set_options(self)}
+        return {"type": self.name, **given_options(self)}
 
     @property
     def tokens(self) -> int:

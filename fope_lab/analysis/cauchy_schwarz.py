@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from annotated_types import Ge
 from numpy.typing import NDArray
 
 from fope_lab.analysis.activations import embedding_of, record
@@ -21,6 +20,7 @@ from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.pairs import by_pair, pair_norms, rotated_frequencies
 from fope_lab.analysis.passages import passages
 from fope_lab.analysis.positional_heads import best_heads, weights_at
+from fope_lab.config.annotations import Interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -112,9 +112,9 @@ class CauchySchwarz(
 ):
     """Scores and bounds, total and by pair, of the heads most on the current and previous token."""
 
-    sequences: Annotated[int, Ge(1)] = 10
-    length: Annotated[int, Ge(4)] = 256
-    drawn: Annotated[int, Ge(2)] = 8
+    sequences: Annotated[int, Interval(ge=1)] = 10
+    length: Annotated[int, Interval(ge=4)] = 256
+    drawn: Annotated[int, Interval(ge=2)] = 8
 
     @property
     def tokens(self) -> int:

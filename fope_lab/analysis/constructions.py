@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from annotated_types import Ge, Gt, Lt
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import rotation
+from fope_lab.config.annotations import Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.embeddings import parse_embedding
@@ -119,12 +119,12 @@ class Constructions(
     """Scores that peak at chosen distances, positional heads by norm, semantic heads by context."""
 
     embedding: str = "rope"
-    head_dim: Annotated[int, Ge(4)] = 128
-    length: Annotated[int, Ge(16)] = 1024
-    context: Annotated[int, Ge(16)] = 2**20
-    miss: Annotated[float, Gt(0), Lt(0.5)] = 0.01
-    queries: Annotated[int, Ge(1)] = 8
-    seed: Annotated[int, Ge(0)] = 0
+    head_dim: Annotated[int, Interval(ge=4)] = 128
+    length: Annotated[int, Interval(ge=16)] = 1024
+    context: Annotated[int, Interval(ge=16)] = 2**20
+    miss: Annotated[float, Interval(gt=0, lt=0.5)] = 0.01
+    queries: Annotated[int, Interval(ge=1)] = 8
+    seed: Annotated[int, Interval(ge=0)] = 0
 
     def __post_init__(self) -> None:
         rotary = rotation(

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from annotated_types import Ge, Gt
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import OneRotation
+from fope_lab.config.annotations import Interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,11 +47,11 @@ class Decay(
     """Scores by distance of all-ones and of Gaussian queries and keys under a rotation."""
 
     embedding: str = "rope"
-    head_dim: Annotated[int, Ge(2)] = 256
-    base: Annotated[float, Gt(1)] = 10_000.0
-    length: Annotated[int, Ge(16)] = 2048
-    pairs: Annotated[int, Ge(CURVES)] = 1000
-    seed: Annotated[int, Ge(0)] = 0
+    head_dim: Annotated[int, Interval(ge=2)] = 256
+    base: Annotated[float, Interval(gt=1)] = 10_000.0
+    length: Annotated[int, Interval(ge=16)] = 2048
+    pairs: Annotated[int, Interval(ge=CURVES)] = 1000
+    seed: Annotated[int, Interval(ge=0)] = 0
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute scores by distance: `constant` (length,) and `gaussian` (pairs, length)."""

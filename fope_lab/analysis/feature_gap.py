@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from annotated_types import Ge, Gt
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import Rotation, rotation
+from fope_lab.config.annotations import Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.embeddings import parse_embedding
@@ -76,11 +76,11 @@ class FeatureGap(
         "yarn",
         "resonance-yarn",
     )
-    head_dim: Annotated[int, Ge(2)] = 64
-    base: Annotated[float, Gt(1)] = 10_000.0
-    train_length: Annotated[int, Ge(2)] = 64
-    length: Annotated[int, Ge(3)] = 256
-    factor: Annotated[float, Gt(1)] | None = None
+    head_dim: Annotated[int, Interval(ge=2)] = 64
+    base: Annotated[float, Interval(gt=1)] = 10_000.0
+    train_length: Annotated[int, Interval(ge=2)] = 64
+    length: Annotated[int, Interval(ge=3)] = 256
+    factor: Annotated[float, Interval(gt=1)] | None = None
     """The factor of YaRN and similar embeddings; by default `length` / `train_length`."""
 
     def __post_init__(self) -> None:

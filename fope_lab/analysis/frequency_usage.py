@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from annotated_types import Ge
 from numpy.typing import NDArray
 
 from fope_lab.analysis.activations import record
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.pairs import pair_norms, quarter_shares, rotated_frequencies
 from fope_lab.analysis.passages import passages
+from fope_lab.config.annotations import Interval
 from fope_lab.data.problems import DataError
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ class FrequencyUsage(
 ):
     """Mean norms of queries and keys by pair and layer, and by pair and head in one layer."""
 
-    sequences: Annotated[int, Ge(1)] = 10
-    length: Annotated[int, Ge(2)] = 256
-    layer: Annotated[int, Ge(0)] = 0
+    sequences: Annotated[int, Interval(ge=1)] = 10
+    length: Annotated[int, Interval(ge=2)] = 256
+    layer: Annotated[int, Interval(ge=0)] = 0
 
     @property
     def tokens(self) -> int:

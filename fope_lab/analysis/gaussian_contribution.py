@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from annotated_types import Ge, Gt
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import OneRotation, undertrained
+from fope_lab.config.annotations import Interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,12 +58,12 @@ class GaussianContribution(
     """Mean scores by distance of Gaussian queries and keys of mean 0, 0.1 and 1."""
 
     embedding: str = "rope"
-    head_dim: Annotated[int, Ge(2)] = 128
-    base: Annotated[float, Gt(1)] = 10_000.0
-    length: Annotated[int, Ge(16)] = 4096
+    head_dim: Annotated[int, Interval(ge=2)] = 128
+    base: Annotated[float, Interval(gt=1)] = 10_000.0
+    length: Annotated[int, Interval(ge=16)] = 4096
     """The trained length, which is also the number of distances."""
-    pairs: Annotated[int, Ge(1)] = 1000
-    seed: Annotated[int, Ge(0)] = 0
+    pairs: Annotated[int, Interval(ge=1)] = 1000
+    seed: Annotated[int, Interval(ge=0)] = 0
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute `gaussian` (3, length), mean scores for entries of mean 0, 0.1 and 1 and variance

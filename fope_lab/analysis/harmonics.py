@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
-from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.config.annotations import Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 
@@ -90,12 +90,12 @@ class Harmonics(
 ):
     """Spectra of two waves: before a linear layer, after it, and after an activation function."""
 
-    length: Annotated[int, Ge(64), Le(2**20)] = 1024
-    first_cycles: Annotated[int, Ge(1)] = 97
-    second_cycles: Annotated[int, Ge(1)] = 40
-    leak: Annotated[float, Ge(0), Le(1)] = 0.3
+    length: Annotated[int, Interval(ge=64, le=2**20)] = 1024
+    first_cycles: Annotated[int, Interval(ge=1)] = 97
+    second_cycles: Annotated[int, Interval(ge=1)] = 40
+    leak: Annotated[float, Interval(ge=0, le=1)] = 0.3
     activation: Activation = "silu"
-    order: Annotated[int, Ge(1), Le(16)] = 4
+    order: Annotated[int, Interval(ge=1, le=16)] = 4
     """The highest j + k of the frequencies jω₁ ± kω₂ that are marked."""
 
     def __post_init__(self) -> None:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from annotated_types import Ge, Gt
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import OneRotation
 from fope_lab.analysis.spectrum import angular, plain_ticks, power_spectrum
+from fope_lab.config.annotations import Interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,9 +47,9 @@ class LowPass(
     """The frequencies of an embedding, and the response of its scores to each frequency up to π."""
 
     embedding: str = "rope"
-    head_dim: Annotated[int, Ge(2)] = 128
-    base: Annotated[float, Gt(1)] = 10_000.0
-    length: Annotated[int, Ge(16)] = 4096
+    head_dim: Annotated[int, Interval(ge=2)] = 128
+    base: Annotated[float, Interval(gt=1)] = 10_000.0
+    length: Annotated[int, Interval(ge=16)] = 4096
     """The trained length, which is also the number of distances."""
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:

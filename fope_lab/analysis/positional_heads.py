@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from annotated_types import Ge
 from numpy.typing import NDArray
 
 from fope_lab.analysis.activations import embedding_of, record
@@ -20,6 +19,7 @@ from fope_lab.analysis.attention_pattern import attention_weights
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.pairs import pair_norms, quarter_shares
 from fope_lab.analysis.passages import passages
+from fope_lab.config.annotations import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,10 +117,10 @@ class PositionalHeads(
     The earlier token is `offset` places back. A pattern is drawn for the best head of each kind.
     """
 
-    sequences: Annotated[int, Ge(1)] = 10
-    length: Annotated[int, Ge(4)] = 256
-    offset: Annotated[int, Ge(2)] = 2
-    drawn: Annotated[int, Ge(2)] = 24
+    sequences: Annotated[int, Interval(ge=1)] = 10
+    length: Annotated[int, Interval(ge=4)] = 256
+    offset: Annotated[int, Interval(ge=2)] = 2
+    drawn: Annotated[int, Interval(ge=2)] = 24
 
     def __post_init__(self) -> None:
         if self.offset >= self.length:

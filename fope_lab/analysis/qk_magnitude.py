@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from annotated_types import Ge
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.passages import passages
 from fope_lab.analysis.rotation import undertrained
+from fope_lab.config.annotations import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,8 +61,8 @@ class QkMagnitude(
 ):
     """Mean absolute queries and keys by layer and dimension, over heads and tokens."""
 
-    sequences: Annotated[int, Ge(1)] = 4
-    length: Annotated[int, Ge(2)] = 256
+    sequences: Annotated[int, Interval(ge=1)] = 4
+    length: Annotated[int, Interval(ge=2)] = 256
 
     @property
     def tokens(self) -> int:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from annotated_types import Ge, Gt
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.config.annotations import Interval
 from fope_lab.embeddings.ladder import rope_ladder
 
 if TYPE_CHECKING:
@@ -62,13 +62,13 @@ class RandomDecay(
     Random positions are drawn from 2, 4, … `reach` times as many; scores are means over draws.
     """
 
-    head_dim: Annotated[int, Ge(2)] = 256
-    base: Annotated[float, Gt(1)] = 10_000.0
-    length: Annotated[int, Ge(16)] = 2048
-    reach: Annotated[int, Ge(2)] = 16
-    draws: Annotated[int, Ge(1)] = 20
-    pairs: Annotated[int, Ge(2)] = 200
-    seed: Annotated[int, Ge(0)] = 0
+    head_dim: Annotated[int, Interval(ge=2)] = 256
+    base: Annotated[float, Interval(gt=1)] = 10_000.0
+    length: Annotated[int, Interval(ge=16)] = 2048
+    reach: Annotated[int, Interval(ge=2)] = 16
+    draws: Annotated[int, Interval(ge=1)] = 20
+    pairs: Annotated[int, Interval(ge=2)] = 200
+    seed: Annotated[int, Interval(ge=0)] = 0
 
     def __post_init__(self) -> None:
         if self.head_dim % 2:

@@ -52,7 +52,7 @@ def rotation(
     try:
         spec: dict[str, Any] = {"type": name}
         description = describe(spec)
-        if any(option.key == "base" for part in description.parts for option in part.options()):
+        if any("base" in part.options() for part in description.parts):
             spec["base"] = base
         if "factor" in description.open:
             if factor is None:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from annotated_types import Ge, Gt
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import rotation
+from fope_lab.config.annotations import Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 
@@ -55,11 +55,11 @@ class RotationAngles(
 ):
     """Rotation angles of a pair at positions within and beyond the trained length."""
 
-    pair: Annotated[int, Ge(0)] = 6
-    head_dim: Annotated[int, Ge(2)] = 64
-    base: Annotated[float, Gt(1)] = 10_000.0
-    train_length: Annotated[int, Ge(2)] = 64
-    length: Annotated[int, Ge(3)] = 128
+    pair: Annotated[int, Interval(ge=0)] = 6
+    head_dim: Annotated[int, Interval(ge=2)] = 64
+    base: Annotated[float, Interval(gt=1)] = 10_000.0
+    train_length: Annotated[int, Interval(ge=2)] = 64
+    length: Annotated[int, Interval(ge=3)] = 128
 
     def __post_init__(self) -> None:
         if self.pair >= self.head_dim // 2:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from annotated_types import Ge, MinLen
+from annotated_types import MinLen
 from numpy.typing import NDArray
 
 from fope_lab.analysis.activations import embedding_of
@@ -21,6 +21,7 @@ from fope_lab.analysis.frequency_usage import mean_norms
 from fope_lab.analysis.pairs import quarter_shares
 from fope_lab.analysis.passages import passages, words
 from fope_lab.analysis.positional_heads import best_heads
+from fope_lab.config.annotations import Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 
@@ -131,9 +132,9 @@ class SemanticHeads(
     """The heads that attend most to tokens with one of `characters`, from any or the next token."""
 
     characters: Annotated[str, MinLen(1)] = "'’"
-    sequences: Annotated[int, Ge(1)] = 20
-    length: Annotated[int, Ge(4)] = 256
-    drawn: Annotated[int, Ge(4)] = 20
+    sequences: Annotated[int, Interval(ge=1)] = 20
+    length: Annotated[int, Interval(ge=4)] = 256
+    drawn: Annotated[int, Interval(ge=4)] = 20
 
     @property
     def tokens(self) -> int:

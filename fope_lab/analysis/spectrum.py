@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from annotated_types import Ge
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import turns, undertrained
+from fope_lab.config.annotations import Interval
 from fope_lab.data.problems import DataError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Spectrum(
 ):
     """The frequencies of a model, and the spectrum of the scores of all-ones queries and keys."""
 
-    reach: Annotated[int, Ge(2)] = 16
+    reach: Annotated[int, Interval(ge=2)] = 16
     """The number of distances in the spectrum, as a multiple of the trained length."""
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.harmonics import ACTIVATIONS, Activation, mixing
+from fope_lab.config.annotations import Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 
@@ -82,16 +82,16 @@ class SpectrumDamage(
 ):
     """Scores of two dimensions after an MLP: the true scores, RoPE's and FoPE's."""
 
-    first_period: Annotated[float, Gt(2)] = 16.0
-    second_period: Annotated[float, Gt(2)] = 42.0
-    first_leak: Annotated[float, Ge(0), Le(1)] = 0.4
-    second_leak: Annotated[float, Ge(0), Le(1)] = 0.2
+    first_period: Annotated[float, Interval(gt=2)] = 16.0
+    second_period: Annotated[float, Interval(gt=2)] = 42.0
+    first_leak: Annotated[float, Interval(ge=0, le=1)] = 0.4
+    second_leak: Annotated[float, Interval(ge=0, le=1)] = 0.2
     activation: Activation = "silu"
-    train_length: Annotated[int, Ge(8)] = 64
-    length: Annotated[int, Ge(16)] = 128
-    sigma: Annotated[float, Ge(0)] = 0.3
-    draws: Annotated[int, Ge(1)] = 1000
-    seed: Annotated[int, Ge(0)] = 0
+    train_length: Annotated[int, Interval(ge=8)] = 64
+    length: Annotated[int, Interval(ge=16)] = 128
+    sigma: Annotated[float, Interval(ge=0)] = 0.3
+    draws: Annotated[int, Interval(ge=1)] = 1000
+    seed: Annotated[int, Interval(ge=0)] = 0
 
     def __post_init__(self) -> None:
         if self.length <= self.train_length:

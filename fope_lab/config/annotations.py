@@ -1,7 +1,6 @@
 """What the annotation of an option says beside its type: the values allowed, and the meaning.
 
-An exported model contains a copy of this module, so it uses the standard library only. pydantic
-finds what it needs through the two methods whose names begin with `__get_pydantic`.
+An exported model contains a copy of this module, so it uses the standard library only.
 """
 
 from __future__ import annotations
@@ -42,7 +41,3 @@ class Doc:
     """The meaning of an option, which the JSON Schema and the command line show."""
 
     text: str
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
-        """The JSON Schema of the annotated type, with the meaning as its description."""
-        return {**handler(schema), "description": self.text}

@@ -5,9 +5,10 @@ An exported model contains a copy of this module, so it uses the standard librar
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,18 @@ class ConfigError(UserError, ValueError):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.problems))
+
+
+@contextlib.contextmanager
+def collecting(problems: list[Problem], at: FieldPath = ()) -> Iterator[None]:
+    """Add the problems of a ConfigError to a list, so that the work goes on after the block.
+
+    `at` is the path of what the block reads.
+    """
+    try:
+        yield
+    except ConfigError as error:
+        problems += (problem.under(at) for problem in error.problems)
 
 
 class SweepError(UserError):

@@ -1,60 +1,48 @@
-"""pydantic's errors in our words, with the nearest right name."""
+"""pydantic's errors as problems, by their type and context: the words are all our own."""
 
 from __future__ import annotations
 
-import re
+import dataclasses
+import types
 import typing
-from collections.abc import Collection, Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from fope_lab.config.problems import ConfigError, FieldPath, Problem, shown, unknown_name
 
-from fope_lab.config.problems import FieldPath, did_you_mean, name_list, shown
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
 
-WORDS = tuple(
-    (re.compile(theirs), ours)
-    for theirs, ours in (
-        (r"Input should be ", ""),
-        (r"^Value error, ", ""),
-        (r"(?:a )?valid integer(?:, got .*)?", "a whole number"),
-        (r"(?:a )?valid number", "a number"),
-        (r"(?:a )?finite number", "a finite number"),
-        (r"(?:a )?valid string", "text"),
-        (r"(?:a )?valid boolean", "true or false"),
-        (r"(?:a )?valid (?:list|tuple|array)", "a list"),
-        (r"(?:a )?valid dictionary(?: or instance of \w+)?|an object", "a mapping"),
-        (r"greater than or equal to (\S+)", r"at least \1"),
-        (r"less than or equal to (\S+)", r"at most \1"),
-        (r"greater than (\S+)", r"more than \1"),
-        (r"(?:List|Tuple|Dictionary) should have at (\w+) 1 item\b.*", r"at \1 one entry"),
-        (r"(?:List|Tuple|Dictionary) should have at (\w+) (\d+) items\b.*", r"at \1 \2 entries"),
-        (r"String should have at least 1 character", "text that is not empty"),
-        (r"^found None\b", "found nothing"),
-        (r"^found True\b", "found true"),
-        (r"^found False\b", "found false"),
-    )
-)
-"""What pydantic calls a rule, and what we call it."""
+NEEDS: Mapping[str, str] = {
+    **dict.fromkeys(("int_type", "int_from_float", "int_parsing_size"), "a whole number"),
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "string_unicode": "text",
+    "string_pattern_mismatch": "text that matches {pattern}",
+    "bool_type": "true or false",
+    "none_required": "nothing",
+    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "a mapping"),
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "too_short": "at least {min_length}",
+    "too_long": "at most {max_length}",
+    "string_too_short": "text that is not empty",
+}
+"""What a value needs to be right, by the type of pydantic's error; names in braces are in the
+error's context."""
 
 
-class SectionError(ValueError):
-    """What a section's own parser found: (path inside the section, message) for each problem."""
+def problems_of(error: ValidationError, annotation: Any) -> list[Problem]:
+    """Every problem of a value that pydantic checked against `annotation`.
 
-    def __init__(self, found: list[tuple[FieldPath, str]]) -> None:
-        self.found = found
-        super().__init__("; ".join(message for _, message in found))
-
-
-def reworded(rule: str) -> str:
-    """pydantic's text of a rule, or a text that quotes one, in our words."""
-    for theirs, ours in WORDS:
-        rule = theirs.sub(ours, rule)
-    return rule
-
-
-def messages_of(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[FieldPath, str]]:
-    """Every problem in `error`: its path inside `model`, and the message."""
+    What the members of a union need is joined by "or".
+    """
+    problems: list[Problem] = []
     details = error.errors()
     for detail in details:
         if detail["type"] == "too_short" and any(
@@ -62,51 +50,109 @@ def messages_of(error: ValidationError, model: type[BaseModel]) -> Iterator[tupl
             for other in details
         ):
             continue  # pydantic counts only the items that were right
-        path: FieldPath = tuple(part for part in detail["loc"] if part != "[key]")
-        cause = detail.get("ctx", {}).get("error")
-        if isinstance(cause, SectionError):
-            yield from (((*path, *inner), message) for inner, message in cause.found)
-        else:
-            yield path, _message(detail, path, model)
+        for problem in _problems(detail, annotation):
+            problems = [*problems[:-1], *_joined(problems[-1:], problem)]
+    return problems
 
 
-def _message(detail: ErrorDetails, path: FieldPath, model: type[BaseModel]) -> str:
-    found = detail["input"]
-    if detail["type"] == "extra_forbidden":
-        allowed = _fields(model, path[:-1])
-        near = did_you_mean(path[-1], allowed)
-        return f"unknown key {path[-1]!r}{near} (allowed: {name_list(allowed)})"
-    if detail["type"] == "missing":
-        return "is missing"
-    if detail["type"] == "literal_error":
-        allowed = [str(name) for name in typing.get_args(_type_at(model, path))]
-        return f"found {shown(found)}{did_you_mean(found, allowed)} (allowed: {name_list(allowed)})"
-    if detail["type"] == "value_error":
-        return reworded(detail["msg"])
-    return f"found {shown(found)}, needs {reworded(detail['msg'])}"
+def _joined(last: list[Problem], problem: Problem) -> list[Problem]:
+    """The last problem and this one: a single one if a value may be one of several types."""
+    if not last or last[0].needs is None or problem.needs is None:
+        return [*last, problem]
+    if dataclasses.replace(last[0], needs=problem.needs) != problem:
+        return [*last, problem]
+    return [
+        dataclasses.replace(
+            problem, needs=" or ".join(dict.fromkeys([last[0].needs, problem.needs]))
+        )
+    ]
 
 
-def _fields(model: type[BaseModel], path: FieldPath) -> list[str]:
-    """The keys that the section at `path` may hold."""
-    section = _type_at(model, path)
-    if not (isinstance(section, type) and issubclass(section, BaseModel)):
-        return []
-    outside: Collection[str] = getattr(section, "outside_file", ())
-    fields = section.model_fields.items()
-    return [field.alias or name for name, field in fields if name not in outside]
+def _problems(detail: ErrorDetails, annotation: Any) -> Iterator[Problem]:
+    path, expected = _place(annotation, detail["loc"])
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind == "value_error":
+        cause = context["error"]
+        problems = cause.problems if isinstance(cause, ConfigError) else [Problem((), str(cause))]
+        yield from (problem.under(path) for problem in problems)
+    elif kind == "missing":
+        yield Problem(path, "is missing")
+    elif kind == "extra_forbidden":
+        section = _place(annotation, detail["loc"][:-1])[1]
+        yield unknown_name(path, "key", path[-1], _keys(section))
+    elif kind == "literal_error":
+        names = [str(name) for name in _literals(expected)]
+        found = unknown_name(path, "name", detail["input"], names)
+        yield dataclasses.replace(found, fault=f"found {shown(detail['input'])}")
+    else:
+        # A type that is not in NEEDS is a rule that no annotation had when this was written.
+        needs = NEEDS.get(kind, kind.replace("_", " "))
+        values = {name: _amount(name, value) for name, value in context.items()}
+        yield Problem(path, f"found {shown(detail['input'])}", needs.format(**values))
 
 
-def _type_at(model: type[BaseModel], path: FieldPath) -> Any:
-    """The type of the field at `path`, or of an item of a list."""
-    current: Any = model
-    for part in path:
-        if isinstance(part, int) and typing.get_origin(current) is tuple:
-            current = typing.get_args(current)[0]
+def _amount(name: str, value: Any) -> str:
+    """A number of an error's context: whole numbers without a point, lengths with their unit."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if name in ("min_length", "max_length"):
+        return "one entry" if value == 1 else f"{value} entries"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _place(annotation: Any, location: tuple[str | int, ...]) -> tuple[FieldPath, Any]:
+    """The path of the value that an error is about, and what its annotation is.
+
+    pydantic's location has more parts than the path: "[key]", and names of a union's members.
+    """
+    path: FieldPath = ()
+    for part in location:
+        if part == "[key]":
             continue
-        if not (isinstance(current, type) and issubclass(current, BaseModel)):
-            return None
-        by_name = {field.alias or name: field for name, field in current.model_fields.items()}
-        if part not in by_name:
-            return None
-        current = by_name[str(part)].annotation
-    return current
+        inner = next((a for m in _members(annotation) for a in _inside(m, part)), None)
+        if inner is None and len(_members(annotation)) > 1:
+            continue
+        path, annotation = (*path, part), inner
+    return path, annotation
+
+
+def _members(annotation: Any) -> list[Any]:
+    """The types that an annotation allows, without what is said of them."""
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        return _members(typing.get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return [m for arg in typing.get_args(annotation) for m in _members(arg)]
+    return [annotation] if annotation is not type(None) else []
+
+
+def _inside(kind: Any, part: str | int) -> Iterator[Any]:
+    """The annotation of a field, an item of a list or a value of a mapping."""
+    arguments, origin = typing.get_args(kind), typing.get_origin(kind)
+    if isinstance(part, int):
+        if origin is tuple and Ellipsis not in arguments:
+            yield from arguments[part : part + 1]
+        elif origin in (tuple, list):
+            yield arguments[0]
+    elif origin is dict:
+        yield arguments[1]
+    elif origin is None and part in _keys(kind):
+        by_name = {field.alias or name: field for name, field in kind.model_fields.items()}
+        yield by_name[part].annotation
+
+
+def _keys(kind: Any) -> list[str]:
+    """The keys that a section of a sweep file may hold."""
+    [*models] = (m for m in _members(kind) if hasattr(m, "model_fields"))
+    return [
+        field.alias or name
+        for model in models
+        for name, field in model.model_fields.items()
+        if name not in getattr(model, "outside_file", ())
+    ]
+
+
+def _literals(annotation: Any) -> list[Any]:
+    """The values of the literals among the types that an annotation allows."""
+    members = _members(annotation)
+    return [v for m in members if typing.get_origin(m) is Literal for v in typing.get_args(m)]

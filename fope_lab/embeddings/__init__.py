@@ -13,7 +13,7 @@ from fope_lab.embeddings.base import Embedding, FrequencyTransform, Shape
 from fope_lab.embeddings.errors import EmbeddingError
 from fope_lab.embeddings.preset_lookup import preset_of
 from fope_lab.embeddings.presets import PRESETS, Preset
-from fope_lab.embeddings.schema import embedding_json_schema
+from fope_lab.embeddings.registry import EMBEDDINGS
 from fope_lab.embeddings.spec import (
     check_embedding,
     embedding_names,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fope_lab.embeddings.module import PositionEmbedding, build_embedding
 
 __all__ = [
+    "EMBEDDINGS",
     "PRESETS",
     "Embedding",
     "EmbeddingError",
@@ -36,7 +37,6 @@ __all__ = [
     "Shape",
     "build_embedding",
     "check_embedding",
-    "embedding_json_schema",
     "embedding_names",
     "learned_parameters",
     "longest_sequence",

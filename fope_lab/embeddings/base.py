@@ -1,8 +1,8 @@
 """The base classes of embeddings and frequency transforms: options and maths, without state.
 
 An embedding is one file: a subclass of `Embedding` whose fields are its options and whose methods
-are pure functions of tensors. Defining the class registers it under its `name`; `discovery` finds
-every module of this package, so a new file needs no other change. Files that define embeddings or
+are pure functions of tensors. Defining the class registers it under its `name`, and every module of
+this package is found, so a new file needs no other change. Files that define embeddings or
 frequency transforms import torch inside functions only, because a sweep is planned from the options
 without torch.
 """
@@ -10,9 +10,10 @@ without torch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from fope_lab.config.named_types import NamedTypes, given_options
 from fope_lab.config.problems import FieldPath, Problem, name_list
 from fope_lab.embeddings.errors import EmbeddingError
 
@@ -64,6 +65,15 @@ class Tensors:
     learned: Mapping[str, Tensor] = field(default_factory=dict)
 
 
+EMBEDDING_TYPES: NamedTypes[Embedding] = NamedTypes("fope_lab.embeddings", skip=("module",))
+"""Every embedding by the name of its mechanism. Planning finds them, so `module`, which imports
+torch, is not looked into."""
+TRANSFORM_TYPES: NamedTypes[FrequencyTransform] = NamedTypes(
+    "fope_lab.embeddings", skip=("module",)
+)
+"""Every frequency transform by name."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Embedding:
     """A position embedding that does nothing; a subclass replaces the methods of its mechanism.
@@ -82,7 +92,11 @@ class Embedding:
     def __init_subclass__(cls, *, name: str | None = None, source: str = "") -> None:
         if name is not None:
             cls.name, cls.source = name, source
-            _register(_EMBEDDINGS, cls)
+            EMBEDDING_TYPES.register(name, cls)
+
+    def canonical(self) -> dict[str, Any]:
+        """The shortest composition that describes it: options at their default are left out."""
+        return {"type": self.name, **given_options(self)}
 
     @property
     def per_layer(self) -> bool:
@@ -223,7 +237,11 @@ class FrequencyTransform:
 
     def __init_subclass__(cls, *, name: str, source: str) -> None:
         cls.name, cls.source = name, source
-        _register(_TRANSFORMS, cls)
+        TRANSFORM_TYPES.register(name, cls)
+
+    def canonical(self) -> dict[str, Any]:
+        """The shortest composition that describes it: options at their default are left out."""
+        return {"type": self.name, **given_options(self)}
 
     @property
     def dynamic(self) -> bool:
@@ -265,33 +283,6 @@ class FrequencyTransform:
         raise NotImplementedError
 
 
-def canonical(definition: Embedding | FrequencyTransform) -> dict[str, Any]:
-    """The shortest composition that describes a definition, without options at their default."""
-    composition: dict[str, Any] = {"type": definition.name}
-    for option in fields(definition):
-        value = getattr(definition, option.name)
-        if value != option.default:
-            composition[option.name] = (
-                [canonical(part) for part in value] if isinstance(value, tuple) else value
-            )
-    return composition
-
-
-_EMBEDDINGS: dict[str, type[Embedding]] = {}
-_TRANSFORMS: dict[str, type[FrequencyTransform]] = {}
-
-
-def _register(registry: dict[str, Any], cls: type) -> None:
-    name = cls.name  # type: ignore[attr-defined]
-    taken = registry.get(name)
-    if taken is not None and (taken.__module__, taken.__qualname__) != (
-        cls.__module__,
-        cls.__qualname__,
-    ):
-        raise ValueError(f"{name!r} is already the name of {taken.__module__}.{taken.__qualname__}")
-    registry[name] = cls
-
-
 def check_definition(definition: Embedding, shape: Shape, at: FieldPath = ("embedding",)) -> None:
     """Raise EmbeddingError, with every problem, if a definition does not fit a shape."""
     found = list(shape.problems()) or definition.problems(shape)
@@ -303,8 +294,8 @@ def check_definition(definition: Embedding, shape: Shape, at: FieldPath = ("embe
 def not_in_transformers(definition: Embedding) -> Problem:
     """The problem that transformers' Llama does not have this embedding."""
     base = FrequencyTransform.to_hf
-    known = [kind.name for kind in _transforms_by_file() if kind.to_hf is not base]
-    fault = f"found {canonical(definition)}"
+    known = [kind.name for kind in TRANSFORM_TYPES.all().values() if kind.to_hf is not base]
+    fault = f"found {definition.canonical()}"
     return Problem(
         ("embedding",), fault, allowed=("rotary with at most one of " + name_list(known),)
     )
@@ -312,26 +303,5 @@ def not_in_transformers(definition: Embedding) -> Problem:
 
 def hf_transforms() -> Mapping[str, type[FrequencyTransform] | None]:
     """The transform that each `rope_type` of transformers means; None for "default"."""
-    kinds = {name: kind for kind in _transforms_by_file() for name in kind.hf_types}
+    kinds = {name: kind for kind in TRANSFORM_TYPES.all().values() for name in kind.hf_types}
     return {"default": None, **kinds}
-
-
-def _transforms_by_file() -> list[type[FrequencyTransform]]:
-    """Every transform, in an order that does not depend on what was imported first."""
-    return sorted(transform_types().values(), key=lambda kind: kind.__module__)
-
-
-def embedding_types() -> Mapping[str, type[Embedding]]:
-    """Every embedding by the name of its mechanism."""
-    from fope_lab.embeddings.discovery import discover
-
-    discover()
-    return _EMBEDDINGS
-
-
-def transform_types() -> Mapping[str, type[FrequencyTransform]]:
-    """Every frequency transform by name."""
-    from fope_lab.embeddings.discovery import discover
-
-    discover()
-    return _TRANSFORMS

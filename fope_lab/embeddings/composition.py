@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fope_lab.embeddings.base import Embedding, FrequencyTransform, embedding_types, transform_types
+from fope_lab.embeddings.base import EMBEDDING_TYPES, TRANSFORM_TYPES, Embedding, FrequencyTransform
 
 Spec = Mapping[str, Any]
 """A canonical composition, as `spec.resolve_embedding` returns it."""
@@ -21,11 +21,11 @@ def resolve_embedding(spec: Spec) -> dict[str, Any]:
 
 def parse_embedding(spec: Spec) -> Embedding:
     """The definition that a canonical composition describes. Raises KeyError for unknown names."""
-    return embedding_types()[spec["type"]](**_options(spec))
+    return EMBEDDING_TYPES.all()[spec["type"]](**_options(spec))
 
 
 def _transform(spec: Spec) -> FrequencyTransform:
-    return transform_types()[spec["type"]](**_options(spec))
+    return TRANSFORM_TYPES.all()[spec["type"]](**_options(spec))
 
 
 def _options(spec: Spec) -> dict[str, Any]:

@@ -7,38 +7,21 @@ options may still be open. Nothing here needs torch.
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fope_lab.config.options import Option
 from fope_lab.config.problems import FieldPath, unknown_name
-from fope_lab.embeddings.base import Embedding, embedding_types, transform_types
+from fope_lab.embeddings.base import EMBEDDING_TYPES, TRANSFORM_TYPES, Embedding
 from fope_lab.embeddings.errors import EmbeddingError
 from fope_lab.embeddings.presets import PRESETS
+from fope_lab.embeddings.registry import TRANSFORMS, embedding_options, parts_of
 from fope_lab.embeddings.rotary import Rotary
-from fope_lab.embeddings.schema import meaning, option_json_schema, parts_of
-from fope_lab.embeddings.spec import TRANSFORMS, Spec, option_types, parse_embedding
+from fope_lab.embeddings.spec import Spec, parse_embedding
 
 EXAMPLES: Mapping[str, Any] = {"factor": 4.0}
 """Values of options without a default, with which an open description is checked."""
-
-NONE = dataclasses.MISSING
-"""The default of a required option, and the value of an open option."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Option:
-    """An option of one part: its JSON Schema, default and meaning.
-
-    `value` is the value that the description sets.
-    """
-
-    key: str
-    schema: Mapping[str, Any]
-    default: Any
-    meaning: str
-    value: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,21 +50,16 @@ class Part:
     @property
     def open(self) -> list[str]:
         """The options that have neither a value nor a default."""
-        required = (field.name for field in dataclasses.fields(self.kind) if field.default is NONE)
-        return [option for option in required if option not in self.composition]
+        options = embedding_options(self.kind).items()
+        return [name for name, each in options if each.required and name not in self.composition]
 
-    def options(self) -> Iterator[Option]:
-        """Yield every option that a description may set."""
-        for field in dataclasses.fields(self.kind):
-            if field.name == TRANSFORMS and TRANSFORMS in self.preset:
-                continue
-            yield Option(
-                key=field.name,
-                schema=option_json_schema(self.kind, field.name),
-                default=self.preset.get(field.name, field.default),
-                meaning=meaning(self.kind, field.name),
-                value=self.chosen.get(field.name, NONE),
-            )
+    def options(self) -> dict[str, Option]:
+        """Every option that a description may set by name, with the default of the preset."""
+        return {
+            name: Option(each.annotation, self.preset.get(name, each.default))
+            for name, each in embedding_options(self.kind).items()
+            if not (name == TRANSFORMS and TRANSFORMS in self.preset)
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +106,7 @@ class Description:
         for part in self.parts:
             target = spec if part.place is None else spec[TRANSFORMS][part.place]
             for option, value in options.items():
-                if option in option_types(part.kind):
+                if option in embedding_options(part.kind):
                     target.setdefault(option, value)
         return parse_embedding(spec, at)
 
@@ -144,8 +122,8 @@ def describe(spec: Spec, at: FieldPath = ("embedding",)) -> Description:
         raise AssertionError(spec)
     name = named["type"]
     kinds = {
-        **dict.fromkeys(transform_types(), "transform"),
-        **dict.fromkeys(embedding_types(), "mechanism"),
+        **dict.fromkeys(TRANSFORM_TYPES.all(), "transform"),
+        **dict.fromkeys(EMBEDDING_TYPES.all(), "mechanism"),
         **dict.fromkeys(PRESETS, "preset"),
     }
     if name not in kinds:
@@ -186,15 +164,15 @@ def _parts(spec: dict[str, Any], composition: Mapping[str, Any]) -> Iterator[Par
     spec[TRANSFORMS] = list(listed)
     for place, item in enumerate(listed):
         named = _named(item)
-        if named is not None and named["type"] in transform_types():
+        if named is not None and named["type"] in TRANSFORM_TYPES.all():
             spec[TRANSFORMS][place] = named
-            yield _part(transform_types()[named["type"]], {}, named, place)
+            yield _part(TRANSFORM_TYPES.all()[named["type"]], {}, named, place)
 
 
 def _part(
     kind: type[Any], preset: Mapping[str, Any], spec: Mapping[str, Any], place: int | None = None
 ) -> Part:
-    own = option_types(kind)
+    own = embedding_options(kind)
     return Part(
         kind=kind,
         preset={option: value for option, value in preset.items() if option in own},

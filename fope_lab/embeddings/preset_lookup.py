@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fope_lab.embeddings.presets import PRESETS
-from fope_lab.embeddings.spec import TRANSFORMS, resolve_embedding
+from fope_lab.embeddings.registry import TRANSFORMS
+from fope_lab.embeddings.spec import resolve_embedding
 
 
 def preset_of(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from fope_lab.embeddings.base import (
     FrequencyTransform,
     Shape,
     Tensors,
-    canonical,
     hf_transforms,
     not_in_transformers,
 )
@@ -202,7 +201,7 @@ def _same(left: tuple[float, ...], right: tuple[float, ...]) -> bool:
 
 def _in_words(transform: FrequencyTransform) -> str:
     """A transform as a sweep file writes it."""
-    name, *options = (f"{key}: {value}" for key, value in canonical(transform).items())
+    name, *options = (f"{key}: {value}" for key, value in transform.canonical().items())
     return f"{{{', '.join((name, *options))}}}" if options else transform.name
 
 

@@ -11,8 +11,7 @@ from pydantic import Field, model_validator
 
 from fope_lab.analysis import Analysis, Subject
 from fope_lab.analysis.base import ARRAYS, FIGURE
-from fope_lab.config.problems import FieldPath
-from fope_lab.config.pydantic_errors import SectionError
+from fope_lab.config.problems import ConfigError, Problem
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.evaluation.base import Evaluation
 from fope_lab.stages.sections import AnalysisSection, CorpusSection
@@ -46,15 +45,15 @@ class AnalysisStage(Evaluation):
             "from": (self.from_ is not None, analysis.needs != "nothing", "a model"),
             "corpus": (self.corpus is not None, analysis.needs == "text", "a text"),
         }
-        problems: list[tuple[FieldPath, str]] = []
+        problems: list[Problem] = []
         for field, (given, needed, what) in wanted.items():
             if needed and not given:
-                problems.append(((field,), f"is missing: {analysis.name} looks at {what}"))
+                problems.append(Problem((field,), f"is missing: {analysis.name} looks at {what}"))
             elif given and not needed:
                 message = f"has no effect: {analysis.name} looks at no {what.removeprefix('a ')}"
-                problems.append(((field,), message))
+                problems.append(Problem((field,), message))
         if problems:
-            raise SectionError(problems)
+            raise ConfigError(problems)
         return self
 
     def run(self, context: Context) -> dict[str, Any]:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from fope_lab.config.problems import FieldPath, did_you_mean, name_list
-from fope_lab.config.pydantic_errors import SectionError
+from fope_lab.config.problems import ConfigError, FieldPath, Problem, did_you_mean, name_list
 from fope_lab.data.benchmarks.task_files import TaskFiles
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
@@ -40,7 +39,7 @@ def _absolute(dataset: str, info: ValidationInfo) -> str:
     try:
         return files.resolved(base).dataset if files.is_local else dataset
     except DataError as error:
-        raise SectionError([((), problem.message) for problem in error.problems]) from error
+        raise ConfigError([Problem((), problem.message) for problem in error.problems]) from error
 
 
 def known_once(known: Iterable[str]) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
@@ -48,16 +47,16 @@ def known_once(known: Iterable[str]) -> Callable[[tuple[str, ...]], tuple[str, .
     names = list(known)
 
     def check(tasks: tuple[str, ...]) -> tuple[str, ...]:
-        problems: list[tuple[FieldPath, str]] = []
+        problems: list[Problem] = []
         for index, task in enumerate(tasks):
             if task not in names:
                 near = did_you_mean(task, names)
                 message = f"unknown task {task!r}{near} (allowed: {name_list(names)})"
-                problems.append(((index,), message))
+                problems.append(Problem((index,), message))
             elif task in tasks[:index]:
-                problems.append(((index,), f"names {task} twice"))
+                problems.append(Problem((index,), f"names {task} twice"))
         if problems:
-            raise SectionError(problems)
+            raise ConfigError(problems)
         return tasks
 
     return check
@@ -199,13 +198,10 @@ class Benchmark(ModelEvaluation):
 
     @model_validator(mode="after")
     def _files_that_are_there(self) -> Self:
-        try:
-            files = self.files.resolved(Path.cwd())
-            if files.is_local:
-                for name in self.file_names():
-                    files.local_file(name)
-        except DataError as error:
-            raise SectionError([(p.path, p.message) for p in error.problems]) from error
+        files = self.files.resolved(Path.cwd())
+        if files.is_local:
+            for name in self.file_names():
+                files.local_file(name)
         return self
 
     @model_validator(mode="after")
@@ -216,7 +212,7 @@ class Benchmark(ModelEvaluation):
                 f"found {self.context_length}, needs more than the {budget} tokens that an answer "
                 f"of {task} may have"
             )
-            raise SectionError([(("context_length",), message)])
+            raise ConfigError(Problem(("context_length",), message))
         return self
 
     def run(self, context: Context) -> dict[str, Any]:

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from fope_lab.config.problems import FieldPath
-from fope_lab.config.pydantic_errors import SectionError
+from fope_lab.config.problems import ConfigError, FieldPath, Problem
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tasks.base import task_problem
 from fope_lab.data.tasks.needle import needle_depths, needle_form, needle_trials
@@ -81,7 +80,7 @@ class Needle(ModelEvaluation):
     def _text_around_english(self) -> Self:
         if self.corpus is not None and self.form != "english":
             message = f"has no effect: the {self.form} form has a filler of its own"
-            raise SectionError([(("corpus",), message)])
+            raise ConfigError(Problem(("corpus",), message))
         return self
 
     def run(self, context: Context) -> dict[str, Any]:

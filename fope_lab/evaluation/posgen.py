@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from fope_lab.config.problems import FieldPath
-from fope_lab.config.pydantic_errors import SectionError
+from fope_lab.config.problems import ConfigError, FieldPath, Problem
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data
 from fope_lab.data.tasks.posgen import FAR, MODULUS, NEAR, Subtask, period
@@ -135,21 +134,21 @@ class PosGen(ModelEvaluation):
 
     @model_validator(mode="after")
     def _there_are_such_sequences(self) -> Self:
-        problems: list[tuple[FieldPath, str]] = []
+        problems: list[Problem] = []
         try:
             if lacking := self.sequence_set.lacking(self.split, self.count):
-                problems.append((("count",), lacking))
+                problems.append(Problem(("count",), lacking))
         except DataError as error:
-            problems += [(problem.path, problem.message) for problem in error.problems]
+            problems += error.problems
         given, beyond = self.j + self.k, self.trained_length
         if beyond is not None and beyond >= self.length:
             message = f"found {beyond}, needs less than length {self.length}"
-            problems.append((("trained_length",), f"{message}: no token would be beyond it"))
+            problems.append(Problem(("trained_length",), f"{message}: no token would be beyond it"))
         if self.length <= given:
             message = f"found {self.length}, needs more than the j + k = {given} given tokens"
-            problems.append((("length",), message))
+            problems.append(Problem(("length",), message))
         if problems:
-            raise SectionError(problems)
+            raise ConfigError(problems)
         return self
 
     def run(self, context: Context) -> dict[str, Any]:

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, Strict, model_validator
 
-from fope_lab.config.problems import FieldPath
-from fope_lab.config.pydantic_errors import SectionError
+from fope_lab.config.problems import ConfigError, FieldPath, Problem
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.base import task_problem
@@ -123,21 +122,21 @@ class Ruler(ModelEvaluation):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        problems: list[tuple[FieldPath, str]] = [
-            ((option,), f"has no effect: {task} is not among the tasks")
+        problems: list[Problem] = [
+            Problem((option,), f"has no effect: {task} is not among the tasks")
             for task, options in OPTIONS.items()
             for option in options
             if task not in self.tasks and option in self.model_fields_set
         ]
         if self.corpus is not None and self.form != "english":
             message = f"has no effect: the {self.form} form has a filler of its own"
-            problems.append((("corpus",), message))
+            problems.append(Problem(("corpus",), message))
         try:
             self.described()
         except DataError as error:
-            problems += [(problem.path, problem.message) for problem in error.problems]
+            problems += error.problems
         if problems:
-            raise SectionError(problems)
+            raise ConfigError(problems)
         return self
 
     def run(self, context: Context) -> dict[str, Any]:

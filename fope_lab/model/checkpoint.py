@@ -12,7 +12,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.embeddings.spec import TRANSFORMS, Spec, resolve_embedding
+from fope_lab.embeddings.registry import TRANSFORMS
+from fope_lab.embeddings.spec import Spec, resolve_embedding
 from fope_lab.model.checkpoint_config import CheckpointConfig, CheckpointError
 from fope_lab.model.checkpoint_formats import FORMAT, ConfigSource, format_of
 from fope_lab.model.huggingface.names import config_file, hub_name, model_folder

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from fope_lab.config.annotations import Doc, Interval
 
-Count = Annotated[int, Interval(ge=1)]
+Count = Annotated[int, Interval(ge=1, le=1_000_000)]  # a larger size is a slip of the finger
 
 CHUNK_LOGITS = 2**25
 """The logits that a loss holds at a time: 128 MiB of float32, 667 tokens of a vocabulary of 50,304.

@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fope_lab.config.problems import FieldPath
-from fope_lab.config.pydantic_errors import SectionError
+from fope_lab.config.problems import ConfigError, FieldPath, Problem
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.stages.metric import Metric
@@ -41,13 +40,13 @@ class Resources(Section):
     def _one_gpu_a_worker(self) -> Self:
         if self.gpus > 1 and self.gpus != int(self.gpus):
             message = f"found {self.gpus:g}, needs a fraction of one GPU or a whole number of them"
-            raise SectionError([(("gpus",), message)])
+            raise ConfigError(Problem(("gpus",), message))
         if self.gpus > self.size:
             message = f"found {self.workers} for {self.gpus:g} GPUs; each worker has one at most"
-            raise SectionError([(("workers",), message)])
+            raise ConfigError(Problem(("workers",), message))
         if 0 < self.gpus < self.size and self.size > 1:
             message = f"found {self.size} for {self.gpus:g} GPU; several workers have one each"
-            raise SectionError([(("workers",), message)])
+            raise ConfigError(Problem(("workers",), message))
         return self
 
 
@@ -75,7 +74,7 @@ class StageConfig(Section):
                 ("workers", self.resources.size) if given else ("gpus", self.resources.gpus)
             )
             message = f"found {found:g}, needs at most 1: only a training has several workers"
-            raise SectionError([(("resources", name), message)])
+            raise ConfigError(Problem(("resources", name), message))
         return self
 
     def stands_alone(self) -> bool:

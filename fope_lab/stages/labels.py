@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fope_lab.data.corpora.registry import PRESETS, Corpus
+from fope_lab.data.corpora.base import Corpus
+from fope_lab.data.corpora.hub import PRESETS
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 
 

@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, Strict, model_validator
 
-from fope_lab.config.problems import FieldPath
-from fope_lab.config.pydantic_errors import SectionError
+from fope_lab.config.problems import ConfigError, FieldPath, Problem
 from fope_lab.stages.base import ChildConfig, StageConfig
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.section import PositiveInt, Section
@@ -98,25 +97,25 @@ class TrainSettings(Section):
 
     @model_validator(mode="after")
     def _each_has_an_effect(self) -> Self:
-        found: list[tuple[FieldPath, str]] = []
+        found: list[Problem] = []
         if self.decay is not None and self.schedule != "wsd":
             message = f"found {self.decay:g}, which has no effect with schedule {self.schedule}"
-            found.append((("decay",), message))
+            found.append(Problem(("decay",), message))
         if self.warmup + (self.decay or 0) > 1 + 1e-9:
             message = (
                 f"found {self.decay:g}, which with warmup {self.warmup:g} is more than all steps;"
                 f" needs at most {1 - self.warmup:g}"
             )
-            found.append((("decay",), message))
+            found.append(Problem(("decay",), message))
         for name in ("validation_tokens", "validation_length"):
             if self.validate_every is None and (given := getattr(self, name)) is not None:
                 message = f"found {given}, which has no effect without validate_every"
-                found.append(((name,), message))
+                found.append(Problem((name,), message))
         if self.validate_every is None and self.select == "best":
             message = "is missing: select best is by the losses on held-out data"
-            found.append((("validate_every",), message))
+            found.append(Problem(("validate_every",), message))
         if found:
-            raise SectionError(found)
+            raise ConfigError(found)
         return self
 
 
@@ -151,32 +150,32 @@ class TrainingConfig(StageConfig):
     @model_validator(mode="after")
     def _whole_batches(self) -> Self:
         train, length = self.train, self.data.length
-        found: list[tuple[FieldPath, str]] = []
+        found: list[Problem] = []
         for name in ("batch_tokens", "micro_batch_tokens"):
             tokens = getattr(train, name)
             if tokens is not None and tokens % length:
                 message = f"found {tokens}, needs a multiple of data.length {length}"
-                found.append((("train", name), f"{message}; {_nearest(tokens, length)}"))
+                found.append(Problem(("train", name), f"{message}; {_nearest(tokens, length)}"))
         workers = self.resources.size
         if not found and train.batch_tokens // length % workers:
             message = (
                 f"found {train.batch_tokens}, {train.batch_tokens // length} sequences, which"
                 f" {workers} workers can't share; {_nearest(train.batch_tokens, length * workers)}"
             )
-            found.append((("train", "batch_tokens"), message))
+            found.append(Problem(("train", "batch_tokens"), message))
         name, row = "data.length", length
         if train.validation_length is not None:
             name, row = "validation_length", train.validation_length
         if train.validation_tokens is not None and train.validation_tokens < row:
             message = f"found {train.validation_tokens}, needs at least {name} {row}"
-            found.append((("train", "validation_tokens"), message))
+            found.append(Problem(("train", "validation_tokens"), message))
         if train.validate_every is not None and not any(
             one.corpus or (one.task and one.task.has_held_out) for one in self.data.mix
         ):
             message = "has no effect: data has no corpus, and no task with held-out rows (posgen)"
-            found.append((("train", "validate_every"), message))
+            found.append(Problem(("train", "validate_every"), message))
         if found:
-            raise SectionError(found)
+            raise ConfigError(found)
         return self
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import starmap
 from typing import Any
 
-from fope_lab.config.problems import FieldPath
-from fope_lab.config.pydantic_errors import SectionError
+from fope_lab.config.problems import ConfigError, FieldPath, Problem
 from fope_lab.data.corpora.base import Corpus, Split
 from fope_lab.data.tasks.base import task_problem
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
@@ -37,7 +37,7 @@ def inputs_of(
 ) -> list[Input]:
     """Return the corpora that a stage reads; `section` is its section of the sweep file.
 
-    Raises SectionError for what the stage can't read, or can't do with the tokenizer.
+    Raises ConfigError for what the stage can't read, or can't do with the tokenizer.
     """
     if isinstance(spec, TrainingConfig):
         inputs, problems = _training_inputs(spec, section["data"], tokenizer)
@@ -49,7 +49,7 @@ def inputs_of(
         problems = list(spec.tokenizer_problems(tokenizer))
     problems += _corpus_problems(spec, inputs, tokenizer)
     if problems:
-        raise SectionError(problems)
+        raise ConfigError(starmap(Problem, problems))
     if isinstance(spec, TrainingConfig) and spec.train.validate_every is not None:
         inputs += [
             replace(one, role=one.role.replace("data", "validation"), split="validation")

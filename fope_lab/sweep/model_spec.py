@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.config.cache import Cache
-from fope_lab.config.pydantic_errors import SectionError
+from fope_lab.config.problems import ConfigError, Problem
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, known_vocabulary
 from fope_lab.data.tokenizers.tokenizer import tokenizer_identity
@@ -47,7 +47,7 @@ def model_spec_of(
 ) -> ModelSpec:
     """Return the model of a stage, given its section of the file and its parent's model.
 
-    Raises SectionError if there can be no such model, or if its embedding has no positions for the
+    Raises ConfigError if there can be no such model, or if its embedding has no positions for the
     stage's longest sequence.
     """
     if isinstance(spec, Pretrain):
@@ -92,13 +92,13 @@ def _sized_model(spec: Pretrain) -> ModelConfig:
             try:
                 tokenizer_identity(spec.tokenizer)
             except DataError as error:
-                raise SectionError([(("tokenizer",), str(error))]) from error
+                raise ConfigError(Problem(("tokenizer",), str(error))) from error
         message = f"the vocabulary of the tokenizer {name!r} is known only once it is loaded"
-        raise SectionError([(("model", "vocab_size"), f"is missing: {message}")])
+        raise ConfigError(Problem(("model", "vocab_size"), f"is missing: {message}"))
     if vocabulary is not None and sizes["vocab_size"] < vocabulary:
         found = f"found {sizes['vocab_size']}"
         message = f"{found}, needs at least the {vocabulary} tokens of the tokenizer {name!r}"
-        raise SectionError([(("model", "vocab_size"), message)])
+        raise ConfigError(Problem(("model", "vocab_size"), message))
     return ModelConfig(**sizes)
 
 
@@ -119,7 +119,7 @@ def _with_embedding(parent: ModelSpec, spec: StageConfig, section: Mapping[str, 
             f"set `base` explicitly: default {base:g} differs from the parent's {parents:g}; "
             f"{{type: …, base: {parents:g}}} keeps the parent's"
         )
-        raise SectionError([(("embedding",), message)])
+        raise ConfigError(Problem(("embedding",), message))
     return dataclasses.replace(parent, embedding=spec.embedding, embedding_label=label(given))
 
 
@@ -128,7 +128,7 @@ def _base(embedding: Mapping[str, Any]) -> float | None:
 
 
 def _check_embedding(model_spec: ModelSpec, cache: Cache) -> None:
-    """Raise SectionError if the embedding does not fit the model's sizes."""
+    """Raise ConfigError if the embedding does not fit the model's sizes."""
     sizes = _sizes(model_spec)
     try:
         cache.get(
@@ -136,7 +136,8 @@ def _check_embedding(model_spec: ModelSpec, cache: Cache) -> None:
             lambda: check_embedding(model_spec.embedding, **sizes),
         )
     except EmbeddingError as error:
-        raise SectionError([(("embedding",), one.message) for one in error.problems]) from error
+        problems = [dataclasses.replace(problem, path=("embedding",)) for problem in error.problems]
+        raise ConfigError(problems) from error
 
 
 def _with_tokenizer(model_spec: ModelSpec, spec: StageConfig) -> ModelSpec:
@@ -152,12 +153,12 @@ def _with_tokenizer(model_spec: ModelSpec, spec: StageConfig) -> ModelSpec:
     elif vocabulary is not None and vocabulary > size:
         message = f"{name} has {vocabulary} tokens, but the model has a vocabulary of {size}"
     if message is not None:
-        raise SectionError([(("tokenizer",), message)])
+        raise ConfigError(Problem(("tokenizer",), message))
     return dataclasses.replace(model_spec, tokenizer=spec.tokenizer)
 
 
 def _check_length(spec: StageConfig, model_spec: ModelSpec, cache: Cache) -> None:
-    """Raise SectionError if the embedding has too few positions for the stage's sequences."""
+    """Raise ConfigError if the embedding has too few positions for the stage's sequences."""
     longest = spec.max_sequence_length()
     if longest is None:
         return
@@ -169,7 +170,7 @@ def _check_length(spec: StageConfig, model_spec: ModelSpec, cache: Cache) -> Non
     )
     if positions is not None and length > positions:
         found = f"found {length}, but {model_spec.embedding_label}"
-        raise SectionError([(path, f"{found} has positions for at most {positions} tokens")])
+        raise ConfigError(Problem(path, f"{found} has positions for at most {positions} tokens"))
 
 
 def _sizes(model_spec: ModelSpec) -> dict[str, Any]:

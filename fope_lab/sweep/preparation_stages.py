@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.config.cache import Cache
-from fope_lab.config.pydantic_errors import SectionError
+from fope_lab.config.problems import ConfigError, Problem
 from fope_lab.data.corpora.base import Corpus, Split
 from fope_lab.data.olmo_eval import GPT_NEOX, GPT_NEOX_SHA256
 from fope_lab.data.problems import DataError
@@ -54,7 +54,7 @@ class PreparationStages:
         """Return what a stage needs that reads these inputs with this tokenizer.
 
         A stage whose configuration names no tokenizer finds it with the model that it starts from.
-        Raises SectionError for a tokenizer or a corpus that can't be read.
+        Raises ConfigError for a tokenizer or a corpus that can't be read.
         """
         names_tokenizer = getattr(spec, "tokenizer", None) is not None
         stages: list[Stage] = []
@@ -64,7 +64,7 @@ class PreparationStages:
             made = self._tokenizer(tokenizer)
         except DataError as error:
             field = "tokenizer" if names_tokenizer else "from"
-            raise SectionError([((field,), str(error))]) from error
+            raise ConfigError(Problem((field,), str(error))) from error
         if isinstance(made, Stage):
             stages.append(made)
             if names_tokenizer:
@@ -75,7 +75,7 @@ class PreparationStages:
             try:
                 stage = self._corpus(one.corpus, tokenizer, one.split)
             except DataError as error:
-                raise SectionError([(one.path, str(error))]) from error
+                raise ConfigError(Problem(one.path, str(error))) from error
             stages.append(stage)
             parents[one.role] = stage.key
         return Prepared(tuple(stages), parents, identities)

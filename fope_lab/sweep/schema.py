@@ -9,47 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from fope_lab.analysis import analysis_json_schema
 from fope_lab.data.corpora.registry import corpus_json_schema
 from fope_lab.data.recipe import data_json_schema
 from fope_lab.data.tokenizers.recipe import tokenizer_json_schema
-from fope_lab.embeddings import embedding_json_schema
-from fope_lab.model.config import SCALES, ModelConfig
+from fope_lab.embeddings import EMBEDDINGS
 from fope_lab.stages import StageConfig
+from fope_lab.stages.model_section import model_json_schema
 from fope_lab.sweep.kinds import FILE_KINDS, KINDS
 from fope_lab.sweep.sweep_file import SweepFile
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def _model_schema() -> dict[str, Any]:
-    """A scale's name, or sizes."""
-    scales = {"enum": list(SCALES)}
-    sizes = TypeAdapter(ModelConfig).json_schema()["properties"]
-    for size in sizes.values():
-        if size.get("default", 0) is None:  # follows from other sizes
-            del size["default"]
-    del sizes["vocab_size"]["default"]  # the tokenizer's
-    properties = {"scale": scales, **sizes}
-    return {
-        "anyOf": [
-            scales,
-            {"type": "object", "properties": properties, "additionalProperties": False},
-        ]
-    }
-
-
 SECTIONS: Mapping[str, Callable[[], dict[str, Any]]] = {
     "analyses": analysis_json_schema,
     "data": data_json_schema,
     "corpus": corpus_json_schema,
-    "embedding": embedding_json_schema,
-    "model": _model_schema,
+    "embedding": EMBEDDINGS.json_schema,
+    "model": model_json_schema,
     "tokenizer": tokenizer_json_schema,
 }
-"""Sections that the stages' configurations leave to other packages (see sections.Parsed)."""
+"""Sections that the stages' configurations leave to other packages (see stages/sections.py)."""
 
 
 def sweep_json_schema() -> dict[str, Any]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from fope_lab.config.cache import Cache
-from fope_lab.config.problems import FieldPath, did_you_mean, name_list, shown
-from fope_lab.config.pydantic_errors import SectionError, messages_of
-from fope_lab.data.problems import DataError
+from fope_lab.config.problems import ConfigError, FieldPath, Problem, unknown_name
+from fope_lab.config.pydantic_errors import problems_of
 from fope_lab.stages import Pretrain, StageConfig, TrainingConfig
 from fope_lab.sweep.apply_axes import StageSection
 from fope_lab.sweep.graph import Stage, make_stage
@@ -59,44 +59,46 @@ class StageBuilder:
             if not problems and (parent.exists or spec.stands_alone()):
                 *needed, stage = self._resolve(spec, section, parent)
                 return BuiltStage(stage, (*parent.ancestors, *needed, stage), ())
-        except SectionError as error:
+        except ConfigError as error:
             problems += [
-                (section.locate(path), message)
-                for path, message in error.found
-                if self._axes_known or not message.startswith("is missing")
+                (section.locate(problem.path), problem.message)
+                for problem in error.problems
+                if self._axes_known or not problem.fault.startswith("is missing")
             ]
         return BuiltStage(None, (), tuple(problems))
 
     def _check(self, section: dict[str, Any], seed: int) -> StageConfig:
-        """Return the configuration that a section holds. Raises SectionError."""
+        """Return the configuration that a section holds. Raises ConfigError."""
         name = section.get("kind")
         if name not in FILE_KINDS:
-            near = did_you_mean(name, FILE_KINDS)
-            fault = "is missing" if name is None else f"unknown kind {shown(name)}{near}"
-            raise SectionError([(("kind",), f"{fault} (allowed: {name_list(FILE_KINDS)})")])
+            if name is None:
+                raise ConfigError(Problem(("kind",), "is missing", allowed=tuple(FILE_KINDS)))
+            raise ConfigError(unknown_name(("kind",), "kind", name, FILE_KINDS))
         kind = KINDS[name]
-        problems: list[tuple[FieldPath, str]] = [
-            ((field,), message) for field, message in kind.outside_file.items() if field in section
+        problems = [
+            Problem((field,), message)
+            for field, message in kind.outside_file.items()
+            if field in section
         ]
         given = {**section, "seed": seed} if kind.trains else section
         spec = None
         try:
             spec = kind.model_validate(given, context={"base": self._folder, "cache": self._cache})
         except ValidationError as error:
-            problems += messages_of(error, kind)
+            problems += problems_of(error, kind)
         if spec is None or problems:
-            raise SectionError(problems)
+            raise ConfigError(problems)
         return spec
 
     def _resolve(self, spec: StageConfig, section: StageSection, parent: Parent) -> list[Stage]:
         """Return the preparation stages that a stage needs, and the stage last.
 
-        Raises SectionError if the stage can't start from its parent, if its model can't be made, or
+        Raises ConfigError if the stage can't start from its parent, if its model can't be made, or
         if it can't read its data.
         """
         axes = {**(parent.stage.axes if parent.stage else {}), **section.axes}
         if not parent.exists and not isinstance(spec, Pretrain):  # it looks at no model
-            identities = _identities(spec)
+            identities = spec.identities()
             return [make_stage(spec, section=section.name, axes=axes, identities=identities)]
         if parent.stage is not None:
             _check_parent(spec, parent.stage)
@@ -113,7 +115,7 @@ class StageBuilder:
             seed=spec.seed if isinstance(spec, TrainingConfig) else inherited_seed,
             parents=({"from": parent.stage.key} if parent.stage else {}) | prepared.parents,
             external=parent.external,
-            identities=prepared.identities | _identities(spec),
+            identities={**prepared.identities, **spec.identities()},
             model_spec=model_spec,
             learned_parameters=learned_parameters_of(model_spec, self._cache),
         )
@@ -121,17 +123,9 @@ class StageBuilder:
 
 
 def _check_parent(spec: StageConfig, parent: Stage) -> None:
-    """Raise SectionError if a stage can't start from the model of another stage."""
+    """Raise ConfigError if a stage can't start from the model of another stage."""
     if not parent.spec.trains:
         message = f"{parent.section} is a stage of kind {parent.kind}, which produces no model"
-        raise SectionError([(("from",), message)])
-    if problems := list(spec.parent_problems(parent.spec)):
-        raise SectionError(problems)
-
-
-def _identities(spec: StageConfig) -> dict[str, Any]:
-    """Return what replaces fields of a configuration in the key. Raises SectionError."""
-    try:
-        return dict(spec.identities())
-    except DataError as error:
-        raise SectionError([(one.path, one.message) for one in error.problems]) from error
+        raise ConfigError(Problem(("from",), message))
+    if problems := list(starmap(Problem, spec.parent_problems(parent.spec))):
+        raise ConfigError(problems)

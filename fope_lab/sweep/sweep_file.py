@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from pydantic_core import core_schema
 
 from fope_lab.config.problems import FieldPath, shown
-from fope_lab.config.pydantic_errors import messages_of
+from fope_lab.config.pydantic_errors import problems_of
 from fope_lab.config.yaml_document import Document
 from fope_lab.papers.index import NameOfPaper
 from fope_lab.stages import Section, each_once
@@ -149,8 +149,8 @@ def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile
     try:
         file = SweepFile.model_validate(value)
     except ValidationError as error:
-        for at, message in messages_of(error, SweepFile):
-            problems.add(at, message)
+        for problem in problems_of(error, SweepFile):
+            problems.add(problem.path, problem.message)
         if not isinstance(value.get("stages"), dict) or not value["stages"]:
             return None
         file = _right_fields(value, [detail["loc"] for detail in error.errors()])

@@ -16,7 +16,7 @@ from rich.console import Console
 from fope_lab.cli import main
 from fope_lab.cli.commands import embeddings as command
 from fope_lab.embeddings import PRESETS, embedding_names
-from fope_lab.embeddings.base import embedding_types, transform_types
+from fope_lab.embeddings.base import EMBEDDING_TYPES, TRANSFORM_TYPES
 from fope_lab.embeddings.describe import describe
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
@@ -148,23 +148,25 @@ def test_the_resolved_table_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert one["fope"]["resolved"]["facts"].keys() >= {"coefficient_noise_std"}
 
 
-@pytest.mark.parametrize("name", [*embedding_names(), *embedding_types(), *transform_types()])
+@pytest.mark.parametrize(
+    "name", [*embedding_names(), *EMBEDDING_TYPES.all(), *TRANSFORM_TYPES.all()]
+)
 def test_every_option_is_listed_by_its_key(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = ask(capsys, name)
     words = " ".join(text.split())
     described = describe(name)
     assert described.source in words
     for part in described.own_parts:
-        for option in part.options():
-            assert re.search(rf"^{option.key} ", text, flags=re.MULTILINE), option.key
-            assert option.meaning.split()[-1] in words
+        for key, option in part.options().items():
+            assert re.search(rf"^{key} ", text, flags=re.MULTILINE), key
+            assert option.doc.split()[-1] in words
     told = [
         (one["part"], one["option"], one["meaning"]) for one in ask_json(capsys, name)["options"]
     ]
     assert told == [
-        (part.name, option.key, option.meaning)
+        (part.name, key, option.doc)
         for part in described.own_parts
-        for option in part.options()
+        for key, option in part.options().items()
     ]
 
 
@@ -194,7 +196,7 @@ def test_a_value_that_is_set_is_shown_beside_the_default(
         (["fop"], "unknown embedding or transform 'fop'; did you mean 'fope'?"),
         (["clip_flor"], "did you mean 'clip_floor'?"),
         (["{type: fope, sigmaa: 1}"], "embedding.sigmaa: unknown option of fope 'sigmaa'"),
-        (["{type: yarn, factor: 0.5}"], "embedding.factor: found 0.5, needs greater than"),
+        (["{type: yarn, factor: 0.5}"], "embedding.factor: found 0.5, needs at least 1"),
         (["{type: p-rope, p: 1.5}"], "embedding.p: found 1.5"),
         (["{type: rope"], "is not YAML"),
         (["{type: rope, base: 2, base: 3}"], "'base' is given twice"),

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fope_lab.data.corpora.registry import CorpusError, parse_corpus
+from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.packing import PackedCorpus, write_packed
-from fope_lab.data.problems import DataError
+from fope_lab.data.problems import CorpusError, DataError
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, as_tokenizer, load_tokenizer
 
 CHATML = (

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fope_lab.data.corpora.base import Split
-from fope_lab.data.corpora.registry import Corpus, PythonDocs, parse_corpus
+from fope_lab.data.corpora.base import Corpus, Split
+from fope_lab.data.corpora.local import PythonDocs
+from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.packing import PackedCorpus, write_packed
 from fope_lab.data.problems import DataError
 from fope_lab.data.rows import TextRows

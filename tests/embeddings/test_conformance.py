@@ -29,12 +29,11 @@ from fope_lab.embeddings import (
     learned_parameters,
     resolve_embedding,
 )
-from fope_lab.embeddings.base import Embedding, Shape, Tensors, embedding_types
+from fope_lab.embeddings.base import EMBEDDING_TYPES, TRANSFORM_TYPES, Embedding, Shape, Tensors
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.embeddings.presets import PRESETS
+from fope_lab.embeddings.registry import embedding_options, parts_of
 from fope_lab.embeddings.rotary import Rotary
-from fope_lab.embeddings.schema import option_json_schema, parts_of
-from fope_lab.embeddings.spec import option_types
 from fope_lab.model import Decoder, ModelConfig
 from fope_lab.model.attention import causal_attention
 
@@ -76,7 +75,10 @@ class LearnedSlopes(Embedding, name="learned-slopes", source="here"):
 def required_options(part: type[Any]) -> dict[str, Any]:
     """A value for each option of a mechanism or transform that has no default."""
     required = (f.name for f in dataclasses.fields(part) if f.default is dataclasses.MISSING)
-    return {option: example(option, option_json_schema(part, option)) for option in required}
+    return {
+        option: example(option, embedding_options(part)[option].json_schema())
+        for option in required
+    }
 
 
 def example(option: str, schema: Mapping[str, Any]) -> Any:
@@ -93,7 +95,7 @@ def of_embedding(name: str) -> dict[str, Any]:
     pairs."""
     preset = PRESETS.get(name)
     parts = parts_of(preset.composition if preset else {"type": name})
-    options = {option for part, _ in parts for option in option_types(part)}
+    options = {option for part, _ in parts for option in embedding_options(part)}
     required: dict[str, Any] = {"base": 129} if "base" in options else {}
     for part, fixed in parts:
         missing = required_options(part)
@@ -103,26 +105,26 @@ def of_embedding(name: str) -> dict[str, Any]:
 
 def of_transform(name: str) -> dict[str, Any]:
     """RoPE, at a base that keeps half the pairs, with one transform of its frequencies."""
-    transform = {"type": name, **required_options(base.transform_types()[name])}
+    transform = {"type": name, **required_options(TRANSFORM_TYPES.all()[name])}
     return {"type": "rotary", "base": 129, "transforms": [transform]}
 
 
 SPECS = {
-    **{name: of_embedding(name) for name in sorted({*embedding_names(), *embedding_types()})},
-    **{f"rotary with {name}": of_transform(name) for name in sorted(base.transform_types())},
+    **{name: of_embedding(name) for name in sorted({*embedding_names(), *EMBEDDING_TYPES.all()})},
+    **{f"rotary with {name}": of_transform(name) for name in TRANSFORM_TYPES.all()},
 }
 """Every preset, every mechanism, and every transform, whether or not a preset has it."""
 NAMES = list(SPECS)
 every_embedding = pytest.mark.parametrize("name", NAMES)
 # Defining it has registered it: only these tests are to see it.
-del base._EMBEDDINGS[LearnedSlopes.name]
+del EMBEDDING_TYPES._types[LearnedSlopes.name]
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _added() -> Iterator[None]:
-    base._EMBEDDINGS[LearnedSlopes.name] = LearnedSlopes
+    EMBEDDING_TYPES._types[LearnedSlopes.name] = LearnedSlopes
     yield
-    del base._EMBEDDINGS[LearnedSlopes.name]
+    del EMBEDDING_TYPES._types[LearnedSlopes.name]
 
 
 SIZES = {"head_dim": 16, "num_heads": 4, "train_length": 64}
@@ -156,12 +158,12 @@ def scores(embedding: PositionEmbedding, q: Tensor, k: Tensor, positions: Tensor
 
 def test_an_added_embedding_is_found() -> None:
     assert "learned-slopes" in NAMES
-    assert {*PRESETS, *embedding_types()} < set(NAMES)
+    assert {*PRESETS, *EMBEDDING_TYPES.all()} < set(NAMES)
 
 
 def test_every_transform_is_found() -> None:
     alone = [spec["transforms"] for spec in SPECS.values() if "transforms" in spec]
-    assert {transform["type"] for [transform] in alone} == set(base.transform_types())
+    assert {transform["type"] for [transform] in alone} == set(TRANSFORM_TYPES.all())
 
 
 @every_embedding
@@ -179,8 +181,8 @@ def test_every_option_says_what_it_means(name: str) -> None:
     for part in parts:
         if part is not LearnedSlopes:
             assert part.source
-            for option, annotation in option_types(part).items():
-                assert "Doc(" in repr(annotation), f"{part.name}.{option}"
+            for name_of_option, option in embedding_options(part).items():
+                assert option.doc, f"{part.name}.{name_of_option}"
 
 
 @every_embedding
@@ -474,7 +476,7 @@ def test_transformers_has_the_same_rotation_if_it_has_a_form_for_it(name: str) -
 
 
 def test_a_rope_type_of_transformers_is_one_transform() -> None:
-    names = [name for kind in base.transform_types().values() for name in kind.hf_types]
+    names = [name for kind in TRANSFORM_TYPES.all().values() for name in kind.hf_types]
     assert {"default", *names} == set(base.hf_transforms())
     assert len(names) == len(set(names))
     assert set(names) <= ROPE_INIT_FUNCTIONS.keys()

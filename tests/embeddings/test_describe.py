@@ -13,24 +13,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.options import Option
 from fope_lab.embeddings import (
+    EMBEDDINGS,
     PRESETS,
     EmbeddingError,
     Shape,
     build_embedding,
-    embedding_json_schema,
     embedding_names,
     resolve_embedding,
 )
-from fope_lab.embeddings import base as registry
-from fope_lab.embeddings.base import Embedding, embedding_types, transform_types
-from fope_lab.embeddings.describe import EXAMPLES, NONE, Option, describe
+from fope_lab.embeddings.base import EMBEDDING_TYPES, TRANSFORM_TYPES, Embedding
+from fope_lab.embeddings.describe import EXAMPLES, describe
 from fope_lab.embeddings.inspect import Inspection, inspect_all, inspect_embedding
-from fope_lab.embeddings.spec import TRANSFORMS
+from fope_lab.embeddings.registry import TRANSFORMS
 
 SHAPE = Shape(head_dim=64, num_heads=8, num_kv_heads=4, train_length=512)
-KINDS = {**transform_types(), **embedding_types()}
-EMBEDDINGS = sorted({*embedding_names(), *embedding_types()})
+NONE = dataclasses.MISSING
+KINDS = {**TRANSFORM_TYPES.all(), **EMBEDDING_TYPES.all()}
+NAMES = sorted({*embedding_names(), *EMBEDDING_TYPES.all()})
 
 
 @pytest.fixture
@@ -44,15 +45,15 @@ def windowed() -> Iterator[str]:
         window: Annotated[int, Interval(ge=1), Doc("tokens")]
 
     yield Windowed.name
-    del registry._EMBEDDINGS[Windowed.name]
+    del EMBEDDING_TYPES._types[Windowed.name]
 
 
-def options_of(name: str) -> dict[tuple[str, str], Option]:
+def options_of(of: str) -> dict[tuple[str, str], Option]:
     """Every option of a preset, mechanism or transform, by part and key."""
     return {
-        (part.name, option.key): option
-        for part in describe(name).own_parts
-        for option in part.options()
+        (part.name, name): option
+        for part in describe(of).own_parts
+        for name, option in part.options().items()
     }
 
 
@@ -62,7 +63,7 @@ def objects_of(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {one["properties"]["type"]["const"]: one for one in objects}
 
 
-SCHEMAS = objects_of(embedding_json_schema())
+SCHEMAS = objects_of(EMBEDDINGS.json_schema())
 TRANSFORM_SCHEMAS = objects_of(SCHEMAS["rotary"]["properties"][TRANSFORMS]["items"])
 
 
@@ -78,13 +79,13 @@ def test_every_option_is_told_with_its_meaning_and_in_the_schema(name: str) -> N
     assert list(properties) == ["type", *told]
     for field in fields:
         option = told[field.name]
-        assert option.meaning
+        assert option.doc
         assert option.default == field.default
         assert properties[field.name] == {
-            **option.schema,
-            **({} if field.default is NONE else {"default": as_json(field.default)}),
+            **option.json_schema(),
+            **({} if field.default in (NONE, None) else {"default": as_json(field.default)}),
         }
-        assert properties[field.name]["description"] == option.meaning
+        assert properties[field.name]["description"] == option.doc
         assert str(properties[field.name]).count("'description'") == 1 or field.name == TRANSFORMS
 
 
@@ -103,7 +104,7 @@ def test_a_default_that_is_told_is_what_the_parser_takes(name: str) -> None:
     for (_, key), option in told.items():
         if option.default is not NONE:
             described = {"type": name, **required, key: option.default}
-            assert schema["properties"][key]["default"] == as_json(option.default)
+            assert schema["properties"][key].get("default") == as_json(option.default)
             assert resolve_embedding(described) == plain, key
 
 
@@ -119,11 +120,7 @@ def test_what_a_preset_sets_is_a_default() -> None:
 def test_an_option_that_parts_share_is_one_option(name: str) -> None:
     told = options_of(name)
     for (_, key), option in told.items():
-        assert all(
-            dataclasses.replace(option, value=other.value) == other
-            for (_, other_key), other in told.items()
-            if other_key == key
-        )
+        assert all(option == other for (_, other_key), other in told.items() if other_key == key)
 
 
 def test_a_description_is_told_with_what_it_sets() -> None:
@@ -137,9 +134,8 @@ def test_a_description_is_told_with_what_it_sets() -> None:
         "base": 500,
         "transforms": [{"type": "clip_floor"}, {"type": "yarn", "beta": 8}],
     }
-    values = {option.key: option.value for option in one.own_parts[2].options()}
-    assert values.pop("beta") == 8
-    assert set(values.values()) == {NONE}
+    assert one.own_parts[2].chosen == {"beta": 8}
+    assert one.own_parts[2].options().keys() > {"beta"}
 
 
 def test_options_go_to_the_parts_that_leave_them_open() -> None:
@@ -214,7 +210,7 @@ def inspected(name: str, shape: Shape = SHAPE, longer: int | None = None) -> Ins
     return inspect_embedding(describe(name).definition(EXAMPLES), shape, longer)
 
 
-@pytest.mark.parametrize("name", EMBEDDINGS)
+@pytest.mark.parametrize("name", NAMES)
 def test_what_is_inspected_is_what_is_built(name: str) -> None:
     ours = inspected(name)
     module = build_embedding(

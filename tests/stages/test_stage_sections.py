@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from sweep_files import PRETRAIN_LINE, told
 
-from fope_lab.data.corpora.registry import corpus_names
+from fope_lab.data.corpora.registry import CORPORA
 from fope_lab.data.recipe import TASKS
 from fope_lab.embeddings import PRESETS
-from fope_lab.embeddings.base import embedding_types, transform_types
+from fope_lab.embeddings.base import EMBEDDING_TYPES, TRANSFORM_TYPES
 from fope_lab.model.config import SCALES as MODEL_SCALES
 from fope_lab.sweep.kinds import FILE_KINDS
 
@@ -29,10 +29,10 @@ def child(section: str) -> str:
 
 
 KINDS = f"(allowed: {', '.join(FILE_KINDS)})"
-EMBEDDINGS = f"(allowed: {', '.join(sorted({*PRESETS, *embedding_types()}))})"
-TRANSFORMS = f"(allowed: {', '.join(sorted(transform_types()))})"
+EMBEDDINGS = f"(allowed: {', '.join(sorted({*PRESETS, *EMBEDDING_TYPES.all()}))})"
+TRANSFORMS = f"(allowed: {', '.join(sorted(TRANSFORM_TYPES.all()))})"
 SCALES = f"(allowed: {', '.join(MODEL_SCALES)})"
-CORPORA = f"(allowed: {', '.join(sorted(corpus_names()))})"
+ALL_CORPORA = f"(allowed: {', '.join(sorted(CORPORA.entries))})"
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,10 @@ CORPORA = f"(allowed: {', '.join(sorted(corpus_names()))})"
         (
             "scale: tiny",
             "scale: tiny, num_layer: 2",
-            "model.num_layer: unknown key 'num_layer'; did you mean 'num_layers'? (allowed: scale, "
-            "num_layers, num_heads, head_dim, num_kv_heads, hidden_size, intermediate_size, "
-            "vocab_size, tie_embeddings, norm_eps, qk_norm, feed_forward, scale_embeddings)",
+            "model.num_layer: unknown option of a model 'num_layer'; did you mean 'num_layers'? "
+            "(allowed: feed_forward, head_dim, hidden_size, intermediate_size, norm_eps, "
+            "num_heads, num_kv_heads, num_layers, qk_norm, scale, scale_embeddings, "
+            "tie_embeddings, vocab_size)",
         ),
         (
             "scale: tiny",
@@ -112,7 +113,7 @@ CORPORA = f"(allowed: {', '.join(sorted(corpus_names()))})"
         (
             "scale: tiny",
             "num_layers: 2, num_heads: 4",
-            "model.head_dim: is missing (or give a scale)",
+            "model.head_dim: is missing: a model without a scale needs it",
         ),
         # embedding
         ("embedding: rope,", "", "embedding: is missing"),
@@ -131,7 +132,7 @@ CORPORA = f"(allowed: {', '.join(sorted(corpus_names()))})"
             "[rope]",
             "embedding: found ['rope'], needs the embedding's name or a mapping with its type",
         ),
-        ("rope", "{base: 3}", "embedding.type: is missing: the embedding's name"),
+        ("rope", "{base: 3}", "embedding.type: is missing: the embedding's name " + EMBEDDINGS),
         ("rope", "{type: rope, base: 0.5}", "embedding.base: found 0.5, needs more than 1"),
         ("rope", "{type: rope, base: '5'}", "embedding.base: found '5', needs a number"),
         ("rope", "{type: rope, base: .nan}", "embedding.base: found nan, needs a finite number"),
@@ -149,24 +150,24 @@ CORPORA = f"(allowed: {', '.join(sorted(corpus_names()))})"
             f" {TRANSFORMS}",
         ),
         # data
-        (", length: 64", "", "data.length: is missing: the tokens of a sequence"),
+        (", length: 64", "", "data.length: is missing: data needs it"),
         (
             "length: 64",
             "length: 0",
-            "data.length: found 0, needs a whole number of tokens, at least 1",
+            "data.length: found 0, needs at least 1",
         ),
         (
             "length: 64",
             "length: true",
-            "data.length: found true, needs a whole number of tokens, at least 1",
+            "data.length: found true, needs a whole number",
         ),
         (
             "length: 64",
             "length: '64'",
-            "data.length: found '64', needs a whole number of tokens, at least 1",
+            "data.length: found '64', needs a whole number",
         ),
         ("{corpus: c4, length: 64}", "5", "data: found 5, needs a mapping with length and corpus"),
-        ("c4", "pg9", f"data.corpus: unknown corpus 'pg9'; did you mean 'pg19'? {CORPORA}"),
+        ("c4", "pg9", f"data.corpus: unknown corpus 'pg9'; did you mean 'pg19'? {ALL_CORPORA}"),
         ("c4", "{type: c4, limit: 0}", "data.corpus.limit: found 0, needs at least 1"),
         (
             "c4",
@@ -184,7 +185,7 @@ CORPORA = f"(allowed: {', '.join(sorted(corpus_names()))})"
             "{corpus: c4, length: 64}",
             "{length: 64, mix: [{corpus: c4}, {task: passkee}]}",
             "data.mix[1].task: unknown task 'passkee'; did you mean 'passkey'? "
-            f"(allowed: {', '.join(sorted(TASKS))})",
+            f"(allowed: {', '.join(sorted(TASKS.entries))})",
         ),
         (
             "{corpus: c4, length: 64}",
@@ -424,6 +425,7 @@ def test_all_that_is_wrong_in_a_section(tmp_path: Path) -> None:
         "10 stages.p.embedding.bas",
         "12 stages.p.data.length",
         "14 stages.p.data.mix[0].weight",
+        "14 stages.p.data.mix[0].corpus",
         "15 stages.p.data.mix[1].digits",
         "16 stages.p.train.tokens",
         "16 stages.p.train.batch_tokens",

@@ -89,7 +89,7 @@ def test_a_cycle_is_told_once_and_its_stages_are_still_checked(tmp_path: Path) -
     )
     assert told(tmp_path, text) == [
         "4 stages.a.from: a cycle: a → c → b → a",
-        "6 stages.c.data.length: found 0, needs a whole number of tokens, at least 1",
+        "6 stages.c.data.length: found 0, needs at least 1",
         "7 stages.below.trials: found 0, needs more than 0",
     ]
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from fope_lab.analysis import Analysis, analysis_names
+from fope_lab.analysis.base import ANALYSIS_TYPES, Analysis
 from fope_lab.report.results.measurements import read_record
 from fope_lab.stages.labels import label
 from fope_lab.store import Store
@@ -30,8 +30,9 @@ def print_analyses(console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     for title in ("analysis", "needs", "options", "source", "what the paper shows with it"):
         table.add_column(title, overflow="fold")
-    for name in analysis_names():
-        kind = Analysis.types[name]
+    kinds = ANALYSIS_TYPES.all()
+    for name in kinds:
+        kind = kinds[name]
         table.add_row(name, NEEDS[kind.needs], _options(kind), kind.source, kind.says)
     console.print(table)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fope_lab.embeddings.describe import NONE, Description
+from fope_lab.config.options import summary
+from fope_lab.embeddings.describe import Description
 from fope_lab.embeddings.inspect import Inspection, InspectionRow
-from fope_lab.embeddings.schema import summary
 
 SHAPE = ("head_dim", "train_length", "num_heads", "num_kv_heads")
 
@@ -50,15 +50,15 @@ def _option_entries(description: Description) -> list[dict[str, Any]]:
     return [
         {
             "part": part.name,
-            "option": option.key,
-            "meaning": option.meaning,
-            "allowed": {k: v for k, v in option.schema.items() if k != "description"},
-            "required": option.default is NONE,
-            **({"default": option.default} if option.default is not NONE else {}),
-            **({"value": option.value} if option.value is not NONE else {}),
+            "option": name,
+            "meaning": option.doc,
+            "allowed": {k: v for k, v in option.json_schema().items() if k != "description"},
+            "required": option.required,
+            **({} if option.required else {"default": option.default}),
+            **({"value": part.chosen[name]} if name in part.chosen else {}),
         }
         for part in description.own_parts
-        for option in part.options()
+        for name, option in part.options().items()
     ]
 
 

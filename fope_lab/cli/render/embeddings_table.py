@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fope_lab.embeddings.base import Shape, transform_types
-from fope_lab.embeddings.describe import NONE, Description, Option
+from fope_lab.config.options import Option, summary
+from fope_lab.embeddings.base import TRANSFORM_TYPES, Shape
+from fope_lab.embeddings.describe import Description, Part
 from fope_lab.embeddings.inspect import Inspection, InspectionRow, PairRotation
-from fope_lab.embeddings.schema import summary
-from fope_lab.embeddings.spec import TRANSFORMS
+from fope_lab.embeddings.registry import TRANSFORMS
 
 NOTHING = "–"
 CATALOGUE = ("embedding", "composition", "learns", "needs", "paper")
@@ -93,30 +93,28 @@ def print_description(description: Description, console: Console) -> None:
             _print(console, "")
             _heading(console, part.name, part.kind.source)
         _print(console, summary(part.kind))
-        options = list(part.options())
-        console.print(_options_table(options) if options else "no options")
+        console.print(_options_table(part) if part.options() else "no options")
 
 
-def _options_table(options: Sequence[Option]) -> Table:
-    chosen = any(option.value is not NONE for option in options)
-    table = _table("option", "allowed", "default", *(["value"] if chosen else []), "meaning")
-    for option in options:
-        default = "required" if option.default is NONE else as_yaml(option.default)
-        value = "" if option.value is NONE else as_yaml(option.value)
+def _options_table(part: Part) -> Table:
+    value = ["value"] if part.chosen else []
+    table = _table("option", "allowed", "default", *value, "meaning")
+    for name, option in part.options().items():
+        chosen = as_yaml(part.chosen[name]) if name in part.chosen else ""
         table.add_row(
-            Text(option.key, style="cyan"),
-            Text(_allowed(option)),
-            Text(default),
-            *([Text(value, style="bold")] if chosen else []),
-            Text(option.meaning),
+            Text(name, style="cyan"),
+            Text(_allowed(name, option)),
+            Text("required" if option.required else as_yaml(option.default)),
+            *([Text(chosen, style="bold")] if part.chosen else []),
+            Text(option.doc),
         )
     return table
 
 
-def _allowed(option: Option) -> str:
-    if option.key == TRANSFORMS:
-        return f"list of {', '.join(sorted(transform_types()))}"
-    return _schema_in_words(option.schema)
+def _allowed(name: str, option: Option) -> str:
+    if name == TRANSFORMS:
+        return f"list of {', '.join(TRANSFORM_TYPES.all())}"
+    return _schema_in_words(option.json_schema())
 
 
 def _schema_in_words(schema: Mapping[str, Any]) -> str:

@@ -14,8 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
+from fope_lab.config.named_types import NamedTypes, given_options
 from fope_lab.data.chat import Chat
-from fope_lab.data.options import set_options
 
 Split = Literal["train", "validation"]
 Pair = tuple[str, str]
@@ -29,6 +29,10 @@ TAIL = (0.8, 0.9)
 before the first fraction."""
 
 
+CORPUS_TYPES: NamedTypes[Corpus] = NamedTypes("fope_lab.data.corpora")
+"""Every type of corpus: a class in a file of this package."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Corpus(ABC):
     """A source of documents: its fields are its options in a sweep file."""
@@ -38,12 +42,11 @@ class Corpus(ABC):
     kind: ClassVar[Kind] = "text"
     shorthand: ClassVar[str | None] = None
     """The option that selects this type in a description without `type`."""
-    types: ClassVar[dict[str, type[Corpus]]] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "name" in cls.__dict__:
-            Corpus.types[cls.name] = cls
+            CORPUS_TYPES.register(cls.name, cls)
 
     def resolved(self, base: Path) -> Self:
         """Return the corpus with absolute paths; relative paths start from the folder `base`.
@@ -54,7 +57,7 @@ class Corpus(ABC):
 
     def canonical(self) -> dict[str, Any]:
         """Return the shortest description, with absolute paths; parsing it gives the corpus."""
-        return {"type": self.name, **set_options(self)}
+        return {"type": self.name, **given_options(self)}
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:

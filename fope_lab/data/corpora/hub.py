@@ -8,16 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
-from annotated_types import Ge
-
+from fope_lab.config.annotations import Interval
+from fope_lab.config.named_types import given_options
 from fope_lab.config.problems import Problem
 from fope_lab.data.chat import ASSISTANT, Chat
 from fope_lab.data.corpora.base import Corpus, Pair, Split, at_most, sha256_of, split_items
 from fope_lab.data.corpora.local import file_sha256
-from fope_lab.data.options import set_options
 from fope_lab.data.problems import CorpusError, DataError
 
-Count = Annotated[int, Ge(1)]
+Count = Annotated[int, Interval(ge=1)]
 LOCAL = ("/", "./", "../", "~")
 
 
@@ -75,7 +74,7 @@ class Dataset(Corpus):
         return self.dataset.startswith(LOCAL)
 
     def identity(self) -> dict[str, Any]:
-        options = set_options(self)
+        options = given_options(self)
         if self.is_local:
             folder = Path(options.pop("dataset"))
             files = [

@@ -94,7 +94,7 @@ class Files(Corpus):
     name = "files"
     shorthand = "files"
 
-    files: str | list[str] | tuple[str, ...]
+    files: str | tuple[str, ...]
     """The glob, path or list of them; a tuple of absolute paths once resolved."""
 
     def resolved(self, base: Path) -> Self:

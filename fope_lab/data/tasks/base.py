@@ -6,7 +6,7 @@ import functools
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-from fope_lab.data.options import set_options
+from fope_lab.config.named_types import NamedTypes, given_options
 from fope_lab.data.problems import DataError
 from fope_lab.data.rows import RowSource
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
@@ -14,6 +14,10 @@ from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, Tokenizer
 
 LONGEST_PROMPT = 10_000
 """No prompt is longer than this, in tokens of the byte tokenizer: longer lengths need no check."""
+
+
+TASK_TYPES: NamedTypes[Task] = NamedTypes("fope_lab.data.tasks")
+"""Every task to train on: a class in a file of this package."""
 
 
 class Task(ABC):
@@ -24,9 +28,14 @@ class Task(ABC):
     has_held_out: ClassVar[bool] = False
     """Whether the task keeps some of its rows out of training."""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "task" in cls.__dict__:
+            TASK_TYPES.register(cls.task, cls)
+
     def canonical(self) -> dict[str, Any]:
         """Return the shortest description of the task; parsing it gives an equal task."""
-        return {"task": self.task, **set_options(self)}
+        return {"task": self.task, **given_options(self)}
 
     @abstractmethod
     def check(self, tokenizer: Tokenizer, length: int) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from annotated_types import Ge, Le
 
+from fope_lab.config.annotations import Interval
 from fope_lab.data.problems import DataError
 from fope_lab.data.rows import IGNORED, Rows
 from fope_lab.data.tasks.base import Task
@@ -27,8 +27,8 @@ class PasskeyTask(Task):
     task: ClassVar[str] = "passkey"
 
     form: Literal["symbolic", "english"] = "symbolic"
-    digits: Annotated[int, Ge(1), Le(9)] = 5
-    queries: Annotated[int, Ge(1)] | None = None
+    digits: Annotated[int, Interval(ge=1, le=9)] = 5
+    queries: Annotated[int, Interval(ge=1)] | None = None
 
     def __post_init__(self) -> None:
         if self.form == "english" and self.queries is not None:

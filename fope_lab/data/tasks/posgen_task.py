@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, ClassVar
 
-from annotated_types import Ge
-
+from fope_lab.config.annotations import Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.data.rows import IGNORED, EpochOrder, Rows
@@ -34,10 +33,10 @@ class PosGenTask(Task):
     has_held_out: ClassVar[bool] = True
 
     subtask: Subtask
-    examples: Annotated[int, Ge(1)] = 10_000
-    modulus: Annotated[int, Ge(2)] = MODULUS
-    j: Annotated[int, Ge(1)] = FAR
-    k: Annotated[int, Ge(1)] = NEAR
+    examples: Annotated[int, Interval(ge=1)] = 10_000
+    modulus: Annotated[int, Interval(ge=2)] = MODULUS
+    j: Annotated[int, Interval(ge=1)] = FAR
+    k: Annotated[int, Interval(ge=1)] = NEAR
     official_leaky: bool = False
 
     def __post_init__(self) -> None:

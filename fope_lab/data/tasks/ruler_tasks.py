@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from annotated_types import Ge, Le
 
+from fope_lab.config.annotations import Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.data.rows import IGNORED, Rows
@@ -26,7 +26,7 @@ class RulerTask(Task):
     (default: as often as fits), the last time at its end; only the answers have a loss."""
 
     form: Literal["symbolic", "english"] = "symbolic"
-    questions: Annotated[int, Ge(1)] | None = None
+    questions: Annotated[int, Interval(ge=1)] | None = None
 
     def __post_init__(self) -> None:
         if self.form == "english" and self.questions is not None:
@@ -52,9 +52,9 @@ class KeyValueTask(RulerTask):
 
     task: ClassVar[str] = "key-value"
 
-    keys: Annotated[int, Ge(1)] = 4
-    queries: Annotated[int, Ge(1)] = 1
-    digits: Annotated[int, Ge(1), Le(9)] = 7
+    keys: Annotated[int, Interval(ge=1)] = 4
+    queries: Annotated[int, Interval(ge=1)] = 1
+    digits: Annotated[int, Interval(ge=1, le=9)] = 7
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,8 +80,8 @@ class VariableTrackingTask(RulerTask):
 
     task: ClassVar[str] = "variable-tracking"
 
-    chains: Annotated[int, Ge(1)] = 1
-    hops: Annotated[int, Ge(1)] = 4
+    chains: Annotated[int, Interval(ge=1)] = 1
+    hops: Annotated[int, Interval(ge=1)] = 4
 
     def __post_init__(self) -> None:
         super().__post_init__()

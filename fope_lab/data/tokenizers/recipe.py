@@ -7,19 +7,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Le
-from pydantic import SkipValidation
-
-from fope_lab.config.problems import Problem
+from fope_lab.config.annotations import Interval
+from fope_lab.config.named_types import given_options
+from fope_lab.config.options import entry_of
+from fope_lab.config.parsed import Parsed
+from fope_lab.config.problems import ConfigError, Problem, shown
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.corpora.registry import corpus_json_schema, parse_corpus
 from fope_lab.data.olmo_eval import GPT_NEOX, GPT_NEOX_VOCABULARY
-from fope_lab.data.options import build, schema
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, has_chat_template, rounded_up
 
@@ -27,27 +27,31 @@ SPECIAL_TOKENS = ("<|endoftext|>", "<|pad|>")
 """Of a trained tokenizer: its first ids."""
 
 
+def _text_corpus(value: Any, base: Path) -> Corpus:
+    corpus = parse_corpus(value, base)
+    if corpus.kind != "text":
+        raise DataError(f"found a corpus of {corpus.kind}, needs one of text")
+    return corpus
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainedTokenizer:
     """A tokenizer that is trained on a corpus: byte-level BPE, which can write any text."""
 
     train: Literal["bpe"]
-    vocabulary: Annotated[int, Ge(256 + len(SPECIAL_TOKENS)), Le(1 << 20)]
-    corpus: Annotated[Corpus, SkipValidation]
+    vocabulary: Annotated[int, Interval(ge=256 + len(SPECIAL_TOKENS), le=1 << 20)]
+    corpus: Annotated[Corpus, Parsed(_text_corpus, corpus_json_schema)]
 
     def canonical(self) -> dict[str, Any]:
         """The shortest description; parsing it gives the tokenizer back."""
-        return {
-            "train": self.train,
-            "vocabulary": self.vocabulary,
-            "corpus": self.corpus.canonical(),
-        }
+        return given_options(self)
 
     def identity(self) -> dict[str, Any]:
         """What the tokenizer follows from, as JSON."""
         return {**self.canonical(), "corpus": self.corpus.identity()}
 
 
+TRAINED = entry_of(TrainedTokenizer, "a trained tokenizer")
 TokenizerRecipe = str | TrainedTokenizer
 VOCABULARIES = {"byte": ByteTokenizer.vocabulary_size, GPT_NEOX: GPT_NEOX_VOCABULARY}
 
@@ -59,22 +63,21 @@ def parse_tokenizer(value: Any, base: Path) -> TokenizerRecipe:
     every problem found.
     """
     if isinstance(value, Mapping):
-        return _parse_trained(dict(value), base)
+        try:
+            return TRAINED.read(value, base)
+        except ConfigError as error:
+            raise DataError(error.problems) from error
     if not isinstance(value, str) or not value:
-        raise DataError(
-            f"found {value!r}, needs a tokenizer's name or path, or a mapping with "
-            "train, vocabulary and corpus"
-        )
+        needs = "a tokenizer's name or path, or a mapping with train, vocabulary and corpus"
+        raise DataError(Problem((), f"found {shown(value)}", needs))
     path = os.path.abspath(base / os.path.expanduser(value))
     return path if value not in VOCABULARIES and os.path.exists(path) else value
 
 
 def tokenizer_json_schema() -> dict[str, Any]:
     """The JSON Schema of `tokenizer`."""
-    trained = schema(TrainedTokenizer, {})
-    trained["properties"]["corpus"] = corpus_json_schema()
     named = {"type": "string", "description": "byte, gpt-neox, a name on the hub, or a path"}
-    return {"anyOf": [named, trained]}
+    return {"anyOf": [named, TRAINED.json_schema()]}
 
 
 def known_vocabulary(tokenizer: TokenizerRecipe) -> int | None:
@@ -92,22 +95,3 @@ def may_write_chats(tokenizer: TokenizerRecipe) -> bool:
         return has_chat_template(tokenizer)
     except DataError:
         return True  # it is not there, which is another problem
-
-
-def _parse_trained(options: dict[str, Any], base: Path) -> TrainedTokenizer:
-    problems: Iterable[Problem] = ()
-    if "corpus" in options:
-        try:
-            options["corpus"] = parse_corpus(options["corpus"], base)
-            if options["corpus"].kind != "text":
-                message = f"found a corpus of {options['corpus'].kind}, needs one of text"
-                problems = [Problem(("corpus",), message)]
-        except DataError as error:
-            problems = [problem.under(("corpus",)) for problem in error.problems]
-    try:
-        trained = build(TrainedTokenizer, options, "a trained tokenizer")
-    except DataError as error:
-        raise DataError([*problems, *error.problems]) from error
-    if problems:
-        raise DataError(problems)
-    return trained

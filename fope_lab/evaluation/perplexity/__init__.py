@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fope_lab.config.problems import FieldPath
-from fope_lab.config.pydantic_errors import SectionError
+from fope_lab.config.problems import ConfigError, FieldPath, Problem
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
 from fope_lab.stages.metric import LENGTH, POSITION, Metric
@@ -108,7 +107,7 @@ class Perplexity(ModelEvaluation):
     @model_validator(mode="after")
     def _over_another_text(self) -> Self:
         if self.over is not None and self.over.canonical() == self.corpus.canonical():
-            raise SectionError([(("over",), "is the corpus itself: every ratio would be 1")])
+            raise ConfigError(Problem(("over",), "is the corpus itself: every ratio would be 1"))
         return self
 
     @model_validator(mode="after")
@@ -116,7 +115,7 @@ class Perplexity(ModelEvaluation):
         longest = max(self.lengths)
         if self.tokens is not None and self.tokens <= longest:
             message = f"found {self.tokens}, needs more than the largest length {longest}"
-            raise SectionError([(("tokens",), message)])
+            raise ConfigError(Problem(("tokens",), message))
         return self
 
     @model_validator(mode="after")
@@ -124,7 +123,7 @@ class Perplexity(ModelEvaluation):
         longest = max(self.lengths)
         if self.position_buckets is not None and self.position_buckets > longest:
             message = f"found {self.position_buckets}, needs at most the largest length {longest}"
-            raise SectionError([(("position_buckets",), message)])
+            raise ConfigError(Problem(("position_buckets",), message))
         return self
 
     @model_validator(mode="after")
@@ -140,7 +139,7 @@ class Perplexity(ModelEvaluation):
                 "that no token between two windows is left out"
             )
         if message:
-            raise SectionError([(("stride",), message)])
+            raise ConfigError(Problem(("stride",), message))
         return self
 
     def run(self, context: Context) -> dict[str, Any]:

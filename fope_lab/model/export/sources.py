@@ -18,7 +18,7 @@ from fope_lab.embeddings.base import Embedding
 
 PACKAGE = "fope_lab"
 MODEL = "fope_lab.model.export.modeling"
-DISCOVERY = "fope_lab.embeddings.discovery"
+DISCOVERY = "fope_lab.config.discovery"
 INSTEAD = {"fope_lab.embeddings.spec": "fope_lab.embeddings.composition"}
 
 
@@ -96,5 +96,5 @@ def _naming(texts: Mapping[str, str]) -> str:
     imports = "\n".join(f"    from .{name} import __name__ as _" for name in names)
     return (
         '"""Every module of this model by name, so that the loader copies all of them."""\n\n\n'
-        f"def discover() -> None:\n{imports}\n"
+        f"def discover(package: str, skip: tuple[str, ...] = ()) -> None:\n{imports}\n"
     )

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
-from fope_lab.config.problems import FieldPath, Problem, SweepError
-from fope_lab.config.pydantic_errors import SectionError, messages_of
+from fope_lab.config.problems import ConfigError, Problem, SweepError
+from fope_lab.config.pydantic_errors import problems_of
 from fope_lab.config.yaml_document import Document
 from fope_lab.papers.index import paper_path
 from fope_lab.report.results.metric_names import metric_named
@@ -58,9 +58,9 @@ class PublishedColumn(Section):
         metric = metric_named(self.metric)
         by = "" if metric is None else metric.by
         if by and self.x is None:
-            raise SectionError([(("x",), f"is missing: {self.metric} is a curve by {by}")])
+            raise ConfigError(Problem(("x",), f"is missing: {self.metric} is a curve by {by}"))
         if self.x is not None and not by:
-            raise SectionError([(("x",), f"found {self.x}, but {self.metric} is no curve")])
+            raise ConfigError(Problem(("x",), f"found {self.x}, but {self.metric} is no curve"))
         return self
 
 
@@ -135,13 +135,13 @@ class PublishedTable(Section):
 
     @model_validator(mode="after")
     def _rectangular(self) -> Self:
-        found: list[tuple[FieldPath, str]] = []
+        found: list[Problem] = []
         if bool(self.rows) is not bool(self.columns):
-            found.append((("columns",), "rows and columns need each other"))
+            found.append(Problem(("columns",), "rows and columns need each other"))
         for name in ("columns", "rows"):
             names = [one.label for one in getattr(self, name)]
             found += [
-                ((name, i, "label"), f"names {one!r} twice")
+                Problem((name, i, "label"), f"names {one!r} twice")
                 for i, one in enumerate(names)
                 if one in names[:i]
             ]
@@ -149,16 +149,16 @@ class PublishedTable(Section):
             for name, values in (("values", row.values), ("spreads", row.spreads)):
                 if values is not None and len(values) != len(self.columns):
                     message = f"has {len(values)} numbers for {len(self.columns)} columns"
-                    found.append((("rows", i, name), message))
+                    found.append(Problem(("rows", i, name), message))
             for name, given, wanted in (
                 ("spreads", row.spreads, self.spread),
                 ("average", row.average, self.average),
             ):
                 if (given is None) is not (wanted is None):
                     message = f"give {name} in every row and at the top, or in neither"
-                    found.append((("rows", i, name), message))
+                    found.append(Problem(("rows", i, name), message))
         if found:
-            raise SectionError(found)
+            raise ConfigError(found)
         return self
 
 
@@ -175,14 +175,10 @@ def read_published(path: Path) -> PublishedTable:
     document = Document(path)
     problems = document.problems
 
-    def problem(at: FieldPath, message: str) -> None:
-        problems.append(document.locate(Problem(at, message)))
-
     try:
         published = PublishedTable.model_validate(document.value)
     except ValidationError as error:
-        for at, message in messages_of(error, PublishedTable):
-            problem(at, message)
+        problems += map(document.locate, problems_of(error, PublishedTable))
     if problems:
         raise SweepError(problems)
     return published

@@ -20,15 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fope_lab.data.corpora.base import split_items, split_text
-from fope_lab.data.corpora.registry import (
-    PRESETS,
-    CorpusError,
-    Dataset,
-    Files,
-    corpus_json_schema,
-    corpus_names,
-    parse_corpus,
-)
+from fope_lab.data.corpora.hub import PRESETS, Dataset
+from fope_lab.data.corpora.local import Files
+from fope_lab.data.corpora.registry import corpus_json_schema, corpus_names, parse_corpus
+from fope_lab.data.problems import CorpusError
 
 
 def rows_of(count: int) -> list[dict[str, str]]:
@@ -95,13 +90,13 @@ def test_a_hub_dataset_needs_a_revision() -> None:
         ("pyhton-docs", r"^corpus: unknown corpus 'pyhton-docs'; did you mean 'python-docs'\?"),
         ({"type": "file", "files": "x"}, r"^corpus\.type: unknown corpus 'file'; .*'files'\?"),
         ({"type": "c4", "limt": 3}, r"^corpus\.limt: unknown option .* did you mean 'limit'\?"),
-        ({"type": "c4", "limit": 0}, r"^corpus\.limit: found 0, needs greater than or equal to 1"),
-        ({"type": "c4", "limit": "3"}, r"^corpus\.limit: found '3', needs a valid integer"),
+        ({"type": "c4", "limit": 0}, r"^corpus\.limit: found 0, needs at least 1"),
+        ({"type": "c4", "limit": "3"}, r"^corpus\.limit: found '3', needs a whole number"),
         ({"files": []}, r"^corpus\.files: found an empty list"),
         ({"files": 3}, r"^corpus\.files: found 3"),
-        ("files", r"files needs options"),
+        ("files", r"^corpus\.files: is missing: corpus files needs it"),
         ({"column": "text"}, r"^corpus\.type: is missing"),
-        (7, r"^corpus: found 7, needs a corpus's name or a mapping"),
+        (7, r"^corpus: found 7, needs the corpus's name or a mapping"),
         ({"dataset": "./none"}, r"^corpus\.dataset: no folder /nowhere/none nor"),
         ({"dataset": "/", "revision": "a"}, r"^corpus\.revision: / is a local folder"),
     ],

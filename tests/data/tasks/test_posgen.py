@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from fope_lab.config.options import entry_of
 from fope_lab.data.mixture import IGNORED, TrainingData, parse_data
-from fope_lab.data.options import build
 from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.posgen import Subtask, generate, period
 from fope_lab.data.tasks.posgen_splits import SequenceSet, Split, shuffled
@@ -325,7 +325,7 @@ def test_a_batch_predicts_what_follows_from_the_tokens_read() -> None:
 )
 def test_a_wrong_description_says_which_option(options: dict[str, Any], expected: str) -> None:
     with pytest.raises(DataError) as caught:
-        build(PosGenTask, options, "posgen")
+        entry_of(PosGenTask, "task posgen").read(options)
     assert str(caught.value).startswith(expected)
 
 

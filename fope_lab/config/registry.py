@@ -1,0 +1,113 @@
+"""From what a sweep file says to one of several kinds of things that have names.
+
+A description is a name, or a mapping with the name under a key, such as `type`, and options beside
+it: `c4`, `{type: c4, limit: 5}`. A kind may have a shorthand, an option that stands for the name:
+`{files: '*.txt'}`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from fope_lab.config.named_types import NamedTypes
+from fope_lab.config.options import Entry, entry_of
+from fope_lab.config.problems import ConfigError, FieldPath, Problem, shown, unknown_name
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """The kinds of one thing by name: parsed, and described in a JSON Schema.
+
+    `noun` is what errors call the thing, `key` what a mapping has the name under, and `error` what
+    is raised. `presets` are names of instances, whose values are the defaults of the options.
+    """
+
+    def __init__(
+        self,
+        noun: str,
+        types: NamedTypes[T],
+        *,
+        key: str = "type",
+        error: type[ConfigError] = ConfigError,
+        presets: Mapping[str, T] | None = None,
+    ) -> None:
+        self.noun, self.key, self._types, self._error = noun, key, types, error
+        self._presets = presets or {}
+
+    @property
+    def entries(self) -> Mapping[str, Entry[T]]:
+        """What each name stands for: first the kinds, then the presets."""
+        kinds = {name: entry_of(kind, self.title(name)) for name, kind in self._types.all().items()}
+        presets = {
+            name: entry_of(type(preset), self.title(name), preset)
+            for name, preset in self._presets.items()
+        }
+        return {**kinds, **presets}
+
+    @property
+    def shorthands(self) -> Mapping[str, str]:
+        """The name that an option stands for, by option."""
+        kinds = self._types.all().items()
+        shorthands = {getattr(kind, "shorthand", None): name for name, kind in kinds}
+        return {option: name for option, name in shorthands.items() if option}
+
+    def title(self, name: str) -> str:
+        """What errors call a named thing."""
+        return f"{self.noun} {name}"
+
+    def names(self) -> list[str]:
+        """The names that need no options."""
+        return [name for name, entry in self.entries.items() if not entry.required]
+
+    def parse(
+        self,
+        value: Any,
+        base: Path | None = None,
+        at: FieldPath = (),
+        beside: tuple[str, ...] = (),
+    ) -> T:
+        """The thing that a description stands for; relative paths start from `base`.
+
+        `at` is the path of the description in errors, and `beside` are keys that may stand beside
+        it in the same mapping. Raises the registry's error with every problem found.
+        """
+        try:
+            name, options = self._split(value)
+            return dataclasses.replace(self.entries[name], beside=beside).read(options, base)
+        except ConfigError as error:
+            raise self._error(error.problems, at) from error
+
+    def _split(self, value: Any) -> tuple[str, dict[str, Any]]:
+        """The name and the options of a description. Raises ConfigError."""
+        if isinstance(value, str):
+            return self._known(value, ()), {}
+        if not isinstance(value, Mapping):
+            needs = f"the {self.noun}'s name or a mapping with its {self.key}"
+            raise ConfigError(Problem((), f"found {shown(value)}", needs))
+        options = {str(option): item for option, item in value.items()}
+        if self.key not in options:
+            for option, name in self.shorthands.items():
+                if option in options:
+                    return name, options
+            fault = f"is missing: the {self.noun}'s name"
+            raise ConfigError(Problem((self.key,), fault, allowed=tuple(sorted(self.entries))))
+        name = options.pop(self.key)
+        if not isinstance(name, str):
+            needs = f"the {self.noun}'s name"
+            raise ConfigError(Problem((self.key,), f"found {shown(name)}", needs))
+        return self._known(name, (self.key,)), options
+
+    def _known(self, name: str, at: FieldPath) -> str:
+        if name not in self.entries:
+            raise ConfigError(unknown_name(at, self.noun, name, sorted(self.entries)))
+        return name
+
+    def json_schema(self) -> dict[str, Any]:
+        """The JSON Schema of a description: a name where nothing is required, or a mapping."""
+        named = [entry.json_schema({self.key: n}) for n, entry in self.entries.items()]
+        short = [self.entries[name].json_schema() for name in self.shorthands.values()]
+        return {"anyOf": [{"enum": self.names()}, *named, *short]}

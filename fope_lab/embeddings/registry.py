@@ -1,0 +1,107 @@
+"""Embeddings and frequency transforms by the names of sweep files: parsed, and in a JSON Schema."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from fope_lab.config.annotations import Doc
+from fope_lab.config.options import Entry, Option, options_of, summary
+from fope_lab.config.parsed import Parsed
+from fope_lab.config.registry import Registry
+from fope_lab.embeddings.base import (
+    EMBEDDING_TYPES,
+    TRANSFORM_TYPES,
+    Embedding,
+    FrequencyTransform,
+)
+from fope_lab.embeddings.errors import EmbeddingError
+from fope_lab.embeddings.presets import PRESETS
+
+TRANSFORMS = "transforms"
+"""The option that holds frequency transforms."""
+
+
+class _Transforms(Registry[FrequencyTransform]):
+    def title(self, name: str) -> str:
+        """The name alone, because the path in an error says of what."""
+        return name
+
+
+FREQUENCY_TRANSFORMS = _Transforms("frequency transform", TRANSFORM_TYPES, error=EmbeddingError)
+"""Every frequency transform by name."""
+
+
+class _Embeddings(Registry[Embedding]):
+    """A preset is a composition, whose options go to each of its parts that has them."""
+
+    @property
+    def entries(self) -> Mapping[str, Entry[Embedding]]:
+        """Every mechanism, then every preset."""
+        kinds = {
+            name: _entry(name, summary(kind), {"type": name})
+            for name, kind in EMBEDDING_TYPES.all().items()
+        }
+        presets = {
+            name: _entry(name, preset.source, preset.composition)
+            for name, preset in PRESETS.items()
+        }
+        return {**kinds, **presets}
+
+
+EMBEDDINGS = _Embeddings("embedding", EMBEDDING_TYPES, error=EmbeddingError)
+"""Every mechanism and preset by name."""
+
+
+def parts_of(composition: Mapping[str, Any]) -> list[tuple[type[Any], dict[str, Any]]]:
+    """The mechanism of a preset's composition and its transforms, each with the options set."""
+    parts = [composition, *composition.get(TRANSFORMS, ())]
+    kinds: list[Mapping[str, type[Any]]] = [EMBEDDING_TYPES.all()]
+    kinds += [TRANSFORM_TYPES.all()] * (len(parts) - 1)
+    return [
+        (types[part["type"]], {name: value for name, value in part.items() if name != "type"})
+        for types, part in zip(kinds, parts, strict=True)
+    ]
+
+
+def embedding_options(kind: type[Any]) -> Mapping[str, Option]:
+    """The options of a mechanism or transform by name."""
+    options = dict(options_of(kind))
+    if TRANSFORMS in options:
+        each = Parsed(FREQUENCY_TRANSFORMS.parse, FREQUENCY_TRANSFORMS.json_schema)
+        listed = tuple[Annotated[FrequencyTransform, each], ...]
+        annotation = Annotated[listed, Doc(options[TRANSFORMS].doc)]
+        options[TRANSFORMS] = Option(annotation, options[TRANSFORMS].default)
+    return options
+
+
+def _entry(name: str, description: str, composition: Mapping[str, Any]) -> Entry[Embedding]:
+    """The entry of a composition: the options that it sets are defaults, its transforms stay."""
+    parts = parts_of(composition)
+    options = {
+        option: Option(each.annotation, given.get(option, each.default))
+        for kind, given in parts
+        for option, each in embedding_options(kind).items()
+        if not (option == TRANSFORMS and TRANSFORMS in given)
+    }
+    refused = {TRANSFORMS: f"{name} rotates nothing: it takes no frequency transforms"}
+    if parts[0][0].rotates:
+        mechanism = f"{{type: {parts[0][0].name}, {TRANSFORMS}: […]}}"
+        refused = {TRANSFORMS: f"{name} has its own transforms; for others, write {mechanism}"}
+    return Entry(name, description, options, _maker(parts), refused)
+
+
+def _maker(parts: list[tuple[type[Any], dict[str, Any]]]) -> Callable[..., Embedding]:
+    def make(**values: Any) -> Embedding:
+        built = []
+        for kind, given in parts:
+            own = {name: value for name, value in values.items() if name in options_of(kind)}
+            fixed = {name: value for name, value in given.items() if name != TRANSFORMS}
+            built.append(kind(**{**fixed, **own}))
+        mechanism, *transforms = built
+        if not transforms:
+            return mechanism
+        return dataclasses.replace(mechanism, **{TRANSFORMS: tuple(transforms)})
+
+    return make
