@@ -41,7 +41,7 @@ def write(folder: Path, old: str = "", new: str = "") -> Path:
         ("    data:", "    dta:", 9, ["unknown key 'dta'", "did you mean 'data'"]),
         ("seeds: [0]", "seeds: [0]\nseeds: [1]", 4, ["'seeds'", "given twice", "line 3"]),
         ("[rope, nope]", "[rope, nop]", 13, ["unknown embedding 'nop'", "did you mean 'nope'"]),
-        ("from: pretrain", "from: pretrian", 11, ["names nothing", "did you mean 'pretrain'"]),
+        ("from: pretrain", "from: pretrian", 11, ["no stage named", "did you mean 'pretrain'"]),
         ("    kind: pretrain", "    kind: extend\n    from: perplexity", 7, ["cycle"]),
         ("pretrain.embedding:", "pretrian.embedding:", 13, ["no stage 'pretrian'"]),
         ("pretrain.embedding:", "pretrain.embeding:", 13, ["unknown key 'embeding'"]),
