@@ -23,7 +23,7 @@ class ForwardPass(NamedTuple):
 class Evaluation(StageConfig):
     """A stage that trains nothing: it measures a model, or draws what a paper draws of none."""
 
-    entry_point = "fope_lab.evaluation.context:run"
+    entry_point = "fope_lab.evaluation.run:run"
 
     @abstractmethod
     def run(self, context: Context) -> dict[str, Any]:

@@ -20,14 +20,8 @@ from fope_lab.store import StageFolder
 if TYPE_CHECKING:
     from torch import nn
 
-    from fope_lab.evaluation.base import Evaluation
+    from fope_lab.stages.base import StageConfig
     from fope_lab.store import RunWriter
-
-
-def run(stage: Evaluation, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
-    """Run an evaluation as a stage; returns the content of its result.json."""
-    context = Context(stage, writer, parents)
-    return context.record(stage.run(context)).as_json()
 
 
 class Progress:
@@ -49,7 +43,7 @@ class Progress:
 class Context:
     """One run of an evaluation."""
 
-    def __init__(self, stage: Evaluation, writer: RunWriter, parents: Mapping[str, Path]) -> None:
+    def __init__(self, stage: StageConfig, writer: RunWriter, parents: Mapping[str, Path]) -> None:
         self._stage, self._writer, self._parents = stage, writer, parents
         self._declared = {metric.name for metric in stage.metrics()}
         self._measured: list[Measurement] = []

@@ -12,8 +12,8 @@ from measured import measured
 
 from fope_lab.data.benchmarks.leval import TABLE_2, TASKS, LEvalQuestion
 from fope_lab.data.problems import DataError
-from fope_lab.evaluation.context import run
 from fope_lab.evaluation.leval import LEval, leval
+from fope_lab.evaluation.run import run
 from fope_lab.store import Store
 
 ANSWERS = {

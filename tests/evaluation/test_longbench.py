@@ -17,9 +17,9 @@ from measured import measured
 from fope_lab.data.benchmarks.longbench import BUCKETS, TASKS, LongBenchQuestion
 from fope_lab.data.problems import DataError
 from fope_lab.evaluation.benchmark import Group, summaries_by_group
-from fope_lab.evaluation.context import run
 from fope_lab.evaluation.longbench import LongBench, first_of_buckets, longbench
 from fope_lab.evaluation.longbench.metrics import qa_f1, rouge_l, rouge_l_of_words
+from fope_lab.evaluation.run import run
 from fope_lab.store import Store
 
 CLASSES = ("Date", "Food", "City")

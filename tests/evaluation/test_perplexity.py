@@ -18,7 +18,6 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
-from fope_lab.evaluation.context import run
 from fope_lab.evaluation.perplexity import Perplexity
 from fope_lab.evaluation.perplexity.losses import (
     AVERAGES,
@@ -27,6 +26,7 @@ from fope_lab.evaluation.perplexity.losses import (
     PerplexityResult,
     perplexity,
 )
+from fope_lab.evaluation.run import run
 from fope_lab.model import load_model
 from fope_lab.store import Store
 

@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 from fope_lab.report.compare.paired import ALPHA, Decision, PairedTest, decide, paired_t
 from fope_lab.report.compare.training_history import differences
-from fope_lab.report.results.measurements import read_measurements
-from fope_lab.report.results.stage_results import StageResult
+from fope_lab.report.results.stage_results import StageResult, read_measurements
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement, MetricPoint
 from fope_lab.store import Status

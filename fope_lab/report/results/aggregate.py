@@ -18,9 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fope_lab.report.results.measurements import read_measurements
 from fope_lab.report.results.metric_names import metric_of
-from fope_lab.report.results.stage_results import StageResult, by_section
+from fope_lab.report.results.stage_results import StageResult, by_section, read_measurements
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement, MetricPoint
 from fope_lab.store import Status

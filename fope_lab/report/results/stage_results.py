@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fope_lab.report.results.measurements import read_record
-from fope_lab.stages.result import ResultRecord
+from fope_lab.report.results.metric_names import metric_of
+from fope_lab.report.results.old_results import lift_result
+from fope_lab.stages.result import Measurement, MetricPoint, ResultRecord
 from fope_lab.store import Status
 from fope_lab.sweep.stage_states import block_descendants, read_states, unfinished_parents
 
@@ -53,6 +54,20 @@ def by_section(results: Iterable[StageResult]) -> dict[str, list[StageResult]]:
     for result in results:
         groups.setdefault(result.stage.section, []).append(result)
     return groups
+
+
+def read_measurements(result: StageResult) -> dict[MetricPoint, Measurement]:
+    """The measurements of a finished stage that belong to a metric, by the metric's name and x."""
+    names = {measurement.name for measurement in result.record.metrics}
+    known = {name for name in names if metric_of(result.stage, name) is not None}
+    return {(m.name, m.x): m for m in result.record.metrics if m.name in known}
+
+
+def read_record(stage: Stage, content: Mapping[str, Any], rows: Iterable[Row]) -> ResultRecord:
+    """The result of a finished stage, from its result.json of either shape."""
+    if "format" in content:
+        return ResultRecord.parse(content)
+    return lift_result(content, rows, lambda name: metric_of(stage, name))
 
 
 def _read(

@@ -10,7 +10,7 @@ import pytest
 from report_samples import make_report, write_plan
 
 from fope_lab.analysis.base import ARRAYS
-from fope_lab.evaluation.context import run
+from fope_lab.evaluation.run import run
 from fope_lab.report import Report
 from fope_lab.report.render.analyses import draw_analyses
 from fope_lab.report.render.figures import draw_figures

@@ -1,0 +1,19 @@
+"""The work of a stage that is an evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fope_lab.evaluation.base import Evaluation
+from fope_lab.evaluation.context import Context
+
+if TYPE_CHECKING:
+    from fope_lab.store import RunWriter
+
+
+def run(stage: Evaluation, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
+    """Run an evaluation of the models in `parents`, and return the content of its result.json."""
+    context = Context(stage, writer, parents)
+    return context.record(stage.run(context)).as_json()
