@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from fope_lab.report.results.stage_results import read_record
-
 from fope_lab.analysis.base import ANALYSIS_TYPES, Analysis
+from fope_lab.report.results.stage_results import read_record
 from fope_lab.stages.labels import label
 from fope_lab.store import Store
 
