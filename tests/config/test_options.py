@@ -1,0 +1,136 @@
+"""Mappings become frozen dataclasses, and their JSON Schema accepts what the reader accepts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.options import entry_of, options_of
+from fope_lab.config.parsed import Parsed
+from fope_lab.config.problems import ConfigError, Problem
+
+
+def parse_shade(value: Any, base: Path) -> str:
+    if value not in ("dark", "light"):
+        raise ConfigError(Problem((), f"found {value!r}", "a shade"))
+    return f"{base.name}/{value}"
+
+
+def shade_schema() -> dict[str, Any]:
+    return {"enum": ["dark", "light"]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brush:
+    """A brush.
+
+    Not in the schema.
+    """
+
+    width: Annotated[int, Interval(ge=1, le=9), Doc("The width in millimetres.")]
+    force: Annotated[float, Interval(gt=0)] | None = None
+    mode: Literal["dry", "wet"] = "dry"
+    sizes: tuple[int, ...] = ()
+    shade: Annotated[str, Parsed(parse_shade, shade_schema)] = "base/dark"
+
+    def __post_init__(self) -> None:
+        if self.mode == "wet" and self.width == 1:
+            raise ValueError("a wet brush of width 1 draws nothing")
+
+
+BRUSH = entry_of(Brush, "a brush")
+
+
+def problems_of(given: dict[str, Any]) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        BRUSH.read(given, Path("base"))
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_what_is_given_is_read_and_the_rest_is_default() -> None:
+    given = {"width": 2, "force": 1, "sizes": [3, 4], "shade": "light"}
+    expected = Brush(width=2, force=1.0, sizes=(3, 4), shade="base/light")
+    assert BRUSH.read(given, Path("base")) == expected
+    assert BRUSH.read({"width": 3}) == Brush(width=3)
+
+
+@pytest.mark.parametrize(
+    ("given", "problems"),
+    [
+        ({}, ["width: is missing: a brush needs it"]),
+        ({"width": 0}, ["width: found 0, needs at least 1"]),
+        ({"width": True}, ["width: found true, needs a whole number"]),
+        ({"width": 2.5}, ["width: found 2.5, needs a whole number"]),
+        ({"width": 1, "force": 0}, ["force: found 0, needs more than 0"]),
+        ({"width": 1, "force": float("inf")}, ["force: found inf, needs a finite number"]),
+        (
+            {"width": 1, "mode": "Dri"},
+            ["mode: found 'Dri'; did you mean 'dry'? (allowed: dry, wet)"],
+        ),
+        ({"width": 1, "sizes": 3}, ["sizes: found 3, needs a list"]),
+        ({"width": 1, "sizes": [1, "x"]}, ["sizes[1]: found 'x', needs a whole number"]),
+        ({"width": 1, "shade": "red"}, ["shade: found 'red', needs a shade"]),
+        ({"width": 1, "mode": "wet"}, ["a wet brush of width 1 draws nothing"]),
+        (
+            {"widht": 1, "force": -1},
+            [
+                "widht: unknown option of a brush 'widht'; did you mean 'width'? "
+                "(allowed: force, mode, shade, sizes, width)",
+                "force: found -1, needs more than 0",
+                "width: is missing: a brush needs it",
+            ],
+        ),
+    ],
+)
+def test_every_problem_is_told_with_its_place(given: dict[str, Any], problems: list[str]) -> None:
+    assert problems_of(given) == problems
+
+
+def test_a_presets_values_are_defaults() -> None:
+    preset = Brush(width=4, mode="wet")
+    entry = entry_of(Brush, "the preset", preset)
+    assert entry.required == []
+    assert entry.read({}) == preset
+    assert entry.read({"force": 2}) == Brush(width=4, mode="wet", force=2.0)
+    assert entry.json_schema()["properties"]["width"]["default"] == 4
+
+
+def test_the_schema_has_defaults_and_meanings() -> None:
+    schema = BRUSH.json_schema({"type": "brush"})
+    assert schema["description"] == "A brush."
+    assert schema["required"] == ["type", "width"]
+    assert schema["properties"]["width"] == {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 9,
+        "description": "The width in millimetres.",
+    }
+    assert schema["properties"]["mode"]["default"] == "dry"
+    assert schema["properties"]["sizes"]["default"] == []
+    assert "default" not in schema["properties"]["force"]
+    assert schema["properties"]["shade"]["enum"] == ["dark", "light"]
+    assert options_of(Brush)["width"].doc == "The width in millimetres."
+    assert options_of(Brush)["mode"].doc == ""
+
+
+values = st.sampled_from(
+    [None, True, 0, 1, 5, 9, 10, 0.5, -1, "dry", "wet", "dark", "x", [], [1], ["a"], [1.5], {}]
+)
+
+
+@given(st.dictionaries(st.sampled_from(["width", "force", "mode", "sizes", "shade", "x"]), values))
+def test_the_schema_accepts_what_the_reader_accepts(given: dict[str, Any]) -> None:
+    try:
+        BRUSH.values(given)
+    except ConfigError:
+        accepted = False
+    else:
+        accepted = True
+    assert Draft202012Validator(BRUSH.json_schema()).is_valid(given) == accepted
