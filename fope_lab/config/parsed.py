@@ -20,11 +20,13 @@ class Parser(Protocol):
 class Parsed:
     """The value is what `parse` returns, and `schema` gives the JSON Schema of what it parses.
 
+    `noun` says what a list of such values is a list of, such as "sources".
     The stages of a grid share the values that are equal, so nobody may change one.
     """
 
     parse: Parser
     schema: Callable[[], dict[str, Any]]
+    noun: str = ""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         """A validator that calls `parse` with the folder of the validation's context."""

@@ -87,8 +87,16 @@ def _problems(detail: ErrorDetails, annotation: Any) -> Iterator[Problem]:
     else:
         # A type that is not in NEEDS is a rule that no annotation had when this was written.
         needs = NEEDS.get(kind, kind.replace("_", " "))
+        needs += _of_what(expected) if needs == "a list" else ""
         values = {name: _amount(name, value) for name, value in context.items()}
         yield Problem(path, f"found {shown(detail['input'])}", needs.format(**values))
+
+
+def _of_what(annotation: Any) -> str:
+    """What a list is to be a list of, if its items say so."""
+    items = [item for list_type in _members(annotation) for item in _inside(list_type, 0)]
+    nouns = [getattr(each, "noun", "") for item in items for each in typing.get_args(item)[1:]]
+    return "".join(f" of {noun}" for noun in nouns if noun)
 
 
 def _amount(name: str, value: Any) -> str:

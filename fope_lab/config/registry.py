@@ -94,17 +94,20 @@ class Registry(Generic[T]):
                 if option in options:
                     return name, options
             fault = f"is missing: the {self.noun}'s name"
-            raise ConfigError(Problem((self.key,), fault, allowed=tuple(sorted(self.entries))))
+            raise ConfigError(Problem((self.key,), fault, allowed=self._all_names()))
         name = options.pop(self.key)
         if not isinstance(name, str):
-            needs = f"the {self.noun}'s name"
-            raise ConfigError(Problem((self.key,), f"found {shown(name)}", needs))
+            fault, needs = f"found {shown(name)}", f"the {self.noun}'s name"
+            raise ConfigError(Problem((self.key,), fault, needs, allowed=self._all_names()))
         return self._known(name, (self.key,)), options
 
     def _known(self, name: str, at: FieldPath) -> str:
         if name not in self.entries:
-            raise ConfigError(unknown_name(at, self.noun, name, sorted(self.entries)))
+            raise ConfigError(unknown_name(at, self.noun, name, self._all_names()))
         return name
+
+    def _all_names(self) -> tuple[str, ...]:
+        return tuple(sorted(self.entries))
 
     def json_schema(self) -> dict[str, Any]:
         """The JSON Schema of a description: a name where nothing is required, or a mapping."""

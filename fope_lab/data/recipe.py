@@ -27,7 +27,7 @@ from fope_lab.data.corpora.registry import CORPORA, corpus_json_schema, parse_co
 from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.base import TASK_TYPES, Task
 
-TASKS: Registry[Task] = Registry("task", TASK_TYPES, key="task")
+TASKS: Registry[Task] = Registry("task", TASK_TYPES, key="task", error=DataError)
 """Every task to train on by name."""
 
 CorpusOption = Annotated[Corpus, Parsed(parse_corpus, corpus_json_schema)]
@@ -71,7 +71,7 @@ class Data:
 
     length: Annotated[int, Interval(ge=1), Doc("The number of tokens in a sequence.")]
     mix: Annotated[
-        tuple[Annotated[Source, Parsed(parse_source, source_json_schema)], ...],
+        tuple[Annotated[Source, Parsed(parse_source, source_json_schema, "sources")], ...],
         Len(1),
         Doc("The sources of the sequences."),
     ]

@@ -69,7 +69,8 @@ def embedding_options(kind: type[Any]) -> Mapping[str, Option]:
     """The options of a mechanism or transform by name."""
     options = dict(options_of(kind))
     if TRANSFORMS in options:
-        each = Parsed(FREQUENCY_TRANSFORMS.parse, FREQUENCY_TRANSFORMS.json_schema)
+        registry = FREQUENCY_TRANSFORMS
+        each = Parsed(registry.parse, registry.json_schema, f"{registry.noun}s")
         listed = tuple[Annotated[FrequencyTransform, each], ...]
         annotation = Annotated[listed, Doc(options[TRANSFORMS].doc)]
         options[TRANSFORMS] = Option(annotation, options[TRANSFORMS].default)

@@ -78,7 +78,7 @@ def test_a_description_stands_for_a_thing(
             {"type": "dott"},
             "at.type: unknown shape 'dott'; did you mean 'dot'? (allowed: circle, dot, unit)",
         ),
-        ({"type": 3}, "at.type: found 3, needs the shape's name"),
+        ({"type": 3}, "at.type: found 3, needs the shape's name (allowed: circle, dot, unit)"),
         ({"points": []}, "at.type: is missing: the shape's name (allowed: circle, dot, unit)"),
         (3, "at: found 3, needs the shape's name or a mapping with its type"),
         ("circle", "at.radius: is missing: shape circle needs it"),

@@ -16,7 +16,7 @@ from fope_lab.data.corpora.base import CORPUS_TYPES, Corpus
 from fope_lab.data.corpora.hub import PRESETS
 from fope_lab.data.problems import CorpusError
 
-CORPORA: Registry[Corpus] = Registry("corpus", CORPUS_TYPES, presets=PRESETS)
+CORPORA: Registry[Corpus] = Registry("corpus", CORPUS_TYPES, error=CorpusError, presets=PRESETS)
 """Every type and preset of a corpus by name."""
 corpus_names = CORPORA.names
 corpus_json_schema = CORPORA.json_schema

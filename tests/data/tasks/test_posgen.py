@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fope_lab.config.options import entry_of
 from fope_lab.data.mixture import IGNORED, TrainingData, parse_data
 from fope_lab.data.problems import DataError
+from fope_lab.data.recipe import TASKS
 from fope_lab.data.tasks.posgen import Subtask, generate, period
 from fope_lab.data.tasks.posgen_splits import SequenceSet, Split, shuffled
 from fope_lab.data.tasks.posgen_task import PosGenTask
@@ -305,10 +305,10 @@ def test_a_batch_predicts_what_follows_from_the_tokens_read() -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, "subtask: is missing: posgen needs it"),
+        ({}, "subtask: is missing: task posgen needs it"),
         (
             {"subtask": "cots"},
-            "subtask: found 'cots', needs 'recursive', 'cot' or 'semi_recursive'",
+            "subtask: found 'cots'; did you mean 'cot'? (allowed: recursive, cot, semi_recursive)",
         ),
         (
             {"subtask": "cot", "modulus": 5},
@@ -320,12 +320,15 @@ def test_a_batch_predicts_what_follows_from_the_tokens_read() -> None:
             {"subtask": "cot", "modulus": 3, "official_leaky": True},
             "official_leaky: needs j + k = 4 different tokens, but modulus 3 has fewer",
         ),
-        ({"subtask": "cot", "moduls": 3}, "moduls: unknown option of posgen 'moduls'; did you"),
+        (
+            {"subtask": "cot", "moduls": 3},
+            "moduls: unknown option of task posgen 'moduls'; did you",
+        ),
     ],
 )
 def test_a_wrong_description_says_which_option(options: dict[str, Any], expected: str) -> None:
     with pytest.raises(DataError) as caught:
-        entry_of(PosGenTask, "task posgen").read(options)
+        TASKS.parse({"task": "posgen", **options})
     assert str(caught.value).startswith(expected)
 
 
