@@ -151,7 +151,7 @@ class Entry(Generic[T]):
         if name in self.refused:
             return Problem((name,), self.refused[name])
         names = sorted({*self.options, *self.beside})
-        return unknown_name((name,), f"option of {self.title}", name, names)
+        return unknown_name((name,), "option", name, names, of=self.title)
 
 
 def entry_of(kind: type[T], title: str, preset: T | None = None) -> Entry[T]:

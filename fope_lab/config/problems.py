@@ -120,11 +120,16 @@ def did_you_mean(found: object, names: Iterable[str]) -> str:
     return "" if nearest is None else f"; did you mean {nearest!r}?"
 
 
-def unknown_name(path: FieldPath, what: str, found: object, names: Iterable[str]) -> Problem:
-    """The problem of a name that is not among `names`; `what` says what they are names of."""
+def unknown_name(
+    path: FieldPath, what: str, name: object, names: Iterable[str], of: str = ""
+) -> Problem:
+    """The problem of a name that is not among `names`.
+
+    `what` says what they are names of, and `of` what has them: "unknown option 'bas' of rope".
+    """
     allowed = tuple(names)
-    fault = f"unknown {what} {shown(found)}"
-    return Problem(path, fault, nearest=nearest_name(found, allowed), allowed=allowed)
+    fault = f"unknown {what} {shown(name)}" + (f" of {of}" if of else "")
+    return Problem(path, fault, nearest=nearest_name(name, allowed), allowed=allowed)
 
 
 def name_list(names: Iterable[object]) -> str:

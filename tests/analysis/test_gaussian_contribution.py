@@ -76,7 +76,7 @@ def test_without_undertrained_pairs_there_is_little_decay() -> None:
         ({"embedding": "rpoe"}, "did you mean 'rope'"),
         ({"head_dim": 33}, "33"),
         ({"pairs": 0}, "pairs: found 0"),
-        ({"mean": 0.1}, "unknown option of analysis gaussian-contribution 'mean'"),
+        ({"mean": 0.1}, "unknown option 'mean' of analysis gaussian-contribution"),
     ],
 )
 def test_refusals(options: dict[str, Any], message: str) -> None:

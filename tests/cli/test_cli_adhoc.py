@@ -119,7 +119,7 @@ def test_what_is_wrong_is_said_before_anything_starts(
     [
         (["dekay"], "unknown analysis 'dekay'; did you mean 'decay'?"),
         (["{type: decay, lenth: 3}"], "did you mean 'length'?"),
-        (["{type: decay, length: 3}"], "length: found 3, needs greater than or equal to 16"),
+        (["{type: decay, length: 3}"], "length: found 3, needs at least 16"),
         (["decay", "MODEL"], "analysis.from: has no effect: decay looks at no model"),
         (["decay", "--corpus", "python-docs"], "corpus: has no effect: decay looks at no text"),
         (["frequency-usage", "MODEL"], "analysis.corpus: is missing"),

@@ -195,7 +195,7 @@ def test_a_value_that_is_set_is_shown_beside_the_default(
     [
         (["fop"], "unknown embedding or transform 'fop'; did you mean 'fope'?"),
         (["clip_flor"], "did you mean 'clip_floor'?"),
-        (["{type: fope, sigmaa: 1}"], "embedding.sigmaa: unknown option of fope 'sigmaa'"),
+        (["{type: fope, sigmaa: 1}"], "embedding.sigmaa: unknown option 'sigmaa' of fope"),
         (["{type: yarn, factor: 0.5}"], "embedding.factor: found 0.5, needs at least 1"),
         (["{type: p-rope, p: 1.5}"], "embedding.p: found 1.5"),
         (["{type: rope"], "is not YAML"),

@@ -81,7 +81,7 @@ def test_what_is_given_is_read_and_the_rest_is_default() -> None:
         (
             {"widht": 1, "force": -1},
             [
-                "widht: unknown option of a brush 'widht'; did you mean 'width'? "
+                "widht: unknown option 'widht' of a brush; did you mean 'width'? "
                 "(allowed: force, mode, shade, sizes, width)",
                 "force: found -1, needs more than 0",
                 "width: is missing: a brush needs it",

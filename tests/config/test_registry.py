@@ -84,7 +84,7 @@ def test_a_description_stands_for_a_thing(
         ("circle", "at.radius: is missing: shape circle needs it"),
         (
             {"radius": 1, "radios": 2},
-            "at.radios: unknown option of shape circle 'radios'; did you mean 'radius'? "
+            "at.radios: unknown option 'radios' of shape circle; did you mean 'radius'? "
             "(allowed: inner, points, radius)",
         ),
     ],

@@ -223,7 +223,7 @@ def test_a_description_stands_for_what_its_canonical_form_does(spec: dict[str, A
         ),
         ({"length": 8, "mix": []}, {("mix",): r"found \[\], needs at least one entry"}),
         ({"length": 8, "corpus": "c4", "lenght": 8}, {("lenght",): "did you mean 'length'"}),
-        ({"length": 8, "mix": [{"corpus": "c4"}], "x": 1}, {("x",): "unknown option of data 'x'"}),
+        ({"length": 8, "mix": [{"corpus": "c4"}], "x": 1}, {("x",): "unknown option 'x' of data"}),
         (
             {"length": 8, "corpus": "c4", "task": "passkey"},
             {(): "found corpus, task, needs exactly one"},

@@ -110,8 +110,8 @@ def test_numbers_are_canonical_whatever_way_they_were_written() -> None:
         ({"type": "alibi", "slopes": "steep"}, ["e.slopes"], ["geometric"]),
         ({"type": "alibi", "transforms": ["yarn"]}, ["e.transforms"], ["alibi rotates nothing"]),
         ({"type": "nope", "transforms": []}, ["e.transforms"], ["nope rotates nothing"]),
-        ({"type": "alibi", "factor": 4}, ["e.factor"], ["option of alibi"]),
-        ({"type": "rope", "factor": 4}, ["e.factor"], ["option of rope"]),
+        ({"type": "alibi", "factor": 4}, ["e.factor"], ["option 'factor' of alibi"]),
+        ({"type": "rope", "factor": 4}, ["e.factor"], ["option 'factor' of rope"]),
         ({"type": "fope", "transforms": []}, ["e.transforms"], ["type: fourier"]),
         ({"type": "rotary", "transforms": "yarn"}, ["e.transforms"], ["a list"]),
         (

@@ -278,7 +278,7 @@ def test_learned_coefficients_are_parameters_that_start_from_the_same_draws(shar
             "steps through a ladder, not through samples",
         ),
         ({"head_dim": 2, "output_pairs": "official", "transforms": []}, "no frequency is left"),
-        ({"num_frequencies": 10**9}, "8192"),
+        ({"num_frequencies": 10**9}, "8,192"),
         ({"sigma": 1e300}, "100"),
     ],
 )

@@ -30,7 +30,7 @@ def file(data: str = "subtask: cot, length: 64", evaluation: str = "subtask: cot
         ("length: 64", "stages.p.data.subtask: is missing: task posgen needs it"),
         (
             "subtask: semi, length: 64",
-            "stages.p.data.subtask: found 'semi', (allowed: recursive, cot, semi_recursive)",
+            "stages.p.data.subtask: found 'semi' (allowed: recursive, cot, semi_recursive)",
         ),
         (
             "subtask: cot, modulus: 5, length: 64",

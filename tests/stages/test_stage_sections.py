@@ -70,7 +70,7 @@ ALL_CORPORA = f"(allowed: {', '.join(sorted(CORPORA.entries))})"
         (
             "scale: tiny",
             "scale: tiny, num_layer: 2",
-            "model.num_layer: unknown option of a model 'num_layer'; did you mean 'num_layers'? "
+            "model.num_layer: unknown option 'num_layer' of a model; did you mean 'num_layers'? "
             "(allowed: feed_forward, head_dim, hidden_size, intermediate_size, norm_eps, "
             "num_heads, num_kv_heads, num_layers, qk_norm, scale, scale_embeddings, "
             "tie_embeddings, vocab_size)",
@@ -139,7 +139,7 @@ ALL_CORPORA = f"(allowed: {', '.join(sorted(CORPORA.entries))})"
         (
             "rope",
             "{type: rope, bas: 5}",
-            "embedding.bas: unknown option of rope 'bas'; did you mean 'base'? (allowed: base, "
+            "embedding.bas: unknown option 'bas' of rope; did you mean 'base'? (allowed: base, "
             "below_floor, transforms)",
         ),
         ("rope", "yarn", "embedding.factor: is missing: yarn needs it"),

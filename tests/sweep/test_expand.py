@@ -371,9 +371,9 @@ def test_an_option_that_one_cell_has_not_names_the_cell(tmp_path: Path) -> None:
         "  p.model.num_layers: [1, 2]"
     )
     assert told(tmp_path, text) == [
-        "7 grid.p.embedding.base: unknown option of nope 'base' (allowed: none) (with p.embedding "
+        "7 grid.p.embedding.base: unknown option 'base' of nope (allowed: none) (with p.embedding "
         "nope)",
-        "7 grid.p.embedding.base: unknown option of alibi 'base' (allowed: slopes) (with "
+        "7 grid.p.embedding.base: unknown option 'base' of alibi (allowed: slopes) (with "
         "p.embedding alibi)",
     ]
 

@@ -91,8 +91,8 @@ def test_the_processors_of_own_stages_are_given_for_all(tmp_path: Path) -> None:
         (
             {"stages.pretrain.tokenizer.vocabulry": 500},
             [
-                "stages.pretrain.tokenizer.vocabulry: unknown option of a trained tokenizer "
-                "'vocabulry'; did you mean 'vocabulary'?"
+                "stages.pretrain.tokenizer.vocabulry: unknown option 'vocabulry' of a "
+                "trained tokenizer; did you mean 'vocabulary'?"
             ],
         ),
         (
@@ -117,7 +117,9 @@ def test_the_processors_of_own_stages_are_given_for_all(tmp_path: Path) -> None:
         ),
         (
             {"stages.pretrain.data": {"length": 64, "mix": [{"corpus": "c4", "pack": True}]}},
-            ["stages.pretrain.data.mix[0].pack: unknown key 'pack' (allowed: corpus, weight)"],
+            [
+                "stages.pretrain.data.mix[0].pack: unknown option 'pack' of a source (allowed: corpus, weight)"
+            ],
         ),
         (
             {"stages.pretrain.tokenizer": "./nix.json"},

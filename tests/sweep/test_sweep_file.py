@@ -119,7 +119,7 @@ def test_all_problems_at_once_each_once(tmp_path: Path) -> None:
         "1 nam unknown key 'nam'",
         "1 name is missing",
         "2 seeds names 0 twice",
-        "4 stages.p.data.lenght unknown option of data 'lenght'",
+        "4 stages.p.data.lenght unknown option 'lenght' of data",
         "4 stages.p.embedding unknown embedding 'rop'",
         "5 stages.c.from no stage named 'q' in this file (allowed",
         "6 grid.p.train.warmup[1] found 2, needs at most 1",

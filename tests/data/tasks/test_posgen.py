@@ -322,7 +322,7 @@ def test_a_batch_predicts_what_follows_from_the_tokens_read() -> None:
         ),
         (
             {"subtask": "cot", "moduls": 3},
-            "moduls: unknown option of task posgen 'moduls'; did you",
+            "moduls: unknown option 'moduls' of task posgen; did you",
         ),
     ],
 )

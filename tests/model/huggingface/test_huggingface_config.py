@@ -176,7 +176,7 @@ def test_a_factor_of_one_scales_nothing(tmp_path: Path) -> None:
         ),
         (
             {"rope_scaling": {"type": "longrope", "factor": 4.0}},
-            "rope_type: found longrope (allowed: default, linear, dynamic, yarn, llama3)",
+            "rope_type: found longrope (allowed: default, dynamic, linear, yarn, llama3)",
         ),
         (
             {"rope_parameters": {"full_attention": {"rope_type": "default"}}},
