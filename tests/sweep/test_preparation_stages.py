@@ -118,7 +118,8 @@ def test_the_processors_of_own_stages_are_given_for_all(tmp_path: Path) -> None:
         (
             {"stages.pretrain.data": {"length": 64, "mix": [{"corpus": "c4", "pack": True}]}},
             [
-                "stages.pretrain.data.mix[0].pack: unknown option 'pack' of a source (allowed: corpus, weight)"
+                "stages.pretrain.data.mix[0].pack: unknown option 'pack' of a source "
+                "(allowed: corpus, weight)"
             ],
         ),
         (
