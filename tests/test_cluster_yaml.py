@@ -126,7 +126,7 @@ def test_what_the_schema_misses(config: Config, environment: dict[str, str]) -> 
 
 
 def test_what_is_to_be_replaced_stands_at_the_top_only(config: Config) -> None:
-    top, rest = PATH.read_text(encoding="utf-8").split("# ---- From here on")
+    top, rest = PATH.read_text(encoding="utf-8").split("# ---- Nothing below")
     assert top.count("-REPLACE") == 3
     assert "REPLACE" not in rest
     assert yaml.safe_load(top).keys() == {"metadata"}

@@ -22,7 +22,7 @@ from fope_lab.sweep.plan import ACTIONS, action
 
 ROW = ["key", "name", "kind", "state", "reason", "parents", "axes", "seed"]
 ROW += ["params", "tokens", "flops", "memory", "seconds", "gpu_hours", "cost", "estimate"]
-Workload = Callable[[Attempt], None]
+Work = Callable[[Attempt], None]
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def stage(planned: Plan, name: str) -> Stage:
     return found
 
 
-def attempt(store: Store, stage: Stage, work: Workload) -> None:
+def attempt(store: Store, stage: Stage, work: Work) -> None:
     """One attempt at a stage."""
     begun = store.folder(stage.kind, stage.key).begin("test", {})
     with contextlib.suppress(RuntimeError), begun as one:
@@ -55,14 +55,14 @@ def finish(one: Attempt) -> None:
     one.finish({"loss": 1.0})
 
 
-def save(step: int) -> Workload:
+def save(step: int) -> Work:
     def work(one: Attempt) -> None:
         one.writer.save_checkpoint(step, lambda path: (path / "x").write_text("x") and None)
 
     return work
 
 
-def fail(message: str) -> Workload:
+def fail(message: str) -> Work:
     def work(one: Attempt) -> None:
         raise RuntimeError(message)
 

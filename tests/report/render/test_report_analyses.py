@@ -46,7 +46,7 @@ def test_a_figure_with_what_the_paper_says_and_the_numbers(tmp_path: Path, store
     assert "Constant queries and keys" in figure.drawings[0]
     assert set(decay.arrays()) == {"constant", "gaussian"}
     page = render_html(report)
-    assert "The paper: Scores of constant queries and keys fall" in page
+    assert "The paper: Scores of constant queries and keys decay" in page
     assert page.count("<svg") == 1
 
 
