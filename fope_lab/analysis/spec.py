@@ -7,7 +7,7 @@ from fope_lab.config.registry import Registry
 from fope_lab.data.problems import DataError
 
 ANALYSES: Registry[Analysis] = Registry("analysis", ANALYSIS_TYPES, error=DataError)
-"""Every analysis by name."""
+"""The registry of analyses, by name."""
 parse_analysis = ANALYSES.parse
 analysis_names = ANALYSES.names
 analysis_json_schema = ANALYSES.json_schema

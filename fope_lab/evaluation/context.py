@@ -63,7 +63,7 @@ class Context:
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer."""
+        """Load the tokenizer that the model was trained with."""
         return load_tokenizer(self.model_config.tokenizer)
 
     @property

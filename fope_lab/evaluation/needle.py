@@ -60,7 +60,7 @@ class Needle(ModelEvaluation):
         return {} if self.corpus is None else {"corpus": self.corpus}
 
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:
-        """The longest prompt."""
+        """The length of the longest prompt, in tokens."""
         return ("lengths",), max(self.lengths)
 
     def forward_passes(self) -> Iterable[ForwardPass] | None:

@@ -42,7 +42,7 @@ class Passkey(ModelEvaluation):
     form: Literal["english", "symbolic"] = "english"
 
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:
-        """The longest prompt."""
+        """The length of the longest prompt, in tokens."""
         return ("lengths",), max(self.lengths)
 
     def forward_passes(self) -> Iterable[ForwardPass] | None:

@@ -82,7 +82,7 @@ class PosGen(ModelEvaluation):
         return ("length",), self.length
 
     def forward_passes(self) -> Iterable[ForwardPass] | None:
-        """All sequences."""
+        """All sequences that the model reads."""
         return [ForwardPass(self.length, self.count)]
 
     def metrics(self) -> Iterable[Metric]:

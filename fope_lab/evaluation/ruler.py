@@ -82,7 +82,7 @@ class Ruler(ModelEvaluation):
 
     @classmethod
     def task_names(cls) -> Sequence[str]:
-        """The two tasks."""
+        """The names of the two RULER tasks."""
         return tuple(OPTIONS)
 
     def described(self) -> dict[TaskName, RulerTask]:
@@ -102,7 +102,7 @@ class Ruler(ModelEvaluation):
         return {} if self.corpus is None else {"corpus": self.corpus}
 
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:
-        """The longest prompt."""
+        """The length of the longest prompt, in tokens."""
         return ("lengths",), max(self.lengths)
 
     def forward_passes(self) -> Iterable[ForwardPass] | None:

@@ -33,7 +33,7 @@ class Resources(Section):
 
     @property
     def size(self) -> int:
-        """How many workers."""
+        """The number of worker processes of the stage."""
         return self.workers or max(1, int(self.gpus))
 
     @model_validator(mode="after")

@@ -35,11 +35,9 @@ class PasskeyTask(Task):
             raise DataError("queries is for the symbolic form; English prompts ask once")
 
     def check(self, tokenizer: Tokenizer, length: int) -> None:
-        """See Task."""
         prompt_form(self.form, tokenizer, self.digits).trial(length, 0)
 
     def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> PasskeyRows:
-        """See Task."""
         return PasskeyRows(self, tokenizer, length, seed)
 
 
@@ -55,7 +53,6 @@ class PasskeyRows:
         self.rows(0, 1)  # a length that is too short is an error now, not at some later step
 
     def rows(self, first: int, count: int) -> Rows:
-        """See RowSource."""
         ids, answers = self._form.training_rows(
             self._length + 1, self._seed, first, count, self._task.queries
         )

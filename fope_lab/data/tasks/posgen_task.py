@@ -55,7 +55,6 @@ class PosGenTask(Task):
         )
 
     def check(self, tokenizer: Tokenizer, length: int) -> None:
-        """See Task."""
         if self.modulus > tokenizer.vocabulary_size:
             message = (
                 f"found {self.modulus}, needs at most the {tokenizer.vocabulary_size} tokens of "
@@ -70,7 +69,6 @@ class PosGenTask(Task):
             )
 
     def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> PosGenRows:
-        """See Task."""
         self.check(tokenizer, length + 1)
         begun = self.sequence_set.beginnings("train", self.examples)
         return PosGenRows(self.sequence_set, begun, length, ("posgen", seed))
@@ -96,7 +94,6 @@ class PosGenRows:
         self.epoch: int | None = len(begun)
 
     def rows(self, first: int, count: int) -> Rows:
-        """See RowSource."""
         begun = self._begun[self._order.items(first, count)]
         ids = self._set.continued(begun, self._length + 1)
         labels = ids.copy()

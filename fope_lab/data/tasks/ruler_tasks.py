@@ -38,11 +38,9 @@ class RulerTask(Task):
         the English form takes. Raises DataError."""
 
     def check(self, tokenizer: Tokenizer, length: int) -> None:
-        """See Task."""
         self.prompts(tokenizer).check(length)
 
     def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> RulerRows:
-        """See Task."""
         return RulerRows(self, tokenizer, length, seed)
 
 
@@ -67,7 +65,6 @@ class KeyValueTask(RulerTask):
             raise _wrong("queries", self.queries, f"at most {self.keys}, the number of keys")
 
     def prompts(self, tokenizer: Tokenizer, text: Any | None = None) -> RulerPrompts:
-        """See RulerTask."""
         haystack = None if text is None else HeldOutText(text)
         options = (self.keys, self.queries, self.digits)
         return KEY_VALUE_FORMS[self.form](tokenizer, haystack, *options)
@@ -94,7 +91,6 @@ class VariableTrackingTask(RulerTask):
             raise _wrong("hops", self.hops, message)
 
     def prompts(self, tokenizer: Tokenizer, text: Any | None = None) -> RulerPrompts:
-        """See RulerTask."""
         haystack = None if text is None else HeldOutText(text)
         return TRACKING_FORMS[self.form](tokenizer, haystack, self.chains, self.hops)
 
@@ -116,7 +112,6 @@ class RulerRows:
         self._prompts.check(length + 1)  # too short is an error now, not at some later step
 
     def rows(self, first: int, count: int) -> Rows:
-        """See RowSource."""
         ids, answers = self._prompts.training_rows(
             self._length + 1, self._seed, first, count, self._questions
         )

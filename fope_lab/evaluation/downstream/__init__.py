@@ -73,7 +73,7 @@ class Downstream(ModelEvaluation):
 
     @classmethod
     def task_names(cls) -> Sequence[str]:
-        """The tasks of olmo_eval."""
+        """The names of the tasks that olmo_eval defines."""
         return tuple(TASKS)
 
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:

@@ -76,7 +76,7 @@ class DownstreamResult:
 
     @property
     def chance(self) -> float:
-        """The accuracy of guessing."""
+        """The accuracy that random guessing gives."""
         return float(np.mean([1 / len(question.choices) for question in self.asked.questions]))
 
     def standard_error(self, values: NDArray[Any]) -> float | None:

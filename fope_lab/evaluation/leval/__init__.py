@@ -64,12 +64,11 @@ class LEval(Benchmark):
             )
 
     def metric_name(self, task: str) -> str:
-        """See Benchmark."""
         return f"leval_{task}"
 
     @property
     def files(self) -> TaskFiles:
-        """The files of L-Eval."""
+        """Where the files of L-Eval are."""
         return source.task_files(self.dataset, self.revision)
 
     def file_names(self) -> list[str]:
@@ -81,7 +80,6 @@ class LEval(Benchmark):
         return self.tasks[0], MAX_NEW_TOKENS
 
     def published(self, task: str) -> dict[str, Any]:
-        """See Benchmark."""
         about = TASKS[task]
         return {
             "instructions": about.instructions,
@@ -107,7 +105,6 @@ class LEval(Benchmark):
         context_length: int,
         progress: Callable[[int], None],
     ) -> list[ScoredQuestion]:
-        """See Benchmark."""
         return leval(
             context.model,
             context.tokenizer,

@@ -43,7 +43,7 @@ class LongBench(Benchmark):
 
     @classmethod
     def task_names(cls) -> Sequence[str]:
-        """The tasks of LongBench-E."""
+        """The names of the tasks of LongBench-E."""
         return tuple(TASKS)
 
     def metrics(self) -> Iterable[Metric]:
@@ -60,12 +60,11 @@ class LongBench(Benchmark):
             )
 
     def metric_name(self, task: str) -> str:
-        """See Benchmark."""
         return f"longbench_{task}_by_words"
 
     @property
     def files(self) -> TaskFiles:
-        """The files of LongBench-E."""
+        """Where the files of LongBench-E are."""
         return source.task_files(self.dataset, self.revision)
 
     def file_names(self) -> list[str]:
@@ -82,7 +81,6 @@ class LongBench(Benchmark):
         return {"rouge": self.rouge}
 
     def published(self, task: str) -> dict[str, Any]:
-        """See Benchmark."""
         about = TASKS[task]
         return {
             "prompt": about.prompt,
@@ -96,7 +94,7 @@ class LongBench(Benchmark):
         return first_of_buckets(source.read_questions(self.files, task), self.limit)
 
     def group(self, question: LongBenchQuestion) -> Group:
-        """The question's bucket."""
+        """The bucket of lengths that the question belongs to."""
         return Group(question.bucket.name, question.bucket.step)
 
     def about(self, question: LongBenchQuestion) -> dict[str, Any]:
@@ -111,7 +109,6 @@ class LongBench(Benchmark):
         context_length: int,
         progress: Callable[[int], None],
     ) -> list[ScoredQuestion]:
-        """See Benchmark."""
         return longbench(
             context.model,
             context.tokenizer,

@@ -69,7 +69,7 @@ class Perplexity(ModelEvaluation):
         return texts if self.over is None else {**texts, "over": self.over}
 
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:
-        """The largest window."""
+        """The length of the largest window, in tokens."""
         return ("lengths",), max(self.lengths)
 
     def forward_passes(self) -> Iterable[ForwardPass] | None:

@@ -22,11 +22,11 @@ class Question(Protocol):
 
     @property
     def input_ids(self) -> NDArray[np.int64]:
-        """Both, as one sequence."""
+        """Prompt and answer as one sequence of ids."""
 
     @property
     def answer_ids(self) -> NDArray[np.int64]:
-        """Its last tokens."""
+        """The tokens of the answer, which end the sequence."""
 
 
 def exact_match(

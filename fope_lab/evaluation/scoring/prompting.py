@@ -79,12 +79,12 @@ def cut_middle(ids: Sequence[int], room: int) -> Prompt:
 
 
 def fit_head(ids: Sequence[int], size: int) -> Sequence[int]:
-    """The first `size` ids."""
+    """Keep the first `size` ids of a prompt."""
     return ids[:size]
 
 
 def fit_tail(ids: Sequence[int], size: int) -> Sequence[int]:
-    """The last `size` ids."""
+    """Keep the last `size` ids of a prompt."""
     return ids[len(ids) - size :]
 
 
