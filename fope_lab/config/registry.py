@@ -102,9 +102,12 @@ class Registry(Generic[T]):
         return self._known(name, (self.key,)), options
 
     def _known(self, name: str, at: FieldPath) -> str:
-        if name not in self.entries:
-            raise ConfigError(unknown_name(at, self.noun, name, self._all_names()))
-        return name
+        if name in self.entries:
+            return name
+        problem = unknown_name(at, self.noun, name, self._all_names())
+        # Without a mapping around it, a name has no options.
+        allowed = problem.allowed if at else tuple(sorted(self.names()))
+        raise ConfigError(dataclasses.replace(problem, allowed=allowed))
 
     def _all_names(self) -> tuple[str, ...]:
         return tuple(sorted(self.entries))

@@ -72,7 +72,7 @@ def test_a_description_stands_for_a_thing(
     [
         (
             "circel",
-            "at: unknown shape 'circel'; did you mean 'circle'? (allowed: circle, dot, unit)",
+            "at: unknown shape 'circel'; did you mean 'circle'? (allowed: dot, unit)",
         ),
         (
             {"type": "dott"},
