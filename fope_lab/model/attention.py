@@ -8,7 +8,6 @@ CUDA kernel for a bias that depends only on distance.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -92,12 +91,6 @@ class Documents(NamedTuple):
         return cls(numbers, same.tril()[:, None])
 
 
-AttentionPath = Callable[
-    [Tensor, Tensor, Tensor, Tensor, PositionEmbedding, Documents | None], Tensor
-]
-"""A way to do what `causal_attention` does."""
-
-
 def causal_attention(
     q: Tensor,
     k: Tensor,
@@ -112,39 +105,19 @@ def causal_attention(
     (batch, num_kv_heads, length, head_dim). `positions`, (length,) or (batch, length), and
     `documents` are those of the keys. Fewer queries than keys belong to the last tokens.
     """
-    path = _path(q, k, positions, embedding, documents)
-    return path(q, k, v, positions, embedding, documents)
-
-
-def _path(
-    q: Tensor,
-    k: Tensor,
-    positions: Tensor,
-    embedding: PositionEmbedding,
-    documents: Documents | None,
-) -> AttentionPath:
     if not embedding.biases:
-        return _unbiased
+        return unbiased_attention(q, k, v, documents)
+    numbers = None if documents is None else documents.numbers
     if not isinstance(embedding.definition, RelativeBias) or not consecutive(positions):
-        return _biased_by_pair
-    fits_kernel = (
-        q.device.type == "cuda"
-        and q.dtype in flex.DTYPES
-        and q.shape[3] >= flex.LEAST_HEAD_DIM
-        and q.shape[2] == k.shape[2]
-        and documents is None
-    )
-    return _biased_by_kernel if fits_kernel else _biased_by_distance
+        return chunked_attention(q, k, v, PairBias(embedding, positions), numbers)
+    table = distance_table(embedding, positions)
+    if documents is None and flex.fits(q, k):
+        return flex.flex_attention(q, k, v, table)
+    return chunked_attention(q, k, v, TableBias(table), numbers)
 
 
-def _unbiased(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    positions: Tensor,
-    embedding: PositionEmbedding,
-    documents: Documents | None,
-) -> Tensor:
+def unbiased_attention(q: Tensor, k: Tensor, v: Tensor, documents: Documents | None) -> Tensor:
+    """Attention without a bias by PyTorch's fused kernels; see `causal_attention`."""
     queries, keys = q.shape[2], k.shape[2]
     grouped = q.shape[1] != k.shape[1]
     if documents is not None:
@@ -158,44 +131,6 @@ def _unbiased(
         # With `is_causal` the queries would be those of the first tokens.
         seen = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=grouped)
-
-
-def _biased_by_pair(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    positions: Tensor,
-    embedding: PositionEmbedding,
-    documents: Documents | None,
-) -> Tensor:
-    return chunked_attention(q, k, v, PairBias(embedding, positions), _numbers(documents))
-
-
-def _biased_by_distance(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    positions: Tensor,
-    embedding: PositionEmbedding,
-    documents: Documents | None,
-) -> Tensor:
-    bias = TableBias(distance_table(embedding, positions))
-    return chunked_attention(q, k, v, bias, _numbers(documents))
-
-
-def _biased_by_kernel(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    positions: Tensor,
-    embedding: PositionEmbedding,
-    documents: Documents | None,
-) -> Tensor:
-    return flex.flex_attention(q, k, v, distance_table(embedding, positions))
-
-
-def _numbers(documents: Documents | None) -> Tensor | None:
-    return None if documents is None else documents.numbers
 
 
 def distance_table(embedding: PositionEmbedding, positions: Tensor) -> Tensor:

@@ -25,6 +25,16 @@ a learned and a fixed bias, with and without gradients, for each number of heads
 dtype."""
 
 
+def fits(q: Tensor, k: Tensor) -> bool:
+    """Whether the kernel takes queries and keys (batch, heads, length, head_dim) like these."""
+    return (
+        q.device.type == "cuda"
+        and q.dtype in DTYPES
+        and q.shape[3] >= LEAST_HEAD_DIM
+        and q.shape[2] == k.shape[2]
+    )
+
+
 def flex_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
     """softmax(q·kᵀ/√head_dim + bias)·v over a token and those before it.
 

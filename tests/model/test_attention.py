@@ -381,19 +381,26 @@ assert not found, found
 @pytest.mark.parametrize(
     ("spec", "device", "dtype", "head_dim", "queries", "gap", "path"),
     [
-        ("alibi", "cuda", torch.bfloat16, 64, 9, 1, "_biased_by_kernel"),
-        ("kerple", "cuda", torch.float32, 16, 9, 1, "_biased_by_kernel"),
-        ("kerple", "cuda", torch.float64, 16, 9, 1, "_biased_by_distance"),
-        ("kerple", "cuda", torch.float32, 8, 9, 1, "_biased_by_distance"),
-        ("kerple", "cuda", torch.float32, 16, 3, 1, "_biased_by_distance"),
-        ("kerple", "cuda", torch.float32, 16, 9, 2, "_biased_by_pair"),
-        ("fire", "cuda", torch.bfloat16, 64, 9, 1, "_biased_by_pair"),
-        ("fope-fs", "cuda", torch.bfloat16, 64, 9, 1, "_unbiased"),
-        ("alibi", "cpu", torch.bfloat16, 64, 9, 1, "_biased_by_distance"),
+        ("alibi", "cuda", torch.bfloat16, 64, 9, 1, "kernel"),
+        ("kerple", "cuda", torch.float32, 16, 9, 1, "kernel"),
+        ("kerple", "cuda", torch.float64, 16, 9, 1, "TableBias"),
+        ("kerple", "cuda", torch.float32, 8, 9, 1, "TableBias"),
+        ("kerple", "cuda", torch.float32, 16, 3, 1, "TableBias"),
+        ("kerple", "cuda", torch.float32, 16, 9, 2, "PairBias"),
+        ("fire", "cuda", torch.bfloat16, 64, 9, 1, "PairBias"),
+        ("fope-fs", "cuda", torch.bfloat16, 64, 9, 1, "fused"),
+        ("alibi", "cpu", torch.bfloat16, 64, 9, 1, "TableBias"),
     ],
 )
 def test_the_path_follows_from_the_device_and_the_bias(
-    spec: str, device: str, dtype: torch.dtype, head_dim: int, queries: int, gap: int, path: str
+    spec: str,
+    device: str,
+    dtype: torch.dtype,
+    head_dim: int,
+    queries: int,
+    gap: int,
+    path: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Stub:
         """As much of a tensor as the choice needs, on a device that may not be there."""
@@ -406,8 +413,13 @@ def test_the_path_follows_from_the_device_and_the_bias(
     embedding = build_embedding(spec, **{**SIZES, "head_dim": head_dim})
     q: Any = Stub(queries)
     k: Any = Stub(9)
-    chosen = attention._path(q, k, gap * torch.arange(9), embedding, None)
-    assert chosen is getattr(attention, path)
+    # Each way to compute attention gives its name in place of the result.
+    monkeypatch.setattr(attention, "unbiased_attention", lambda *_: "fused")
+    monkeypatch.setattr(attention, "chunked_attention", lambda *given: type(given[3]).__name__)
+    monkeypatch.setattr(attention.flex, "flex_attention", lambda *_: "kernel")
+    positions = gap * torch.arange(9)
+    chosen: Any = causal_attention(q, k, k, positions, embedding)
+    assert chosen == path
     documents = Documents.of(torch.zeros(1, 9, dtype=torch.long), embedding)
-    chosen = attention._path(q, k, gap * torch.arange(9), embedding, documents)
-    assert chosen is getattr(attention, path.replace("kernel", "distance"))
+    chosen = causal_attention(q, k, k, positions, embedding, documents)
+    assert chosen == path.replace("kernel", "TableBias")
