@@ -14,8 +14,9 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from fope_lab.data.mixture import IGNORED, Batch
+from fope_lab.data.mixture import Batch
 from fope_lab.data.problems import DataError
+from fope_lab.data.rows import IGNORED
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
 from trainers.worker_group import WorkerGroup

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import torch
 
-from fope_lab.data.mixture import IGNORED, Batch, Mixture, TrainingData
+from fope_lab.data.mixture import Batch, Mixture, TrainingData
 from fope_lab.data.recipe import Data
+from fope_lab.data.rows import IGNORED
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from trainers.worker_group import WorkerGroup
 

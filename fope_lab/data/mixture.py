@@ -6,7 +6,7 @@ group gets its slice of the same global batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,25 +16,12 @@ import numpy as np
 from fope_lab.data.corpora.base import Split
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
-from fope_lab.data.recipe import Data, Source, data_json_schema, parse_data
-from fope_lab.data.rows import IGNORED, ExampleRows, Ids, RowSource, TextRows
-from fope_lab.data.tasks.base import Task
+from fope_lab.data.recipe import Data
+from fope_lab.data.rows import ExampleRows, Ids, RowSource, TextRows
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-__all__ = [
-    "IGNORED",
-    "Batch",
-    "Data",
-    "Mixture",
-    "RowSource",
-    "Source",
-    "TrainingData",
-    "data_json_schema",
-    "parse_data",
-]
 
 
 @dataclass(frozen=True)
@@ -86,13 +73,15 @@ class TrainingData:
         self._mixture = Mixture([source.weight for source in data.mix])
         self.sources: list[RowSource] = []
         for index, source in enumerate(data.mix):
-            if source.task is not None:
-                self.sources.append(TASK_ROWS[split](source.task, tokenizer, data.length, seed))
-                continue
-            expected = {"tokenizer": tokenizer.identity(), "split": split}
-            packed = PackedCorpus(directories[f"data.{index}"], expected)
-            source_of = ROW_SOURCES[packed.kind]
-            self.sources.append(source_of(packed, data, tokenizer.pad_id, (index, seed)))
+            if source.task is None:
+                expected = {"tokenizer": tokenizer.identity(), "split": split}
+                packed = PackedCorpus(directories[f"data.{index}"], expected)
+                rows = corpus_rows(packed, data, (index, seed), tokenizer.pad_id)
+            elif split == "train":
+                rows = source.task.rows(tokenizer, data.length, seed)
+            else:
+                rows = source.task.held_out_rows(tokenizer, data.length)
+            self.sources.append(rows)
         self._numbered = any(source.numbered for source in self.sources)
 
     def examples(self) -> list[dict[str, Any]]:
@@ -129,28 +118,14 @@ class TrainingData:
         )
 
 
-def _text_rows(packed: PackedCorpus, data: Data, pad_id: int, name: tuple[int, ...]) -> TextRows:
-    return TextRows(packed, data.length, name, within=data.documents == "within")
+def corpus_rows(packed: PackedCorpus, data: Data, name: tuple[int, ...], pad_id: int) -> RowSource:
+    """Return the rows of a prepared corpus: windows of text, or examples with a loss of their own.
 
-
-def _example_rows(
-    packed: PackedCorpus, data: Data, pad_id: int, name: tuple[int, ...]
-) -> ExampleRows:
+    `name` is the name of their random order. Raises DataError if there is no row of the length.
+    """
+    if packed.loss is None:
+        return TextRows(packed, data.length, name, within=data.documents == "within")
     return ExampleRows(packed, data.length, name, pad_id=pad_id, pack=data.pack)
-
-
-TASK_ROWS: Mapping[Split, Callable[[Task, Tokenizer, int, int], RowSource]] = {
-    "train": lambda task, tokenizer, length, seed: task.rows(tokenizer, length, seed),
-    "validation": lambda task, tokenizer, length, seed: task.held_out_rows(tokenizer, length),
-}
-"""The rows of a task, by the split."""
-
-ROW_SOURCES: Mapping[str, Callable[[PackedCorpus, Data, int, tuple[int, ...]], RowSource]] = {
-    "text": _text_rows,
-    "pairs": _example_rows,
-    "chats": _example_rows,
-}
-"""The rows of a corpus, by its kind."""
 
 
 class Mixture:

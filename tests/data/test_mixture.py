@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fope_lab.data.corpora.registry import parse_corpus
-from fope_lab.data.mixture import IGNORED, Mixture, TrainingData, data_json_schema, parse_data
+from fope_lab.data.mixture import Mixture, TrainingData
 from fope_lab.data.packing import PackedCorpus, write_packed
 from fope_lab.data.problems import DataError
-from fope_lab.data.rows import ExampleRows, TextRows
+from fope_lab.data.recipe import data_json_schema, parse_data
+from fope_lab.data.rows import IGNORED, ExampleRows, TextRows
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 
 BYTE = ByteTokenizer()

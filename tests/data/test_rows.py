@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from fope_lab.data.corpora.base import Corpus, Split
 from fope_lab.data.corpora.registry import parse_corpus
-from fope_lab.data.mixture import IGNORED, TrainingData, parse_data
+from fope_lab.data.mixture import TrainingData
 from fope_lab.data.packing import PackedCorpus, write_packed
-from fope_lab.data.rows import ExampleRows, TextRows
+from fope_lab.data.recipe import parse_data
+from fope_lab.data.rows import IGNORED, ExampleRows, TextRows
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 
 BYTE = ByteTokenizer()

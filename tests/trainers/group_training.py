@@ -11,7 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from fope_lab.data.mixture import IGNORED, Batch
+from fope_lab.data.mixture import Batch
+from fope_lab.data.rows import IGNORED
 from fope_lab.model import ModelConfig
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings

@@ -13,8 +13,9 @@ import torch.nn.functional as F  # noqa: N812
 from real_training import LENGTH, SIZES, RealStage, prepare, pretraining
 from torch import Tensor
 
-from fope_lab.data.mixture import IGNORED, Batch
+from fope_lab.data.mixture import Batch
 from fope_lab.data.problems import DataError
+from fope_lab.data.rows import IGNORED
 from fope_lab.model.attention import Attention
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings

@@ -21,7 +21,8 @@ from tiny_training import (
     train_settings,
 )
 
-from fope_lab.data.mixture import IGNORED, Batch
+from fope_lab.data.mixture import Batch
+from fope_lab.data.rows import IGNORED
 from fope_lab.stages import Resources
 from trainers.loop import NonFiniteError, choose_device
 

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.corpora.registry import parse_corpus
-from fope_lab.data.mixture import IGNORED, Batch, TrainingData
+from fope_lab.data.mixture import Batch, TrainingData
 from fope_lab.data.packing import write_packed
+from fope_lab.data.rows import IGNORED
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.embeddings import EmbeddingError, build_embedding
 from fope_lab.model import ModelConfig, load_model, read_config

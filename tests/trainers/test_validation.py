@@ -14,10 +14,11 @@ from tiny_training import Bigrams, TinyStage, batch, train_settings
 from torch import Tensor
 
 from fope_lab.data.corpora.registry import parse_corpus
-from fope_lab.data.mixture import IGNORED, Batch, TrainingData
+from fope_lab.data.mixture import Batch, TrainingData
 from fope_lab.data.packing import PackedCorpus, write_packed
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data, parse_data
+from fope_lab.data.rows import IGNORED
 from fope_lab.data.tasks.posgen_splits import SequenceSet
 from fope_lab.model import load_model
 from fope_lab.stages import Pretrain

@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from fope_lab.data.mixture import IGNORED, Batch
+from fope_lab.data.mixture import Batch
+from fope_lab.data.rows import IGNORED
 from fope_lab.stages import TrainSettings
 from fope_lab.store import RunWriter, StageFolder, Store
 from trainers.loop import train

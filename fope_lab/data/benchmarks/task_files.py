@@ -7,61 +7,29 @@ place. It can't load these benchmarks by name: both are published with a loading
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from fope_lab.config.problems import Problem
-from fope_lab.data.corpora.hub import LOCAL
+from fope_lab.data.corpora.hub import HubOrFolder
 from fope_lab.data.corpora.local import file_sha256
 from fope_lab.data.problems import CorpusError, DataError
 
 
 @dataclass(frozen=True)
-class TaskFiles:
+class TaskFiles(HubOrFolder):
     """The files of a benchmark.
 
-    `dataset` is a name on the hub, which needs a `revision` (the commit's hash), or a folder whose
-    path starts with / ./ ../ or ~. A folder has each file in one of its subfolders `places`; on the
-    hub, `on_hub` is the template of a file's address in the form that `datasets` accepts.
+    A local folder has each file in one of its subfolders `places`; on the hub, `on_hub` is the
+    template of a file's address in the form that `datasets` accepts.
     """
 
     dataset: str
     revision: str | None
     on_hub: str
     places: tuple[str, ...]
-
-    @property
-    def is_local(self) -> bool:
-        """Whether `dataset` is a folder rather than a name on the hub."""
-        return self.dataset.startswith(LOCAL)
-
-    def resolved(self, base: Path) -> Self:
-        """Return the files with an absolute folder; a relative folder is looked up below `base`,
-        then below the current directory.
-
-        Raises DataError if the folder does not exist, or if the revision is missing or unexpected.
-        """
-        if not self.is_local:
-            if self.revision is None:
-                message = (
-                    f"is missing: pin {self.dataset} to a commit, shown at "
-                    f"https://huggingface.co/datasets/{self.dataset}/commits/main"
-                )
-                raise DataError(Problem(("revision",), message))
-            return self
-        if self.revision is not None:
-            message = f"{self.dataset} is a local folder, which has no revision"
-            raise DataError(Problem(("revision",), message))
-        given = os.path.expanduser(self.dataset)
-        tried = [os.path.abspath(place / given) for place in (base, Path.cwd())]
-        for folder in tried:
-            if os.path.isdir(folder):
-                return replace(self, dataset=folder)
-        message = f"no folder {' nor '.join(dict.fromkeys(tried))}"
-        raise DataError(Problem(("dataset",), message))
 
     def local_file(self, name: str) -> Path:
         """Return the file of that name in the folder. Raises DataError if none or several exist."""

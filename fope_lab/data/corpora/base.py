@@ -88,6 +88,12 @@ def split_text(text: str) -> tuple[str, str]:
     return text[:cut], text[cut:]
 
 
+def split_texts(texts: Iterable[str], split: Split) -> Iterator[str]:
+    """Yield the part of each text that belongs to a split, unless it is empty."""
+    part = ("train", "validation").index(split)
+    return filter(None, (split_text(text)[part] for text in texts))
+
+
 def split_items(items: Iterable[T], split: Split) -> Iterator[T]:
     """Yield the items of a split: every tenth item is for validation, the others for training."""
     for index, item in enumerate(items):

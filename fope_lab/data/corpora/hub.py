@@ -12,7 +12,7 @@ from fope_lab.config.annotations import Interval
 from fope_lab.config.named_types import given_options
 from fope_lab.config.problems import Problem
 from fope_lab.data.chat import ASSISTANT, Chat
-from fope_lab.data.corpora.base import Corpus, Pair, Split, at_most, sha256_of, split_items
+from fope_lab.data.corpora.base import Corpus, Kind, Pair, Split, at_most, sha256_of, split_items
 from fope_lab.data.corpora.local import file_sha256
 from fope_lab.data.problems import CorpusError, DataError
 
@@ -20,8 +20,46 @@ Count = Annotated[int, Interval(ge=1)]
 LOCAL = ("/", "./", "../", "~")
 
 
+class HubOrFolder:
+    """Part of a dataclass: `dataset` is a name on the hub, which needs a `revision` (the commit's
+    hash), or a local folder, whose path starts with / ./ ../ or ~."""
+
+    dataset: str
+    revision: str | None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether `dataset` is a folder rather than a name on the hub."""
+        return self.dataset.startswith(LOCAL)
+
+    def resolved(self, base: Path) -> Self:
+        """Return a copy with an absolute folder; a relative folder is looked up below `base`, then
+        below the current directory.
+
+        Raises DataError if the folder does not exist, or if the revision is missing or unexpected.
+        """
+        if self.is_local and self.revision is not None:
+            message = f"{self.dataset} is a local folder, which has no revision"
+            raise DataError(Problem(("revision",), message))
+        if not self.is_local:
+            if self.revision is None:
+                message = (
+                    f"is missing: pin {self.dataset} to a commit, shown at "
+                    f"https://huggingface.co/datasets/{self.dataset}/commits/main"
+                )
+                raise DataError(Problem(("revision",), message))
+            return self
+        given = os.path.expanduser(self.dataset)
+        tried = [os.path.abspath(place / given) for place in (base, Path.cwd())]
+        for folder in tried:
+            if os.path.isdir(folder):
+                return replace(self, dataset=folder)  # type: ignore[type-var]
+        message = f"no folder {' nor '.join(dict.fromkeys(tried))}"
+        raise DataError(Problem(("dataset",), message))
+
+
 @dataclass(frozen=True, kw_only=True)
-class Dataset(Corpus):
+class Dataset(HubOrFolder, Corpus):
     """Text from a dataset of the Hugging Face hub, or of a local folder in the same format.
 
     `dataset` is a name on the hub, which needs a `revision` (the commit's hash), or a folder whose
@@ -41,37 +79,6 @@ class Dataset(Corpus):
     limit: Count | None = None
     validation_limit: Count | None = None
     column: str = "text"
-
-    def resolved(self, base: Path) -> Self:
-        if not self.is_local:
-            if self.revision is None:
-                raise DataError(
-                    [
-                        Problem(
-                            ("revision",),
-                            f"is missing: pin {self.dataset} to a commit, shown at "
-                            f"https://huggingface.co/datasets/{self.dataset}/commits/main",
-                        )
-                    ]
-                )
-            return self
-        if self.revision is not None:
-            message = f"{self.dataset} is a local folder, which has no revision"
-            raise DataError(Problem(("revision",), message))
-        tried = [
-            os.path.abspath(place / os.path.expanduser(self.dataset))
-            for place in (base, Path.cwd())
-        ]
-        for folder in tried:
-            if os.path.isdir(folder):
-                return replace(self, dataset=folder)
-        message = f"no folder {' nor '.join(dict.fromkeys(tried))}"
-        raise DataError(Problem(("dataset",), message))
-
-    @property
-    def is_local(self) -> bool:
-        """Whether `dataset` is a folder rather than a name on the hub."""
-        return self.dataset.startswith(LOCAL)
 
     def identity(self) -> dict[str, Any]:
         options = given_options(self)
@@ -150,21 +157,24 @@ class DatasetPairs(Dataset):
     """Supervised pairs from two columns of a dataset of the hub or a local folder."""
 
     name = "dataset-pairs"
-    kind = "pairs"
+    kind: ClassVar[Kind] = "pairs"
     shorthand = None
 
     column: str = "prompt"
     answer_column: str = "answer"
 
-    def _document(self, row: Mapping[str, Any]) -> Pair:
-        return self._text(row, self.column), self._text(row, self.answer_column)
+    def _document(self, row: Mapping[str, Any]) -> Pair | str:
+        return self._columns(row)
 
-    def _is_filled(self, document: Pair) -> bool:
+    def _is_filled(self, document: Any) -> bool:
         return all(document)
+
+    def _columns(self, row: Mapping[str, Any]) -> Pair:
+        return self._text(row, self.column), self._text(row, self.answer_column)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DatasetJoined(Dataset):
+class DatasetJoined(DatasetPairs):
     """Text from two columns of a dataset, such as FLAN's inputs and targets.
 
     The dataset is on the hub or in a local folder. The second column follows the first after a
@@ -172,15 +182,12 @@ class DatasetJoined(Dataset):
     """
 
     name = "dataset-joined"
-    shorthand = None
+    kind = "text"
 
-    column: str = "prompt"
-    answer_column: str = "answer"
     separator: str = "\n"
 
     def _document(self, row: Mapping[str, Any]) -> str:
-        columns = (self.column, self.answer_column)
-        return self.separator.join(self._text(row, column) for column in columns)
+        return self.separator.join(self._columns(row))
 
     def _is_filled(self, document: str) -> bool:
         return document != self.separator

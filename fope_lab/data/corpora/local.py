@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fope_lab.config.problems import Problem
-from fope_lab.data.corpora.base import Corpus, Pair, Split, sha256_of, split_items, split_text
+from fope_lab.data.corpora.base import Corpus, Pair, Split, sha256_of, split_items, split_texts
 from fope_lab.data.problems import CorpusError, DataError
 
 
@@ -28,8 +28,7 @@ class PythonDocs(Corpus):
         return {"type": self.name, "sha256": sha256_of(text.encode() for text in self._topics())}
 
     def documents(self, split: Split) -> Iterator[str]:
-        part = ("train", "validation").index(split)
-        return filter(None, (split_text(text)[part] for text in self._topics()))
+        return split_texts(self._topics(), split)
 
     def _topics(self) -> list[str]:
         try:
@@ -51,14 +50,12 @@ class PythonSource(Corpus):
     def identity(self) -> dict[str, Any]:
         return {"type": self.name, "sha256": sha256_of(standard_library(self.name))}
 
-    def documents(self, split: Split) -> Iterator[str]:
-        part = ("train", "validation").index(split)
-        texts = (source.decode() for source in standard_library(self.name))
-        return filter(None, (split_text(text)[part] for text in texts))
+    def documents(self, split: Split) -> Iterator[Any]:
+        return split_texts((source.decode() for source in standard_library(self.name)), split)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PythonDocstrings(Corpus):
+class PythonDocstrings(PythonSource):
     """Supervised pairs: the signature of a function of Python's standard library and its summary.
 
     The answer is the first line of the docstring. A signature that occurs several times counts
@@ -67,9 +64,6 @@ class PythonDocstrings(Corpus):
 
     name = "python-docstrings"
     kind = "pairs"
-
-    def identity(self) -> dict[str, Any]:
-        return {"type": self.name, "sha256": sha256_of(standard_library(self.name))}
 
     def documents(self, split: Split) -> Iterator[Pair]:
         return split_items(self._pairs(), split)
@@ -118,18 +112,15 @@ class Files(Corpus):
         return {"type": self.name, "documents": len(digests), "sha256": sha256_of(digests)}
 
     def documents(self, split: Split) -> Iterator[str]:
-        part = ("train", "validation").index(split)
-        for path in self.files:
-            try:
-                text = Path(path).read_text(encoding="utf-8-sig")
-            except UnicodeDecodeError as error:
-                raise CorpusError(f"{path} is not UTF-8 text: {error}", (self.name,)) from error
-            except OSError as error:
-                raise CorpusError(
-                    f"{path} can't be read: {error.strerror}", (self.name,)
-                ) from error
-            if document := split_text(text)[part]:
-                yield document
+        return split_texts(map(self._text, self.files), split)
+
+    def _text(self, path: str) -> str:
+        try:
+            return Path(path).read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise CorpusError(f"{path} is not UTF-8 text: {error}", (self.name,)) from error
+        except OSError as error:
+            raise CorpusError(f"{path} can't be read: {error.strerror}", (self.name,)) from error
 
 
 def standard_library(corpus: str) -> list[bytes]:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fope_lab.data.mixture import IGNORED, TrainingData, parse_data
+from fope_lab.data.mixture import TrainingData
 from fope_lab.data.problems import DataError
-from fope_lab.data.recipe import TASKS
+from fope_lab.data.recipe import TASKS, parse_data
+from fope_lab.data.rows import IGNORED
 from fope_lab.data.tasks.posgen import Subtask, generate, period
 from fope_lab.data.tasks.posgen_splits import SequenceSet, Split, shuffled
 from fope_lab.data.tasks.posgen_task import PosGenTask
