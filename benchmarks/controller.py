@@ -23,7 +23,7 @@ from pathlib import Path
 
 import psutil
 
-from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, trial_stages
+from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE
 from fope_lab.planning.schedule import remaining_path
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
@@ -33,8 +33,8 @@ ONE_STAGE = """
 import pickle, sys
 from fope_lab.orchestration.trial import run_attempt
 from fope_lab.store import Store
-config, trial, root = pickle.load(open(sys.argv[1], "rb"))
-outcome = run_attempt(config, trial, Store.create(root))
+config, stages, root = pickle.load(open(sys.argv[1], "rb"))
+outcome = run_attempt(config, stages, Store.create(root))
 sys.exit(outcome != "done")
 """
 
@@ -64,7 +64,7 @@ def as_subprocesses(
     """Run each stage in a process of its own, without Ray, MLflow and report."""
     urgency = remaining_path(stages, seconds)
     waiting = sorted(stages, key=lambda stage: urgency[stage.key], reverse=True)
-    trials = trial_stages({stage.key: stage for stage in stages})
+    by_key = {stage.key: stage for stage in stages}
     running: dict[str, subprocess.Popen[bytes]] = {}
     done: set[str] = set()
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -75,7 +75,7 @@ def as_subprocesses(
                     waiting.remove(stage)
                     request = Path(folder) / stage.key
                     config = {KEY: stage.key, OWNER: "benchmark", SUPERSEDE: None}
-                    arguments = (config, trials[stage.key], str(store.root))
+                    arguments = (config, by_key, str(store.root))
                     request.write_bytes(pickle.dumps(arguments))
                     command = [sys.executable, "-c", ONE_STAGE, str(request)]
                     running[stage.key] = subprocess.Popen(command, env=environment)

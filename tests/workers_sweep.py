@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from fope_lab.orchestration.trial import OWNER, SUPERSEDE, run_attempt, trial_stages
+from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_attempt
 from fope_lab.stages import Resources
 from fope_lab.store import StageFolder, Store
 from fope_lab.sweep.graph import Stage
@@ -21,8 +21,8 @@ def alone(stage: Stage, stages: Iterable[Stage], store: Store, root: Path) -> St
     shutil.copytree(store.root / "prepare-data", root / "prepare-data", dirs_exist_ok=True)
     spec = stage.spec.model_copy(update={"resources": Resources()})
     by_key = {one.key: one for one in stages} | {stage.key: dataclasses.replace(stage, spec=spec)}
-    trial = trial_stages(by_key)[stage.key]
-    assert run_attempt({OWNER: "test", SUPERSEDE: None}, trial, other) == "done"
+    config = {KEY: stage.key, OWNER: "test", SUPERSEDE: None}
+    assert run_attempt(config, by_key, other) == "done"
     return other.folder(stage.kind, stage.key)
 
 

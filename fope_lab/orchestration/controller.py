@@ -32,7 +32,7 @@ from fope_lab.orchestration.resources import (
     require_fit,
 )
 from fope_lab.orchestration.searcher import StageSearcher
-from fope_lab.orchestration.trial import KEY, ray_scratch_dir, run_stage, trial_stages
+from fope_lab.orchestration.trial import KEY, ray_scratch_dir, run_stage
 from fope_lab.planning.capacity import Lookahead
 from fope_lab.store import StageState, Store
 from fope_lab.sweep.graph import Stage
@@ -103,7 +103,7 @@ def _tuner(
 ) -> tune.Tuner:
     driver = ray.util.get_node_ip_address()
     trainable = tune.with_resources(
-        tune.with_parameters(run_stage, stages=trial_stages(stages), store_root=str(store.root)),
+        tune.with_parameters(run_stage, stages=stages, store_root=str(store.root)),
         lambda config: placement(stages[config[KEY]].spec.resources, driver),
     )
     return tune.Tuner(

@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,20 +59,11 @@ exec python -m fope_lab.cli run {sweep_file} --address auto
 """
 
 
-@dataclass(frozen=True)
-class JobPackage:
-    """A ZIP file with everything that a sweep needs except the installed packages."""
+def build_package(sweep: Sweep, folder: Path) -> Path:
+    """Write a ZIP file with all that a sweep needs except the installed packages; returns its path.
 
-    path: Path
-
-    @property
-    def size(self) -> int:
-        """The size of the ZIP file in bytes."""
-        return self.path.stat().st_size
-
-
-def build_package(sweep: Sweep, folder: Path) -> JobPackage:
-    """Pack a sweep in `folder`. Raises SubmitError if it would be another sweep on the cluster."""
+    Raises SubmitError if it would be another sweep on the cluster.
+    """
     _require_tokenizers_everywhere(sweep)
     tree = folder / "tree"
     for package in PACKAGES:
@@ -93,7 +83,7 @@ def build_package(sweep: Sweep, folder: Path) -> JobPackage:
         sweep_file=shlex.quote(sweep_file),
     )
     (tree / "start.sh").write_text(script)
-    return JobPackage(Path(shutil.make_archive(str(folder / "package"), "zip", tree)))
+    return Path(shutil.make_archive(str(folder / "package"), "zip", tree))
 
 
 def _place(path: Path) -> Path:

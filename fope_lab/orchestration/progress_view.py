@@ -117,10 +117,15 @@ def live_view(
 ) -> Iterator[None]:
     """Show the progress of a run until the block ends."""
     stop = threading.Event()
-    show = _show_table if console.is_terminal else _show_lines
-    thread = threading.Thread(
-        target=show, args=(stages, store, states, console, stop), name="live", daemon=True
-    )
+
+    def show() -> None:
+        with (_live_table if console.is_terminal else _lines)(stages, store, console) as refresh:
+            refresh(states())
+            while not stop.wait(REFRESH_SECONDS):
+                refresh(states())
+            refresh(states())
+
+    thread = threading.Thread(target=show, name="live", daemon=True)
     thread.start()
     try:
         yield
@@ -129,52 +134,38 @@ def live_view(
         thread.join()
 
 
-def _show_table(
-    stages: Sequence[Stage],
-    store: Store,
-    states: Callable[[], States],
-    console: Console,
-    stop: threading.Event,
-) -> None:
-    def table() -> Table:
-        return states_table(stages, states(), store, limit=max(5, console.height - 4))
+Refresh = Callable[[States], None]
+"""Shows the states that are given to it."""
 
+
+@contextlib.contextmanager
+def _live_table(stages: Sequence[Stage], store: Store, console: Console) -> Iterator[Refresh]:
+    """A table that is drawn again at each refresh."""
     with Live(console=console, refresh_per_second=2, transient=False) as live:
-        while not stop.wait(REFRESH_SECONDS):
-            live.update(table())
-        live.update(table())
+        yield lambda states: live.update(
+            states_table(stages, states, store, limit=max(5, console.height - 4))
+        )
 
 
-def _show_lines(
-    stages: Sequence[Stage],
-    store: Store,
-    states: Callable[[], States],
-    console: Console,
-    stop: threading.Event,
-) -> None:
-    known = {key: state.status for key, state in states().items()}
+@contextlib.contextmanager
+def _lines(stages: Sequence[Stage], store: Store, console: Console) -> Iterator[Refresh]:
+    """A line for each stage whose status changed, and now and then for one that runs."""
+    known: dict[str, Status] = {}
     printed = {stage.key: time.monotonic() for stage in stages}
 
-    def print_line(stage: Stage, state: StageState) -> None:
-        printed[stage.key] = time.monotonic()
-        cells = "  ".join(filter(None, progress_cells(stage, state, store)))
-        clock = time.strftime("%H:%M:%S")
-        text = f"{clock} {state_text(state):<12} {stage.label}  {cells}"
-        console.print(text.rstrip(), markup=False)
-
-    def print_changes() -> None:
-        now = states()
+    def refresh(states: States) -> None:
         for stage in stages:
-            state = now[stage.key]
-            changed = state.status is not known[stage.key]
-            known[stage.key] = state.status
+            state = states[stage.key]
+            changed = known.setdefault(stage.key, state.status) is not state.status
             quiet = time.monotonic() - printed[stage.key] > LINE_SECONDS
             if changed or (quiet and state.status is Status.RUNNING):
-                print_line(stage, state)
+                known[stage.key], printed[stage.key] = state.status, time.monotonic()
+                cells = "  ".join(filter(None, progress_cells(stage, state, store)))
+                clock = time.strftime("%H:%M:%S")
+                text = f"{clock} {state_text(state):<12} {stage.label}  {cells}"
+                console.print(text.rstrip(), markup=False)
 
-    while not stop.wait(REFRESH_SECONDS):
-        print_changes()
-    print_changes()
+    yield refresh
 
 
 def observe_states(stages: Sequence[Stage], store: Store) -> dict[str, StageState]:

@@ -65,9 +65,11 @@ def run_sweeps(
             console.print("Interrupted. Run the same command again to continue.")
             raise KeyboardInterrupt
         failed = outcome.not_done
-    for sweep in sweeps:
-        _finish(plan(sweep, place), place, tracker, console)
-    _print_failures(stages, failed, place, console)
+    try:
+        for sweep in sweeps:
+            _finish(plan(sweep, place), place, tracker, console)
+    finally:  # whatever is wrong with a report, it must not hide why stages failed
+        _print_failures(stages, failed, place, console)
     return failed
 
 

@@ -67,10 +67,11 @@ def submit(
     job = cluster.free_job_id(f"{sweep.name}-{digest(sorted(s.key for s in sweep.stages))[:8]}")
     with tempfile.TemporaryDirectory(prefix="fope-lab-") as folder:
         package = build_package(sweep, Path(folder))
-        print(f"{sweep.name}: {len(sweep.stages)} stages, sending {package.size / 2**20:.1f} MiB")
+        size = package.stat().st_size / 2**20
+        print(f"{sweep.name}: {len(sweep.stages)} stages, sending {size:.1f} MiB")
         variables = {"FOPE_LAB_STORE": store, "MLFLOW_TRACKING_URI": tracking_uri}
         environment = {name: value for name, value in variables.items() if value}
-        cluster.start(job, package.path, environment)
+        cluster.start(job, package, environment)
     print(f"job {job}\n{cluster.advice(job)}")
     return cluster.follow(job) if wait else DONE
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,47 +28,11 @@ WORKERS_RETRIES = 3
 """How often a stage whose workers died is tried again, each time from its last checkpoint."""
 
 
-@dataclass(frozen=True)
-class TrialStage:
-    """A stage as its trial needs it.
-
-    `parents` has the kind and key, or the folder, of each parent by its role.
-    """
-
-    stage: Stage
-    parents: Mapping[str, tuple[str, str] | Path]
-    request: Mapping[str, Any]
-
-
-def trial_stages(stages: Mapping[str, Stage]) -> dict[str, TrialStage]:
-    """All stages of a plan by key, in the form that is sent to the trials."""
-    return {
-        key: TrialStage(
-            stage,
-            {
-                **{role: (stages[k].kind, k) for role, k in stage.parents.items()},
-                **{role: Path(path) for role, path in stage.checkpoints.items()},
-            },
-            {
-                "key": key,
-                "kind": stage.kind,
-                "version": stage.spec.version,
-                "config": stage.config,
-                "parents": {**stage.parents, **stage.checkpoints},
-            },
-        )
-        for key, stage in stages.items()
-    }
-
-
-def run_stage(
-    config: Mapping[str, Any], *, stages: Mapping[str, TrialStage], store_root: str
-) -> None:
+def run_stage(config: Mapping[str, Any], *, stages: Mapping[str, Stage], store_root: str) -> None:
     """Run the stage `config["key"]` as a Tune function, and report the status it ended with."""
     from ray import tune
 
-    status = run_attempt(config, stages[config[KEY]], Store.create(store_root))
-    tune.report({OUTCOME: str(status)})
+    tune.report({OUTCOME: str(run_attempt(config, stages, Store.create(store_root)))})
 
 
 def ray_scratch_dir(store: Store, owner: str) -> Path:
@@ -77,24 +40,25 @@ def ray_scratch_dir(store: Store, owner: str) -> Path:
     return store.root / ".tune" / owner
 
 
-def run_attempt(config: Mapping[str, Any], trial: TrialStage, store: Store) -> Status:
+def run_attempt(config: Mapping[str, Any], stages: Mapping[str, Stage], store: Store) -> Status:
     """Run a stage, and again if its workers die; returns the status of the last attempt.
 
-    It is RUNNING if another driver holds the stage, and INTERRUPTED if workers died every time.
+    `stages` holds the stage and its parents by key. The status is RUNNING if another driver
+    holds the stage, and INTERRUPTED if workers died every time.
     """
     for _ in range(WORKERS_RETRIES):
-        status = _attempt(config, trial, store)
+        status = _attempt(config, stages, store)
         if status is not Status.INTERRUPTED:
             return status
-    return _attempt(config, trial, store)
+    return _attempt(config, stages, store)
 
 
-def _attempt(config: Mapping[str, Any], trial: TrialStage, store: Store) -> Status:
+def _attempt(config: Mapping[str, Any], stages: Mapping[str, Stage], store: Store) -> Status:
     """Make one attempt at a stage; returns the status that it leaves."""
-    stage = trial.stage
+    stage = stages[config[KEY]]
     folder = store.folder(stage.kind, stage.key)
     try:
-        attempt = folder.begin(config[OWNER], trial.request, config[SUPERSEDE])
+        attempt = folder.begin(config[OWNER], _request(stage), config[SUPERSEDE])
     except LeaseHeldError:
         return Status.RUNNING
     except StageDoneError:
@@ -103,7 +67,7 @@ def _attempt(config: Mapping[str, Any], trial: TrialStage, store: Store) -> Stat
         with attempt:
             if folder.is_done():  # its former owner has finished it in the meantime
                 return Status.DONE
-            parents = _artifacts(trial, store)
+            parents = _artifacts(stage, stages, store)
             if isinstance(stage.spec, TrainingConfig) and stage.spec.resources.size > 1:
                 result = run_workers(
                     stage.spec,
@@ -130,16 +94,25 @@ def _is_retry(attempt: Attempt) -> bool:
     return now is not None and before is not None and now.owner == before.owner
 
 
-def _artifacts(trial: TrialStage, store: Store) -> dict[str, Path]:
+def _request(stage: Stage) -> dict[str, Any]:
+    """What the store records of a stage before it runs."""
+    return {
+        "key": stage.key,
+        "kind": stage.kind,
+        "version": stage.spec.version,
+        "config": stage.config,
+        "parents": {**stage.parents, **stage.checkpoints},
+    }
+
+
+def _artifacts(stage: Stage, stages: Mapping[str, Stage], store: Store) -> dict[str, Path]:
     """The folder that each parent left, by its role."""
-    folders: dict[str, Path] = {}
-    for role, parent in trial.parents.items():
-        if isinstance(parent, Path):
-            folders[role] = parent
-            continue
-        checkpoint = store.folder(*parent).checkpoint()
+    folders = {role: Path(path) for role, path in stage.checkpoints.items()}
+    for role, key in stage.parents.items():
+        folder = store.folder(stages[key].kind, key)
+        checkpoint = folder.checkpoint()
         if checkpoint is None:
-            raise StoreError(f"{store.folder(*parent).path} is done but has no checkpoint")
+            raise StoreError(f"{folder.path} is done but has no checkpoint")
         folders[role] = checkpoint.path
     return folders
 

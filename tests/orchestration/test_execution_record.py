@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fope_lab.orchestration.execution_record import execution_record
-from fope_lab.orchestration.trial import OWNER, SUPERSEDE, run_attempt, trial_stages
+from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_attempt
 from fope_lab.planning.calibration import calibrate
 from fope_lab.planning.devices import this_machine
 from fope_lab.planning.workload import Workload, workload_of
@@ -40,8 +40,8 @@ def stage(tmp_path: Path) -> Any:
 
 def test_a_finished_stage_calibrates(tmp_path: Path, stage: Any) -> None:
     store = Store(tmp_path / "store")
-    trial = trial_stages({stage.key: stage})[stage.key]
-    assert run_attempt({OWNER: "test", SUPERSEDE: None}, trial, store) == "done"
+    config = {KEY: stage.key, OWNER: "test", SUPERSEDE: None}
+    assert run_attempt(config, {stage.key: stage}, store) == "done"
     done = json.loads((store.folder(stage.kind, stage.key).path / "DONE").read_text())
     ran = done["ran"]
     assert (ran["device"], ran["workers"], ran["resumed"]) == ("cpu", 1, False)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fope_lab.orchestration import job_package
-from fope_lab.orchestration.job_package import COMMAND, JobPackage, SubmitError, build_package
+from fope_lab.orchestration.job_package import COMMAND, SubmitError, build_package
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Sweep
@@ -52,19 +52,19 @@ def write(path: Path, corpus: str = "python-docs") -> Path:
     return path
 
 
-def packed(sweep: Sweep, folder: Path) -> tuple[JobPackage, list[str]]:
+def packed(sweep: Sweep, folder: Path) -> tuple[Path, list[str]]:
     """A sweep's package, and what is in it beside the code."""
     folder.mkdir()
     package = build_package(sweep, folder)
-    with zipfile.ZipFile(package.path) as archive:
+    with zipfile.ZipFile(package) as archive:
         names = [name for name in archive.namelist() if not name.endswith("/")]
     files = [f"/{name.removeprefix('files/')}" for name in names if name.startswith("files/")]
     return package, [file for file in files if Path(file).name != ".start"]
 
 
-def planned_elsewhere(package: JobPackage, folder: Path) -> set[str]:
+def planned_elsewhere(package: Path, folder: Path) -> set[str]:
     """The stages' keys that the unpacked package plans, all else out of reach."""
-    with zipfile.ZipFile(package.path) as archive:
+    with zipfile.ZipFile(package) as archive:
         archive.extractall(folder / "unpacked")
     script = folder / "unpacked" / "start.sh"
     run = "exec python -m fope_lab.cli run"
@@ -105,7 +105,7 @@ def test_files_named_by_relative_paths_come_along(
         path.rename(tmp_path / path.name)
     sweep.path.unlink()
     assert planned_elsewhere(package, tmp_path / "elsewhere") == keys(sweep)
-    assert package.size < 2**20
+    assert package.stat().st_size < 2**20
 
 
 def test_files_in_a_grid_and_in_a_sweep_referred_to(project: Path, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_checkpoint_named_by_a_relative_path_comes_along(
 
 def test_the_code_is_all_there_and_nothing_else(project: Path, tmp_path: Path) -> None:
     package, _ = packed(load_sweep(write(project / "sweeps" / "own.yaml")), tmp_path / "package")
-    with zipfile.ZipFile(package.path) as archive:
+    with zipfile.ZipFile(package) as archive:
         names = {n for n in archive.namelist() if not n.endswith("/") and "dist-info" not in n}
     names.remove("start.sh")
     source = Path(job_package.__file__).parents[2]

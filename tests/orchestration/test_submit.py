@@ -20,7 +20,7 @@ import pytest
 from aiohttp import WSCloseCode, web
 
 from fope_lab.orchestration import submit as submitting
-from fope_lab.orchestration.job_package import JobPackage, SubmitError
+from fope_lab.orchestration.job_package import SubmitError
 from fope_lab.orchestration.submit import find_token, submit
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Sweep
@@ -174,11 +174,11 @@ def sweep(tmp_path: Path) -> Sweep:
 def empty_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of what comes after: packing takes a second or two."""
 
-    def build(sweep: Sweep, folder: Path) -> JobPackage:
+    def build(sweep: Sweep, folder: Path) -> Path:
         path = folder / "package.zip"
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("empty", "")
-        return JobPackage(path)
+        return path
 
     monkeypatch.setattr(submitting, "build_package", build)
 

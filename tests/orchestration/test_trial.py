@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
-from fope_lab.orchestration.trial import OWNER, SUPERSEDE, TrialStage, run_attempt
+from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_attempt
 from fope_lab.store import Status, Store
 
 
 def attempt_of(owner: str, store: Store) -> Status:
-    trial = TrialStage(SimpleNamespace(kind="pretrain", key="key"), {}, {})  # type: ignore[arg-type]
-    return run_attempt({OWNER: owner, SUPERSEDE: None}, trial, store)
+    stage: Any = SimpleNamespace(
+        kind="pretrain",
+        key="key",
+        spec=SimpleNamespace(version=1),
+        config={},
+        parents={},
+        checkpoints={},
+    )
+    return run_attempt({KEY: "key", OWNER: owner, SUPERSEDE: None}, {"key": stage}, store)
 
 
 def test_a_stage_that_another_driver_holds_is_left_to_it(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from fope_lab.data.tokenizers.recipe import TrainedTokenizer, parse_tokenizer
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.data.tokenizers.train_bpe import train_bpe
 from fope_lab.model import read_config
-from fope_lab.orchestration.trial import OWNER, SUPERSEDE, run_attempt, trial_stages
+from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_attempt
 from fope_lab.store import Store
 from fope_lab.sweep import Sweep, load_sweep
 from trainers.stage import run
@@ -106,9 +106,10 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Sweep]:
     """The sweep, all of whose stages ran."""
     folder = tmp_path_factory.mktemp("own")
     store, sweep = Store(folder / "store"), load_sweep(write_inputs(folder))
-    trials = trial_stages({stage.key: stage for stage in sweep.stages})
+    by_key = {stage.key: stage for stage in sweep.stages}
     for stage in sweep.stages:
-        outcome = run_attempt({OWNER: "me", SUPERSEDE: None}, trials[stage.key], store)
+        config = {KEY: stage.key, OWNER: "me", SUPERSEDE: None}
+        outcome = run_attempt(config, by_key, store)
         assert outcome == "done", (stage.label, store.folder(stage.kind, stage.key).failure())
     return store, sweep
 
@@ -229,8 +230,8 @@ def test_a_changed_corpus_of_a_tokenizer_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("something else")
     store = Store(tmp_path / "store")
     stage = sweep.stages[0]
-    trial = trial_stages({stage.key: stage})[stage.key]
-    assert run_attempt({OWNER: "me", SUPERSEDE: None}, trial, store) == "failed"
+    config = {KEY: stage.key, OWNER: "me", SUPERSEDE: None}
+    assert run_attempt(config, {stage.key: stage}, store) == "failed"
     failure = store.folder(stage.kind, stage.key).failure()
     assert failure is not None
     assert "has other content here than when and where the sweep was planned" in failure["error"]
