@@ -31,29 +31,27 @@ def add_adhoc_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_adhoc_sweep(
-    command: str,
-    content: Mapping[str, Any],
-    *,
-    name: str | None,
-    store: str,
-    tracking_uri: str | None,
-    address: str,
-    console: Console,
+    command: str, content: Mapping[str, Any], options: argparse.Namespace, console: Console
 ) -> tuple[Sweep, Mapping[str, StageState]]:
     """Save and run the sweep with this content; returns it with the stages that failed, by key.
 
-    Raises SweepError for wrong content, and what run_sweeps raises.
+    `options` holds those of `add_adhoc_arguments`. Raises SweepError for wrong content, and what
+    run_sweeps raises.
     """
     from fope_lab.orchestration.run_sweeps import require_unblocked, run_sweeps
     from fope_lab.store import Store
     from fope_lab.sweep import plan
     from fope_lab.sweep.adhoc_sweep import adhoc_sweep, save_sweep
 
-    sweep, text = adhoc_sweep(command, name, content)
-    require_unblocked([plan(sweep, Store.open(store))])
-    path = save_sweep(sweep, text, Store.create(store).root)
+    sweep, text = adhoc_sweep(command, options.sweep_name, content)
+    require_unblocked([plan(sweep, Store.open(options.store))])
+    path = save_sweep(sweep, text, Store.create(options.store).root)
     console.print(f"saved as a sweep: {path}", highlight=False, soft_wrap=True, markup=False)
     failures = run_sweeps(
-        [sweep], store=store, tracking_uri=tracking_uri, address=address, console=console
+        [sweep],
+        store=options.store,
+        tracking_uri=options.tracking_uri,
+        address=options.address,
+        console=console,
     )
     return sweep, failures

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from fope_lab.cli.exit_codes import DONE, INTERRUPTED, WRONG_INPUT
 from fope_lab.config.errors import UserError
@@ -28,16 +30,25 @@ COMMANDS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    first = words[0] if words else ""
-    parser = _parser([first] if first in COMMANDS else COMMANDS)
-    if first not in COMMANDS and not first.startswith("-") and words:
+    if words and words[0] in COMMANDS:
+        command = importlib.import_module(f"fope_lab.cli.commands.{words[0]}")
+        summary = f"{command.HELP[0].upper()}{command.HELP[1:]}."
+        parser = _Parser(prog=f"fope-lab {words[0]}", description=summary)
+        command.add_arguments(parser)
+        return _run(command.run, parser.parse_args(words[1:]))
+    overview = _overview()
+    if words and not words[0].startswith("-"):
         from fope_lab.config.problems import did_you_mean, name_list
 
-        near = did_you_mean(first, COMMANDS)
-        parser.error(f"unknown command {first!r}{near} (allowed: {name_list(COMMANDS)})")
-    options = parser.parse_args(words)
+        near = did_you_mean(words[0], COMMANDS)
+        overview.error(f"unknown command {words[0]!r}{near} (allowed: {name_list(COMMANDS)})")
+    overview.parse_args(words)  # without a command, this prints help or an error, and exits
+    return WRONG_INPUT
+
+
+def _run(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
     try:
-        return int(options.run(options))
+        return command(options)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output, such as `head`, has closed it
@@ -48,22 +59,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return WRONG_INPUT
 
 
-def _parser(commands: Iterable[str]) -> argparse.ArgumentParser:
-    """The parser of some commands: importing only one of them saves time."""
-    parser = argparse.ArgumentParser(
+class _Parser(argparse.ArgumentParser):
+    """Takes options by their whole names, and suggests the nearest one for any other."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(allow_abbrev=False, **settings)
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Parse the words, all of which must be known up to the first `--`."""
+        words = list(args or ())
+        names = list(self._option_string_actions)
+        for word in itertools.takewhile(lambda word: word != "--", words):
+            name = word.partition("=")[0]
+            if name.startswith("--") and " " not in word and name not in names:
+                from fope_lab.config.problems import did_you_mean, name_list
+
+                allowed = name_list(name for name in names if name.startswith("--"))
+                near = did_you_mean(name, names)
+                self.error(f"unknown option {name!r}{near} (allowed: {allowed})")
+        return super().parse_known_args(words, namespace)
+
+
+def _overview() -> argparse.ArgumentParser:
+    """The parser that lists all commands and runs none."""
+    parser = _Parser(
         prog="fope-lab",
         description="Experiment sweeps for position embeddings: "
         "from one YAML file to a compared result.",
     )
     parser.add_argument("-V", "--version", nargs=0, action=_Version, help="show the version")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name in commands:
+    for name in COMMANDS:
         command = importlib.import_module(f"fope_lab.cli.commands.{name}")
-        subparser = subparsers.add_parser(
-            name, help=command.HELP, description=f"{command.HELP[0].upper()}{command.HELP[1:]}."
-        )
-        command.add_arguments(subparser)
-        subparser.set_defaults(run=command.run)
+        subparsers.add_parser(name, help=command.HELP)
     return parser
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from collections.abc import Callable
+from typing import TypeVar
+
+Number = TypeVar("Number", int, float)
 
 CHECKPOINT = "a checkpoint, a stage's folder, a Hugging Face folder or hf:NAME@COMMIT"
 
@@ -57,16 +61,26 @@ def add_address(parser: argparse.ArgumentParser) -> None:
 
 def whole_number(first: int, last: int | None = None) -> Callable[[str], int]:
     """An argparse type: a whole number from `first` to `last`, or without an upper limit."""
+    return _number(int, "a whole number", first, last)
+
+
+def number(first: float, last: float | None = None) -> Callable[[str], float]:
+    """An argparse type: a finite number from `first` to `last`, or without an upper limit."""
+    return _number(float, "a number", first, last)
+
+
+def _number(
+    kind: Callable[[str], Number], noun: str, first: float, last: float | None
+) -> Callable[[str], Number]:
     allowed = f"at least {first}" if last is None else f"{first} to {last}"
 
-    def parse(text: str) -> int:
+    def parse(text: str) -> Number:
         try:
-            number = int(text)
+            value = kind(text)
         except ValueError:
-            number = first - 1
-        if number < first or (last is not None and number > last):
-            message = f"found {text!r} (allowed: a whole number, {allowed})"
-            raise argparse.ArgumentTypeError(message)
-        return number
+            value = None
+        if value is None or not first <= value < math.inf or (last is not None and value > last):
+            raise argparse.ArgumentTypeError(f"found {text!r} (allowed: {noun}, {allowed})")
+        return value
 
     return parse

@@ -206,11 +206,7 @@ def test_a_value_that_is_set_is_shown_beside_the_default(
         (["fope", "--head-dim", "64", "--train-length", "6"], "no frequency is left"),
         ([*SIZES, "--head-dim", "33"], "embedding: head_dim 33 is odd"),
         ([*SIZES, "--num-kv-heads", "3"], "num_heads 8 is not divisible by num_kv_heads 3"),
-        ([*SIZES, "--factor", "0.5"], "--factor: found 0.5"),
-        ([*SIZES, "--factor", "nan"], "--factor: found nan"),
-        ([*SIZES, "--factor", "inf"], "--factor: found inf"),
         ([*SIZES, "--base", "1"], "embedding.base: found 1.0"),
-        ([*SIZES, "--train-length", "0"], "--train-length: found 0"),
         (["--head-dim", "64"], "--train-length: missing"),
         (["--num-heads", "4"], "--head-dim: missing"),
         (["--head-dim", "64", "--train-length", "512"], "--factor: missing: pi, ntk, yarn,"),
@@ -228,6 +224,28 @@ def test_what_is_wrong_is_one_clear_error(
     assert printed.err.startswith("error: ")
     assert printed.err.count("\n") == 1
     assert says in printed.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--factor", "0.5"], "--factor: found '0.5' (allowed: a number, 1 to 1000000)"),
+        (["--factor", "nan"], "--factor: found 'nan'"),
+        (["--factor", "inf"], "--factor: found 'inf'"),
+        (
+            ["--train-length", "0"],
+            "--train-length: found '0' (allowed: a whole number, at least 1)",
+        ),
+        (["--num-heads", "-8"], "--num-heads: found '-8'"),
+    ],
+)
+def test_sizes_out_of_range_are_refused(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["embeddings", *SIZES, *arguments])
+    assert stopped.value.code == 2
+    assert says in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [[], [*SIZES], ["fope-yarn", *SIZES], ["{type: rope}"]])

@@ -35,8 +35,22 @@ def test_every_command_and_argument_has_a_help_of_its_own(name: str) -> None:
     [
         (["runn"], "unknown command 'runn'; did you mean 'run'? (allowed: validate, plan, run, "),
         (["xyz", "--json"], "unknown command 'xyz' (allowed: validate, plan, run, "),
+        (
+            ["run", "--stor", "x"],
+            "unknown option '--stor'; did you mean '--store'? (allowed: --help, --store, ",
+        ),
+        (["evaluate", "x", "--task=passkey"], "'--task'; did you mean '--tasks'?"),
+        (["report", "x.yaml", "--markdwon", "--json"], "'--markdwon'; did you mean '--markdown'?"),
+        (["schema", "--x"], "unknown option '--x' (allowed: --help)"),
+        (["--versoin"], "'--versoin'; did you mean '--version'?"),
+        (["schema", "x"], "unrecognized arguments: x"),
+        (["-x", "run"], "unrecognized arguments: -x"),
+        ([], "the following arguments are required: COMMAND"),
         (["ui", "--port", "99999"], "--port: found '99999' (allowed: a whole number, 1 to 65535)"),
-        (["plan", "x.yaml", "--price", "-1"], "--price: found '-1', needs a number of dollars"),
+        (
+            ["plan", "x.yaml", "--price", "-1"],
+            "--price: found '-1' (allowed: a number, at least 0)",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_one_clear_error(

@@ -37,14 +37,7 @@ def run(options: argparse.Namespace) -> int:
     if options.name is None:
         print_analyses(console)
         return DONE
-    sweep, failures = run_adhoc_sweep(
-        "analyze",
-        analysis_content(options.name, options.checkpoints, options.corpus, options.gpus),
-        name=options.sweep_name,
-        store=options.store,
-        tracking_uri=options.tracking_uri,
-        address=options.address,
-        console=console,
-    )
+    content = analysis_content(options.name, options.checkpoints, options.corpus, options.gpus)
+    sweep, failures = run_adhoc_sweep("analyze", content, options, console)
     print_figures(sweep.stages, Store.open(options.store), console)
     return FAILED if failures else DONE

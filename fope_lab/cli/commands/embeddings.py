@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from fope_lab.cli.console import make_console
 from fope_lab.cli.exit_codes import DONE
-from fope_lab.cli.shared_options import add_json
+from fope_lab.cli.shared_options import add_json, number, whole_number
 
 if TYPE_CHECKING:
     from fope_lab.cli.embedding_sizes import Sizes
 
 HELP = "list the position embeddings, or describe one and its options"
-SIZES: tuple[tuple[str, type, str], ...] = (
-    ("--head-dim", int, "dimensions per head"),
-    ("--train-length", int, "training length in tokens"),
-    ("--factor", float, "context length as a multiple of the training length"),
+SIZES = (
+    ("--head-dim", whole_number(1), "dimensions per head"),
+    ("--train-length", whole_number(1), "training length in tokens"),
+    ("--factor", number(1, 1_000_000), "context length as a multiple of the training length"),
     ("--base", float, "RoPE's base (default: 10000)"),
-    ("--num-heads", int, "number of heads (default: 8)"),
-    ("--num-kv-heads", int, "number of key-value heads (default: as many as heads)"),
+    ("--num-heads", whole_number(1), "number of heads (default: 8)"),
+    ("--num-kv-heads", whole_number(1), "number of key-value heads (default: as many as heads)"),
 )
 
 
@@ -44,14 +44,8 @@ def run(options: argparse.Namespace) -> int:
     """Print the table, JSON or description; returns the exit code. Raises EmbeddingError."""
     from fope_lab.cli.embedding_sizes import requested_sizes, wrong_option
 
-    sizes = requested_sizes(
-        head_dim=options.head_dim,
-        train_length=options.train_length,
-        num_heads=options.num_heads,
-        num_kv_heads=options.num_kv_heads,
-        factor=options.factor,
-        base=options.base,
-    )
+    names = [flag.removeprefix("--").replace("-", "_") for flag, _, _ in SIZES]
+    sizes = requested_sizes({name: getattr(options, name) for name in names})
     if options.markdown and (options.json or options.name is not None or sizes is not None):
         raise wrong_option("--markdown", "prints the table of all embeddings; give nothing else")
     if options.name is not None:
@@ -67,26 +61,26 @@ def _describe_one(name: str, sizes: Sizes | None, *, as_json: bool) -> None:
     from fope_lab.embeddings.inspect import InspectionRow, inspect_embedding
 
     description = describe(_parse_name(name))
-    resolved = None
+    inspection = None
     if sizes is not None:
         definition = description.definition(sizes.options)
-        resolved = inspect_embedding(definition, sizes.shape, sizes.longer)
+        inspection = inspect_embedding(definition, sizes.shape, sizes.longer)
     if as_json:
-        _print_json(description_json(description, resolved))
+        _print_json(description_json(description, inspection))
         return
-    from fope_lab.cli.render.embeddings_table import print_description, print_resolved
+    from fope_lab.cli.render.embeddings_table import print_description, print_inspections
 
     console = make_console()
     print_description(description, console)
     if sizes is not None:
         console.print()
-        row = InspectionRow(description=description, inspection=resolved)
-        print_resolved([row], sizes.shape, sizes.options, console)
+        row = InspectionRow(description=description, inspection=inspection)
+        print_inspections([row], sizes.shape, sizes.options, console)
 
 
 def _list_all(sizes: Sizes | None, *, as_json: bool, as_markdown: bool) -> None:
     from fope_lab.cli.embedding_sizes import DEFAULT, wrong_option
-    from fope_lab.cli.render.embeddings_json import survey_json
+    from fope_lab.cli.render.embeddings_json import table_json
     from fope_lab.embeddings.describe import describe
     from fope_lab.embeddings.inspect import inspect_all
     from fope_lab.embeddings.spec import embedding_names
@@ -98,14 +92,14 @@ def _list_all(sizes: Sizes | None, *, as_json: bool, as_markdown: bool) -> None:
     at = sizes or DEFAULT
     rows = inspect_all(descriptions, at.shape, at.options, at.longer)
     if as_json:
-        _print_json(survey_json(rows))
+        _print_json(table_json(rows))
         return
-    from fope_lab.cli.render.embeddings_table import markdown, print_catalogue, print_resolved
+    from fope_lab.cli.render.embeddings_table import markdown, print_catalogue, print_inspections
 
     if as_markdown:
         print(markdown(rows, at.shape, at.options))
     elif sizes is not None:
-        print_resolved(rows, at.shape, at.options, make_console())
+        print_inspections(rows, at.shape, at.options, make_console())
     else:
         print_catalogue(rows, at.shape, at.options, make_console())
 

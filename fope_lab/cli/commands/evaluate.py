@@ -41,15 +41,8 @@ def run(options: argparse.Namespace) -> int:
     from fope_lab.sweep.adhoc_stages import evaluation_content
 
     content = evaluation_content(options.checkpoints, options.tasks, options.lengths, options.gpus)
-    sweep, failures = run_adhoc_sweep(
-        "evaluate",
-        content,
-        name=options.sweep_name,
-        store=options.store,
-        tracking_uri=options.tracking_uri,
-        address=options.address,
-        console=make_console(stderr=options.json),
-    )
+    console = make_console(stderr=options.json)
+    sweep, failures = run_adhoc_sweep("evaluate", content, options, console)
     if options.json:
         store = Store.open(options.store)
         print(render_json(*report_of_sweep(sweep, store, options.tracking_uri)))

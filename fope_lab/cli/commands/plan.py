@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 
 from fope_lab.cli.console import make_console
 from fope_lab.cli.exit_codes import DONE
 from fope_lab.cli.inputs import load_sweeps
-from fope_lab.cli.shared_options import add_files, add_json, add_store, whole_number
+from fope_lab.cli.shared_options import add_files, add_json, add_store, number, whole_number
 
 HELP = "preview a run: stages, cost, memory and time"
 
@@ -25,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="estimate stages with GPUs for this device: a6000, h100, … or cpu",
     )
     parser.add_argument(
-        "--price", type=_dollars, metavar="DOLLARS", help="price of one GPU for one hour"
+        "--price", type=number(0), metavar="DOLLARS", help="price of one GPU for one hour"
     )
     parser.add_argument(
         "--gpus",
@@ -66,13 +65,3 @@ def run(options: argparse.Namespace) -> int:
         print_plan(estimate, make_console(), every=options.all)
     estimate.require_fit()
     return DONE
-
-
-def _dollars(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"found {text!r}, needs a number of dollars, 0 or more")
-    return value

@@ -10,25 +10,26 @@ from fope_lab.embeddings.describe import Description
 from fope_lab.embeddings.inspect import Inspection, InspectionRow
 
 SHAPE = ("head_dim", "train_length", "num_heads", "num_kv_heads")
+PAIR = ("pair", "frequency", "wavelength", "cycles")
 
 
-def description_json(description: Description, resolved: Inspection | None) -> dict[str, Any]:
+def description_json(description: Description, inspection: Inspection | None) -> dict[str, Any]:
     """One embedding or transform with its options, and its numbers at a shape if there is one."""
     return {
         **_description_entry(description),
         "summary": summary(description.own_parts[0].kind),
         "options": _option_entries(description),
-        "resolved": _resolved_entry(resolved),
+        "resolved": _inspection_entry(inspection),
     }
 
 
-def survey_json(rows: Iterable[InspectionRow]) -> dict[str, Any]:
+def table_json(rows: Iterable[InspectionRow]) -> dict[str, Any]:
     """All embeddings with their numbers at a shape, or the problems that they have there."""
     return {
         "embeddings": [
             {
                 **_description_entry(row.description),
-                "resolved": _resolved_entry(row.inspection),
+                "resolved": _inspection_entry(row.inspection),
                 "problems": [str(problem) for problem in row.problems],
             }
             for row in rows
@@ -37,13 +38,9 @@ def survey_json(rows: Iterable[InspectionRow]) -> dict[str, Any]:
 
 
 def _description_entry(description: Description) -> dict[str, Any]:
-    return {
-        "name": description.name,
-        "kind": description.kind,
-        "source": description.source,
-        "composition": description.composition,
-        "required": description.open,
-    }
+    names = ("name", "kind", "source", "composition")
+    entry = {name: getattr(description, name) for name in names}
+    return {**entry, "required": description.open}
 
 
 def _option_entries(description: Description) -> list[dict[str, Any]]:
@@ -62,30 +59,22 @@ def _option_entries(description: Description) -> list[dict[str, Any]]:
     ]
 
 
-def _resolved_entry(resolved: Inspection | None) -> dict[str, Any] | None:
-    if resolved is None:
+def _inspection_entry(inspection: Inspection | None) -> dict[str, Any] | None:
+    if inspection is None:
         return None
     return {
-        **{name: getattr(resolved.shape, name) for name in SHAPE},
-        "pairs_rotating": resolved.rotating,
-        "attention_factor": resolved.attention_factor,
-        "facts": dict(resolved.facts),
-        "learned": {name: list(size) for name, size in resolved.learned.items()},
-        "learned_parameters": resolved.parameters,
-        "per_layer": resolved.per_layer,
+        **{name: getattr(inspection.shape, name) for name in SHAPE},
+        "pairs_rotating": inspection.rotating,
+        "attention_factor": inspection.attention_factor,
+        "facts": dict(inspection.facts),
+        "learned": {name: list(size) for name, size in inspection.learned.items()},
+        "learned_parameters": inspection.parameters,
+        "per_layer": inspection.per_layer,
         "frequencies": [
             {
                 "length": length,
-                "pairs": [
-                    {
-                        "pair": turn.pair,
-                        "frequency": turn.frequency,
-                        "wavelength": turn.wavelength,
-                        "cycles": turn.cycles,
-                    }
-                    for turn in turns
-                ],
+                "pairs": [{name: getattr(turn, name) for name in PAIR} for turn in turns],
             }
-            for length, turns in resolved.turns.items()
+            for length, turns in inspection.turns.items()
         ],
     }

@@ -56,12 +56,12 @@ def _catalogue_cells(row: InspectionRow) -> tuple[str, ...]:
     )
 
 
-def _learned(resolved: Inspection | None) -> str:
-    if resolved is None:
+def _learned(inspection: Inspection | None) -> str:
+    if inspection is None:
         return "?"
-    if not resolved.learned:
+    if not inspection.learned:
         return NOTHING
-    return f"{resolved.parameters:,} {'per layer' if resolved.per_layer else 'in all'}"
+    return f"{inspection.parameters:,} {'per layer' if inspection.per_layer else 'in all'}"
 
 
 def _caption(shape: Shape, options: Mapping[str, Any]) -> str:
@@ -135,7 +135,7 @@ def _number(value: float) -> str:
     return f"{value:g}".replace("e+0", "e").replace("e+", "e")
 
 
-def print_resolved(
+def print_inspections(
     rows: Sequence[InspectionRow], shape: Shape, options: Mapping[str, Any], console: Console
 ) -> None:
     """Print the numbers of embeddings at a shape, and the frequencies of those that rotate."""
@@ -144,7 +144,7 @@ def print_resolved(
     for column in table.columns[1:3]:
         column.justify = "right"
     for row in rows:
-        table.add_row(*map(Text, _resolved_cells(row)))
+        table.add_row(*map(Text, _inspection_cells(row)))
     console.print(table)
     blocks = [_frequency_block(title, turns) for turns, title in _same_frequencies(rows).items()]
     if blocks:
@@ -157,17 +157,17 @@ def print_resolved(
         console.print(Columns(blocks, padding=(0, 4, 0, 0)))
 
 
-def _resolved_cells(row: InspectionRow) -> tuple[str, ...]:
-    resolved = row.inspection
-    if resolved is None:
+def _inspection_cells(row: InspectionRow) -> tuple[str, ...]:
+    inspection = row.inspection
+    if inspection is None:
         problems = "; ".join(problem.message for problem in row.problems)
         return row.description.name, NOTHING, NOTHING, NOTHING, problems
     pairs, factor = NOTHING, NOTHING
-    if resolved.rotating is not None:
-        pairs = f"{resolved.rotating} of {resolved.shape.head_dim // 2}"
-        factor = f"{resolved.attention_factor:.4f}"
-    numbers = ", ".join(f"{name} {value:.4g}" for name, value in resolved.facts.items())
-    return row.description.name, pairs, factor, _learned(resolved), numbers
+    if inspection.rotating is not None:
+        pairs = f"{inspection.rotating} of {inspection.shape.head_dim // 2}"
+        factor = f"{inspection.attention_factor:.4f}"
+    numbers = ", ".join(f"{name} {value:.4g}" for name, value in inspection.facts.items())
+    return row.description.name, pairs, factor, _learned(inspection), numbers
 
 
 def _same_frequencies(rows: Sequence[InspectionRow]) -> dict[tuple[PairRotation, ...], str]:

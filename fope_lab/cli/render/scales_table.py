@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 GIB = 2**30
+SIZES = ("num_layers", "hidden_size", "num_heads", "num_kv_heads")
 CAPTION = (
     "Body: parameters of the layers. Head: those of the output head (– if it shares the token"
     " embedding's). The papers name sizes by body + head. FLOPs and memory are those of a training"
@@ -33,25 +35,15 @@ class Step:
 
 def scale_rows(step: Step) -> list[dict[str, Any]]:
     """The parameters of each scale, and the FLOPs and bytes of memory of a step."""
-    return [_row(name, config, step) for name, config in SCALES.items()]
+    return [{"scale": name, **_row(config, step)} for name, config in SCALES.items()]
 
 
-def _row(name: str, config: ModelConfig, step: Step) -> dict[str, Any]:
+def _row(config: ModelConfig, step: Step) -> dict[str, Any]:
     size = parameters(config)
-    training = training_memory(
-        config,
-        batch=step.batch,
-        length=step.length,
-        precision=step.precision,
-        gradient_checkpointing=step.gradient_checkpointing,
-    )
+    training = training_memory(config, **dataclasses.asdict(step))
     reading = reading_memory(config, batch=step.batch, length=step.length, precision=step.precision)
     return {
-        "scale": name,
-        "num_layers": config.num_layers,
-        "hidden_size": config.hidden_size,
-        "num_heads": config.num_heads,
-        "num_kv_heads": config.num_kv_heads,
+        **{name: getattr(config, name) for name in SIZES},
         "body": size.body,
         "head": size.head,
         "named": size.body + size.head,
