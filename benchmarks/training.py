@@ -47,7 +47,7 @@ from fope_lab.data.mixture import Batch
 from fope_lab.model import SCALES, Decoder, ModelConfig
 from fope_lab.model.config import flops_per_token, parameters
 from fope_lab.stages import TrainSettings
-from fope_lab.store import AttemptHandle, NullWriter
+from fope_lab.store import AttemptHandle, RunWriter
 from fope_lab.store.paths import StagePaths
 from trainers.loop import train
 from trainers.optimizer import decay_groups
@@ -153,7 +153,7 @@ def ours(shape: Shape, tokens: torch.Tensor, turns: Turns, compiled: bool) -> No
         start_model(shape),
         batches,
         settings,
-        NullWriter(AttemptHandle(StagePaths(Path()), 0, None)),
+        RunWriter(AttemptHandle(StagePaths(Path()), 0, None)),
         lambda directory, weights: None,
         seed=0,
         device=DEVICE,

@@ -22,7 +22,7 @@ from typing import Any
 from fope_lab.atomic_files import write_atomic
 from fope_lab.stages import Resources, TrainingConfig
 from fope_lab.stages.entry_points import load_function
-from fope_lab.store import Attempt, AttemptHandle, Checkpoint, FolderWriter, NullWriter
+from fope_lab.store import Attempt, AttemptHandle, Checkpoint, FolderWriter, RunWriter
 
 FEWER_AFTER_SECONDS = 60.0
 """How long an attempt after lost workers waits for all workers before it takes fewer."""
@@ -44,7 +44,7 @@ class WorkFailedError(Exception):
 
 
 @dataclass(frozen=True)
-class WorkerTask:
+class WorkerInputs:
     """What every worker of an attempt gets."""
 
     stage: TrainingConfig
@@ -79,7 +79,7 @@ def run_workers(
         size = _available_size(stage.resources, possible_sizes(rows, size))
         stage = with_memory_as_planned(stage)
     trainer = TorchTrainer(
-        functools.partial(_work, WorkerTask(stage, attempt.writer.handle, parents, folder)),
+        functools.partial(_work, WorkerInputs(stage, attempt.writer.handle, parents, folder)),
         # Some sums, such as those of counts, are on the CPU.
         torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if on_gpus else "gloo"),
         scaling_config=ScalingConfig(
@@ -139,7 +139,7 @@ def _available_size(resources: Resources, sizes: Sequence[int]) -> int:
     return sizes[-1]
 
 
-def _work(task: WorkerTask) -> tuple[dict[str, Any], Checkpoint | None]:
+def _work(inputs: WorkerInputs) -> tuple[dict[str, Any], Checkpoint | None]:
     """Do one worker's part; returns what the work returned, and the last checkpoint.
 
     Ray Train has initialized the process group.
@@ -149,19 +149,19 @@ def _work(task: WorkerTask) -> tuple[dict[str, Any], Checkpoint | None]:
 
     from trainers.process_group import STRATEGIES, is_lost_peer
 
-    resources = task.stage.resources
+    resources = inputs.stage.resources
     workers = STRATEGIES[resources.strategy]()
     if workers.rank == 0:
         reserved = pickle.dumps(get_current_placement_group())
-        write_atomic(task.scratch / f"{task.handle.token}{RESERVED}", reserved)
+        write_atomic(inputs.scratch / f"{inputs.handle.token}{RESERVED}", reserved)
     places: list[str] = [""] * workers.size
     dist.all_gather_object(places, f"{socket.gethostname()}:{os.getpid()}")
-    work = load_function(task.stage.entry_point)
-    writer = (FolderWriter if workers.rank == 0 else NullWriter)(task.handle)
+    work = load_function(inputs.stage.entry_point)
+    writer = (FolderWriter if workers.rank == 0 else RunWriter)(inputs.handle)
     try:
         with contextlib.closing(writer):
             writer.note(f"workers ({resources.strategy}): {', '.join(places)}")
-            result = work(task.stage, writer, task.parents, workers=workers)
+            result = work(inputs.stage, writer, inputs.parents, workers=workers)
     except Exception as error:
         if is_lost_peer(error):
             raise

@@ -22,7 +22,7 @@ from fope_lab.store.problems import LeaseLostError, StageDoneError, StoreError
 from fope_lab.store.root import Store
 from fope_lab.store.row import Row
 from fope_lab.store.state import StageState, Status
-from fope_lab.store.writer import AttemptHandle, FolderWriter, NullWriter, RunWriter
+from fope_lab.store.writer import AttemptHandle, FolderWriter, RunWriter
 
 __all__ = [
     "Attempt",
@@ -30,7 +30,6 @@ __all__ = [
     "Checkpoint",
     "FolderWriter",
     "LeaseLostError",
-    "NullWriter",
     "Row",
     "RunWriter",
     "StageDoneError",

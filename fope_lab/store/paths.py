@@ -2,60 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 
-@dataclass(frozen=True)
 class StagePaths:
     """Where the files of one stage are: `folder` is `<store>/<kind>/<key>`."""
 
-    folder: Path
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.key = folder, folder.name
+        self.request = folder / "stage.yaml"  # the resolved configuration that was asked for
+        self.metrics = folder / "metrics"  # a segment for each attempt and checkpoint interval
+        self.checkpoints = folder / "checkpoint"
+        self.progress = folder / "progress.json"  # the latest progress, for the progress view alone
+        self.log = folder / "log.txt"  # all attempts append to it
+        self.result = folder / "result.json"  # written when the stage is finished
+        self.done = folder / "DONE"  # the marker that it is
 
     @property
     def store(self) -> Path:
         """The root folder of the store that holds the stage."""
         return self.folder.parents[1]
-
-    @property
-    def key(self) -> str:
-        """The stage's key, which is its folder's name."""
-        return self.folder.name
-
-    @property
-    def request(self) -> Path:
-        """The file with the resolved configuration that was asked for."""
-        return self.folder / "stage.yaml"
-
-    @property
-    def metrics(self) -> Path:
-        """The folder of the metric segments."""
-        return self.folder / "metrics"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of the checkpoints."""
-        return self.folder / "checkpoint"
-
-    @property
-    def progress(self) -> Path:
-        """The file with the latest progress, for the progress view alone."""
-        return self.folder / "progress.json"
-
-    @property
-    def log(self) -> Path:
-        """The log that all attempts append to."""
-        return self.folder / "log.txt"
-
-    @property
-    def result(self) -> Path:
-        """The file with the result of a finished stage."""
-        return self.folder / "result.json"
-
-    @property
-    def done(self) -> Path:
-        """The marker that the stage is finished."""
-        return self.folder / "DONE"
 
     def segment(self, token: int, step: int) -> Path:
         """The metric segment that attempt `token` began after `step` steps."""

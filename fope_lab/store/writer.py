@@ -1,7 +1,7 @@
 """What the work of a stage writes while it runs: rows of metrics, progress, notes, checkpoints.
 
-`FolderWriter` writes to the stage's folder. `NullWriter` writes nothing: of several workers that
-train one model, worker 0 has a `FolderWriter` and the others have a `NullWriter`.
+`FolderWriter` writes to the stage's folder. A plain `RunWriter` writes nothing: of several workers
+that train one model, worker 0 has a `FolderWriter` and the others have a `RunWriter`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from fope_lab.atomic_files import is_full_disk, sync_directory, write_json
 from fope_lab.store.checkpoint import (
@@ -43,63 +42,34 @@ class AttemptHandle:
     resumed_from: Checkpoint | None
 
 
-class RunWriter(Protocol):
-    """What the work of a stage gets: where to write, and the checkpoint to resume from."""
+class RunWriter:
+    """What the work of a stage gets: where to write, and the checkpoint to resume from.
 
-    handle: AttemptHandle
-    newest: Checkpoint | None
-    """The last checkpoint that was saved, or at first the one that the attempt resumed from."""
+    This one writes nothing. Its checkpoints are those that the folder writer of the attempt saves.
+    """
 
-    @property
-    def paths(self) -> StagePaths:
-        """The names of the stage's files."""
-        return self.handle.paths
-
-    @property
-    def resumed_from(self) -> Checkpoint | None:
-        """The checkpoint that this attempt resumes from, or None if it starts from scratch."""
-        return self.handle.resumed_from
+    def __init__(self, handle: AttemptHandle) -> None:
+        self.handle, self.paths, self.resumed_from = handle, handle.paths, handle.resumed_from
+        self.newest: Checkpoint | None = handle.resumed_from
+        """The last checkpoint that was saved, or at first the one that the attempt resumed from."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Append a row of metrics. It becomes durable with the next checkpoint."""
 
     def progress(self, step: int, total: int, **values: float | str) -> None:
-        """Tell the progress view that `step` of `total` steps are done."""
+        """Tell the progress view that `step` of `total` steps are done, at most once a second."""
 
     def note(self, text: str) -> None:
-        """Append a note to the stage's log."""
+        """Append a note to the stage's log, with the time and the attempt's token."""
 
     def save_checkpoint(self, step: int, write: Callable[[Path], None]) -> Checkpoint:
         """Let `write` fill a new folder, and make it the stage's checkpoint of `step`."""
-
-    def close(self) -> None:
-        """Write what is still buffered."""
-
-
-class NullWriter(RunWriter):
-    """Writes nothing. Its checkpoints are those that the folder writer of the attempt saves."""
-
-    def __init__(self, handle: AttemptHandle) -> None:
-        self.handle = handle
-        self.newest = handle.resumed_from
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Discard the row; the folder writer logs it."""
-
-    def progress(self, step: int, total: int, **values: float | str) -> None:
-        """Discard the progress; the folder writer reports it."""
-
-    def note(self, text: str) -> None:
-        """Discard the note; the folder writer appends it."""
-
-    def close(self) -> None:
-        """Do nothing, since nothing is buffered."""
-
-    def save_checkpoint(self, step: int, write: Callable[[Path], None]) -> Checkpoint:
-        """Return the checkpoint that the folder writer saves at this step."""
         token = self.handle.token
         self.newest = Checkpoint(self.paths.checkpoint(token, step), token, step)
         return self.newest
+
+    def close(self) -> None:
+        """Make all rows durable. The next row starts a new segment."""
 
 
 class FolderWriter(RunWriter):
@@ -110,8 +80,7 @@ class FolderWriter(RunWriter):
     """
 
     def __init__(self, handle: AttemptHandle) -> None:
-        self.handle = handle
-        self.newest = handle.resumed_from
+        super().__init__(handle)
         self._first_step = handle.resumed_from.step if handle.resumed_from else 0
         self._segment: io.TextIOWrapper | None = None
         self._segment_step = self._first_step
@@ -119,7 +88,6 @@ class FolderWriter(RunWriter):
         self._started = time.monotonic()
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Append a row of metrics. It is buffered, and becomes durable with the next checkpoint."""
         row = {"step": step, "time": time.time_ns() // 1_000_000, "values": dict(values)}
         if self._segment is None:
             path = self.paths.segment(self.handle.token, self._segment_step)
@@ -128,7 +96,6 @@ class FolderWriter(RunWriter):
         self._segment.write(json.dumps(row) + "\n")
 
     def progress(self, step: int, total: int, **values: float | str) -> None:
-        """Tell the progress view that `step` of `total` steps are done, at most once a second."""
         now = time.monotonic()
         if now - self._shown < PROGRESS_SECONDS and step < total:
             return
@@ -146,13 +113,12 @@ class FolderWriter(RunWriter):
         )
 
     def note(self, text: str) -> None:
-        """Append a note to the stage's log, with the time and the attempt's token."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
         with self.paths.log.open("a", encoding="utf-8") as file:
             file.write(f"{stamp}Z [{self.handle.token}] {text.rstrip()}\n")
 
     def save_checkpoint(self, step: int, write: Callable[[Path], None]) -> Checkpoint:
-        """Let `write` fill a new folder, and make it the stage's checkpoint of `step`.
+        """Let `write` fill a new folder, and make it the stage's newest checkpoint.
 
         The rows logged so far become durable first, so that no checkpoint has fewer rows than
         steps. Raises LeaseLostError if a newer attempt has begun, and StoreError if the disk is
@@ -182,7 +148,6 @@ class FolderWriter(RunWriter):
         return self.newest
 
     def close(self) -> None:
-        """Make all rows durable. The next row starts a new segment."""
         segment, self._segment = self._segment, None
         if segment is not None:
             try:

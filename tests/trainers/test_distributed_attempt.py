@@ -10,7 +10,6 @@ import pytest
 from fope_lab.store import (
     FolderWriter,
     LeaseLostError,
-    NullWriter,
     RunWriter,
     StageFolder,
     Store,
@@ -43,7 +42,7 @@ def test_the_first_worker_writes_as_the_holder_would_and_the_others_nothing(
 ) -> None:
     with folder.begin("driver", {}) as attempt:
         handle = pickle.loads(pickle.dumps(attempt.writer.handle))
-        silent = NullWriter(handle)
+        silent = RunWriter(handle)
         work(silent)
         assert folder.checkpoint() is None
         assert not (folder.path / "log.txt").exists()
