@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from fope_lab.analysis.activations import embedding_of, record
 from fope_lab.analysis.attention_pattern import attention_weights
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
-from fope_lab.analysis.pairs import by_pair, pair_norms, rotated_frequencies
-from fope_lab.analysis.passages import passages
+from fope_lab.analysis.pairs import PAIRS, by_pair, pair_norms, rotated_frequencies
+from fope_lab.analysis.passages import ReadsPassages, passages
 from fope_lab.analysis.positional_heads import best_heads, weights_at
 from fope_lab.config.annotations import Interval
 
@@ -100,6 +100,7 @@ def survey(
 
 @dataclass(frozen=True, kw_only=True)
 class CauchySchwarz(
+    ReadsPassages,
     Analysis,
     name="cauchy-schwarz",
     source="Barbero et al. (Round and Round), arXiv 2410.06205, Tables 3–5 and §4",
@@ -115,11 +116,6 @@ class CauchySchwarz(
     sequences: Annotated[int, Interval(ge=1)] = 10
     length: Annotated[int, Interval(ge=4)] = 256
     drawn: Annotated[int, Interval(ge=2)] = 8
-
-    @property
-    def tokens(self) -> int:
-        """The number of tokens in all sequences."""
-        return self.sequences * self.length
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Find the best head of each kind, own and previous: `heads` (kinds, 2), layer and head.
@@ -172,12 +168,11 @@ class CauchySchwarz(
                     (by_pairs, arrays["bound"][i, i], arrays["contribution"][i]),
                 )
                 for axes, limit, scores in series:
-                    steps = list(range(len(limit)))
-                    curve(axes, steps, limit.tolist(), 3, "bound for the token it attends to most")
+                    curve(axes, limit, 3, "bound for the token it attends to most")
                     for slot, name in enumerate(names):
-                        curve(axes, steps, scores[slot].tolist(), slot, f"score of the {name}")
+                        curve(axes, scores[slot], slot, f"score of the {name}")
                 by_token.set_xlabel("token")
-                by_pairs.set_xlabel("pair of dimensions, fastest to slowest")
+                by_pairs.set_xlabel(PAIRS)
                 by_token.set_ylabel("score")
                 by_pairs.set_ylabel("contribution to the score")
             legend(figure, plots[0])

@@ -149,7 +149,10 @@ class Constructions(
         Thm. 6.1: `frequencies` (3,), 0 and the slowest of two bases; `semantic` (3, context), the
         attention by length of the context.
         """
-        embedding = self._rotation()
+        from fope_lab.embeddings import build_embedding
+
+        sizes = {"head_dim": self.head_dim, "num_heads": 1, "train_length": self.length}
+        embedding = build_embedding(self.embedding, **sizes)
         drawn = np.random.default_rng(self.seed).standard_normal((self.queries, self.head_dim))
         peaks = np.array([peak for peak in PEAKS if peak < self.length])
         targets = np.unique(np.linspace(0, self.length - 1, TARGETS).astype(np.int64))
@@ -158,10 +161,10 @@ class Constructions(
             scores = peaked_scores(embedding, query, targets, self.length)
             hits[i] = scores.argmax(axis=1) == targets
             progress(i + 1, self.queries)
-        slowest = [
-            rope_ladder(self.head_dim, base=base, train_length=self.length).frequencies[-1]
-            for base in BASES
-        ]
+        ladders = (
+            rope_ladder(self.head_dim, base=base, train_length=self.length) for base in BASES
+        )
+        frequencies = [0.0, *(ladder.frequencies[-1] for ladder in ladders)]
         norm = semantic_norm(self.context, self.miss / 2)
         return {
             "peaks": peaks,
@@ -171,19 +174,11 @@ class Constructions(
             "own": positional_attention(embedding, 0, NORMS, self.length),
             "previous": positional_attention(embedding, 1, NORMS, self.length),
             "unpositioned": unpositioned_attention(NORMS),
-            "frequencies": np.array([0.0, *slowest]),
+            "frequencies": np.array(frequencies),
             "semantic": np.stack(
-                [semantic_attention(omega, norm, self.context) for omega in (0.0, *slowest)]
+                [semantic_attention(omega, norm, self.context) for omega in frequencies]
             ),
         }
-
-    def _rotation(self) -> PositionEmbedding:
-        """Build the position embedding of a single head."""
-        from fope_lab.embeddings import build_embedding
-
-        return build_embedding(
-            self.embedding, head_dim=self.head_dim, num_heads=1, train_length=self.length
-        )
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return the share of random queries whose scores peak at the target distance; the smallest
@@ -212,38 +207,31 @@ class Constructions(
         )
         with panels(titles, width=310, height=270) as (figure, (peaked, by_norm, by_context)):
             for i, peak in enumerate(arrays["peaks"].tolist()):
-                distances = list(range(self.length))
-                curve(peaked, distances, arrays["peaked"][i].tolist(), i, f"made for {peak}")
-            peaked.set_xlabel("distance, tokens")
-            peaked.set_ylabel("score / highest possible score")
+                curve(peaked, arrays["peaked"][i], i, f"made for {peak}")
+            peaked.set(xlabel="distance, tokens", ylabel="score / highest possible score")
             kinds = {
                 "own": f"current token, {self.embedding}",
                 "previous": f"previous token, {self.embedding}",
                 "unpositioned": "either, without positions, 3 tokens",
             }
             for i, (kind, label) in enumerate(kinds.items()):
-                curve(by_norm, arrays["norms"].tolist(), arrays[kind].tolist(), i, label)
-            by_norm.set_xlabel("squared norm of queries and keys")
-            by_norm.set_ylabel(f"attention, {self.length} tokens")
+                curve(by_norm, arrays[kind], i, label, x=arrays["norms"])
+            by_norm.set(
+                xlabel="squared norm of queries and keys", ylabel=f"attention, {self.length} tokens"
+            )
             contexts = np.unique(np.geomspace(1, self.context, 400).astype(np.int64))
             for i, name in enumerate(_ROTATIONS.values()):
-                attention = arrays["semantic"][i, contexts - 1].tolist()
-                curve(by_context, contexts.tolist(), attention, i, name)
-            by_context.set_xlabel("tokens in the context")
-            by_context.set_ylabel("attention, worst position")
+                curve(by_context, arrays["semantic"][i, contexts - 1], i, name, x=contexts)
+            by_context.set(xlabel="tokens in the context", ylabel="attention, worst position")
             peaked.legend(frameon=False, fontsize=9, loc="upper right")
             for axes, step in ((by_norm, 16), (by_context, 64)):
-                axes.set_xscale("log")
+                axes.set(xscale="log", ylim=(-0.02, 1.02))
                 low, high = axes.get_xlim()
                 ticks = [step**n for n in range(21) if low <= step**n <= high]
                 axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
                 axes.set_xticks([], minor=True)
-                axes.set_ylim(-0.02, 1.02)
-                axes.legend(
-                    frameon=False,
-                    fontsize=9,
-                    loc="lower left" if axes is by_context else "lower right",
-                )
+            by_norm.legend(frameon=False, fontsize=9, loc="lower right")
+            by_context.legend(frameon=False, fontsize=9, loc="lower left")
         return figure
 
 

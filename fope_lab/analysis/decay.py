@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
-from fope_lab.analysis.rotation import OneRotation
+from fope_lab.analysis.rotation import OneRotation, as_complex
 from fope_lab.config.annotations import Interval
 
 if TYPE_CHECKING:
@@ -30,9 +30,8 @@ def scores(
     `turned` (head_dim/2, length) holds the `turns` of a head (rotation.py). Scores are divided by
     head_dim: an equal query and key of unit variance score 1 at distance 0.
     """
-    half = len(turned)
-    q, k = (x[:, :half] + 1j * x[:, half:] for x in (queries, keys))
-    return np.asarray(((q.conj() * k) @ turned).real / (2 * half))
+    q, k = as_complex(queries), as_complex(keys)
+    return np.asarray(((q.conj() * k) @ turned).real / queries.shape[-1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,16 +75,14 @@ class Decay(
         """Draw the scores of the constant pair, of some random pairs, and the mean of all pairs."""
         from fope_lab.drawing.panels import curve, legend, panels
 
-        distances = np.arange(self.length).tolist()
         titles = ("Constant queries and keys", "Gaussian queries and keys")
         with panels(titles) as (figure, (constant, gaussian)):
-            curve(constant, distances, arrays["constant"].tolist(), 0)
+            curve(constant, arrays["constant"], 0)
             for i in range(CURVES):
-                curve(gaussian, distances, arrays["gaussian"][i].tolist(), 3, "one pair" * (i == 0))
-            mean = arrays["gaussian"].mean(axis=0).tolist()
-            curve(gaussian, distances, mean, 1, f"mean of {self.pairs} pairs")
+                curve(gaussian, arrays["gaussian"][i], 3, "one pair" * (i == 0))
+            mean = arrays["gaussian"].mean(axis=0)
+            curve(gaussian, mean, 1, f"mean of {self.pairs} pairs")
             for axes in (constant, gaussian):
-                axes.set_xlabel("relative distance, tokens")
-                axes.set_ylabel("score / head_dim")
+                axes.set(xlabel="relative distance, tokens", ylabel="score / head_dim")
             legend(figure, gaussian)
         return figure

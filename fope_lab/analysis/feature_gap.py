@@ -150,15 +150,21 @@ class FeatureGap(
                 by_position[row] = np.mean(turning, axis=0)
         return {**by_pair, "by_position": by_position}
 
+    def _parts(
+        self, wavelengths: NDArray[np.float64]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return masks of the pairs that complete a turn within the trained length, and of those
+        that rotate more slowly."""
+        before = wavelengths < self.train_length
+        return before, ~before & np.isfinite(wavelengths)
+
     def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return each embedding's greatest gap among the pairs that complete a turn within the
         trained length (pre-critical), and among those that rotate more slowly (post-critical)."""
         metrics = {}
         for row, name in enumerate(self.embeddings):
-            wavelengths = arrays["wavelengths"][row]
-            before = wavelengths < self.train_length
-            after = ~before & np.isfinite(wavelengths)
-            for part, pairs in (("precritical", before), ("postcritical", after)):
+            parts = self._parts(arrays["wavelengths"][row])
+            for part, pairs in zip(("precritical", "postcritical"), parts, strict=True):
                 if pairs.any():
                     key = f"gap_{part}_{name.replace('-', '_')}"
                     metrics[key] = float(arrays["greatest"][row, pairs].max())
@@ -168,24 +174,19 @@ class FeatureGap(
         """Draw the greatest gap of each pair, separately for the pairs that complete a turn within
         the trained length and for the others, and the mean gap of the former by position."""
         from fope_lab.drawing.panels import curve, legend, panels
-        from fope_lab.drawing.svg import MUTED
+        from fope_lab.drawing.svg import DASHED
 
         titles = ("Pairs with a full turn", "Slower pairs", "Mean gap with a full turn")
-        positions = np.arange(self.length).tolist()
         with panels(titles) as (figure, axes):
             for row, name in enumerate(self.embeddings):
-                wavelengths = arrays["wavelengths"][row]
-                before = wavelengths < self.train_length
-                after = ~before & np.isfinite(wavelengths)
-                for plot, pairs in zip(axes, (before, after), strict=False):
-                    gaps = arrays["greatest"][row, pairs].tolist()
-                    curve(plot, np.flatnonzero(pairs).tolist(), gaps, row, name)
-                curve(axes[2], positions, arrays["by_position"][row].tolist(), row)
+                parts = self._parts(arrays["wavelengths"][row])
+                for plot, pairs in zip(axes, parts, strict=False):
+                    gaps = arrays["greatest"][row, pairs]
+                    curve(plot, gaps, row, name, x=np.flatnonzero(pairs))
+                curve(axes[2], arrays["by_position"][row], row)
             for plot in axes[:2]:
-                plot.set_xlabel("pair")
-                plot.set_ylabel("greatest gap")
-            axes[2].axvline(self.train_length, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-            axes[2].set_xlabel("position")
-            axes[2].set_ylabel("gap")
+                plot.set(xlabel="pair", ylabel="greatest gap")
+            axes[2].axvline(self.train_length, **DASHED)
+            axes[2].set(xlabel="position", ylabel="gap")
             legend(figure, axes[0])
         return figure

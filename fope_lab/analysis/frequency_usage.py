@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from fope_lab.analysis.activations import record
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
-from fope_lab.analysis.pairs import pair_norms, quarter_shares, rotated_frequencies
-from fope_lab.analysis.passages import passages
+from fope_lab.analysis.pairs import PAIRS, pair_norms, quarter_shares, rotated_frequencies
+from fope_lab.analysis.passages import ReadsPassages, passages
 from fope_lab.config.annotations import Interval
 from fope_lab.data.problems import DataError
 
@@ -51,6 +51,7 @@ def mean_norms(
 
 @dataclass(frozen=True, kw_only=True)
 class FrequencyUsage(
+    ReadsPassages,
     Analysis,
     name="frequency-usage",
     source="Barbero et al. (Round and Round), arXiv 2410.06205, Fig. 3 and 4",
@@ -65,11 +66,6 @@ class FrequencyUsage(
     sequences: Annotated[int, Interval(ge=1)] = 10
     length: Annotated[int, Interval(ge=2)] = 256
     layer: Annotated[int, Interval(ge=0)] = 0
-
-    @property
-    def tokens(self) -> int:
-        """The number of tokens in all sequences."""
-        return self.sequences * self.length
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute `frequencies` (head_dim/2,) in radians per token, from fast to slow, and the mean
@@ -100,28 +96,18 @@ class FrequencyUsage(
 
     def draw(self, arrays: Arrays) -> Figure:
         """Draw the norms of queries and keys by layer, then by head of the layer `layer`."""
-        from fope_lab.drawing.heatmap import Heatmap, draw_cells
-        from fope_lab.drawing.panels import panels
+        from fope_lab.drawing.panels import cells, panels
 
+        names = dict(zip(KINDS, ("queries", "keys"), strict=True))
         maps = {
             f"Mean norm by layer, {name}": (arrays[kind].mean(axis=1), "layer")
-            for kind, name in zip(KINDS, ("queries", "keys"), strict=True)
+            for kind, name in names.items()
         } | {
             f"Mean norm in layer {self.layer}, {name}": (arrays[kind][self.layer], "head")
-            for kind, name in zip(KINDS, ("queries", "keys"), strict=True)
+            for kind, name in names.items()
         }
         titles = [f"{title}: 0 to {values.max():.3g}" for title, (values, _) in maps.items()]
         with panels(titles, columns=2, width=390) as (figure, plots):
             for axes, (values, rows) in zip(plots, maps.values(), strict=True):
-                axes.grid(visible=False)
-                heatmap = Heatmap(
-                    title="",
-                    x_label="pair of dimensions, fastest to slowest",
-                    y_label=rows,
-                    x_ticks=tuple(map(str, range(values.shape[1]))),
-                    y_ticks=tuple(map(str, range(values.shape[0]))),
-                    values=values,
-                    high=float(values.max()),
-                )
-                draw_cells(axes, heatmap, numbers=False)
+                cells(axes, values, PAIRS, rows, float(values.max()))
         return figure

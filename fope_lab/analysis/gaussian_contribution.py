@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
-from fope_lab.analysis.rotation import OneRotation, undertrained
+from fope_lab.analysis.rotation import OneRotation, as_complex, undertrained
 from fope_lab.config.annotations import Interval
 
 if TYPE_CHECKING:
@@ -37,10 +37,8 @@ def mean_scores(
 
     A score is linear in the product q̄·k of each pair, so only the mean of the products matters.
     """
-    half = len(turned)
-    q = queries[:, :half] + 1j * queries[:, half:]
-    k = keys[:, :half] + 1j * keys[:, half:]
-    return np.asarray(((q.conj() * k).mean(axis=0) @ turned).real / (2 * half))
+    q, k = as_complex(queries), as_complex(keys)
+    return np.asarray(((q.conj() * k).mean(axis=0) @ turned).real / queries.shape[-1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,18 +99,16 @@ class GaussianContribution(
         """Draw each mean's scores with their expectation, and the all-ones scores in two parts."""
         from fope_lab.drawing.panels import curve, legend, panels
 
-        distances = np.arange(self.length).tolist()
         constant, undertrained = arrays["constant"], arrays["undertrained"]
         titles = [f"Gaussian, mean {mean:g}" for mean in MEANS]
         with panels((*titles, "Constant, by kind of pair"), columns=2) as (figure, axes):
             for plot, mean, scores in zip(axes, MEANS, arrays["gaussian"], strict=False):
-                curve(plot, distances, scores.tolist(), 0, f"mean of {self.pairs} pairs")
-                curve(plot, distances, (mean**2 * constant).tolist(), 1, "expected: μ² of constant")
-            curve(axes[3], distances, undertrained.tolist(), 4, "undertrained pairs")
-            curve(axes[3], distances, (constant - undertrained).tolist(), 2, "other pairs")
+                curve(plot, scores, 0, f"mean of {self.pairs} pairs")
+                curve(plot, mean**2 * constant, 1, "expected: μ² of constant")
+            curve(axes[3], undertrained, 4, "undertrained pairs")
+            curve(axes[3], constant - undertrained, 2, "other pairs")
             axes[3].legend(frameon=False, fontsize=9)
             for plot in axes:
-                plot.set_xlabel("relative distance, tokens")
-                plot.set_ylabel("score / head_dim")
+                plot.set(xlabel="relative distance, tokens", ylabel="score / head_dim")
             legend(figure, axes[0])
         return figure

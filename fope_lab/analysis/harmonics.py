@@ -23,18 +23,10 @@ if TYPE_CHECKING:
 Wave = NDArray[np.float64]
 
 
-def _silu(x: Wave) -> Wave:
-    return x / (1 + np.exp(-x))
-
-
-def _relu(x: Wave) -> Wave:
-    return np.maximum(x, 0)
-
-
 ACTIVATIONS: Mapping[str, Callable[[Wave], Wave]] = {
     "linear": np.array,
-    "relu": _relu,
-    "silu": _silu,
+    "relu": lambda x: np.maximum(x, 0),
+    "silu": lambda x: x / (1 + np.exp(-x)),
     "square": np.square,
     "tanh": np.tanh,
 }
@@ -148,10 +140,8 @@ class Harmonics(
                 heights = arrays[name]
                 seen = heights > heights.max() / 1000
                 plot.vlines(omega[seen], 0, heights[seen], color=COLOURS[0][0], linewidth=1.6)
-                plot.set_xlim(0, np.pi)
-                plot.set_ylim(0, None)
-                plot.set_xlabel("frequency, radians per token")
-                plot.set_ylabel("amplitude")
+                plot.set(xlim=(0, np.pi), ylim=(0, None))
+                plot.set(xlabel="frequency, radians per token", ylabel="amplitude")
             every = combinations(self.first_cycles, self.second_cycles, self.length, self.order)
             axes[2].plot(
                 omega[every],

@@ -84,22 +84,20 @@ class LowPass(
     def draw(self, arrays: Arrays) -> Figure:
         """Draw the cumulative shares of pairs and of power by frequency, and the power itself."""
         from fope_lab.drawing.panels import curve, panels
-        from fope_lab.drawing.svg import MUTED
+        from fope_lab.drawing.svg import DASHED
 
         omega, power = arrays["omega"], arrays["power"]
         pairs = (arrays["frequencies"] <= omega[:, None]).mean(axis=1)
         with panels(("Cumulative shares", "Response to each frequency")) as (figure, axes):
-            curve(axes[0], omega.tolist(), pairs.tolist(), 0, "share of pairs")
-            curve(axes[0], omega.tolist(), np.cumsum(power).tolist(), 1, "share of power")
-            curve(axes[0], omega.tolist(), (omega / BOUND).tolist(), 3, "evenly spread")
+            curve(axes[0], pairs, 0, "share of pairs", x=omega)
+            curve(axes[0], np.cumsum(power), 1, "share of power", x=omega)
+            curve(axes[0], omega / BOUND, 3, "evenly spread", x=omega)
             axes[0].legend(frameon=False, fontsize=9, loc="lower right")
-            curve(axes[1], omega.tolist(), np.maximum(power, 1e-20).tolist(), 0)
+            curve(axes[1], np.maximum(power, 1e-20), 0, x=omega)
             axes[1].set_yscale("log")
             plain_ticks(axes[1], "y")
             for plot, label in zip(axes, ("share", "share of power"), strict=True):
-                plot.axvline(HIGH_BAND, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-                plot.set_xlim(0, BOUND)
+                plot.axvline(HIGH_BAND, **DASHED)
+                plot.set(xlabel="frequency, radians per token", ylabel=label, xlim=(0, BOUND))
                 plot.set_xticks([0, 1, HIGH_BAND, BOUND], ["0", "1", "π/2", "π"])
-                plot.set_xlabel("frequency, radians per token")
-                plot.set_ylabel(label)
         return figure

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from fope_lab.model.decoder import Decoder
 
 
+PAIRS = "pair of dimensions, fastest to slowest"
+"""The label of an axis of pairs."""
+
+
 def rotated_frequencies(model: Decoder, analysis: str) -> NDArray[np.float64]:
     """Return the frequencies of the pairs in radians per token (head_dim/2,), from fast to slow; 0
     for pairs that do not rotate.

@@ -11,6 +11,18 @@ from fope_lab.analysis.base import Subject
 from fope_lab.data.problems import DataError
 
 
+class ReadsPassages:
+    """Part of an analysis of a text: `sequences` passages of `length` tokens each."""
+
+    sequences: int
+    length: int
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens in all sequences."""
+        return self.sequences * self.length
+
+
 def passages(subject: Subject, count: int, length: int) -> NDArray[np.int64]:
     """Return the tokens (count, length) of the subject's text, in order.
 

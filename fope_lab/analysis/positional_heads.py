@@ -17,17 +17,18 @@ from numpy.typing import NDArray
 from fope_lab.analysis.activations import embedding_of, record
 from fope_lab.analysis.attention_pattern import attention_weights
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
-from fope_lab.analysis.pairs import pair_norms, quarter_shares
-from fope_lab.analysis.passages import passages
+from fope_lab.analysis.pairs import PAIRS, pair_norms, quarter_shares
+from fope_lab.analysis.passages import ReadsPassages, passages
 from fope_lab.config.annotations import Interval
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
 
     from fope_lab.model.decoder import Decoder
 
+MOST_NUMBERS = 6
+"""The most columns of cells with room for their numbers in a third of a figure."""
 POSITIONAL = 0.5
 """A head is called positional if more than this share of its attention is at a single offset."""
 
@@ -103,6 +104,7 @@ def survey(
 
 @dataclass(frozen=True, kw_only=True)
 class PositionalHeads(
+    ReadsPassages,
     Analysis,
     name="positional-heads",
     source="Barbero et al. (Round and Round), arXiv 2410.06205, Fig. 5 and 6",
@@ -125,11 +127,6 @@ class PositionalHeads(
     def __post_init__(self) -> None:
         if self.offset >= self.length:
             raise ValueError(f"offset {self.offset} needs to be less than length {self.length}")
-
-    @property
-    def tokens(self) -> int:
-        """The number of tokens in all sequences."""
-        return self.sequences * self.length
 
     @property
     def kinds(self) -> dict[str, int]:
@@ -193,7 +190,7 @@ class PositionalHeads(
 
     def draw(self, arrays: Arrays) -> Figure:
         """Draw a row for each kind: all heads' weights, the best head's pattern and its norms."""
-        from fope_lab.drawing.panels import curve, legend, panels
+        from fope_lab.drawing.panels import cells, curve, legend, panels
 
         names = dict(zip(self.kinds, ("current token", "previous token"), strict=False))
         titles = []
@@ -205,42 +202,19 @@ class PositionalHeads(
         with panels(titles, columns=3 if "key" in arrays else 2, height=230) as (figure, plots):
             left = iter(plots)
             for i in range(len(self.kinds)):
-                _cells(next(left), arrays["weights"][i], "head", "layer", numbers=True)
-                _cells(next(left), arrays["patterns"][i], "attends to", "token", numbers=False)
+                weights = arrays["weights"][i]
+                fit = weights.shape[1] <= MOST_NUMBERS
+                cells(next(left), weights, "head", "layer", numbers=fit)
+                cells(next(left), arrays["patterns"][i], "attends to", "token")
                 if "key" in arrays:
                     axes = next(left)
                     layer, head = arrays["ranking"][i, 0]
                     for slot, kind in enumerate(("query", "key")):
                         values = arrays[kind]
-                        pairs = list(range(values.shape[-1]))
-                        curve(axes, pairs, values[layer, head].tolist(), slot, f"its {kind}")
-                        mean = values.mean(axis=(0, 1)).tolist()
-                        curve(axes, pairs, mean, slot + 2, f"{kind}, mean of all heads")
-                    axes.set_ylim(bottom=0)
-                    axes.set_xlabel("pair of dimensions, fastest to slowest")
+                        curve(axes, values[layer, head], slot, f"its {kind}")
+                        mean = values.mean(axis=(0, 1))
+                        curve(axes, mean, slot + 2, f"{kind}, mean of all heads")
+                    axes.set(xlabel=PAIRS, ylim=(0, None))
             if "key" in arrays:
                 legend(figure, plots[2])
         return figure
-
-
-MOST_NUMBERS = 6
-"""The most columns of cells with room for their numbers in a third of a figure."""
-
-
-def _cells(
-    axes: Axes, values: NDArray[np.float64], x_label: str, y_label: str, *, numbers: bool
-) -> None:
-    """Draw weights from 0 to 1 as cells, with their numbers if `numbers` is set and they fit."""
-    from fope_lab.drawing.heatmap import Heatmap, draw_cells
-
-    axes.grid(visible=False)
-    rows, columns = values.shape
-    heatmap = Heatmap(
-        title="",
-        x_label=x_label,
-        y_label=y_label,
-        x_ticks=tuple(map(str, range(columns))),
-        y_ticks=tuple(map(str, range(rows))),
-        values=values,
-    )
-    draw_cells(axes, heatmap, numbers=numbers and columns <= MOST_NUMBERS)

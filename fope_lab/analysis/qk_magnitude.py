@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
-from fope_lab.analysis.passages import passages
+from fope_lab.analysis.passages import ReadsPassages, passages
 from fope_lab.analysis.rotation import undertrained
 from fope_lab.config.annotations import Interval
 
@@ -50,6 +50,7 @@ def spans(marked: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, kw_only=True)
 class QkMagnitude(
+    ReadsPassages,
     Analysis,
     name="qk-magnitude",
     source="Hua et al. (FoPE), arXiv 2412.17739, Fig. 7",
@@ -63,11 +64,6 @@ class QkMagnitude(
 
     sequences: Annotated[int, Interval(ge=1)] = 4
     length: Annotated[int, Interval(ge=2)] = 256
-
-    @property
-    def tokens(self) -> int:
-        """The number of tokens in all sequences."""
-        return self.sequences * self.length
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute `queries` and `keys` (2, layers, head_dim): by dimension, the mean absolute
@@ -131,8 +127,7 @@ class QkMagnitude(
             for plot, name in zip(axes, ("queries", "keys"), strict=True):
                 _layers(plot, arrays[name][0])
                 _mark(plot, marked, "undertrained")
-                plot.set_xlabel("dimension")
-                plot.set_ylabel("mean absolute value")
+                plot.set(xlabel="dimension", ylabel="mean absolute value")
             legend(figure, axes[0])
         return figure
 
@@ -154,13 +149,12 @@ LABELLED = 8
 def _layers(axes: Axes, values: Array) -> None:
     from fope_lab.drawing.panels import curve
 
-    dimensions = np.arange(values.shape[1]).tolist()
     many = len(values) > LABELLED
     for layer, row in enumerate(values):
         label = ("layers" if layer == 0 else None) if many else f"layer {layer}"
-        curve(axes, dimensions, row.tolist(), 3 if many else layer, label)
+        curve(axes, row, 3 if many else layer, label)
     if many:
-        curve(axes, dimensions, values.mean(axis=0).tolist(), 0, "mean of all layers")
+        curve(axes, values.mean(axis=0), 0, "mean of all layers")
 
 
 def _mark(axes: Axes, marked: NDArray[np.bool_], label: str) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.rotation import as_complex
 from fope_lab.config.annotations import Interval
 from fope_lab.embeddings.ladder import rope_ladder
 
@@ -38,9 +39,7 @@ def scores_at(
     is that of the same position, the next that of the token before, and so on. A score is the real
     part of Σ q·k̄·e^{iω(n − m)} over the pairs of dimensions as complex numbers (the paper's Eq. 4).
     """
-    half = queries.shape[-1] // 2
-    q, k = (x[:, :half] + 1j * x[:, half:] for x in (queries, keys))
-    products = q * k.conj()
+    products = as_complex(queries) * as_complex(keys).conj()
     angles = frequencies[:, None] * (positions[-1] - positions[::-1])
     total = products.real @ np.cos(angles) - products.imag @ np.sin(angles)
     return np.asarray(total / queries.shape[-1])
@@ -123,15 +122,13 @@ class RandomDecay(
         """Draw a curve for each bound: the scores of the constant pair and of one Gaussian pair."""
         from fope_lab.drawing.panels import curve, legend, panels
 
-        distances = list(range(self.length))
         titles = ("Constant queries and keys", "One Gaussian query and key")
         with panels(titles, width=360, height=240) as (figure, plots):
             for i, bound in enumerate(arrays["bounds"].tolist()):
                 label = f"drawn from {bound}" if i else f"RoPE, {bound} consecutive"
                 for axes, name in zip(plots, ("constant", "gaussian"), strict=True):
-                    curve(axes, distances, arrays[name][i].tolist(), i, label)
+                    curve(axes, arrays[name][i], i, label)
             for axes in plots:
-                axes.set_xlabel("distance, tokens")
-                axes.set_ylabel("score / head_dim")
+                axes.set(xlabel="distance, tokens", ylabel="score / head_dim")
             legend(figure, plots[0])
         return figure

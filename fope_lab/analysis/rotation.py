@@ -101,6 +101,13 @@ def undertrained(frequencies: NDArray[np.float64], train_length: int) -> NDArray
     return (frequencies > 0) & (frequencies < 2 * np.pi / train_length)
 
 
+def as_complex(vectors: NDArray[np.float64]) -> NDArray[np.complex128]:
+    """Return the pairs of vectors (…, head_dim) as complex numbers (…, head_dim/2): the real parts
+    come first, then the imaginary parts."""
+    real, imaginary = np.split(vectors, 2, axis=-1)
+    return np.asarray(real + 1j * imaginary)
+
+
 def turns(embedding: PositionEmbedding, length: int) -> NDArray[np.complex128]:
     """Return the factors of a rotation in scores at distances 0 … length − 1:
     (heads, head_dim/2, length), complex.

@@ -106,23 +106,17 @@ class RotationAngles(
         from fope_lab.drawing.panels import curve, legend, panels
         from fope_lab.drawing.svg import GRID
 
-        titles = [
-            f"{name}: wavelength {wavelength:.4g}"
-            for name, wavelength in zip(
-                ("RoPE", "Resonance RoPE"), arrays["wavelengths"], strict=True
-            )
-        ]
+        rope, resonance = arrays["wavelengths"]
+        titles = (f"RoPE: wavelength {rope:.4g}", f"Resonance RoPE: wavelength {resonance:.4g}")
         parts = (("trained", slice(self.train_length)), ("new", slice(self.train_length, None)))
         positions = np.arange(self.length)
         with panels((*titles, "Distance to the nearest trained angle")) as (figure, axes):
             for row in range(2):
-                angle = arrays["angles"][row]
-                axes[row].grid(visible=False)
-                axes[row].hlines(
-                    angle[: self.train_length], 0, self.length, color=GRID, linewidth=0.9
-                )
+                angle, plot = arrays["angles"][row], axes[row]
+                plot.grid(visible=False)
+                plot.hlines(angle[: self.train_length], 0, self.length, color=GRID, linewidth=0.9)
                 for slot, (label, part) in enumerate(parts):
-                    axes[row].plot(
+                    plot.plot(
                         positions[part],
                         angle[part],
                         linestyle="none",
@@ -131,13 +125,11 @@ class RotationAngles(
                         color=COLOURS[slot][0],
                         label=f"{label} positions",
                     )
-                axes[row].set_xlabel("position")
-                axes[row].set_ylabel("angle, radians")
                 step = TURN / float(arrays["wavelengths"][row])
-                axes[row].set_ylim(-0.5 * step, (SHOWN + 0.5) * step)
-                curve(axes[2], positions.tolist(), arrays["gaps"][row].tolist(), row, METHODS[row])
-            axes[2].set_xlabel("position")
-            axes[2].set_ylabel("gap, radians")
+                shown = (-0.5 * step, (SHOWN + 0.5) * step)
+                plot.set(xlabel="position", ylabel="angle, radians", ylim=shown)
+                curve(axes[2], arrays["gaps"][row], row, METHODS[row])
+            axes[2].set(xlabel="position", ylabel="gap, radians")
             axes[2].legend(frameon=False, fontsize=9, loc="upper left")
             legend(figure, axes[0])
         return figure

@@ -18,8 +18,8 @@ from fope_lab.analysis.activations import embedding_of
 from fope_lab.analysis.attention_pattern import attention_patterns
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.frequency_usage import mean_norms
-from fope_lab.analysis.pairs import quarter_shares
-from fope_lab.analysis.passages import passages, words
+from fope_lab.analysis.pairs import PAIRS, quarter_shares
+from fope_lab.analysis.passages import ReadsPassages, passages, words
 from fope_lab.analysis.positional_heads import best_heads
 from fope_lab.config.annotations import Interval
 from fope_lab.config.problems import Problem
@@ -44,33 +44,20 @@ def marked_tokens(subject: Subject, characters: str) -> NDArray[np.bool_]:
     return marked
 
 
-@dataclass(frozen=True)
-class Scores:
-    """The scores of all heads as means over tokens, each (layers, heads).
-
-    `mass` is the attention to marked tokens, over tokens that can attend to one; `chance` () is the
-    same for uniform attention. `behind` is the attention to the previous token where that is
-    marked, and `elsewhere` where it is not; `first` is the attention to the first token where the
-    previous token is not marked. `occurrences` counts the marked tokens that have a token after
-    them.
-    """
-
-    mass: NDArray[np.float64]
-    chance: float
-    behind: NDArray[np.float64]
-    elsewhere: NDArray[np.float64]
-    first: NDArray[np.float64]
-    occurrences: int
-
-
 def head_scores(
     model: Decoder,
     rows: NDArray[np.int64],
     marked: NDArray[np.bool_],
     progress: Progress = lambda done, total: None,
-) -> Scores:
+) -> dict[str, NDArray[Any]]:
     """Measure the scores of all heads on rows (passages, length), in which `marked` (passages,
     length) are the tokens that a head may look for.
+
+    The scores are means over tokens, each (layers, heads). `mass` is the attention to marked
+    tokens, over tokens that can attend to one; `chance` () is the same for uniform attention.
+    `behind` is the attention to the previous token where that is marked, and `elsewhere` where it
+    is not; `first` is the attention to the first token where the previous token is not marked.
+    `occurrences` () counts the marked tokens that have a token after them.
 
     The first token of a passage never counts as marked, because it attracts attention for being
     first. Among the others that have a token after them, at least one must be marked and one not.
@@ -101,14 +88,14 @@ def head_scores(
                     total[layer] += value.cpu().numpy()
         progress(i + 1, len(rows))
     others = (~before).sum()
-    return Scores(
-        mass=mass / may_look.sum(),
-        chance=float(chance),
-        behind=behind / before.sum(),
-        elsewhere=elsewhere / others,
-        first=first / others,
-        occurrences=int(before.sum()),
-    )
+    return {
+        "mass": mass / may_look.sum(),
+        "chance": np.array(chance),
+        "behind": behind / before.sum(),
+        "elsewhere": elsewhere / others,
+        "first": first / others,
+        "occurrences": np.array(before.sum()),
+    }
 
 
 def richest_window(marked: NDArray[np.bool_], size: int) -> int:
@@ -120,6 +107,7 @@ def richest_window(marked: NDArray[np.bool_], size: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class SemanticHeads(
+    ReadsPassages,
     Analysis,
     name="semantic-heads",
     source="Barbero et al. (Round and Round), arXiv 2410.06205, Fig. 7 and 9",
@@ -136,15 +124,10 @@ class SemanticHeads(
     length: Annotated[int, Interval(ge=4)] = 256
     drawn: Annotated[int, Interval(ge=4)] = 20
 
-    @property
-    def tokens(self) -> int:
-        """The number of tokens in all sequences."""
-        return self.sequences * self.length
-
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute `mass`, `behind`, `elsewhere` and `first` (layers, heads), `chance` and
-        `occurrences` () as in `Scores`; and `heads` (2, 2), layer and head of the highest mass and
-        of the highest `behind` − `elsewhere`.
+        `occurrences` () as in `head_scores`; and `heads` (2, 2), layer and head of the highest mass
+        and of the highest `behind` − `elsewhere`.
 
         For a short text with many marked tokens: `patterns` (2, n, n) of the two heads, `marked`
         (n,) and `words` (n,). If the embedding rotates, `query` and `key` (2, head_dim/2) are the
@@ -163,18 +146,13 @@ class SemanticHeads(
             progress(done, 2 * total)
 
         scores = head_scores(model, rows, marked, part)
-        best = (scores.mass, scores.behind - scores.elsewhere)
+        best = (scores["mass"], scores["behind"] - scores["elsewhere"])
         heads = np.stack([best_heads(values)[0] for values in best])
         size = min(self.drawn, self.length)
         start = richest_window(is_marked[subject.tokens], size)
         window = np.array([*subject.tokenizer.prefix_ids, *subject.tokens[start : start + size]])
-        arrays: dict[str, NDArray[Any]] = {
-            "mass": scores.mass,
-            "chance": np.array(scores.chance),
-            "behind": scores.behind,
-            "elsewhere": scores.elsewhere,
-            "first": scores.first,
-            "occurrences": np.array(scores.occurrences),
+        arrays = {
+            **scores,
             "heads": heads,
             "patterns": patterns_of(model, window, heads),
             "marked": is_marked[window],
@@ -224,7 +202,7 @@ class SemanticHeads(
     def draw(self, arrays: Arrays) -> Figure:
         """Draw a row for each of the two heads: the scores of all heads, its pattern on a short
         text, and its norms by pair."""
-        from fope_lab.drawing.panels import curve, legend, panels
+        from fope_lab.drawing.panels import cells, curve, legend, panels
 
         scores = (arrays["mass"] - arrays["chance"], arrays["behind"] - arrays["elsewhere"])
         titles = []
@@ -240,14 +218,12 @@ class SemanticHeads(
         with panels(titles, columns=columns, width=340, height=320) as (figure, plots):
             for i, values in enumerate(scores):
                 mapped, pattern, *usage = plots[columns * i : columns * (i + 1)]
-                _scores(mapped, values)
+                cells(mapped, values, "head", "layer", max(float(values.max()), 0.0))
                 _pattern(pattern, arrays["patterns"][i], arrays["words"], arrays["marked"])
                 for axes in usage:
                     for slot, kind in enumerate(("query", "key")):
-                        norms = arrays[kind][i].tolist()
-                        curve(axes, list(range(len(norms))), norms, slot, kind)
-                    axes.set_ylim(bottom=0)
-                    axes.set_xlabel("pair of dimensions, fastest to slowest")
+                        curve(axes, arrays[kind][i], slot, kind)
+                    axes.set(xlabel=PAIRS, ylim=(0, None))
             if "key" in arrays:
                 legend(figure, plots[2])
         return figure
@@ -268,41 +244,14 @@ def patterns_of(
     return patterns
 
 
-def _scores(axes: Axes, values: NDArray[np.float64]) -> None:
-    """Draw layers and heads as cells from 0 to the best score; scores below 0 are empty."""
-    from fope_lab.drawing.heatmap import Heatmap, draw_cells
-
-    axes.grid(visible=False)
-    layers, heads = values.shape
-    heatmap = Heatmap(
-        title="",
-        x_label="head",
-        y_label="layer",
-        x_ticks=tuple(map(str, range(heads))),
-        y_ticks=tuple(map(str, range(layers))),
-        values=values,
-        high=max(float(values.max()), 0.0),
-    )
-    draw_cells(axes, heatmap, numbers=False)
-
-
 def _pattern(
     axes: Axes, values: NDArray[np.float32], texts: NDArray[np.str_], marked: NDArray[np.bool_]
 ) -> None:
     """Draw a pattern with the tokens' texts on both axes; marked tokens have an arrow."""
-    from fope_lab.drawing.heatmap import Heatmap, draw_cells
+    from fope_lab.drawing.panels import cells
 
-    axes.grid(visible=False)
+    cells(axes, values, "attends to (marked: ▸)", "")
     labels = [text[:SHOWN] for text in texts.tolist()]
-    heatmap = Heatmap(
-        title="",
-        x_label="attends to (marked: ▸)",
-        y_label="",
-        x_ticks=tuple(labels),
-        y_ticks=tuple(labels),
-        values=np.asarray(values, np.float64),
-    )
-    draw_cells(axes, heatmap, numbers=False)
     places = np.arange(len(labels)) + 0.5
     names = [f"▸{label}" if mark else label for label, mark in zip(labels, marked, strict=True)]
     axes.set_xticks(places, names, rotation=90, fontsize=8)

@@ -7,7 +7,7 @@ FoPE sets the slow frequencies to 0 and gives each pair a series.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,51 +118,32 @@ class Spectrum(
 
     def draw(self, arrays: Arrays) -> Figure:
         """Draw pairs by frequency, the spectrum, and the coefficients of a Fourier embedding."""
-        from fope_lab.drawing.heatmap import Heatmap, draw_cells
         from fope_lab.drawing.palette import COLOURS
-        from fope_lab.drawing.panels import panels
-        from fope_lab.drawing.svg import MUTED
+        from fope_lab.drawing.panels import cells, panels
+        from fope_lab.drawing.svg import DASHED
 
         frequencies, usage = arrays["frequencies"], arrays.get("usage")
         floor = 2 * np.pi / float(arrays["train_length"])
+        blue, orange = (light for light, _ in COLOURS[:2])
         titles = ["Frequencies of the pairs", "Spectrum of constant scores"]
         with panels([*titles, *["Coefficients"] * (usage is not None)]) as (figure, axes):
-            turning = np.flatnonzero(frequencies)
-            axes[0].plot(turning, frequencies[turning], "o", markersize=3, color=COLOURS[0][0])
-            still = np.flatnonzero(frequencies == 0)
+            pairs, spectrum, *coefficients = axes
+            turning, still = np.flatnonzero(frequencies), np.flatnonzero(frequencies == 0)
+            pairs.plot(turning, frequencies[turning], "o", markersize=3, color=blue)
             if len(still):
                 below = np.full(len(still), frequencies[turning].min() / 2)
-                look: dict[str, Any] = {
-                    "markersize": 4,
-                    "color": COLOURS[1][0],
-                    "label": "does not rotate",
-                }
-                axes[0].plot(still, below, "x", **look)
-            axes[0].set_xlabel("pair")
-            axes[0].set_ylabel("radians per token")
-            axes[1].plot(arrays["omega"][1:], arrays["power"][1:], color=COLOURS[0][0], linewidth=1)
-            axes[1].set_xlabel("radians per token")
-            axes[1].set_ylabel("share of power")
-            axes[1].set_yscale("log")
-            axes[1].set_ylim(1e-8, 1)
-            axes[1].set_xscale("log")
-            dashed: dict[str, Any] = {
-                "color": MUTED,
-                "linewidth": 1,
-                "linestyle": (0, (4, 3)),
-                "label": "2π/N",
-            }
-            axes[0].axhline(floor, **dashed)
-            axes[1].axvline(floor, **dashed)
-            axes[0].set_yscale("log")
-            plain_ticks(axes[0], "y")
-            plain_ticks(axes[1], "xy")
-            axes[0].legend(frameon=False, fontsize=9)
-            if usage is not None:
-                rows, columns = (tuple(map(str, range(size))) for size in usage.shape)
-                map_of = Heatmap("", "pair", "frequency of the series", columns, rows, usage, 0, 1)
-                draw_cells(axes[2], map_of, numbers=False)
-                axes[2].grid(visible=False)
+                pairs.plot(still, below, "x", markersize=4, color=orange, label="does not rotate")
+            pairs.axhline(floor, **DASHED, label="2π/N")
+            pairs.set(xlabel="pair", ylabel="radians per token", yscale="log")
+            plain_ticks(pairs, "y")
+            pairs.legend(frameon=False, fontsize=9)
+            spectrum.plot(arrays["omega"][1:], arrays["power"][1:], color=blue, linewidth=1)
+            spectrum.axvline(floor, **DASHED)
+            spectrum.set(xlabel="radians per token", ylabel="share of power", ylim=(1e-8, 1))
+            spectrum.set(xscale="log", yscale="log")
+            plain_ticks(spectrum, "xy")
+            for plot in coefficients:
+                cells(plot, arrays["usage"], "pair", "frequency of the series")
         return figure
 
 

@@ -144,7 +144,7 @@ class SpectrumDamage(
     def draw(self, arrays: Arrays) -> Figure:
         """Draw the first dimension, the second and their sum, as in the paper."""
         from fope_lab.drawing.panels import curve, legend, panels
-        from fope_lab.drawing.svg import MUTED
+        from fope_lab.drawing.svg import DASHED
 
         names = ("true", "rope", "fope")
         titles = (
@@ -152,13 +152,12 @@ class SpectrumDamage(
             f"Second dimension (period {self.second_period:g})",
             "Score: the sum of both",
         )
-        distances = np.arange(self.length).tolist()
         labels = ("ground truth", "RoPE", "FoPE, fitted within the trained length")
         with panels(titles, columns=1, width=560, height=170) as (figure, axes):
             for row, plot in enumerate(axes):
-                plot.axvline(self.train_length, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+                plot.axvline(self.train_length, **DASHED)
                 for slot, (name, label) in enumerate(zip(names, labels, strict=True)):
-                    curve(plot, distances, arrays[name][row].tolist(), (3, 0, 1)[slot], label)
+                    curve(plot, arrays[name][row], (3, 0, 1)[slot], label)
                 plot.lines[1].set_linewidth(3.5)  # the truth, under the others
                 plot.set_ylabel("contribution")
             axes[2].set_xlabel("relative distance, tokens")

@@ -88,17 +88,19 @@ def draw_cells(axes: Axes, heatmap: Heatmap, *, numbers: bool) -> None:
                 fontsize=9,
                 color=None if shares[row, column] < 0.55 else PAPER,
             )
-    axes.set_xlim(0, columns)
-    axes.set_ylim(rows, 0)
+    axes.set(xlim=(0, columns), ylim=(rows, 0))
     _label(axes.xaxis, heatmap.x_ticks)
     _label(axes.yaxis, heatmap.y_ticks)
-    axes.set_xlabel(heatmap.x_label)
-    axes.set_ylabel(heatmap.y_label)
+    axes.set(xlabel=heatmap.x_label, ylabel=heatmap.y_label)
     if heatmap.title:
         axes.set_title(heatmap.title, fontsize=11, loc="left")
+    _frame(axes)
+
+
+def _frame(axes: Axes) -> None:
+    """Draw the frame in the colour of a grid, without the marks of ticks."""
     axes.tick_params(length=0)
-    for spine in axes.spines.values():
-        spine.set_color(GRID)
+    axes.spines[:].set_color(GRID)
 
 
 def _colour(axes: Axes, shares: NDArray[np.float64]) -> None:
@@ -133,19 +135,14 @@ def _colour(axes: Axes, shares: NDArray[np.float64]) -> None:
 def _draw_key(axes: Axes, heatmap: Heatmap) -> None:
     """Draw the scale that maps colours to numbers."""
     _colour(axes, (np.arange(KEY_STEPS)[:, None] + 0.5) / KEY_STEPS)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, KEY_STEPS)
-    ends = (heatmap.low, heatmap.high)
-    axes.set_xticks([])
-    axes.set_yticks([0, KEY_STEPS], [format(end, "g") for end in ends])
+    axes.set(xlim=(0, 1), ylim=(0, KEY_STEPS), xticks=[])
+    axes.set_yticks([0, KEY_STEPS], [f"{heatmap.low:g}", f"{heatmap.high:g}"])
     axes.yaxis.tick_right()
-    axes.tick_params(length=0)
-    for spine in axes.spines.values():
-        spine.set_color(GRID)
+    _frame(axes)
 
 
 def _label(axis: object, ticks: Sequence[str]) -> None:
     """Label an axis with as many of its ticks as fit."""
-    every = max(1, math.ceil(len(ticks) / max(FEWEST_LABELS, 1)))
+    every = max(1, math.ceil(len(ticks) / FEWEST_LABELS))
     places = range(0, len(ticks), every)
     axis.set_ticks([place + 0.5 for place in places], [ticks[p] for p in places])  # type: ignore[attr-defined]

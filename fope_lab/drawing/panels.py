@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fope_lab.drawing.heatmap import Heatmap, draw_cells
 from fope_lab.drawing.palette import COLOURS, DASHES
 from fope_lab.drawing.svg import STYLE
 
@@ -41,27 +45,55 @@ def panels(
         plots = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
         for axes, title in zip(plots, titles, strict=False):
             axes.set_title(title, fontsize=11, loc="left")
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.grid(axis="y", linewidth=0.7)
-            axes.set_axisbelow(True)
-            axes.tick_params(length=3)
+            open_frame(axes)
         for axes in plots[len(titles) :]:
             axes.set_axis_off()
         yield figure, plots[: len(titles)]
 
 
+def open_frame(axes: Axes) -> None:
+    """Draw only the left and the lower edge of a plot, and lines of a grid from left to right."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=3)
+
+
 def curve(
-    axes: Axes, x: Sequence[float], y: Sequence[float], slot: int, label: str | None = None
+    axes: Axes, y: NDArray[Any], slot: int, label: str | None = None, x: ArrayLike | None = None
 ) -> None:
-    """Draw a thin curve in the colour and dash of a palette slot; `legend` shows its label."""
+    """Draw a thin curve of y (n,) in the colour and dash of a palette slot.
+
+    x (n,) is 0, 1, … by default. `legend` shows the label.
+    """
     axes.plot(
-        x,
+        np.arange(len(y)) if x is None else x,
         y,
         color=COLOURS[slot % len(COLOURS)][0],
         linestyle=DASHES[slot // len(COLOURS) % len(DASHES)],
         linewidth=1.2,
         label=label,
     )
+
+
+def cells(
+    axes: Axes,
+    values: NDArray[Any],
+    x_label: str,
+    y_label: str,
+    high: float = 1.0,
+    *,
+    numbers: bool = False,
+) -> None:
+    """Draw values (rows, columns) from 0 to `high` as coloured cells, counted from 0 on both axes.
+
+    With `numbers`, each cell has its value.
+    """
+    rows, columns = (tuple(map(str, range(size))) for size in values.shape)
+    exact = np.asarray(values, np.float64)
+    heatmap = Heatmap("", x_label, y_label, columns, rows, exact, high=high)
+    axes.grid(visible=False)
+    draw_cells(axes, heatmap, numbers=numbers)
 
 
 def legend(figure: Figure, axes: Axes) -> None:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fope_lab.drawing.palette import COLOURS, Look
-from fope_lab.drawing.svg import MUTED, PAPER, STYLE
+from fope_lab.drawing.panels import open_frame
+from fope_lab.drawing.svg import DASHED, MUTED, PAPER, STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,7 +76,8 @@ def draw_panel(panel: Panel) -> Figure:
 
     ends = _ends(panel)
     right = LABEL_OFFSET + CHARACTER * max(panel.room, panel.label_length)
-    title = _wrap(panel.title, WIDTH + right)
+    breakable = re.sub(r",(?=\S)", ", ", panel.title)
+    title = textwrap.wrap(breakable, int((WIDTH + right) / BOLD_CHARACTER))
     top = TOP + TITLE_ROOM * len(title) + MARK_ROOM * len(panel.marks)
     width, height = LEFT + WIDTH + right, BOTTOM + HEIGHT + top
     with rc_context(STYLE):
@@ -139,7 +141,10 @@ def _ends(panel: Panel) -> dict[str, _End]:
         if finite:
             points.setdefault(curve.label, []).append(finite[-1])
             looks[curve.label] = curve.look
-    short = {label: _shorten(label) for label in points}
+    short = {
+        label: label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"
+        for label in points
+    }
     alike = Counter(short.values())
     ends = {}
     for label, last in points.items():
@@ -177,12 +182,8 @@ def _scales(axes: Axes, panel: Panel) -> None:
 
 
 def _frame(axes: Axes, panel: Panel, title: Sequence[str]) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=3)
-    axes.set_xlabel(panel.x_label)
-    axes.set_ylabel(panel.y_label)
+    open_frame(axes)
+    axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
     for i, line in enumerate(title, 1):
         rise = HEIGHT + 8 + MARK_ROOM * len(panel.marks) + TITLE_ROOM * (len(title) - i)
         axes.text(0, rise / HEIGHT, line, transform=axes.transAxes, fontweight="bold")
@@ -190,7 +191,7 @@ def _frame(axes: Axes, panel: Panel, title: Sequence[str]) -> None:
 
 def _marks(axes: Axes, panel: Panel) -> None:
     for i, length in enumerate(reversed(panel.marks)):
-        axes.axvline(length, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        axes.axvline(length, **DASHED, zorder=1)
         axes.text(
             length,
             1 + (6 + MARK_ROOM * i) / HEIGHT,
@@ -224,6 +225,9 @@ def _draw(axes: Axes, curve: Curve, points: bool) -> None:
         axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0)
 
 
+_LEADER = {"arrowstyle": "-", "linewidth": 0.8, "alpha": 0.7, "shrinkA": 0, "shrinkB": 5}
+
+
 def _labels(axes: Axes, ends: Mapping[str, _End]) -> None:
     """Write names right of the plotting area, with a marker and a line to the curve's end."""
     edge = axes.get_xlim()[1]
@@ -237,14 +241,7 @@ def _labels(axes: Axes, ends: Mapping[str, _End]) -> None:
             xy=(min(end.x, edge), end.y),
             xytext=(1 + KEY_OFFSET / WIDTH, height),
             textcoords="axes fraction",
-            arrowprops={
-                "arrowstyle": "-",
-                "color": colour,
-                "linewidth": 0.8,
-                "alpha": 0.7,
-                "shrinkA": 0,
-                "shrinkB": 5,
-            },
+            arrowprops=dict(_LEADER, color=colour),
             annotation_clip=False,
         )
         if end.look:
@@ -265,12 +262,3 @@ def _fraction(axes: Axes, y: float) -> float:
     x = axes.get_xlim()[0]
     _, height = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
     return float(height)
-
-
-def _shorten(label: str) -> str:
-    return label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"
-
-
-def _wrap(title: str, width: float) -> list[str]:
-    """Return the lines of a title, broken at spaces and commas to fit `width` points."""
-    return textwrap.wrap(re.sub(r",(?=\S)", ", ", title), int(width / BOLD_CHARACTER))

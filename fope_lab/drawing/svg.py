@@ -23,6 +23,9 @@ _VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", PAPER: "--paper"} 
 _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 
+DASHED: dict[str, Any] = {"color": MUTED, "linewidth": 1, "linestyle": (0, (4, 3))}
+"""The look of lines that mark a place, such as the trained length."""
+
 PLAIN = {
     False: "--ink: #1c2024; --muted: #646d78; --grid: #dfe3e8; --paper: #ffffff;",
     True: "--ink: #e8ebee; --muted: #98a1ab; --grid: #333a42; --paper: #14171b;",

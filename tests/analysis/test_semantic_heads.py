@@ -67,12 +67,12 @@ def test_scores_are_those_of_a_plain_loop() -> None:
                 elif i:
                     elsewhere.append(weights[i, i - 1])
                     first.append(weights[i, 0])
-        assert found.mass[layer, head] == pytest.approx(np.mean(mass), rel=1e-5)
-        assert found.behind[layer, head] == pytest.approx(np.mean(behind), rel=1e-5)
-        assert found.elsewhere[layer, head] == pytest.approx(np.mean(elsewhere), rel=1e-5)
-        assert found.first[layer, head] == pytest.approx(np.mean(first), rel=1e-5)
-    assert found.chance == pytest.approx(np.mean(chance))
-    assert found.occurrences == len(behind)
+        assert found["mass"][layer, head] == pytest.approx(np.mean(mass), rel=1e-5)
+        assert found["behind"][layer, head] == pytest.approx(np.mean(behind), rel=1e-5)
+        assert found["elsewhere"][layer, head] == pytest.approx(np.mean(elsewhere), rel=1e-5)
+        assert found["first"][layer, head] == pytest.approx(np.mean(first), rel=1e-5)
+    assert found["chance"] == pytest.approx(np.mean(chance))
+    assert found["occurrences"] == len(behind)
 
 
 def test_heads_made_by_hand_are_found(
