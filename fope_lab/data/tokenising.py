@@ -67,11 +67,8 @@ def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]]) -> Enco
 
 def encode_chats(tokenizer: Tokenizer, chats: Sequence[Sequence[Mapping[str, str]]]) -> Encoded:
     """Encode chats with the tokenizer's own template; the loss is on the assistant's turns."""
-    ids, loss = [], []
-    for tokens, learnt in tokenizer.encode_chats(chats):
-        ids.append(tokens)
-        loss.append(learnt)
-    return _encoded(ids, loss)
+    encoded = tokenizer.encode_chats(chats)
+    return _encoded([ids for ids, _ in encoded], [learnt for _, learnt in encoded])
 
 
 ENCODERS: Mapping[str, Callable[[Tokenizer, Sequence[Any]], Encoded]] = {

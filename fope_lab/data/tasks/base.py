@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fope_lab.config.named_types import NamedTypes, given_options
 from fope_lab.data.problems import DataError
-from fope_lab.data.rows import RowSource
+from fope_lab.data.rows import IGNORED, Rows, RowSource
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, Tokenizer
 
@@ -52,6 +55,36 @@ class Task(ABC):
         Raises DataError as `check` does, and if the task has no held-out rows.
         """
         raise DataError(f"the task {self.task} has no held-out rows")
+
+
+class Prompts(Protocol):
+    """Builds the training rows of a task from prompts and their answers."""
+
+    def training_rows(
+        self, length: int, seed: int, first: int, count: int, questions: int | None, /
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the ids of rows (count, length) and a mask (count, length) of their answers."""
+
+
+class PromptRows:
+    """Rows of prompts, each a document; the loss is on the answers.
+
+    Raises DataError if `length` + 1 tokens are too few for a prompt.
+    """
+
+    epoch: int | None = None
+    numbered = False
+
+    def __init__(self, prompts: Prompts, length: int, seed: int, questions: int | None) -> None:
+        self._prompts, self._questions = prompts, questions
+        self._length, self._seed = length, seed
+        self.rows(0, 1)  # a length that is too short is an error now, not at some later step
+
+    def rows(self, first: int, count: int) -> Rows:
+        ids, answers = self._prompts.training_rows(
+            self._length + 1, self._seed, first, count, self._questions
+        )
+        return Rows(ids, np.where(answers, ids, IGNORED), None)
 
 
 @functools.lru_cache

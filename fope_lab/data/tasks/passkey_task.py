@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-import numpy as np
-
 from fope_lab.config.annotations import Interval
 from fope_lab.data.problems import DataError
-from fope_lab.data.rows import IGNORED, Rows
-from fope_lab.data.tasks.base import Task
+from fope_lab.data.tasks.base import PromptRows, Task
 from fope_lab.data.tasks.passkey import prompt_form
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
@@ -37,23 +34,6 @@ class PasskeyTask(Task):
     def check(self, tokenizer: Tokenizer, length: int) -> None:
         prompt_form(self.form, tokenizer, self.digits).trial(length, 0)
 
-    def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> PasskeyRows:
-        return PasskeyRows(self, tokenizer, length, seed)
-
-
-class PasskeyRows:
-    """Rows of the passkey task, each a document; the loss is on the answers."""
-
-    epoch: int | None = None
-    numbered = False
-
-    def __init__(self, task: PasskeyTask, tokenizer: Tokenizer, length: int, seed: int) -> None:
-        self._task, self._length, self._seed = task, length, seed
-        self._form = prompt_form(task.form, tokenizer, task.digits)
-        self.rows(0, 1)  # a length that is too short is an error now, not at some later step
-
-    def rows(self, first: int, count: int) -> Rows:
-        ids, answers = self._form.training_rows(
-            self._length + 1, self._seed, first, count, self._task.queries
-        )
-        return Rows(ids, np.where(answers, ids, IGNORED), None)
+    def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> PromptRows:
+        prompts = prompt_form(self.form, tokenizer, self.digits)
+        return PromptRows(prompts, length, seed, self.queries)

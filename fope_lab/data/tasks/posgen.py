@@ -78,22 +78,10 @@ def continued(task: str, begun: Ids, length: int, *, modulus: int, j: int, k: in
     return np.ascontiguousarray(tokens.T)
 
 
-def _just_before(place: int, j: int, k: int) -> int:
-    return place - j - k
-
-
-def _at_the_front(place: int, j: int, k: int) -> int:
-    return 0
-
-
-def _half_way(place: int, j: int, k: int) -> int:
-    return (place - j - k) // 2
-
-
 RULES: Mapping[str, Callable[[int, int, int], int]] = {
-    "recursive": _just_before,
-    "cot": _at_the_front,
-    "semi_recursive": _half_way,
+    "recursive": lambda place, j, k: place - j - k,
+    "cot": lambda place, j, k: 0,
+    "semi_recursive": lambda place, j, k: (place - j - k) // 2,
 }
 """For each subtask, the index of the first of the j tokens that token `place` depends on in
 addition to the last k."""
@@ -119,14 +107,14 @@ def period(task: str, modulus: int, j: int, k: int) -> int | None:
     return None if step is None else _order(step, modulus)
 
 
-def _recursive_step(j: int, k: int) -> Ids | None:
+def _recursive_step(j: int, k: int) -> Ids:
     """Return the matrix that maps the last j + k tokens to those one position later."""
     step = np.eye(j + k, k=1, dtype=np.int64)
     step[-1] = 1
     return step
 
 
-def _cot_step(j: int, k: int) -> Ids | None:
+def _cot_step(j: int, k: int) -> Ids:
     """Return the matrix that keeps the sum of the first j tokens, and maps the last k tokens to
     those one position later."""
     step = np.eye(k + 1, k=1, dtype=np.int64)
@@ -136,14 +124,10 @@ def _cot_step(j: int, k: int) -> Ids | None:
     return step
 
 
-def _no_step(j: int, k: int) -> Ids | None:
-    return None
-
-
 STEPS: Mapping[str, Callable[[int, int], Ids | None]] = {
     "recursive": _recursive_step,
     "cot": _cot_step,
-    "semi_recursive": _no_step,
+    "semi_recursive": lambda j, k: None,
 }
 """For each subtask, the matrix that maps the state that determines the rest of a sequence to the
 next state; None where the state has no fixed size."""

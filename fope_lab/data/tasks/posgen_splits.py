@@ -12,10 +12,9 @@ this respect.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import combinations, cycle, islice
-from typing import Literal
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
@@ -56,6 +55,11 @@ class SequenceSet:
             )
             raise DataError(Problem(("official_leaky",), message))
 
+    @classmethod
+    def of(cls, options: Any) -> Self:
+        """Return the set that an object describes by attributes of the same names."""
+        return cls(**{field.name: getattr(options, field.name) for field in fields(cls)})
+
     @property
     def given(self) -> int:
         """The number of initial tokens that determine a sequence: j + k."""
@@ -83,7 +87,8 @@ class SequenceSet:
         """
         if lacking := self.lacking(split, count):
             raise DataError(lacking)
-        return _BEGINNINGS[self.official_leaky](split, count, self.modulus, self.given)
+        draw = _leaky if self.official_leaky else _disjoint
+        return draw(split, count, self.modulus, self.given)
 
     def sequences(self, split: Split, count: int, length: int) -> Ids:
         """Return sequences 0 … count − 1 of a split: (count, length).
@@ -111,12 +116,6 @@ def _leaky(split: Split, count: int, modulus: int, given: int) -> Ids:
     return np.array(list(islice(every, first, first + count)), np.int64)
 
 
-_BEGINNINGS: Mapping[bool, Callable[[Split, int, int, int], Ids]] = {
-    False: _disjoint,
-    True: _leaky,
-}
-
-
 def _size(split: Split, everything: int) -> int:
     """Return how many of all beginnings belong to a split."""
     held_out = everything // HELD_OUT
@@ -125,12 +124,8 @@ def _size(split: Split, everything: int) -> int:
 
 def _first(split: Split, everything: int) -> int:
     """Return the index of a split's first beginning in the order of all beginnings."""
-    before: Mapping[Split, tuple[Split, ...]] = {
-        "train": (),
-        "validation": ("train",),
-        "test": ("train", "validation"),
-    }
-    return sum(_size(earlier, everything) for earlier in before[split])
+    splits = get_args(Split)
+    return sum(_size(earlier, everything) for earlier in splits[: splits.index(split)])
 
 
 def shuffled(name: tuple[str | int, ...], places: Ids, count: int) -> Ids:

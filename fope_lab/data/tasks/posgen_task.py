@@ -45,14 +45,8 @@ class PosGenTask(Task):
 
     @cached_property
     def sequence_set(self) -> SequenceSet:
-        """What the examples are of."""
-        return SequenceSet(
-            subtask=self.subtask,
-            modulus=self.modulus,
-            j=self.j,
-            k=self.k,
-            official_leaky=self.official_leaky,
-        )
+        """The set that the examples belong to."""
+        return SequenceSet.of(self)
 
     def check(self, tokenizer: Tokenizer, length: int) -> None:
         if self.modulus > tokenizer.vocabulary_size:

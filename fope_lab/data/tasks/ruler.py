@@ -20,6 +20,8 @@ from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import below, random_words
 from fope_lab.data.tasks.haystack import (
     Block,
+    Cycle,
+    Filler,
     Haystack,
     Hidden,
     Ids,
@@ -28,7 +30,7 @@ from fope_lab.data.tasks.haystack import (
     room_for,
     single_ids,
 )
-from fope_lab.data.tasks.passkey import Trial
+from fope_lab.data.tasks.passkey import EnglishForm, Trial
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
 Words = NDArray[np.uint64]
@@ -52,6 +54,7 @@ class RulerPrompts(ABC):
     """Builds the prompts of a task in one form for one tokenizer."""
 
     task: ClassVar[str]
+    form: ClassVar[str]
     head: Sequence[int] = ()
     """The tokens before the haystack."""
 
@@ -146,6 +149,49 @@ class RulerPrompts(ABC):
         return f"a {self.task} prompt with {self.statements} statements"
 
 
+class EnglishPrompts(RulerPrompts):
+    """Prompts in English, hidden in the passkey's filler if there is no other haystack."""
+
+    form = "english"
+
+    def __init__(self, tokenizer: Tokenizer, haystack: Haystack | None, *options: int) -> None:
+        super().__init__(tokenizer, haystack or Filler(tokenizer, EnglishForm.sentences), *options)
+        self.head = [*tokenizer.prefix_ids, *tokenizer.encode(self.introduction())]
+
+    @abstractmethod
+    def introduction(self) -> str:
+        """Return the text before the haystack."""
+
+    def answered(self, question: str, answer: str) -> Block:
+        """Encode a question and the answer after it as one text.
+
+        Raises DataError if the tokenizer merges the end of the question with the answer.
+        """
+        prompt, whole = map(self.tokenizer.encode, (question, question + answer))
+        if whole[: len(prompt)] != prompt:
+            message = f"tokenizer {self.tokenizer.identity()} merges a question with its answer"
+            raise DataError(message)
+        return Block(whole, len(whole) - len(prompt))
+
+
+class SymbolicPrompts(RulerPrompts):
+    """Prompts of single characters, hidden in a cycle of letters if there is no other haystack.
+
+    Raises DataError if a character is not a single token of its own.
+    """
+
+    form = "symbolic"
+
+    def __init__(self, tokenizer: Tokenizer, haystack: Haystack | None, *options: int) -> None:
+        ids = single_ids(tokenizer, CYCLE + MARKER + DIGITS + LETTERS, "the symbolic form")
+        self._ids = dict(zip(CYCLE + MARKER + DIGITS + LETTERS, ids.tolist(), strict=True))
+        super().__init__(tokenizer, haystack or Cycle(ids[: len(CYCLE)]), *options)
+
+    def spelt(self, text: str) -> list[int]:
+        """Return the tokens of a text, one for each character."""
+        return [self._ids[character] for character in text]
+
+
 def distinct(words: Words, limit: int) -> list[int]:
     """Return distinct numbers below `limit` in random order, half as many as there are words.
 
@@ -158,24 +204,3 @@ def distinct(words: Words, limit: int) -> list[int]:
         numbers[top if drawn in numbers else drawn] = None
     ordered = list(numbers)
     return [ordered[i] for i in np.argsort(words[count:], kind="stable")]
-
-
-def answered(tokenizer: Tokenizer, question: str, answer: str) -> Block:
-    """Encode a question and the answer after it as one text.
-
-    Raises DataError if the tokenizer merges the end of the question with the answer.
-    """
-    prompt, whole = tokenizer.encode(question), tokenizer.encode(question + answer)
-    if whole[: len(prompt)] != prompt:
-        raise DataError(f"tokenizer {tokenizer.identity()} merges a question with its answer")
-    return Block(whole, len(whole) - len(prompt))
-
-
-def symbols(tokenizer: Tokenizer) -> dict[str, int]:
-    """Return the token id of each character that the symbolic forms use.
-
-    Raises DataError if a character is not a single token of its own.
-    """
-    characters = MARKER + CYCLE + DIGITS + LETTERS
-    ids: list[int] = single_ids(tokenizer, characters, "the symbolic form").tolist()
-    return dict(zip(characters, ids, strict=True))

@@ -17,18 +17,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from fope_lab.data.tasks.haystack import Block, Cycle, Filler, Haystack
-from fope_lab.data.tasks.passkey import EnglishForm
+from fope_lab.data.tasks.haystack import Block, Haystack
 from fope_lab.data.tasks.ruler import (
-    CYCLE,
     LETTERS,
     MARKER,
     Content,
+    EnglishPrompts,
     RulerPrompts,
+    SymbolicPrompts,
     Words,
-    answered,
     distinct,
-    symbols,
 )
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
@@ -51,7 +49,6 @@ class KeyValuePrompts(RulerPrompts):
     """The part that both forms of key-value retrieval share."""
 
     task = "key-value"
-    form: ClassVar[str]
     names: ClassVar[int]
     """The number of different keys in the form."""
 
@@ -98,10 +95,9 @@ class KeyValuePrompts(RulerPrompts):
         """Return the tokens that ask for the values of some keys, followed by the answer."""
 
 
-class EnglishKeyValue(KeyValuePrompts):
+class EnglishKeyValue(EnglishPrompts, KeyValuePrompts):
     """RULER's prompt (scripts/data/synthetic/constants.py and niah.py of NVIDIA/RULER)."""
 
-    form = "english"
     adjectives, nouns = ADJECTIVES.split(), NOUNS.split()
     names = len(adjectives) * len(nouns)
     tasks = (
@@ -119,22 +115,16 @@ class EnglishKeyValue(KeyValuePrompts):
     )
     """The questions for one query and for several."""
 
-    def __init__(
-        self, tokenizer: Tokenizer, haystack: Haystack | None, keys: int, queries: int, digits: int
-    ) -> None:
-        super().__init__(
-            tokenizer, haystack or Filler(tokenizer, EnglishForm.sentences), keys, queries, digits
-        )
-        self._several = queries > 1
-        self.head = [*tokenizer.prefix_ids, *tokenizer.encode(self.tasks[self._several])]
+    def introduction(self) -> str:
+        return self.tasks[self.queries > 1]
 
     def statement(self, key: int, value: str) -> Sequence[int]:
         return self.tokenizer.encode(self.needle.format(key=self._name(key), value=value))
 
     def question(self, pairs: Sequence[tuple[int, str]]) -> Block:
         query = listed([self._name(key) for key, _ in pairs])
-        question = self.questions[self._several].format(query=query)
-        return answered(self.tokenizer, question, f" {listed([value for _, value in pairs])}")
+        question = self.questions[self.queries > 1].format(query=query)
+        return self.answered(question, f" {listed([value for _, value in pairs])}")
 
     def longest(self) -> Content:
         """Return content with one question, made of the names with the most tokens."""
@@ -153,29 +143,18 @@ class EnglishKeyValue(KeyValuePrompts):
         return f"{self.adjectives[adjective]}-{self.nouns[noun]}"
 
 
-class SymbolicKeyValue(KeyValuePrompts):
+class SymbolicKeyValue(SymbolicPrompts, KeyValuePrompts):
     """Key-value retrieval with keys of one letter."""
 
-    form = "symbolic"
     names = len(LETTERS)
 
-    def __init__(
-        self, tokenizer: Tokenizer, haystack: Haystack | None, keys: int, queries: int, digits: int
-    ) -> None:
-        self._ids = symbols(tokenizer)
-        cycle = Cycle(np.array([self._ids[letter] for letter in CYCLE]))
-        super().__init__(tokenizer, haystack or cycle, keys, queries, digits)
-
     def statement(self, key: int, value: str) -> Sequence[int]:
-        return self._spelt(MARKER + LETTERS[key] + value)
+        return self.spelt(MARKER + LETTERS[key] + value)
 
     def question(self, pairs: Sequence[tuple[int, str]]) -> Block:
         keys = "".join(LETTERS[key] for key, _ in pairs)
         answer = "".join(value for _, value in pairs)
-        return Block(self._spelt(MARKER + keys + answer), len(answer))
-
-    def _spelt(self, text: str) -> list[int]:
-        return [self._ids[character] for character in text]
+        return Block(self.spelt(MARKER + keys + answer), len(answer))
 
 
 def listed(items: Sequence[str]) -> str:

@@ -6,13 +6,10 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
-
 from fope_lab.config.annotations import Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
-from fope_lab.data.rows import IGNORED, Rows
-from fope_lab.data.tasks.base import Task
+from fope_lab.data.tasks.base import PromptRows, Task
 from fope_lab.data.tasks.haystack import HeldOutText
 from fope_lab.data.tasks.ruler import RulerPrompts
 from fope_lab.data.tasks.ruler_key_value import KEY_VALUE_FORMS
@@ -40,8 +37,10 @@ class RulerTask(Task):
     def check(self, tokenizer: Tokenizer, length: int) -> None:
         self.prompts(tokenizer).check(length)
 
-    def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> RulerRows:
-        return RulerRows(self, tokenizer, length, seed)
+    def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> PromptRows:
+        prompts = self.prompts(tokenizer)
+        prompts.check(length + 1)
+        return PromptRows(prompts, length, seed, 1 if self.form == "english" else self.questions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,22 +96,3 @@ class VariableTrackingTask(RulerTask):
 
 def _wrong(field: str, found: int, needs: str) -> DataError:
     return DataError(Problem((field,), f"found {found}, needs {needs}"))
-
-
-class RulerRows:
-    """Rows of a task, each a document; the loss is on the answers."""
-
-    epoch: int | None = None
-    numbered = False
-
-    def __init__(self, task: RulerTask, tokenizer: Tokenizer, length: int, seed: int) -> None:
-        self._questions = 1 if task.form == "english" else task.questions
-        self._length, self._seed = length, seed
-        self._prompts = task.prompts(tokenizer)
-        self._prompts.check(length + 1)  # too short is an error now, not at some later step
-
-    def rows(self, first: int, count: int) -> Rows:
-        ids, answers = self._prompts.training_rows(
-            self._length + 1, self._seed, first, count, self._questions
-        )
-        return Rows(ids, np.where(answers, ids, IGNORED), None)

@@ -23,19 +23,18 @@ from typing import ClassVar
 import numpy as np
 
 from fope_lab.data.seeding import below
-from fope_lab.data.tasks.haystack import Block, Cycle, Filler, Haystack
+from fope_lab.data.tasks.haystack import Block, Haystack
 from fope_lab.data.tasks.passkey import EnglishForm
 from fope_lab.data.tasks.ruler import (
-    CYCLE,
     DIGITS,
     LETTERS,
     MARKER,
     Content,
+    EnglishPrompts,
     RulerPrompts,
+    SymbolicPrompts,
     Words,
-    answered,
     distinct,
-    symbols,
 )
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
@@ -46,7 +45,6 @@ class TrackingPrompts(RulerPrompts):
     """The part that both forms of variable tracking share."""
 
     task = "variable-tracking"
-    form: ClassVar[str]
     names: ClassVar[int]
     """The number of different variables in the form."""
     values: ClassVar[int]
@@ -105,12 +103,11 @@ class TrackingPrompts(RulerPrompts):
         """Return the tokens that ask for a value's variables, followed by the answer."""
 
 
-class EnglishTracking(TrackingPrompts):
+class EnglishTracking(EnglishPrompts, TrackingPrompts):
     """RULER's prompt (scripts/data/synthetic/constants.py and variable_tracking.py of
     NVIDIA/RULER). Its example is one chain of three-letter variables with the same number of hops,
     but at most ten."""
 
-    form = "english"
     names = len(LETTERS) ** 5
     values = 90_000
     task_line = (
@@ -122,24 +119,18 @@ class EnglishTracking(TrackingPrompts):
         "variables are assgined the value {query}, they are:"
     )
 
-    def __init__(
-        self, tokenizer: Tokenizer, haystack: Haystack | None, chains: int, hops: int
-    ) -> None:
-        filler = Filler(tokenizer, EnglishForm.sentences)
-        super().__init__(tokenizer, haystack or filler, chains, hops)
-        text = self._example() + self.task_line
-        self.head = [*tokenizer.prefix_ids, *tokenizer.encode(text)]
+    def introduction(self) -> str:
+        return self._example() + self.task_line
 
     def start(self, value: int, variable: int) -> Sequence[int]:
-        text = f"\nVAR {spell(variable, 5)} = {10_000 + value}\n"
-        return self.tokenizer.encode(text)
+        return self.tokenizer.encode(f"\nVAR {spell(variable, 5)} = {10_000 + value}\n")
 
     def hop(self, source: int, variable: int) -> Sequence[int]:
         return self.tokenizer.encode(f"\nVAR {spell(variable, 5)} = VAR {spell(source, 5)}\n")
 
     def question(self, value: int, variables: Sequence[int]) -> Block:
         names = [spell(variable, 5) for variable in variables]
-        return answered(self.tokenizer, self._asking(10_000 + value, len(names)), _answer(names))
+        return self.answered(self._asking(10_000 + value, len(names)), _answer(names))
 
     def _example(self) -> str:
         """Return a solved prompt, which is the same for all trials."""
@@ -154,32 +145,21 @@ class EnglishTracking(TrackingPrompts):
         return self.asking.format(query=value, num_v=count)
 
 
-class SymbolicTracking(TrackingPrompts):
+class SymbolicTracking(SymbolicPrompts, TrackingPrompts):
     """Variable tracking with variables of one letter and values of one digit."""
 
-    form = "symbolic"
     names = len(LETTERS)
     values = len(DIGITS)
 
-    def __init__(
-        self, tokenizer: Tokenizer, haystack: Haystack | None, chains: int, hops: int
-    ) -> None:
-        self._ids = symbols(tokenizer)
-        cycle = Cycle(np.array([self._ids[letter] for letter in CYCLE]))
-        super().__init__(tokenizer, haystack or cycle, chains, hops)
-
     def start(self, value: int, variable: int) -> Sequence[int]:
-        return self._spelt(MARKER + DIGITS[value] + LETTERS[variable])
+        return self.spelt(MARKER + DIGITS[value] + LETTERS[variable])
 
     def hop(self, source: int, variable: int) -> Sequence[int]:
-        return self._spelt(MARKER + LETTERS[source] + LETTERS[variable])
+        return self.spelt(MARKER + LETTERS[source] + LETTERS[variable])
 
     def question(self, value: int, variables: Sequence[int]) -> Block:
         answer = "".join(LETTERS[variable] for variable in variables)
-        return Block(self._spelt(MARKER + DIGITS[value] + answer), len(answer))
-
-    def _spelt(self, text: str) -> list[int]:
-        return [self._ids[character] for character in text]
+        return Block(self.spelt(MARKER + DIGITS[value] + answer), len(answer))
 
 
 def spell(number: int, letters: int) -> str:

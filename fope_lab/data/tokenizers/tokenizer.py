@@ -21,6 +21,11 @@ END_OF_TEXT = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[SEP]")
 PADDING = ("<|pad|>", "<|padding|>", "<pad>", "[PAD]")
 """Names of the padding token, tried in order where a tokenizer.json does not declare one."""
 TOKENIZER_FILE = "tokenizer.json"
+TEMPLATE, CONFIG = "chat_template.jinja", "tokenizer_config.json"
+VOCABULARIES = (TOKENIZER_FILE, "tokenizer.model", "spiece.model", "vocab.json")
+"""Files that a tokenizer can be loaded from."""
+SUPPLEMENTS = ("merges.txt", "special_tokens_map.json", CONFIG, TEMPLATE)
+"""Other files of a tokenizer, which only supplement these."""
 BESIDE = "./tokenizer"
 """The place of a checkpoint's tokenizer, relative to the checkpoint's folder."""
 
@@ -178,8 +183,8 @@ def tokenizer_identity(name: str) -> dict[str, Any]:
         return ByteTokenizer().identity()
     path = _local_path(name)
     if path is None:
-        repository, _, revision = name.partition("@")
-        return {"tokenizer": repository, "revision": revision or None}
+        repository, revision = _on_hub(name)
+        return {"tokenizer": repository, "revision": revision}
     digests = (part.encode() for file in _files_of(path) for part in (file.name, file_sha256(file)))
     return {"tokenizer": "local", "sha256": sha256_of(digests)}
 
@@ -193,10 +198,10 @@ def has_chat_template(name: str) -> bool:
     if path is None or not path.is_dir():
         return path is None
     try:
-        config = json.loads((path / "tokenizer_config.json").read_text(encoding="utf-8"))
+        config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         config = {}
-    return "chat_template" in config or (path / "chat_template.jinja").exists()
+    return "chat_template" in config or (path / TEMPLATE).exists()
 
 
 def load_for_stage(name: Any, parents: Mapping[str, Path]) -> Tokenizer:
@@ -229,14 +234,12 @@ def load_tokenizer(name: str) -> Tokenizer:
     if path is not None and path.is_file():
         loaded = PreTrainedTokenizerFast(tokenizer_file=str(path))
         return HuggingFaceTokenizer(loaded, identity, name)
-    repository, _, revision = name.partition("@")
+    repository, revision = _on_hub(name) if path is None else (str(path), None)
     try:
         # trust_remote_code is explicit because transformers otherwise asks on the terminal where a
         # folder contains code, such as a model that `fope-lab export` wrote.
         loaded = AutoTokenizer.from_pretrained(
-            repository if path is None else path,
-            revision=(revision or None) if path is None else None,
-            trust_remote_code=False,
+            repository, revision=revision, trust_remote_code=False
         )
     except (OSError, ValueError) as error:
         raise DataError(
@@ -255,21 +258,6 @@ def as_tokenizer(tokenizer: Any) -> Tokenizer:
     return HuggingFaceTokenizer(tokenizer, identity, tokenizer.name_or_path)
 
 
-VOCABULARIES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json")
-"""Files that a tokenizer can be loaded from; a tokenizer's other files only supplement them."""
-
-_TOKENIZER_FILES = (
-    "chat_template.jinja",
-    "merges.txt",
-    "special_tokens_map.json",
-    "spiece.model",
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "vocab.json",
-)
-
-
 def _id_of(tokenizer: Any, given: int | None, names: Sequence[str]) -> int | None:
     """Return a special token's id: as declared, or that of the first name in the vocabulary."""
     vocabulary = tokenizer.get_vocab()
@@ -281,7 +269,7 @@ def _files_of(path: Path) -> list[Path]:
     """Return the files of a tokenizer's path or folder. Raises DataError if a folder has none."""
     if not path.is_dir():
         return [path]
-    files = [file for file in sorted(path.iterdir()) if file.name in _TOKENIZER_FILES]
+    files = [file for file in sorted(path.iterdir()) if file.name in VOCABULARIES + SUPPLEMENTS]
     if not files:
         raise DataError(no_tokenizer(path))
     return files
@@ -290,6 +278,12 @@ def _files_of(path: Path) -> list[Path]:
 def no_tokenizer(folder: Path) -> str:
     """Return the error message for a folder without a vocabulary."""
     return f"the folder {folder} has no tokenizer (allowed: one of {', '.join(VOCABULARIES)})"
+
+
+def _on_hub(name: str) -> tuple[str, str | None]:
+    """Return the repository of a tokenizer on the hub, and its revision if the name has one."""
+    repository, _, revision = name.partition("@")
+    return repository, revision or None
 
 
 def _local_path(name: str) -> Path | None:
