@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,14 @@ from fope_lab.analysis.rotation import undertrained
 from fope_lab.config.annotations import Interval
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
 
     from fope_lab.model.decoder import Decoder
 
 Array = NDArray[np.float64]
+LABELLED = 8
+"""The most layers that a figure distinguishes; of more, all but the mean look the same."""
 
 
 def token_means(vectors: Tensor) -> Array:
@@ -120,13 +121,23 @@ class QkMagnitude(
 
     def draw(self, arrays: Arrays) -> Figure:
         """Draw the queries and keys of each layer as curves; undertrained dimensions are shaded."""
-        from fope_lab.drawing.panels import legend, panels
+        from fope_lab.drawing.palette import COLOURS
+        from fope_lab.drawing.panels import curve, legend, panels
 
         marked = np.tile(undertrained(arrays["frequencies"], int(arrays["train_length"])), 2)
         with panels(("Queries", "Keys"), width=360, height=240) as (figure, axes):
             for plot, name in zip(axes, ("queries", "keys"), strict=True):
-                _layers(plot, arrays[name][0])
-                _mark(plot, marked, "undertrained")
+                values = arrays[name][0]
+                many = len(values) > LABELLED
+                for layer, row in enumerate(values):
+                    label = ("layers" if layer == 0 else None) if many else f"layer {layer}"
+                    curve(plot, row, 3 if many else layer, label)
+                if many:
+                    curve(plot, values.mean(axis=0), 0, "mean of all layers")
+                shade: dict[str, Any] = {"color": COLOURS[1][0], "alpha": 0.14, "linewidth": 0}
+                for index, (start, end) in enumerate(spans(marked)):
+                    label = "undertrained" if index == 0 else None
+                    plot.axvspan(start - 0.5, end - 0.5, **shade, label=label)
                 plot.set(xlabel="dimension", ylabel="mean absolute value")
             legend(figure, axes[0])
         return figure
@@ -140,32 +151,3 @@ def _frequencies(model: Decoder) -> Array:
     if frequencies is None:
         return np.zeros(model.config.head_dim // 2)
     return np.asarray(frequencies.double().cpu().numpy(), np.float64)
-
-
-LABELLED = 8
-"""The most layers that a figure distinguishes; of more, all but the mean look the same."""
-
-
-def _layers(axes: Axes, values: Array) -> None:
-    from fope_lab.drawing.panels import curve
-
-    many = len(values) > LABELLED
-    for layer, row in enumerate(values):
-        label = ("layers" if layer == 0 else None) if many else f"layer {layer}"
-        curve(axes, row, 3 if many else layer, label)
-    if many:
-        curve(axes, values.mean(axis=0), 0, "mean of all layers")
-
-
-def _mark(axes: Axes, marked: NDArray[np.bool_], label: str) -> None:
-    from fope_lab.drawing.palette import COLOURS
-
-    for index, (start, end) in enumerate(spans(marked)):
-        axes.axvspan(
-            start - 0.5,
-            end - 0.5,
-            color=COLOURS[1][0],
-            alpha=0.14,
-            linewidth=0,
-            label=label if index == 0 else None,
-        )

@@ -39,15 +39,13 @@ def encode_by_template(
             "tokenizer of an instruction-tuned model, or a folder with a chat_template.jinja"
         )
     if MARK.search(str(template)):
-        return [_by_marks(tokenizer, chat) for chat in chats]
+        marks = {"return_dict": True, "return_assistant_tokens_mask": True}
+        written = [_write(tokenizer, chat, tokenize=True, **marks) for chat in chats]
+        return [
+            (list(each["input_ids"]), [int(mask) for mask in each["assistant_masks"]])
+            for each in written
+        ]
     return _by_beginnings(tokenizer, encode, chats)
-
-
-def _by_marks(tokenizer: Any, chat: Chat) -> Learnt:
-    written = _write(
-        tokenizer, chat, tokenize=True, return_dict=True, return_assistant_tokens_mask=True
-    )
-    return list(written["input_ids"]), [int(mask) for mask in written["assistant_masks"]]
 
 
 def _by_beginnings(

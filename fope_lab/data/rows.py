@@ -7,7 +7,6 @@ only predicted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -147,7 +146,8 @@ class ExampleRows:
                 f"the shortest needs {int(sizes.min()) - 1}"
             )
         self._starts, self._sizes = packed.starts[fitting], sizes[fitting]
-        self._order = ORDERS[pack](self._sizes, self._width, (packed.kind, *name))
+        order = _Packed if pack else _OneARow
+        self._order = order(self._sizes, self._width, (packed.kind, *name))
         self.epoch: int | None = self._order.rows
         self.numbered = pack
         self.fill = float(self._sizes.sum() / (self._order.rows * self._width))
@@ -214,7 +214,3 @@ class _Packed:
             before = int(ends[borders[-1] - 1]) if borders[-1] else 0
             borders.append(int(np.searchsorted(ends, before + self._width, side="right")))
         return borders
-
-
-ORDERS: Mapping[bool, type[_OneARow] | type[_Packed]] = {False: _OneARow, True: _Packed}
-"""The order of examples, by the option `pack`."""

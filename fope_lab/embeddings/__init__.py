@@ -9,10 +9,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.embeddings.base import Embedding, FrequencyTransform, Shape
+from fope_lab.embeddings.base import Shape
 from fope_lab.embeddings.errors import EmbeddingError
 from fope_lab.embeddings.preset_lookup import preset_of
-from fope_lab.embeddings.presets import PRESETS, Preset
+from fope_lab.embeddings.presets import PRESETS
 from fope_lab.embeddings.registry import EMBEDDINGS
 from fope_lab.embeddings.spec import (
     check_embedding,
@@ -24,16 +24,12 @@ from fope_lab.embeddings.spec import (
 )
 
 if TYPE_CHECKING:
-    from fope_lab.embeddings.module import PositionEmbedding, build_embedding
+    from fope_lab.embeddings.module import build_embedding
 
 __all__ = [
     "EMBEDDINGS",
     "PRESETS",
-    "Embedding",
     "EmbeddingError",
-    "FrequencyTransform",
-    "PositionEmbedding",
-    "Preset",
     "Shape",
     "build_embedding",
     "check_embedding",
@@ -47,6 +43,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("PositionEmbedding", "build_embedding"):
-        return getattr(importlib.import_module("fope_lab.embeddings.module"), name)
+    if name == "build_embedding":
+        return importlib.import_module("fope_lab.embeddings.module").build_embedding
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

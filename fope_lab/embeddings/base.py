@@ -88,6 +88,10 @@ class Embedding:
     source: ClassVar[str]
     rotates: ClassVar[bool] = False
     biases: ClassVar[bool] = False
+    draws_positions: ClassVar[bool] = False
+    """Whether every call of `positions` draws new random positions."""
+    cos_sin_per_head: ClassVar[bool] = False
+    """Whether the results of `cos_sin` have a dimension of key-value heads."""
 
     def __init_subclass__(cls, *, name: str | None = None, source: str = "") -> None:
         if name is not None:
@@ -107,11 +111,6 @@ class Embedding:
     def shift_invariant(self) -> bool:
         """Whether attention scores depend only on the differences of positions."""
         return True
-
-    @property
-    def draws_positions(self) -> bool:
-        """Whether every call of `positions` draws new random positions."""
-        return False
 
     @property
     def keys_cacheable(self) -> bool:
@@ -177,11 +176,6 @@ class Embedding:
         """
         raise NotImplementedError
 
-    @property
-    def cos_sin_per_head(self) -> bool:
-        """Whether the results of `cos_sin` have a dimension of key-value heads."""
-        return False
-
     def bias(
         self,
         shape: Shape,
@@ -230,6 +224,8 @@ class FrequencyTransform:
     source: ClassVar[str]
     elementwise: ClassVar[bool] = False
     """Whether a new frequency depends only on the old frequency, and not on its place."""
+    dynamic: ClassVar[bool] = False
+    """Whether the result depends on the current length of the sequence."""
     hf_types: ClassVar[tuple[str, ...]] = ()
     """The values of transformers' `rope_type` that `from_hf` reads."""
     hf_reads: ClassVar[tuple[str, ...]] = ()
@@ -242,11 +238,6 @@ class FrequencyTransform:
     def canonical(self) -> dict[str, Any]:
         """The shortest composition that describes it: options at their default are left out."""
         return {"type": self.name, **given_options(self)}
-
-    @property
-    def dynamic(self) -> bool:
-        """Whether the result depends on the current length of the sequence."""
-        return False
 
     @property
     def may_keep_all(self) -> bool:

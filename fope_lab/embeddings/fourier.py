@@ -12,7 +12,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.embeddings.base import Shape, Tensors
@@ -64,6 +64,8 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
     The coefficients are the identity plus noise. Unless the options say otherwise they are frozen,
     and drawn separately for each layer, for each key-value head, for cosines and for sines.
     """
+
+    cos_sin_per_head: ClassVar[bool] = True  # heads have coefficients of their own, or share some
 
     sigma: Annotated[
         float, Interval(ge=0, le=100), Doc("The gain σ of the noise of the coefficients.")
@@ -130,11 +132,6 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
     def shift_invariant(self) -> bool:
         """False, because the series acts on queries and on keys separately."""
         return False
-
-    @property
-    def cos_sin_per_head(self) -> bool:
-        """True: key-value heads have their own coefficients, or one shared head has them."""
-        return True
 
     def problems(self, shape: Shape) -> Iterator[str]:
         """Yield also: transforms that a series cannot have, and a series without a frequency."""

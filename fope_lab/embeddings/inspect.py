@@ -127,17 +127,16 @@ def inspect_all(
 def _row(
     description: Description, shape: Shape, options: Mapping[str, Any], longer: int | None
 ) -> InspectionRow:
-    missing = [option for option in description.open if option not in options]
     problems = tuple(
         Problem(("embedding", option), f"is missing: {description.name} needs {option}")
-        for option in missing
+        for option in description.open
+        if option not in options
     )
-    if problems:
-        return InspectionRow(description=description, inspection=None, problems=problems)
-    definition = description.definition(options)
-    try:
-        return InspectionRow(
-            description=description, inspection=inspect_embedding(definition, shape, longer)
-        )
-    except EmbeddingError as error:
-        return InspectionRow(description=description, inspection=None, problems=error.problems)
+    inspection = None
+    if not problems:
+        definition = description.definition(options)
+        try:
+            inspection = inspect_embedding(definition, shape, longer)
+        except EmbeddingError as error:
+            problems = error.problems
+    return InspectionRow(description=description, inspection=inspection, problems=problems)

@@ -21,19 +21,22 @@ if TYPE_CHECKING:
 LEAST = 0.01
 """The least distance of initial p and a from the ends of their range, as in the released code."""
 
-SharedLayers = Annotated[bool, Doc("Whether all layers share p and a.")]
-
 
 @dataclass(frozen=True, kw_only=True)
-class Kerple(RelativeBias, name="kerple", source="Chi et al., arXiv 2205.09921, logarithmic"):
-    """The bias is −p·ln(1 + a·|i − j|), with p > 0 and a > 0 learned for each head."""
+class Kernel(RelativeBias):
+    """A kernel of the distance whose p and a are learned for each head."""
 
-    shared_layers: SharedLayers = True
+    shared_layers: Annotated[bool, Doc("Whether all layers share p and a.")] = True
 
     @property
     def per_layer(self) -> bool:
         """Whether each layer has p and a of its own."""
         return not self.shared_layers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kerple(Kernel, name="kerple", source="Chi et al., arXiv 2205.09921, logarithmic"):
+    """The bias is −p·ln(1 + a·|i − j|), with p > 0 and a > 0 learned for each head."""
 
     def learned_sizes(self, shape: Shape) -> Mapping[str, tuple[int, ...]]:
         """The sizes of the logarithms of p and a, which keep both above 0."""
@@ -54,15 +57,8 @@ class Kerple(RelativeBias, name="kerple", source="Chi et al., arXiv 2205.09921, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class KerplePower(RelativeBias, name="kerple_power", source="Chi et al., arXiv 2205.09921, power"):
+class KerplePower(Kernel, name="kerple_power", source="Chi et al., arXiv 2205.09921, power"):
     """The bias is −a·|i − j|^p, with a > 0 and 0 < p < 2 learned for each head."""
-
-    shared_layers: SharedLayers = True
-
-    @property
-    def per_layer(self) -> bool:
-        """Whether each layer has p and a of its own."""
-        return not self.shared_layers
 
     def learned_sizes(self, shape: Shape) -> Mapping[str, tuple[int, ...]]:
         """The sizes of the logarithm of a and the logit of p/2, which keep both in their ranges."""

@@ -74,6 +74,7 @@ class DynamicNtk(
     which is 1 in the paper, and the `factor` of "dynamic" in transformers.
     """
 
+    dynamic: ClassVar[bool] = True
     hf_types: ClassVar[tuple[str, ...]] = ("dynamic",)
 
     original_length: OriginalLength | None = None
@@ -83,11 +84,6 @@ class DynamicNtk(
         Interval(ge=1, le=1e6),
         Doc("The growth of s with each original length beyond the first."),
     ] = 1.0
-
-    @property
-    def dynamic(self) -> bool:
-        """True, because the base depends on the length of the sequence."""
-        return True
 
     def problems(self, ladder: Ladder) -> Iterator[str]:
         """Yield a problem for a head of one pair, whose frequency does not depend on the base."""

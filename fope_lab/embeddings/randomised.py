@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.embeddings.base import Shape
@@ -29,6 +29,8 @@ class Randomised(Rotary, name="randomised", source="Ruoss et al., arXiv 2305.168
     Queries and keys have the same positions. Each forward pass draws new ones, also in evaluation.
     """
 
+    draws_positions: ClassVar[bool] = True
+
     max_length: (
         Annotated[
             int,
@@ -39,16 +41,11 @@ class Randomised(Rotary, name="randomised", source="Ruoss et al., arXiv 2305.168
     ) = None
 
     @property
-    def draws_positions(self) -> bool:
-        """True, because every forward pass draws new positions."""
-        return True
-
-    @property
     def keys_cacheable(self) -> bool:
         """False, because a longer sequence draws new positions for all of its tokens."""
         return False
 
-    def longest_sequence(self, shape: Shape) -> int | None:
+    def longest_sequence(self, shape: Shape) -> int:
         """The length in tokens of the longest sequence that has positions: max_length."""
         return self.max_length or DEFAULT_REACH * shape.train_length
 
@@ -77,7 +74,7 @@ class Randomised(Rotary, name="randomised", source="Ruoss et al., arXiv 2305.168
         """
         import torch
 
-        tokens, longest = offset + length, self.max_length or DEFAULT_REACH * shape.train_length
+        tokens, longest = offset + length, self.longest_sequence(shape)
         if tokens > longest:
             raise ValueError(
                 f"a sequence of {tokens} tokens is longer than max_length {longest}, the number of"

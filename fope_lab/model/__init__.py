@@ -16,12 +16,12 @@ from fope_lab.model.checkpoint import (
     read_config,
     save_model,
 )
-from fope_lab.model.config import SCALES, ModelConfig, Parameters, flops_per_token, parameters
+from fope_lab.model.config import SCALES, ModelConfig, flops_per_token, parameters
 
 if TYPE_CHECKING:
     from fope_lab.model.cache import Cache
     from fope_lab.model.decoder import Decoder
-    from fope_lab.model.generation import generate, greedy, sampled
+    from fope_lab.model.generation import generate
 
 __all__ = [
     "SCALES",
@@ -30,15 +30,12 @@ __all__ = [
     "CheckpointError",
     "Decoder",
     "ModelConfig",
-    "Parameters",
     "find_checkpoint",
     "flops_per_token",
     "generate",
-    "greedy",
     "load_model",
     "parameters",
     "read_config",
-    "sampled",
     "save_model",
 ]
 
@@ -46,8 +43,6 @@ NEED_TORCH = {
     "Cache": "cache",
     "Decoder": "decoder",
     "generate": "generation",
-    "greedy": "generation",
-    "sampled": "generation",
 }
 """The modules of names that are imported when they are first used."""
 

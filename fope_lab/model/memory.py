@@ -28,30 +28,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from fope_lab.model.config import CHUNK_LOGITS, ModelConfig, parameters
 
 WIDE = 4
-NUMBER: Mapping[str, int] = MappingProxyType({"float32": 4, "bfloat16": 2})
+NUMBER: Mapping[str, int] = {"float32": 4, "bfloat16": 2}
 """The bytes of a number in matrix products, by precision."""
 
-GRADIENTS_OF_HEAD: Mapping[int, int] = MappingProxyType({4: 2, 2: 3})
+GRADIENTS_OF_HEAD: Mapping[int, int] = {4: 2, 2: 3}
 """How many copies of the head's gradient exist at once, by the bytes of a number."""
 
-COPIES_OF_LOGITS: Mapping[int, int] = MappingProxyType({4: 1, 2: 2})
+COPIES_OF_LOGITS: Mapping[int, int] = {4: 1, 2: 2}
 """How many copies of a chunk of logits exist while its gradient is computed, by the bytes of a
 number: in float32 the gradient replaces the logits in place."""
 
-KEPT_INNER: Mapping[str, int] = MappingProxyType({"swiglu": 4, "geglu": 4, "relu": 1})
+KEPT_INNER: Mapping[str, int] = {"swiglu": 4, "geglu": 4, "relu": 1}
 """How many tensors of intermediate_size a feed-forward block keeps, by its kind."""
 
-KEPT_INPUTS: Mapping[str, int] = MappingProxyType({"swiglu": 5, "geglu": 5, "relu": 4})
+KEPT_INPUTS: Mapping[str, int] = {"swiglu": 5, "geglu": 5, "relu": 4}
 """How many inputs autocast copies: those of q, k and v, and of gate and up."""
 
-KEPT_BY_QK_NORM: Mapping[str, Callable[[int], int]] = MappingProxyType(
-    {"none": lambda number: 0, "layer": lambda number: number, "rms": lambda number: 2 * WIDE}
-)
+KEPT_BY_QK_NORM: Mapping[str, Callable[[int], int]] = {
+    "none": lambda number: 0,
+    "layer": lambda number: number,
+    "rms": lambda number: 2 * WIDE,
+}
 """The bytes that QK-norm keeps for each dimension of Q + K, from the bytes of a number."""
 
 
@@ -90,7 +91,7 @@ def training_memory(
     if shards > 1:
         gathered = WIDE * (size.head + size.embedding + _of_layer(config))
         weights, gradients = weights + gathered, gradients + gathered
-    kept = KEPT_OF_LAYERS[gradient_checkpointing](config, number, tokens)
+    kept = _layers(config, number, tokens, gradient_checkpointing=gradient_checkpointing)
     backward = 3 * number * config.intermediate_size * tokens
     activations = kept + backward + _head(config, number, tokens)
     optimizer = 2 * WIDE * -(-total // shards)
@@ -128,24 +129,17 @@ def reading_memory(
     return Memory(weights=weights, activations=activations, peak=weights + activations)
 
 
-def _all_layers(config: ModelConfig, number: int, tokens: int) -> int:
-    return config.num_layers * (_kept(config, number) * tokens + _copies(config, number))
+def _layers(config: ModelConfig, number: int, tokens: int, *, gradient_checkpointing: bool) -> int:
+    """The bytes that the layers keep for a backward pass.
 
-
-def _inputs_and_a_layer(config: ModelConfig, number: int, tokens: int) -> int:
-    """The inputs of all layers and the rest of one layer.
-
-    Autocast keeps copies of all matrices until the end of the forward pass.
+    With gradient checkpointing they are the inputs of all layers and the rest of one layer, but
+    autocast keeps copies of all matrices until the end of the forward pass.
     """
-    inputs = config.num_layers * WIDE * config.hidden_size * tokens
-    copies = config.num_layers * _copies(config, number)
-    return inputs + max(copies, _all_layers(config, number, tokens) // config.num_layers)
-
-
-KEPT_OF_LAYERS: Mapping[bool, Callable[[ModelConfig, int, int], int]] = MappingProxyType(
-    {False: _all_layers, True: _inputs_and_a_layer}
-)
-"""The bytes that the layers keep for a backward pass, by gradient_checkpointing."""
+    kept, copies = _kept(config, number) * tokens, _copies(config, number)
+    if not gradient_checkpointing:
+        return config.num_layers * (kept + copies)
+    inputs = WIDE * config.hidden_size * tokens
+    return config.num_layers * inputs + max(config.num_layers * copies, kept + copies)
 
 
 def _kept(config: ModelConfig, number: int) -> int:

@@ -24,18 +24,10 @@ class HeadLayerNorm(nn.Module):
         return F.layer_norm(heads, (self.head_dim,), eps=self.eps).flatten(-2)
 
 
-def _none(num_heads: int, head_dim: int, eps: float) -> nn.Module:
-    return nn.Identity()
-
-
-def _rms(num_heads: int, head_dim: int, eps: float) -> nn.Module:
-    """An RMSNorm over all heads together with a learned gain, as in the released code."""
-    return nn.RMSNorm(num_heads * head_dim, eps=eps)
-
-
 QK_NORMS: Mapping[str, Callable[[int, int, float], nn.Module]] = {
-    "none": _none,
+    "none": lambda num_heads, head_dim, eps: nn.Identity(),
     "layer": HeadLayerNorm,
-    "rms": _rms,
+    # Over all heads together, with a learned gain, as in the released code.
+    "rms": lambda num_heads, head_dim, eps: nn.RMSNorm(num_heads * head_dim, eps=eps),
 }
 """The constructors from num_heads, head_dim and ε to a module, by the option `qk_norm`."""

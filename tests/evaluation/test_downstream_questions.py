@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from downstream_wheel import request, save_requests, save_rows
 
 from fope_lab.data.benchmarks.downstream import PAPER_TASKS, TASKS, DownstreamQuestion
-from fope_lab.data.benchmarks.downstream.documents import DOCUMENT_TASKS, DatasetQuestions
+from fope_lab.data.benchmarks.downstream.documents import DOCUMENT_TASKS
 from fope_lab.data.benchmarks.downstream.mmlu import SUBJECTS
 from fope_lab.data.problems import DataError
 
@@ -116,8 +117,8 @@ ROWS: dict[str, tuple[dict[str, Any], tuple[str, tuple[str, ...], int]]] = {
 def test_a_row_becomes_this_prompt(tmp_path: Path, name: str) -> None:
     row, (context, answers, right) = ROWS[name]
     reader = TASKS[name].read
-    assert isinstance(reader, DatasetQuestions)
-    save_rows(tmp_path, reader.folder, [row])
+    assert isinstance(reader, functools.partial)
+    save_rows(tmp_path, reader.args[0], [row])
     [question] = TASKS[name].questions(tmp_path)
     assert question == DownstreamQuestion(tuple((context, answer) for answer in answers), right, 0)
 

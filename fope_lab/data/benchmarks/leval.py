@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
 from typing import Literal
 
 from fope_lab.data.benchmarks.task_files import TaskFiles, text_of, texts_of
@@ -138,8 +137,7 @@ def read_questions(files: TaskFiles, task: str) -> Iterator[LEvalQuestion]:
 
     Raises DataError, with file and line, if a question is not in L-Eval's format.
     """
-    for line, row in zip(count(1), files.rows(file_of(task)), strict=False):
-        where = f"{files.dataset}, {file_of(task)}, line {line}"
+    for where, row in files.rows(file_of(task)):
         document = text_of(row, "input", where)
         instructions, answers = (texts_of(row, name, where) for name in ("instructions", "outputs"))
         if len(instructions) != len(answers):

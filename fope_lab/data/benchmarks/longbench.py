@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
 from typing import Literal, NamedTuple
 
 from fope_lab.data.benchmarks.task_files import TaskFiles, text_of, texts_of, whole_number_of
@@ -132,8 +131,7 @@ def read_questions(files: TaskFiles, task: str) -> Iterator[LongBenchQuestion]:
 
     Raises DataError, with file and line, if a question is not in LongBench's format.
     """
-    for line, row in zip(count(1), files.rows(file_of(task)), strict=False):
-        where = f"{files.dataset}, {file_of(task)}, line {line}"
+    for where, row in files.rows(file_of(task)):
         classes: tuple[str, ...] = ()
         if TASKS[task].metric == "classification":
             classes = texts_of(row, "all_classes", where)

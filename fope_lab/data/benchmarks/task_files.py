@@ -7,7 +7,7 @@ place. It can't load these benchmarks by name: both are published with a loading
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,8 +54,11 @@ class TaskFiles(HubOrFolder):
             return {}
         return {name: file_sha256(self.local_file(name)) for name in names}
 
-    def rows(self, name: str) -> Iterator[Mapping[str, Any]]:
-        """Yield the objects of a file in order. Raises DataError if it can't be read."""
+    def rows(self, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the objects of a file in order, each after its place for errors: file and line.
+
+        Raises DataError if the file can't be read.
+        """
         import datasets
 
         place = (
@@ -64,9 +67,9 @@ class TaskFiles(HubOrFolder):
             else self.on_hub.format(dataset=self.dataset, revision=self.revision, name=name)
         )
         try:
-            yield from datasets.load_dataset(
-                "json", data_files=place, split="train", streaming=True
-            )
+            lines = datasets.load_dataset("json", data_files=place, split="train", streaming=True)
+            for line, row in enumerate(lines, 1):
+                yield f"{self.dataset}, {name}, line {line}", row
         except (OSError, ValueError, RuntimeError) as error:
             raise CorpusError(
                 f"{place} can't be read: {error}. Without the hub, give a local folder in the same "
@@ -76,29 +79,28 @@ class TaskFiles(HubOrFolder):
 
 def text_of(row: Mapping[str, Any], field: str, where: str) -> str:
     """Return a field of a row that must be text; `where` names the row in the DataError if not."""
-    value = _value(row, field, where)
-    if not isinstance(value, str):
-        raise DataError(f"{where}: {field} is {str(value)[:80]!r}, needs text")
-    return value
+    return _checked(row, field, where, "text", lambda value: isinstance(value, str))
 
 
 def texts_of(row: Mapping[str, Any], field: str, where: str) -> tuple[str, ...]:
     """Return a field of a row that must be a non-empty list of texts. Raises DataError if not."""
-    value = _value(row, field, where)
-    if not (isinstance(value, list) and value and all(isinstance(text, str) for text in value)):
-        raise DataError(f"{where}: {field} is {str(value)[:80]!r}, needs a list of texts")
-    return tuple(value)
+
+    def fits(value: Any) -> bool:
+        return bool(value) and isinstance(value, list) and all(isinstance(v, str) for v in value)
+
+    return tuple(_checked(row, field, where, "a list of texts", fits))
 
 
 def whole_number_of(row: Mapping[str, Any], field: str, where: str) -> int:
     """Return a field of a row that must be a whole number. Raises DataError if not."""
-    value = _value(row, field, where)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise DataError(f"{where}: {field} is {str(value)[:80]!r}, needs a whole number")
-    return value
+    return _checked(row, field, where, "a whole number", lambda value: type(value) is int)
 
 
-def _value(row: Mapping[str, Any], field: str, where: str) -> Any:
+def _checked(
+    row: Mapping[str, Any], field: str, where: str, needs: str, fits: Callable[[Any], bool]
+) -> Any:
     if field not in row:
         raise DataError(f"{where} has no field {field} (it has: {', '.join(sorted(row))})")
+    if not fits(row[field]):
+        raise DataError(f"{where}: {field} is {str(row[field])[:80]!r}, needs {needs}")
     return row[field]

@@ -10,7 +10,6 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
@@ -99,11 +98,6 @@ def split_items(items: Iterable[T], split: Split) -> Iterator[T]:
     for index, item in enumerate(items):
         if (index % HELD_OUT == HELD_OUT - 1) == (split == "validation"):
             yield item
-
-
-def at_most(items: Iterable[T], limit: int | None) -> Iterator[T]:
-    """Yield the first `limit` items, or all if it is None."""
-    return islice(items, limit)
 
 
 def sha256_of(parts: Iterable[bytes]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -12,7 +13,7 @@ from fope_lab.config.annotations import Interval
 from fope_lab.config.named_types import given_options
 from fope_lab.config.problems import Problem
 from fope_lab.data.chat import ASSISTANT, Chat
-from fope_lab.data.corpora.base import Corpus, Kind, Pair, Split, at_most, sha256_of, split_items
+from fope_lab.data.corpora.base import Corpus, Kind, Pair, Split, sha256_of, split_items
 from fope_lab.data.corpora.local import file_sha256
 from fope_lab.data.problems import CorpusError, DataError
 
@@ -98,7 +99,7 @@ class Dataset(HubOrFolder, Corpus):
 
     def documents(self, split: Split) -> Iterator[Any]:
         documents = filter(self._is_filled, map(self._document, self._rows(split)))
-        return at_most(documents, self.validation_limit if split == "validation" else None)
+        return islice(documents, self.validation_limit if split == "validation" else None)
 
     def _document(self, row: Mapping[str, Any]) -> Any:
         return self._text(row, self.column)
@@ -126,7 +127,7 @@ class Dataset(HubOrFolder, Corpus):
     def _rows(self, split: Split) -> Iterator[Mapping[str, Any]]:
         if split == "validation" and self.validation_split is not None:
             return self._stream(self.validation_split)
-        rows = at_most(self._stream(self.split), self.limit)
+        rows = islice(self._stream(self.split), self.limit)
         return rows if self.validation_split is not None else split_items(rows, split)
 
     def _stream(self, split: str) -> Iterator[Mapping[str, Any]]:

@@ -25,6 +25,9 @@ from fope_lab.data.seeding import below, random_words
 from fope_lab.data.tasks.haystack import Block, Filler, Haystack, Ids, Name, hide, single_ids
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, as_tokenizer
 
+WORDS = 13
+"""The random words of a symbolic prompt beside one for each question."""
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -113,12 +116,14 @@ class SymbolicForm(PromptForm, form="symbolic"):
         if haystack is not None:
             raise DataError("the symbolic passkey has its own filler and accepts no other haystack")
         super().__init__(tokenizer, digits, haystack)
-        self._digit_ids = self._single_ids("0123456789")
-        self._cycle_ids = self._single_ids(self.cycle)
-        self._marker_id = self._single_ids(self.marker)[0]
+        self._digit_ids, self._cycle_ids, [self._marker_id] = (
+            single_ids(tokenizer, characters, "the symbolic passkey")
+            for characters in ("0123456789", self.cycle, self.marker)
+        )
+        self._block = 1 + digits
 
     def trial(self, length: int, trial: int, depth: float | None = None) -> Trial:
-        words = random_words(("passkey trial", length, trial), 0, 1, self._words(1))
+        words = random_words(("passkey trial", length, trial), 0, 1, WORDS + 1)
         rows, _, starts = self._rows(length, words, 1, depth)
         room = length - 2 * self._block
         actual_depth = float(starts[0, 0] / room) if room else 0.0
@@ -129,7 +134,7 @@ class SymbolicForm(PromptForm, form="symbolic"):
     ) -> tuple[Ids, NDArray[np.bool_]]:
         fitting = length // self._block - 1
         most = min(queries or fitting, fitting)
-        words = random_words(("passkey training", length, seed), first, count, self._words(most))
+        words = random_words(("passkey training", length, seed), first, count, WORDS + most)
         rows, answers, _ = self._rows(length, words, most)
         return rows, answers
 
@@ -151,7 +156,7 @@ class SymbolicForm(PromptForm, form="symbolic"):
         block = self._block
         questions = 1 + below(words[:, :1], queries)  # (rows, 1)
         room = length - block * (questions + 1)
-        cuts = below(words[:, 13:], room + 1)  # (rows, queries)
+        cuts = below(words[:, WORDS:], room + 1)  # (rows, queries)
         if depth is not None:
             cuts = np.full_like(cuts, nearest(depth, int(room[0, 0])))
         order = np.arange(queries + 1)
@@ -162,7 +167,7 @@ class SymbolicForm(PromptForm, form="symbolic"):
 
         phase = below(words[:, 1:2], len(self._cycle_ids))
         rows = self._cycle_ids[(phase + np.arange(length)) % len(self._cycle_ids)]
-        keys = self._digit_ids[self._distinct_digits(words[:, 2:13])]  # (rows, digits)
+        keys = self._digit_ids[self._distinct_digits(words[:, 2:WORDS])]  # (rows, digits)
         marked = np.concatenate([np.full((count, 1), self._marker_id), keys], axis=1)
         places = (starts[:, :, None] + np.arange(block)).reshape(count, -1)
         np.put_along_axis(rows, places, np.tile(marked, queries + 1), axis=1)
@@ -170,13 +175,6 @@ class SymbolicForm(PromptForm, form="symbolic"):
         np.put_along_axis(answers, places, np.tile(np.arange(block) > 0, queries + 1)[None], axis=1)
         np.put_along_axis(answers, places[:, :block], False, axis=1)  # the key's statement
         return rows, answers, starts
-
-    @property
-    def _block(self) -> int:
-        return 1 + self.digits
-
-    def _words(self, queries: int) -> int:
-        return 13 + queries
 
     def _distinct_digits(self, words: NDArray[np.uint64]) -> Ids:
         """Return keys (rows, digits) from words (rows, 11), uniform among all numbers of `digits`
@@ -186,9 +184,6 @@ class SymbolicForm(PromptForm, form="symbolic"):
         np.put_along_axis(order, first, np.iinfo(np.uint64).max, axis=1)  # not drawn again
         rest = np.argsort(order, axis=1)[:, : self.digits - 1]
         return np.concatenate([first, rest], axis=1)
-
-    def _single_ids(self, characters: str) -> Ids:
-        return single_ids(self.tokenizer, characters, "the symbolic passkey")
 
 
 class EnglishForm(PromptForm, form="english"):

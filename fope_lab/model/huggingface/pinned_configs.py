@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+LLAMA: Mapping[str, Any] = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "rope_theta": 10_000.0,
+    "rms_norm_eps": 1e-5,
+}
+
 PINNED_CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "HuggingFaceTB/SmolLM-1.7B@d7449ff7241c863f3e8accc475155f0f97afa011": {
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
+        **LLAMA,
         "hidden_size": 2048,
         "intermediate_size": 8192,
         "num_hidden_layers": 24,
@@ -20,13 +26,10 @@ PINNED_CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "num_key_value_heads": 32,
         "vocab_size": 49_152,
         "max_position_embeddings": 2048,
-        "rope_theta": 10_000.0,
-        "rms_norm_eps": 1e-5,
         "tie_word_embeddings": True,
     },
     "meta-llama/Llama-2-7b-chat-hf@f5db02db724555f92da89c216ac04704f23d4590": {
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
+        **LLAMA,
         "hidden_size": 4096,
         "intermediate_size": 11_008,
         "num_hidden_layers": 32,
@@ -34,13 +37,10 @@ PINNED_CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "num_key_value_heads": 32,
         "vocab_size": 32_000,
         "max_position_embeddings": 4096,
-        "rope_theta": 10_000.0,
-        "rms_norm_eps": 1e-5,
         "tie_word_embeddings": False,
     },
     "meta-llama/Llama-2-13b-chat-hf@a2cb7a712bb6e5e736ca7f8cd98167f81a0b5bd8": {
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
+        **LLAMA,
         "hidden_size": 5120,
         "intermediate_size": 13_824,
         "num_hidden_layers": 40,
@@ -48,8 +48,6 @@ PINNED_CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "num_key_value_heads": 40,
         "vocab_size": 32_000,
         "max_position_embeddings": 4096,
-        "rope_theta": 10_000.0,
-        "rms_norm_eps": 1e-5,
         "tie_word_embeddings": False,
     },
 }

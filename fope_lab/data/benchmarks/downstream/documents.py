@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,18 +126,11 @@ def trivia_qa(row: Mapping[str, Any]) -> tuple[Choices, int]:
     return choices(f"\nQuestion: {row['question']}\nAnswer:", [row["answer"]["value"]]), 0
 
 
-@dataclass(frozen=True)
-class DatasetQuestions:
-    """Reads the validation rows of a dataset as questions."""
-
-    folder: str
-    prompt: Prompt
-
-    def __call__(self, data: Path) -> Iterator[DownstreamQuestion]:
-        """Yield the questions in the order of the dataset."""
-        for number, row in enumerate(documents(data, self.folder, "validation")):
-            offered, right = self.prompt(row)
-            yield DownstreamQuestion(offered, right, number)
+def dataset_questions(folder: str, prompt: Prompt, data: Path) -> Iterator[DownstreamQuestion]:
+    """Yield the validation rows of a dataset as questions, in their order."""
+    for number, row in enumerate(documents(data, folder, "validation")):
+        offered, right = prompt(row)
+        yield DownstreamQuestion(offered, right, number)
 
 
 _TABLE: tuple[tuple[str, str, Decides | None, str, Prompt], ...] = (
@@ -162,6 +155,6 @@ _TABLE: tuple[tuple[str, str, Decides | None, str, Prompt], ...] = (
 """For each task: its name, the suffix of its label, the deciding score, its folder, its prompt."""
 
 DOCUMENT_TASKS = tuple(
-    DownstreamTask(name, name + suffix, decides, DatasetQuestions(folder, prompt))
+    DownstreamTask(name, name + suffix, decides, partial(dataset_questions, folder, prompt))
     for name, suffix, decides, folder, prompt in _TABLE
 )

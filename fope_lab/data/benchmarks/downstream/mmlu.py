@@ -7,8 +7,9 @@ variations (`var`): alone, after the instruction, and after one to five solved e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,27 +90,19 @@ class QuestionForm:
         )
 
 
-@dataclass(frozen=True)
-class SubjectQuestions:
-    """Reads the questions of a group of subjects in one form."""
-
-    subjects: tuple[str, ...]
-    split: str
-    form: QuestionForm
-
-    def __call__(self, data: Path) -> Iterator[DownstreamQuestion]:
-        """Yield the questions subject by subject; the variations of a question are consecutive."""
-        number = 0
-        for subject in self.subjects:
-            folder = f"{FOLDER}/{subject}"
-            examples = documents(data, folder, "dev") if any(self.form.shots) else []
-            for row in documents(data, folder, self.split):
-                for shots in self.form.shots:
-                    context = self.form.before(row, examples, shots) + self.form.question(row)
-                    yield DownstreamQuestion(
-                        choices(context, self.form.answers(row)), row["answer"], number
-                    )
-                number += 1
+def subject_questions(
+    subjects: Iterable[str], split: str, form: QuestionForm, data: Path
+) -> Iterator[DownstreamQuestion]:
+    """Yield the questions in a form, subject by subject; variations of one are consecutive."""
+    number = 0
+    for subject in subjects:
+        folder = f"{FOLDER}/{subject}"
+        examples = documents(data, folder, "dev") if any(form.shots) else []
+        for row in documents(data, folder, split):
+            for shots in form.shots:
+                context = form.before(row, examples, shots) + form.question(row)
+                yield DownstreamQuestion(choices(context, form.answers(row)), row["answer"], number)
+            number += 1
 
 
 ALONE = QuestionForm(lettered=False, shots=(None,))
@@ -130,7 +123,7 @@ _TABLE: tuple[tuple[str, str, QuestionForm], ...] = (
 
 MMLU_TASKS = tuple(
     DownstreamTask(
-        name, name, PER_CHARACTER, SubjectQuestions(tuple(subjects.split()), split, form)
+        name, name, PER_CHARACTER, partial(subject_questions, subjects.split(), split, form)
     )
     for group, subjects in SUBJECTS.items()
     for ending, split, form in _TABLE

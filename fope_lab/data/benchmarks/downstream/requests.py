@@ -7,7 +7,7 @@ have only the right answer.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,29 +23,23 @@ UNCONDITIONAL = 1_000_000
 """Requests with this document number or a higher one are answers without their question."""
 
 
-@dataclass(frozen=True)
-class RequestQuestions:
-    """Reads the requests of a task as questions."""
-
-    folder: str
-
-    def __call__(self, data: Path) -> Iterator[DownstreamQuestion]:
-        """Yield the questions in the order of their first requests."""
-        by_document: dict[int, list[Mapping[str, Any]]] = {}
-        for line in request_lines(data, self.folder):
-            if line["doc_id"] < UNCONDITIONAL:
-                by_document.setdefault(line["doc_id"], []).append(line)
-        for number, lines in by_document.items():
-            offered = {line["idx"]: line["request"] for line in lines}
-            if set(offered) != set(range(len(lines))):
-                raise ValueError(f"document {number} has the choices {sorted(offered)}")
-            texts = (offered[index] for index in range(len(lines)))
-            label = lines[0]["label"]
-            # With a single answer, the label is its text, a list of texts, or missing.
-            right = label if isinstance(label, int) else 0
-            yield DownstreamQuestion(
-                tuple((text["context"], text["continuation"]) for text in texts), right, number
-            )
+def request_questions(folder: str, data: Path) -> Iterator[DownstreamQuestion]:
+    """Yield the requests of a task as questions, in the order of their first requests."""
+    by_document: dict[int, list[Mapping[str, Any]]] = {}
+    for line in request_lines(data, folder):
+        if line["doc_id"] < UNCONDITIONAL:
+            by_document.setdefault(line["doc_id"], []).append(line)
+    for number, lines in by_document.items():
+        offered = {line["idx"]: line["request"] for line in lines}
+        if set(offered) != set(range(len(lines))):
+            raise ValueError(f"document {number} has the choices {sorted(offered)}")
+        texts = (offered[index] for index in range(len(lines)))
+        label = lines[0]["label"]
+        # With a single answer, the label is its text, a list of texts, or missing.
+        right = label if isinstance(label, int) else 0
+        yield DownstreamQuestion(
+            tuple((text["context"], text["continuation"]) for text in texts), right, number
+        )
 
 
 _MATHS = (
@@ -114,7 +108,7 @@ _LABELS = {"naturalqs_open_bpb_5shot": "naturalqs_bpb_5shot"}
 def _task(folder: str, variant: str, decides: Decides | None) -> DownstreamTask:
     plain = f"{folder}_{variant}"
     name = _LABELS.get(plain, plain)
-    return DownstreamTask(name, name, decides, RequestQuestions(f"{folder}/{variant}"))
+    return DownstreamTask(name, name, decides, partial(request_questions, f"{folder}/{variant}"))
 
 
 REQUEST_TASKS = tuple(
