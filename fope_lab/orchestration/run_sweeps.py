@@ -139,8 +139,8 @@ def _finish(planned: Plan, store: Store, tracker: Tracker, console: Console) -> 
         tracker.project(planned)
     except TrackingError as error:
         problem = str(error)
-    report, links = report_of_plan(planned, store, tracker)
-    path = keep_report(report, links, store)
+    report = report_of_plan(planned, store, tracker)
+    path = keep_report(report, store)
     if not problem:
         try:
             files = [path.parent / name for name in REPORT_FILES]

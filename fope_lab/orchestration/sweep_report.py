@@ -4,36 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fope_lab.report import Report, build_report
+from fope_lab.report import Report, RunLinks, build_report
 from fope_lab.report.files import write_report
-from fope_lab.report.render.links import RunLinks
 from fope_lab.store import Store
 from fope_lab.store.provenance import provenance
 from fope_lab.sweep import Plan, Sweep, plan
 from fope_lab.tracking import Tracker, run_link
 
 
-def report_of_sweep(
-    sweep: Sweep, store: Store, tracking_uri: str | None
-) -> tuple[Report, RunLinks]:
-    """The results so far of a sweep, and their links.
-
-    Raises TrackingError for a URI that is not MLflow's.
-    """
+def report_of_sweep(sweep: Sweep, store: Store, tracking_uri: str | None) -> Report:
+    """The results so far of a sweep. Raises TrackingError for a URI that is not MLflow's."""
     return report_of_plan(plan(sweep, store), store, Tracker(store.root, tracking_uri))
 
 
-def report_of_plan(planned: Plan, store: Store, tracker: Tracker) -> tuple[Report, RunLinks]:
-    """The results so far of a planned sweep, and their links; no MLflow server is contacted."""
-    report = build_report(planned, store, provenance=provenance(planned.sweep.path))
-    run_ids = tracker.run_ids(planned)
-    experiment = tracker.experiment_id(planned)
-    if experiment is None:
-        return report, RunLinks(run_ids)
-    addresses = {key: run_link(tracker.uri, experiment, run) for key, run in run_ids.items()}
-    return report, RunLinks(run_ids, addresses)
+def report_of_plan(planned: Plan, store: Store, tracker: Tracker) -> Report:
+    """The results so far of a planned sweep; no MLflow server is contacted."""
+    ids, experiment = tracker.run_ids(planned), tracker.experiment_id(planned)
+    addresses = {key: run_link(tracker.uri, str(experiment), run) for key, run in ids.items()}
+    facts = provenance(planned.sweep.path)
+    return build_report(planned, store, provenance=facts, links=RunLinks(ids, addresses))
 
 
-def keep_report(report: Report, links: RunLinks, store: Store) -> Path:
+def keep_report(report: Report, store: Store) -> Path:
     """Write the report into its folder in the store; returns the path of the HTML page."""
-    return write_report(report, store.root / "reports" / report.name, links)
+    return write_report(report, store.root / "reports" / report.name)

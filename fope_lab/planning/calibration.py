@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,9 +49,18 @@ class Calibration:
 
     def estimate(self, work: Workload, device: Device) -> TimeEstimate:
         """Estimate the seconds of `work` on `device`."""
-        options = KNOWN if work.is_known else UNTIL_RUN
-        estimates = (option(self, work, device) for option in options)
-        return next((estimate for estimate in estimates if estimate is not None), UNKNOWN_WORK)
+        if not work.is_known:
+            return self._of_the_same_settings(work, device)
+        for group in _groups(work):
+            field, value = group.field, group.value
+            model = self._time_model(device.name, field, value, work.precision, work.share)
+            if model is not None:
+                stages = group.words.format(_many(model.stages, group.noun))
+                return TimeEstimate(model.seconds(work), f"measured on {device.name}: {stages}")
+        rate = device.assumed_rate(work.precision) * (work.share or 1.0)
+        return TimeEstimate(
+            (work.flops or 0.0) / rate, device.assumption
+        )  # start-up is not counted
 
     def most_measured(self) -> str | None:
         """The name of the GPU with the most measured stages, None if there is none."""
@@ -59,56 +68,17 @@ class Calibration:
         return max(counts, key=counts.__getitem__, default=None)
 
     def _fit(
-        self, device: str, group: Callable[[Workload], str], name: str, precision: str, share: float
+        self, device: str, field: str, value: str, precision: str, share: float
     ) -> TimeModel | None:
         return fit_time_model(
             timing
             for timing in self._timings.get(device, ())
             if timing.work.is_known
-            and group(timing.work) == name
+            and getattr(timing.work, field) == value
             and (timing.work.precision, timing.work.share) == (precision, share)
         )
 
-    def _of_group(
-        self, work: Workload, device: Device, group: Callable[[Workload], str], name: str
-    ) -> TimeModel | None:
-        return self._time_model(device.name, group, name, work.precision, work.share)
-
-    def of_its_kind(self, work: Workload, device: Device) -> TimeEstimate | None:
-        """Estimate by stages of the same kind; all trainings count as one kind."""
-        group = GROUPS.get(work.family, _kind)
-        time_model = self._of_group(work, device, group, group(work))
-        if time_model is None:
-            return None
-        noun = "training" if work.family == TRAINING else f"{work.kind} stage"
-        return TimeEstimate(
-            time_model.seconds(work), f"measured on {device.name}: {_many(time_model.stages, noun)}"
-        )
-
-    def of_evaluations(self, work: Workload, device: Device) -> TimeEstimate | None:
-        """Estimate by evaluations of other kinds."""
-        time_model = self._of_group(work, device, _family, EVALUATION)
-        if time_model is None or work.family != EVALUATION:
-            return None
-        source = (
-            f"measured on {device.name}: {_many(time_model.stages, 'evaluation')} of other kinds"
-        )
-        return TimeEstimate(time_model.seconds(work), source)
-
-    def of_trainings(self, work: Workload, device: Device) -> TimeEstimate | None:
-        """Estimate by the time model of trainings."""
-        time_model = self._of_group(work, device, _family, TRAINING)
-        if time_model is None:
-            return None
-        source = f"measured on {device.name}: the rate of {_many(time_model.stages, 'training')}"
-        return TimeEstimate(time_model.seconds(work), source)
-
-    def assumed(self, work: Workload, device: Device) -> TimeEstimate | None:
-        """Estimate by a share of the device's peak; start-up is not counted."""
-        rate = device.assumed_rate(work.precision) * (work.share or 1.0)
-        return TimeEstimate((work.flops or 0.0) / rate, device.assumption)
-
-    def of_the_same_settings(self, work: Workload, device: Device) -> TimeEstimate | None:
+    def _of_the_same_settings(self, work: Workload, device: Device) -> TimeEstimate:
         """Estimate by stages with the same settings on other models, in proportion to the FLOPs."""
         same = [
             timing
@@ -116,7 +86,7 @@ class Calibration:
             if timing.work.question == work.question and timing.work.share == work.share
         ]
         if not same:
-            return None
+            return UNKNOWN_WORK
         seconds = statistics.median(
             timing.seconds * (work.flops or 1.0) / (timing.work.flops or 1.0) for timing in same
         )
@@ -124,28 +94,30 @@ class Calibration:
         return TimeEstimate(seconds, source)
 
 
+@dataclass(frozen=True)
+class _Group:
+    """Finished stages to learn from: those whose workload has this value, and how to call them."""
+
+    field: str
+    value: str
+    noun: str
+    words: str = "{}"
+
+
+def _groups(work: Workload) -> Iterator[_Group]:
+    """The groups to learn from, narrowest first; all trainings are of one kind."""
+    if work.family != TRAINING:
+        yield _Group("kind", work.kind, f"{work.kind} stage")
+    if work.family == EVALUATION:
+        yield _Group("family", EVALUATION, "evaluation", "{} of other kinds")
+    rate = "{}" if work.family == TRAINING else "the rate of {}"
+    yield _Group("family", TRAINING, "training", rate)
+
+
 def _many(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count > 1)}"
 
 
-def _kind(work: Workload) -> str:
-    return work.kind
-
-
-def _family(work: Workload) -> str:
-    return work.family
-
-
-GROUPS: Mapping[str, Callable[[Workload], str]] = {TRAINING: _family}
-"""How stages are grouped, by family; stages of other families are grouped by kind."""
-KNOWN = (
-    Calibration.of_its_kind,
-    Calibration.of_evaluations,
-    Calibration.of_trainings,
-    Calibration.assumed,
-)
-"""The estimates to try, in this order, where the FLOPs are known."""
-UNTIL_RUN = (Calibration.of_the_same_settings,)
 UNKNOWN_WORK = TimeEstimate(None, "unknown until run (the input's size is not known in advance)")
 
 

@@ -7,6 +7,6 @@ render/    turns the data into a page, Markdown, JSON, or lines for a terminal
 files.py   writes the files
 """
 
-from fope_lab.report.build import Report, build_report
+from fope_lab.report.build import Report, RunLinks, build_report
 
-__all__ = ["Report", "build_report"]
+__all__ = ["Report", "RunLinks", "build_report"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,17 @@ if TYPE_CHECKING:
     from fope_lab.sweep.plan import Plan
 
 
+@dataclass(frozen=True)
+class RunLinks:
+    """The MLflow run of each stage and the address of its page, by the stage's key.
+
+    A stage may lack either of them.
+    """
+
+    ids: Mapping[str, str] = field(default_factory=dict)
+    addresses: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """The results of a sweep at one moment, from a single reading of the store.
@@ -56,17 +67,20 @@ class Report:
     analyses: tuple[AnalysisResult, ...]
     summary: Summary
     settings: tuple[SettingsGroup, ...]
-    without_results: Mapping[str, list[StageResult]]  # by name in the sweep file
+    without_results: Mapping[str, list[StageResult]]  # by section of the sweep file
     marks: Mapping[GroupKey, ComparabilityMarks]
     unequal: Mapping[str, tuple[str, ...]]  # stage's key → what its model differs in from others
     verdicts: tuple[Verdict, ...]
     paper: PaperComparison | None  # None if the sweep names no paper
+    links: RunLinks
 
 
-def build_report(plan: Plan, store: Store, *, provenance: Mapping[str, object]) -> Report:
+def build_report(
+    plan: Plan, store: Store, *, provenance: Mapping[str, object], links: RunLinks = RunLinks()
+) -> Report:
     """Read the stages of `plan` from `store`, and aggregate and compare their results.
 
-    `provenance` is shown unchanged: versions, commit, places.
+    `provenance` (versions, commit, places) and `links` are shown unchanged.
     """
     sweep = plan.sweep
     section, by_name = sweep.report, sweep.by_name
@@ -106,4 +120,5 @@ def build_report(plan: Plan, store: Store, *, provenance: Mapping[str, object]) 
         },
         verdicts=judge_claims(section, by_name, stages),
         paper=None if published is None else compare_with_paper(published, cells, stages),
+        links=links,
     )

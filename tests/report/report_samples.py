@@ -10,8 +10,7 @@ from typing import Any
 
 import yaml
 
-from fope_lab.report import Report, build_report
-from fope_lab.report.render.links import RunLinks
+from fope_lab.report import Report, RunLinks, build_report
 from fope_lab.store import Store
 from fope_lab.sweep import Plan, load_sweep, plan
 from fope_lab.sweep.graph import Stage
@@ -122,10 +121,13 @@ def write_plan(folder: Path, changes: dict[str, Any] | None = None) -> Plan:
     return plan(load_sweep(path))
 
 
-def make_report(plan: Plan, store: Store) -> Report:
+NO_LINKS = RunLinks()
+
+
+def make_report(plan: Plan, store: Store, links: RunLinks = NO_LINKS) -> Report:
     """The report of a plan, with a made-up provenance."""
     provenance = {"sweep file": "sample.yaml", "fope-lab": "0.1.0", "commit": "abc1234"}
-    return build_report(plan, store, provenance=provenance)
+    return build_report(plan, store, provenance=provenance, links=links)
 
 
 def links_of(plan: Plan, address: str = "http://127.0.0.1:5000") -> RunLinks:

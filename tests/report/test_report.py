@@ -84,12 +84,11 @@ def test_json_keeps_the_contract_and_holds_no_nan(tmp_path: Path, store: Store) 
 
     plan = write_plan(tmp_path)
     finish(plan, store, numbers, fail={"passkey[embedding=rope,seed=1]": "x"})
-    report = make_report(plan, store)
-    links = links_of(plan)
-    text = json.dumps(report_json(report, links), allow_nan=False)
+    report = make_report(plan, store, links_of(plan))
+    text = json.dumps(report_json(report), allow_nan=False)
     given = json.loads(text, parse_constant=no_constants)
     jsonschema.validate(given, CONTRACT)
-    assert given == report_json(report, links)
+    assert given == report_json(report)
     assert given["counts"] == {"total": 38, "done": 37, "failed": 1}
     [failed] = [stage for stage in given["stages"] if stage["state"] == "failed"]
     assert (failed["name"], failed["reason"]) == ("passkey[embedding=rope,seed=1]", "x")
@@ -114,12 +113,12 @@ def test_axes_that_are_objects_are_given_whole(tmp_path: Path, store: Store) -> 
 def test_writing_leaves_whole_files(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path)
     finish(plan, store)
-    report = make_report(plan, store)
-    page = write_report(report, tmp_path / "deep" / "folder", links_of(plan))
+    report = make_report(plan, store, links_of(plan))
+    page = write_report(report, tmp_path / "deep" / "folder")
     assert page == tmp_path / "deep" / "folder" / "report.html"
     assert {path.name for path in page.parent.iterdir()} == set(REPORT_FILES)
     given = json.loads(page.with_suffix(".json").read_text())
-    assert given == report_json(report, links_of(plan))
+    assert given == report_json(report)
     again = write_report(report, tmp_path / "deep" / "folder")
     assert again.read_text(encoding="utf-8").endswith("</html>")
 

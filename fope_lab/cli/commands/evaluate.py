@@ -45,5 +45,5 @@ def run(options: argparse.Namespace) -> int:
     sweep, failures = run_adhoc_sweep("evaluate", content, options, console)
     if options.json:
         store = Store.open(options.store)
-        print(render_json(*report_of_sweep(sweep, store, options.tracking_uri)))
+        print(render_json(report_of_sweep(sweep, store, options.tracking_uri)))
     return FAILED if failures else DONE

@@ -34,16 +34,16 @@ def run(options: argparse.Namespace) -> int:
     store = Store.open(options.store)
     if not store.root.exists():
         raise StoreError(f"there is no store {options.store}: nothing has run there")
-    report, links = report_of_sweep(sweep, store, options.tracking_uri)
+    report = report_of_sweep(sweep, store, options.tracking_uri)
     if options.json:
-        print(render_json(report, links))
+        print(render_json(report))
     elif options.markdown:
-        print(render_markdown(report, links), end="")
+        print(render_markdown(report), end="")
     else:
         console = make_console()
         print_report(report, console)
         try:
-            text = f"report: {keep_report(report, links, store)}"
+            text = f"report: {keep_report(report, store)}"
         except OSError as error:
             text = f"report: not written, the store is read-only ({error})"
         console.print(text, soft_wrap=True, highlight=False, markup=False)

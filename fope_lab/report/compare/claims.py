@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
+from fope_lab.report.compare.mastery import not_learned
 from fope_lab.report.compare.paired import ALPHA, Decision, PairedTest, decide, paired_t
 from fope_lab.report.compare.training_history import differences
-from fope_lab.report.results.stage_results import StageResult, read_measurements
+from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.metric import Metric
-from fope_lab.stages.result import Measurement, MetricPoint
+from fope_lab.stages.result import MetricPoint
 from fope_lab.store import Status
 from fope_lab.sweep.claims.comparison import Combination, Comparison, Seeds, compare
 from fope_lab.sweep.claims.grammar import Order, parse_claim
-from fope_lab.sweep.claims.selection import Catalogue, Selected
+from fope_lab.sweep.claims.selection import Catalogue
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.report_section import ReportSection
 
@@ -60,43 +61,33 @@ def judge_claims(
     `by_name` holds the stages of each name in the file, and `results` the results of all of them.
     """
     catalogue = Catalogue(by_name)
-    measured = _Measured({result.stage.key: result for result in results})
+    by_key = {result.stage.key: result for result in results}
+    minimum = section.min_in_length_accuracy
     verdicts = []
     for text in section.claims:
         comparison = compare(parse_claim(text), catalogue)
         for combination in comparison.combinations:
-            verdicts.append(
-                _judge(text, comparison, combination, measured, section.min_in_length_accuracy)
-            )
+            verdicts.append(_judge(text, comparison, combination, by_key, minimum))
     return tuple(verdicts)
 
 
-class _Measured:
-    """What the stages measured; each stage is read when it is first needed."""
-
-    def __init__(self, results: Mapping[str, StageResult]) -> None:
-        self.results = results
-        self._by_key: dict[str, dict[MetricPoint, Measurement]] = {}
-
-    def of(self, stage: Stage) -> dict[MetricPoint, Measurement]:
-        """All measurements of a stage."""
-        if stage.key not in self._by_key:
-            self._by_key[stage.key] = read_measurements(self.results[stage.key])
-        return self._by_key[stage.key]
-
-    def values(self, seeds: Seeds, point: MetricPoint) -> dict[Seed, float]:
-        """The values at one point by seed, without the stages that have none."""
-        found = {seed: self.of(stage).get(point) for seed, stage in seeds.items()}
-        return {seed: m.value for seed, m in found.items() if m is not None}
+Results = Mapping[str, StageResult]
+"""The results of all stages of the plan, by key."""
 
 
 @dataclass(frozen=True)
 class _Term:
-    """A compared model: its name in the claim, its stages, and its values."""
+    """A compared model: its name in the claim, its stages, and their values at one point."""
 
     name: str
     stages: Seeds
-    values: Mapping[Seed, float]
+    values: Mapping[Seed, float]  # of the seeds that have one
+
+    @staticmethod
+    def read(name: str, stages: Seeds, results: Results, point: MetricPoint) -> _Term:
+        """The term with the values that its stages measured at a point."""
+        read = {s: results[stage.key].measurements.get(point) for s, stage in stages.items()}
+        return _Term(name, stages, {seed: m.value for seed, m in read.items() if m is not None})
 
 
 @dataclass(frozen=True)
@@ -120,18 +111,24 @@ class _Pair:
 
 
 def _judge(
-    text: str, comparison: Comparison, combination: Combination, measured: _Measured, learnt: float
+    text: str,
+    comparison: Comparison,
+    combination: Combination,
+    results: Results,
+    minimum: float,
 ) -> Verdict:
     claim, selected = comparison.claim, comparison.selected
+    point = selected.metric.name, claim.x
     terms = [
-        _Term(name, seeds, measured.values(seeds, (selected.metric.name, claim.x)))
+        _Term.read(name, seeds, results, point)
         for name, seeds in zip(comparison.names, combination.members, strict=True)
     ]
     pairs = [_Pair(first, second) for first, second in pairwise(terms)]
     n = min(len(pair.seeds) for pair in pairs)
     word, p, reason = _decide(pairs, selected.metric, SIGNS[claim.order])
-    if selected.mastery and (unlearned := _unlearned(terms, selected, learnt, measured)):
-        word, p, reason = "not trained", None, unlearned
+    trained = {term.name: {seed: term.stages[seed] for seed in term.values} for term in terms}
+    if selected.mastery and (why := not_learned(trained, selected, results, minimum)):
+        word, p, reason = "not trained", None, why
     return Verdict(
         text=text,
         axes=combination.axes,
@@ -139,8 +136,8 @@ def _judge(
         p=p,
         n=n,
         test=_test_in_words(n, len(pairs)),
-        reason="; ".join([reason, *_gaps(terms, measured)]),
-        unequal=_unequal(pairs, measured),
+        reason="; ".join([reason, *_gaps(terms, results)]),
+        unequal=_unequal(pairs, results),
     )
 
 
@@ -219,14 +216,14 @@ def _test_in_words(n: int, pairs: int) -> str:
     )
 
 
-def _gaps(terms: Sequence[_Term], measured: _Measured) -> list[str]:
+def _gaps(terms: Sequence[_Term], results: Results) -> list[str]:
     """The stages without a value and their states; empty if all have one."""
     parts = []
     for term in terms:
         gaps: dict[Status, list[str]] = {}
         for seed, stage in term.stages.items():
             if seed not in term.values:
-                status = measured.results[stage.key].state.status
+                status = results[stage.key].state.status
                 gaps.setdefault(status, []).append(str(seed))
         for status, seeds in gaps.items():
             words = "done without this value" if status is Status.DONE else status
@@ -236,64 +233,7 @@ def _gaps(terms: Sequence[_Term], measured: _Measured) -> list[str]:
     return [f"missing: {', '.join(parts)}"] if parts else []
 
 
-def _unlearned(
-    terms: Sequence[_Term], selected: Selected, learnt: float, measured: _Measured
-) -> str:
-    """Which of the models with values did not learn the task, and why; empty if all did."""
-    reasons = []
-    for term in terms:
-        if not term.values:
-            continue
-        inside, where = _inside({s: term.stages[s] for s in term.values}, selected, measured)
-        if not inside:
-            reasons.append(f"{term.name}: {where}")
-        elif poor := {seed: value for seed, value in inside.items() if not value >= learnt}:
-            # If some seeds never learned the task, the mean says little about the others.
-            seed = min(poor, key=lambda seed: poor[seed])
-            value = f"{poor[seed]:.3f}" + (f" under seed {seed}" if len(inside) > 1 else "")
-            reasons.append(f"{term.name} has {value} {where}, below the minimum of {learnt:g}")
-    return "; ".join(reasons)
-
-
-def _inside(
-    stages: Mapping[Seed, Stage], selected: Selected, measured: _Measured
-) -> tuple[dict[Seed, float], str]:
-    """Each seed's accuracy within the training length and where it was measured.
-
-    If a seed has none, no accuracies and the reason.
-    """
-    inside = {}
-    for seed, stage in stages.items():
-        own = measured.of(stage)
-        point, where = _point_inside(own, selected, measured.results[stage.key].train_length)
-        if point is None or point not in own:
-            return {}, where
-        inside[seed] = own[point].value
-    return inside, where
-
-
-def _point_inside(
-    measured: Mapping[MetricPoint, Measurement], selected: Selected, length: int | None
-) -> tuple[MetricPoint | None, str]:
-    """The point that shows whether a model learned the task, and where it is in words.
-
-    That is the metric which the evaluation declares for this, or else the curve's own point at the
-    longest x within the training length.
-    """
-    metric, mastery = selected.metric, selected.mastery
-    assert mastery is not None
-    if mastery != metric:
-        return (mastery.name, None), f"as {mastery.label} within the training length"
-    if length is None:
-        return None, "the training length is unknown"
-    xs = [x for name, x in measured if name == metric.name and x is not None]
-    short = [x for x in xs if x <= length]
-    if not short:
-        return None, f"nothing was measured within the training length {length}"
-    return (metric.name, max(short)), f"at {max(short)}, within the training length {length}"
-
-
-def _unequal(pairs: Sequence[_Pair], measured: _Measured) -> tuple[str, ...]:
+def _unequal(pairs: Sequence[_Pair], results: Results) -> tuple[str, ...]:
     """What the models of each pair differ in apart from their embedding, under the first seed in
     which they differ."""
     found: dict[str, None] = {}
@@ -301,7 +241,7 @@ def _unequal(pairs: Sequence[_Pair], measured: _Measured) -> tuple[str, ...]:
         of = f"{pair.first.name} and {pair.second.name}: " if len(pairs) > 1 else ""
         for seed in pair.first.stages.keys() & pair.second.stages.keys():
             keys = [term.stages[seed].key for term in pair.terms]
-            if words := differences(measured.results, *keys):
+            if words := differences(results, *keys):
                 found |= dict.fromkeys(f"{of}{word}" for word in words)
                 break
     return tuple(found)

@@ -37,11 +37,11 @@ class CellMatcher:
     ) -> None:
         self._published, self._cells, self._results = published, cells, results
         self._columns = {
-            stage: sum(
-                any(cell.stage == stage and self._measures(cell, column) for cell in cells)
+            section: sum(
+                any(cell.section == section and self._measures(cell, column) for cell in cells)
                 for column in published.all_columns
             )
-            for stage in dict.fromkeys(cell.stage for cell in cells)
+            for section in dict.fromkeys(cell.section for cell in cells)
         }
 
     def cells(self, row: PublishedRow, column: PublishedColumn) -> tuple[list[Cell], str]:
@@ -65,7 +65,7 @@ class CellMatcher:
     def _matches(self, column: PublishedColumn, conditions: Mapping[str, str]) -> list[Cell]:
         """The cells of a column that match best.
 
-        A stage that has more of the table's columns goes before one that has fewer.
+        A section that has more of the table's columns goes before one that has fewer.
         """
         ranked: list[tuple[tuple[int, int], Cell]] = []
         for cell in self._cells:
@@ -74,7 +74,7 @@ class CellMatcher:
             stage = stage_of(cell, self._results)
             exact = count_exact(stage, self._results, {**conditions, **self._setting(cell.axes)})
             if exact is not None and reads_corpus(stage, column.corpus):
-                ranked.append(((self._columns[cell.stage], exact), cell))
+                ranked.append(((self._columns[cell.section], exact), cell))
         best = max((rank for rank, _ in ranked), default=None)
         return [cell for rank, cell in ranked if rank == best]
 
@@ -161,7 +161,7 @@ def stage_of(cell: Cell, results: Mapping[str, StageResult]) -> Stage:
 
 
 def _name(cell: Cell) -> str:
-    return stage_label(cell.stage, cell.axes, None)
+    return stage_label(cell.section, cell.axes, None)
 
 
 def _ends(path: str, name: str) -> bool:

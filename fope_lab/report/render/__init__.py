@@ -1,4 +1,4 @@
-"""Renderers of a report: each takes the data and the links to runs, and returns text or figures.
+"""Renderers of a report: each takes the data, and returns text or figures.
 
     terminal.py   for people at a terminal, or in a log
     html.py       the page, with all figures inside

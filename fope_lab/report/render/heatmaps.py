@@ -21,8 +21,8 @@ def draw_heatmaps(groups: Sequence[HeatmapGroup]) -> list[Figure]:
 
 
 def _draw(group: HeatmapGroup, name: str, *, only: bool) -> Figure:
-    named = group.stage in group.metric and only
-    title = group.title if named else f"{group.title} ({group.stage})"
+    named = group.section in group.metric and only
+    title = group.title if named else f"{group.title} ({group.section})"
     scale = group.scale
     drawings = []
     for index, mean in enumerate(group.maps):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from fope_lab.drawing.svg import style_variables
 from fope_lab.report.render.claims_view import count_verdicts, describe_tests, group_verdicts
 from fope_lab.report.render.figures import draw_figures
-from fope_lab.report.render.links import NO_LINKS, RunLinks
 from fope_lab.report.render.paper_view import TITLE, compared_texts, our_entry
 from fope_lab.report.render.tables import build_tables
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from fope_lab.report.build import Report
 
 
-def render_html(report: Report, links: RunLinks = NO_LINKS) -> str:
+def render_html(report: Report) -> str:
     """Render the page; all text that comes from a sweep is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -49,7 +48,7 @@ def render_html(report: Report, links: RunLinks = NO_LINKS) -> str:
         claims=group_verdicts(report.verdicts),
         claim_tests=describe_tests(),
         paper_title=TITLE,
-        links={key: url for key, url in links.addresses.items() if is_web_address(url)},
+        links={key: url for key, url in report.links.addresses.items() if is_web_address(url)},
         started=min((r.started for r in report.stages if r.started), default=None),
         finished=max((r.finished for r in report.stages if r.finished), default=None),
     )

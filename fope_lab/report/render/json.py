@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.report.compare.claims import Verdict
 from fope_lab.report.compare.paper_comparison import ComparedNumber, PaperComparison
-from fope_lab.report.render.links import NO_LINKS, RunLinks
-from fope_lab.report.results.aggregate import Cell, MeanEstimate, SeedValue, json_value
+from fope_lab.report.results.aggregate import Cell, MeanEstimate, json_value
 from fope_lab.report.results.heatmaps import HeatmapGroup
 from fope_lab.report.results.stage_results import StageResult
 
@@ -21,54 +20,51 @@ if TYPE_CHECKING:
     from fope_lab.report.build import Report
 
 
-def render_json(report: Report, links: RunLinks = NO_LINKS) -> str:
+def render_json(report: Report) -> str:
     """Render the report as JSON text."""
-    return json.dumps(report_json(report, links), indent=1, ensure_ascii=False, allow_nan=False)
+    return json.dumps(report_json(report), indent=1, ensure_ascii=False, allow_nan=False)
 
 
-def report_json(report: Report, links: RunLinks = NO_LINKS) -> dict[str, Any]:
+def report_json(report: Report) -> dict[str, Any]:
     """The report as dicts, lists and values that JSON can hold."""
     paper = report.paper
-    published = {} if paper is None else paper.by_cell
     return {
         "sweep": {"name": report.name, "description": report.description, "path": report.path},
         "generated": report.generated.isoformat(timespec="seconds"),
         "provenance": dict(report.provenance),
         "counts": {"total": report.summary.total, **report.summary.counts},
-        "cells": [cell_json(cell, links, published.get(cell.key)) for cell in report.cells],
+        "cells": [_cell(report, cell) for cell in report.cells],
         "beside": None if paper is None else _paper(paper),
         "heatmaps": [entry for group in report.heatmaps for entry in _heatmaps(group)],
-        "claims": [_verdict(verdict) for verdict in report.verdicts],
-        "stages": [_stage(report, result, links) for result in report.stages],
+        "claims": [json_value(asdict(verdict)) for verdict in report.verdicts],
+        "stages": [_stage(report, result) for result in report.stages],
     }
 
 
-def cell_json(cell: Cell, links: RunLinks = NO_LINKS, paper: float | None = None) -> dict[str, Any]:
-    """A cell; `paper` is the published number in our unit."""
+def _cell(report: Report, cell: Cell) -> dict[str, Any]:
     return {
-        "stage": cell.stage,
+        "stage": cell.section,
         "metric": cell.metric.name,
         "x": cell.x,
         "axes": json_value(cell.axes),
         **_estimate(cell.estimate),
-        "values": [_value(value, links) for value in cell.values],
-        "paper": paper,
+        "values": [
+            {
+                "seed": value.seed,
+                "value": json_value(value.value),
+                "stderr": json_value(value.measurement.stderr),
+                "ci95": json_value(value.measurement.ci95),
+                "key": value.key,
+                "run_id": report.links.ids.get(value.key),
+            }
+            for value in cell.values
+        ],
+        "paper": report.paper.by_cell.get(cell.key) if report.paper else None,
     }
 
 
 def _estimate(estimate: MeanEstimate) -> dict[str, Any]:
-    return {"n": estimate.n, "mean": estimate.mean, "ci95": json_value(estimate.ci95)}
-
-
-def _value(value: SeedValue, links: RunLinks) -> dict[str, Any]:
-    return {
-        "seed": value.seed,
-        "value": json_value(value.value),
-        "stderr": json_value(value.measurement.stderr),
-        "ci95": json_value(value.measurement.ci95),
-        "key": value.key,
-        "run_id": links.ids.get(value.key),
-    }
+    return json_value(asdict(estimate))
 
 
 def _paper(paper: PaperComparison) -> dict[str, Any]:
@@ -85,7 +81,7 @@ def _compared(number: ComparedNumber) -> dict[str, Any]:
     return {
         "row": number.row,
         "column": number.column,
-        "stage": number.cell.stage,
+        "stage": number.cell.section,
         "metric": number.cell.metric.name,
         "x": number.cell.x,
         "embedding": number.cell.embedding,
@@ -99,7 +95,7 @@ def _compared(number: ComparedNumber) -> dict[str, Any]:
 def _heatmaps(group: HeatmapGroup) -> list[dict[str, Any]]:
     return [
         {
-            "stage": group.stage,
+            "stage": group.section,
             "title": group.title,
             "metric": group.metric,
             "axes": json_value(heatmap.axes),
@@ -114,20 +110,7 @@ def _heatmaps(group: HeatmapGroup) -> list[dict[str, Any]]:
     ]
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "text": verdict.text,
-        "axes": json_value(verdict.axes),
-        "verdict": verdict.verdict,
-        "p": verdict.p,
-        "n": verdict.n,
-        "test": verdict.test,
-        "reason": verdict.reason,
-        "unequal": list(verdict.unequal),
-    }
-
-
-def _stage(report: Report, result: StageResult, links: RunLinks) -> dict[str, Any]:
+def _stage(report: Report, result: StageResult) -> dict[str, Any]:
     stage = result.stage
     return {
         "key": stage.key,
@@ -141,6 +124,6 @@ def _stage(report: Report, result: StageResult, links: RunLinks) -> dict[str, An
         "train_length": result.train_length,
         "seconds": result.seconds,
         "unequal": list(report.unequal.get(stage.key, ())),
-        "run_id": links.ids.get(stage.key),
-        "link": links.addresses.get(stage.key),
+        "run_id": report.links.ids.get(stage.key),
+        "link": report.links.addresses.get(stage.key),
     }

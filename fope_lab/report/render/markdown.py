@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from fope_lab.report.compare.claims import Verdict, format_p
 from fope_lab.report.compare.paper_comparison import PaperComparison
 from fope_lab.report.render.claims_view import count_verdicts, describe_tests, group_verdicts
-from fope_lab.report.render.links import NO_LINKS, RunLinks
-from fope_lab.report.render.markdown_text import escaped, grid
 from fope_lab.report.render.paper_view import TITLE, paper_table
 from fope_lab.report.render.tables import Table, build_tables
 
@@ -17,9 +15,9 @@ if TYPE_CHECKING:
     from fope_lab.report.build import Report
 
 
-def render_markdown(report: Report, links: RunLinks = NO_LINKS) -> str:
+def render_markdown(report: Report) -> str:
     """Render the summary, the claims, the comparison with the paper, all tables and all stages."""
-    return "\n\n".join(_parts(report, links)) + "\n"
+    return "\n\n".join(_parts(report)) + "\n"
 
 
 def table_markdown(table: Table) -> str:
@@ -63,7 +61,7 @@ def _p_value(p: float | None) -> str:
     return "" if p is None else escaped(format_p(p).removeprefix("p = ").removeprefix("p "))
 
 
-def _parts(report: Report, links: RunLinks) -> Iterator[str]:
+def _parts(report: Report) -> Iterator[str]:
     yield f"# {escaped(report.name)}"
     if report.description:
         yield escaped(report.description)
@@ -85,7 +83,7 @@ def _parts(report: Report, links: RunLinks) -> Iterator[str]:
     yield "## Provenance"
     yield _list(f"{name}: {value}" for name, value in report.provenance.items())
     yield "## Stages"
-    yield _stages(report, links)
+    yield _stages(report)
 
 
 def _paper(paper: PaperComparison) -> Iterator[str]:
@@ -107,11 +105,12 @@ def _table(table: Table) -> Iterator[str]:
     yield escaped(table.legend)
 
 
-def _stages(report: Report, links: RunLinks) -> str:
+def _stages(report: Report) -> str:
+    ids = report.links.ids
     return grid(
         ("stage", "state", "key", "MLflow run"),
         [
-            (escaped(r.stage.label), r.state.status, r.stage.key, links.ids.get(r.stage.key, "–"))
+            (escaped(r.stage.label), r.state.status, r.stage.key, ids.get(r.stage.key, "–"))
             for r in report.stages
         ],
         left=4,
@@ -120,3 +119,21 @@ def _stages(report: Report, links: RunLinks) -> str:
 
 def _list(lines: Iterable[str]) -> str:
     return "\n".join(f"- {escaped(line)}" for line in lines)
+
+
+def escaped(text: str, marks: str = "\\`|<*[") -> str:
+    """Escape text so that Markdown shows it unchanged, on one line.
+
+    `marks` are the characters to escape.
+    """
+    line = " ".join(text.split())
+    return "".join(f"\\{mark}" if mark in marks else mark for mark in line)
+
+
+def grid(header: Sequence[str], body: Iterable[Sequence[str]], left: int) -> str:
+    """Format rows of escaped text as a table.
+
+    The first `left` columns are aligned to the left, the others to the right.
+    """
+    rule = ["---" if i < left else "---:" for i in range(len(header))]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (header, rule, *body))

@@ -19,7 +19,7 @@ def compared_texts(number: ComparedNumber) -> tuple[str, str, str, str]:
     write, estimate = number.cell.metric.format, number.cell.estimate
     published = write(number.published) + (f" [{number.spread}]" if number.spread else "")
     if estimate.mean is None or number.difference is None:
-        states = dict.fromkeys(gap.state for gap in number.cell.missing)
+        states = dict.fromkeys(gap.status for gap in number.cell.missing)
         ours = "not finite" if number.cell.values else ", ".join(states)
         return published, ours, NOTHING, NOTHING
     ours = write(estimate.mean, estimate.half_width)

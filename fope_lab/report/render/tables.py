@@ -51,7 +51,7 @@ class TableEntry:
         if self.cell is None:
             return "not part of this sweep"
         values = [_value_title(v.measurement, f"seed {v.seed}", v.key) for v in self.cell.values]
-        missing = [f"seed {m.seed}: {m.state}: {m.reason} ({m.key})" for m in self.cell.missing]
+        missing = [f"seed {m.seed}: {m.status}: {m.reason} ({m.key})" for m in self.cell.missing]
         unequal = [f"{MARK} {words}" for words in self.unequal]
         return "\n".join(values + missing + unequal)
 
@@ -122,7 +122,7 @@ def build_tables(report: Report) -> tuple[Table, ...]:
     for index, group in enumerate(report.table_groups):
         table = build_table(group, report.marks[group.key])
         rows = tuple((row.labels, row.seeds) for row in table.rows)
-        place = (group.stage, _kind(group), rows) if group.metric.x is None else index
+        place = (group.section, _kind(group), rows) if group.metric.x is None else index
         joined.setdefault(place, []).append((group, table))
     return tuple(_join(tables) for tables in joined.values())
 
@@ -167,7 +167,7 @@ def _join(tables: Sequence[tuple[MetricGroup, Table]]) -> Table:
     if levels:
         notes.append(f"{GUESSING}: {', '.join(levels)}.")
     return Table(
-        title=f"{_kind(group).capitalize()} ({group.stage})",
+        title=f"{_kind(group).capitalize()} ({group.section})",
         labels=first.labels,
         columns=tuple(TableColumn(_subject(member), False) for member, _ in tables),
         rows=tuple(
@@ -215,7 +215,7 @@ def cell_text(group: MetricGroup, cell: Cell) -> str:
     write = group.metric.format
     estimate = cell.estimate
     if not cell.values:
-        states = dict.fromkeys(gap.state for gap in cell.missing)
+        states = dict.fromkeys(gap.status for gap in cell.missing)
         return ", ".join(states) or NOTHING
     if estimate.mean is None:
         odd = [v.value for v in cell.values if not math.isfinite(v.value)]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.report.results.metric_names import metric_of
-from fope_lab.report.results.stage_results import StageResult, by_section, read_measurements
+from fope_lab.report.results.stage_results import StageResult, by_section
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement, MetricPoint
 from fope_lab.store import Status
@@ -62,8 +62,7 @@ class MissingSeed:
 
     seed: int | None
     key: str
-    name: str
-    state: Status
+    status: Status
     reason: str
 
 
@@ -74,7 +73,7 @@ class Cell:
     `x` is the point on a curve, such as the context length; None for a single number.
     """
 
-    stage: str
+    section: str
     metric: Metric
     x: int | None
     axes: Mapping[str, Any]
@@ -131,15 +130,14 @@ def estimate_mean(values: Sequence[float]) -> MeanEstimate:
 
 def build_cells(results: Sequence[StageResult]) -> tuple[Cell, ...]:
     """Build all cells in the order of the stages, including those without any value."""
-    measured = {result.stage.key: read_measurements(result) for result in results}
     known = {
-        stage: dict.fromkeys(point for r in members for point in measured[r.stage.key])
-        for stage, members in by_section(results).items()
+        section: dict.fromkeys(point for r in members for point in r.measurements)
+        for section, members in by_section(results).items()
     }
     return tuple(
-        _cell(seeds, measured, point)
+        _cell(seeds, point)
         for seeds in group_seeds(results)
-        for point in _expected(seeds, measured, known[seeds[0].stage.section])
+        for point in _expected(seeds, known[seeds[0].stage.section])
     )
 
 
@@ -173,13 +171,9 @@ def json_value(value: Any) -> Any:
     return value
 
 
-def _expected(
-    seeds: Sequence[StageResult],
-    measured: Mapping[str, Mapping[MetricPoint, Measurement]],
-    known: Iterable[MetricPoint],
-) -> list[MetricPoint]:
+def _expected(seeds: Sequence[StageResult], known: Iterable[MetricPoint]) -> list[MetricPoint]:
     """The points that the stages measured, or that their siblings say they will measure."""
-    own = dict.fromkeys(point for result in seeds for point in measured[result.stage.key])
+    own = dict.fromkeys(point for result in seeds for point in result.measurements)
     if not own and not all(result.state.is_done for result in seeds):
         lengths = seeds[0].stage.config.get("lengths")
         own = dict.fromkeys(
@@ -192,28 +186,23 @@ def _expected(
 
 def _metric(result: StageResult, name: str) -> Metric:
     metric = metric_of(result.stage, name)
-    assert metric is not None  # read_measurements leaves out the others
+    assert metric is not None  # StageResult.measurements leaves out the others
     return metric
 
 
-def _cell(
-    seeds: Sequence[StageResult],
-    measured: Mapping[str, Mapping[MetricPoint, Measurement]],
-    point: MetricPoint,
-) -> Cell:
+def _cell(seeds: Sequence[StageResult], point: MetricPoint) -> Cell:
     values, missing = [], []
     for result in seeds:
         stage = result.stage
-        measurement = measured[stage.key].get(point)
+        measurement = result.measurements.get(point)
         if measurement is not None:
             values.append(SeedValue(stage.seed, measurement, stage.key))
         else:
             reason = result.state.reason or "is done, but has no such value"
-            status = result.state.status
-            missing.append(MissingSeed(stage.seed, stage.key, stage.label, status, reason))
+            missing.append(MissingSeed(stage.seed, stage.key, result.state.status, reason))
     first = seeds[0]
     return Cell(
-        stage=first.stage.section,
+        section=first.stage.section,
         metric=_metric(first, point[0]),
         x=point[1],
         axes=dict(first.stage.axes),

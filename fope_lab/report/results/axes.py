@@ -48,10 +48,10 @@ class Axes:
         """The values of the varying axes; – if the member has no value."""
         return tuple(self._shown(member, path) for path in self.varying)
 
-    def label(self, member: HasAxes, stage: str) -> str:
+    def label(self, member: HasAxes, section: str) -> str:
         """The label of a series within its panel."""
         if self.by_embedding or not self.series:
-            return member.embedding or stage
+            return member.embedding or section
         return ", ".join(
             self._shown(member, path)
             if is_embedding(path) or is_model(path)

@@ -34,9 +34,9 @@ class MeanHeatmap:
 
 @dataclass(frozen=True)
 class HeatmapGroup:
-    """All heat maps of one stage of the sweep file that share a title."""
+    """All heat maps of one section of the sweep file that share a title."""
 
-    stage: str
+    section: str
     title: str
     metric: str
     scale: Mapping[str, Any]  # the fields of SCALE
@@ -45,21 +45,21 @@ class HeatmapGroup:
 
 
 def group_heatmaps(results: Sequence[StageResult]) -> tuple[HeatmapGroup, ...]:
-    """Group the heat maps of all stages by their stage in the sweep file and their title."""
+    """Group the heat maps of all stages by their section of the sweep file and their title."""
     groups = []
-    for stage, members in by_section(results).items():
+    for section, members in by_section(results).items():
         axes = read_axes(result.stage for result in members)
         titles = dict.fromkeys(
             str(entry.get("title")) for r in members for entry in r.record.heatmaps
         )
         for title in titles:
-            if group := _group(stage, title, members, axes):
+            if group := _group(section, title, members, axes):
                 groups.append(group)
     return tuple(groups)
 
 
 def _group(
-    stage: str, title: str, members: Sequence[StageResult], axes: Axes
+    section: str, title: str, members: Sequence[StageResult], axes: Axes
 ) -> HeatmapGroup | None:
     """Average the maps with this title over seeds; None if none of them can be read."""
     scale: dict[str, Any] | None = None
@@ -84,11 +84,11 @@ def _group(
                 arrays.append(values)
         if arrays:
             first = seeds[0].stage
-            label = ", ".join(filter(None, (axes.label(first, stage), axes.panel(first))))
+            label = ", ".join(filter(None, (axes.label(first, section), axes.panel(first))))
             maps.append(MeanHeatmap(label, dict(first.axes), np.mean(arrays, axis=0), len(arrays)))
     if scale is None:
         return None
-    return HeatmapGroup(stage, title, metric, scale, tuple(maps), tuple(notes))
+    return HeatmapGroup(section, title, metric, scale, tuple(maps), tuple(notes))
 
 
 def _values(entry: Mapping[str, Any]) -> NDArray[np.float64] | None:

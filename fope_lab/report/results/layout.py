@@ -1,6 +1,6 @@
 """Arrange cells into the groups and series that tables, figures and the summary show.
 
-A metric group holds one metric of one stage of the sweep file. Each of its series is one
+A metric group holds one metric of one section of the sweep file. Each of its series is one
 combination of the axes' values: a row of a table, a curve of a figure. If embeddings are compared
 under several settings, such as several scales, the settings divide the series into panels. Only
 series of the same panel are compared with each other.
@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.axes import Axes, read_axes
-from fope_lab.report.results.chance_level import chance_level
 from fope_lab.report.results.stage_results import StageResult, by_section
 from fope_lab.stages.metric import Metric
 
 GroupKey = tuple[str, str]
-"""The stage's name in the sweep file and the metric's name."""
+"""The section of the sweep file and the metric's name."""
+LEAST_CHANCE = 0.002
+"""Below it guessing is no level to compare with: 1 in 90,000 for a passkey of five digits."""
 
 
 @dataclass(frozen=True)
@@ -46,21 +47,21 @@ class Series:
 
 @dataclass(frozen=True)
 class MetricGroup:
-    """One metric of one stage of the sweep file, over all series."""
+    """One metric of one section of the sweep file, over all series."""
 
-    stage: str
+    section: str
     metric: Metric
     axes: tuple[str, ...]  # short names of the axes that differ between series
     panel_axes: tuple[str, ...]  # those of `axes` that divide the series into panels
     shared: tuple[str, ...]  # "axis value" of the axes that have one value
     series: tuple[Series, ...]
-    only: bool = True  # whether no other stage has the metric
+    only: bool = True  # whether no other section has the metric
     chance: float | None = None  # the value of guessing, if it is known and large enough to see
 
     @property
     def key(self) -> GroupKey:
         """The identity of the group within a report."""
-        return self.stage, self.metric.name
+        return self.section, self.metric.name
 
     @property
     def cells(self) -> list[Cell]:
@@ -88,12 +89,12 @@ class MetricGroup:
 
     @property
     def title(self) -> str:
-        """The metric in words, followed by the stage unless the metric's name already tells it."""
+        """The metric in words, and the section unless the metric's name already tells it."""
         words = self.metric.label[:1].upper() + self.metric.label[1:]
         if self.metric.x not in (None, "length"):
             words += f" by {self.metric.by}"
-        named = self.stage in self.metric.name and self.only
-        return words if named else f"{words} ({self.stage})"
+        named = self.section in self.metric.name and self.only
+        return words if named else f"{words} ({self.section})"
 
 
 def group_metrics(cells: Sequence[Cell], results: Sequence[StageResult]) -> tuple[MetricGroup, ...]:
@@ -104,39 +105,51 @@ def group_metrics(cells: Sequence[Cell], results: Sequence[StageResult]) -> tupl
     """
     groups: dict[GroupKey, list[Cell]] = {}
     for cell in cells:
-        groups.setdefault((cell.stage, cell.metric.name), []).append(cell)
+        groups.setdefault((cell.section, cell.metric.name), []).append(cell)
     metric_groups = [
         dataclasses.replace(
-            _group(stage, members),
+            _group(section, members),
             only=[other for _, other in groups].count(name) == 1,
-            chance=chance_level(name, stage, results),
+            chance=_chance_level(name, section, results),
         )
-        for (stage, name), members in groups.items()
-        if (stage, members[0].metric.shown_as) not in groups
+        for (section, name), members in groups.items()
+        if (section, members[0].metric.shown_as) not in groups
     ]
     return tuple(sorted(metric_groups, key=lambda group: group.metric.x is None))
 
 
-def _group(stage: str, cells: Sequence[Cell]) -> MetricGroup:
+def _chance_level(metric: str, section: str, results: Sequence[StageResult]) -> float | None:
+    """The value that guessing gives, if the section's results agree on it and it can be seen."""
+    levels = {
+        measurement.chance
+        for result in results
+        if result.stage.section == section
+        for measurement in result.record.metrics
+        if measurement.name == metric and measurement.chance is not None
+    }
+    return levels.pop() if len(levels) == 1 and min(levels) >= LEAST_CHANCE else None
+
+
+def _group(section: str, cells: Sequence[Cell]) -> MetricGroup:
     axes = read_axes(cells)
     by_series: dict[str, dict[int | None, Cell]] = {}
     for cell in cells:
         by_series.setdefault(cell.series, {})[cell.x] = cell
     return MetricGroup(
-        stage=stage,
+        section=section,
         metric=cells[0].metric,
         axes=tuple(axes.names[path] for path in axes.varying),
         panel_axes=tuple(axes.names[path] for path in axes.panels),
         shared=axes.shared,
-        series=tuple(_series(axes, stage, key, points) for key, points in by_series.items()),
+        series=tuple(_series(axes, section, key, points) for key, points in by_series.items()),
     )
 
 
-def _series(axes: Axes, stage: str, key: str, cells: Mapping[int | None, Cell]) -> Series:
+def _series(axes: Axes, section: str, key: str, cells: Mapping[int | None, Cell]) -> Series:
     first = next(iter(cells.values()))
     return Series(
         key=key,
-        label=axes.label(first, stage),
+        label=axes.label(first, section),
         panel=axes.panel(first),
         axis_values=axes.values(first),
         cells=cells,
@@ -147,11 +160,11 @@ def _series(axes: Axes, stage: str, key: str, cells: Mapping[int | None, Cell]) 
 def stages_without_cells(
     results: Iterable[StageResult], cells: Iterable[Cell]
 ) -> dict[str, list[StageResult]]:
-    """The stages with a model that have no cell yet, by their name in the sweep file."""
-    with_cells = {cell.stage for cell in cells}
+    """The stages with a model that have no cell yet, by their section of the sweep file."""
+    with_cells = {cell.section for cell in cells}
     with_model = by_section(result for result in results if result.stage.model_spec is not None)
     return {
-        stage: members
-        for stage, members in with_model.items()
-        if stage not in with_cells and not all(result.state.is_done for result in members)
+        section: members
+        for section, members in with_model.items()
+        if section not in with_cells and not all(result.state.is_done for result in members)
     }

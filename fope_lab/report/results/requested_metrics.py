@@ -19,16 +19,16 @@ def requested_groups(
 ) -> tuple[MetricGroup, ...]:
     """The groups that texts of the form `[stage.]metric[(corpus)]` name, in the order of the texts.
 
-    Without texts, all groups. If another metric of the stage stands for the named one, such as
+    Without texts, all groups. If another metric of the section stands for the named one, such as
     perplexity for loss, its group is returned.
     """
     if texts is None:
         return tuple(groups)
     by_key = {group.key: group for group in groups}
     requested: dict[GroupKey, MetricGroup] = {}
-    for stage, metric in _named(texts, by_name):
+    for section, metric in _named(texts, by_name):
         for name in (metric.name, metric.shown_as or metric.name):
-            if (group := by_key.get((stage, name))) is not None:
+            if (group := by_key.get((section, name))) is not None:
                 requested[group.key] = group
     return tuple(requested.values())
 
@@ -39,12 +39,12 @@ def requested_trainings(
     """The training stages that the texts name; without texts, all stages."""
     if texts is None:
         return tuple(results)
-    stages = {stage for stage, _ in _named(texts, by_name)}
-    return tuple(r for r in results if r.stage.section in stages and r.stage.spec.trains)
+    sections = {section for section, _ in _named(texts, by_name)}
+    return tuple(r for r in results if r.stage.section in sections and r.stage.spec.trains)
 
 
 def _named(texts: Sequence[str], by_name: ByName) -> list[tuple[str, Metric]]:
-    """The stage and the metric of each text of a checked sweep file."""
+    """The section and the metric of each text of a checked sweep file."""
     catalogue = Catalogue(by_name)
     selections = [catalogue.find(parse_quantity(text)) for text in texts]
     return [(selected.stage, selected.metric) for selected in selections]

@@ -1,4 +1,4 @@
-"""Every setting behind the numbers, by stage of the sweep file, from configurations and results.
+"""Every setting behind the numbers, by section of the sweep file, from configurations and results.
 
 Configurations are shown whole, so that settings added later are shown too.
 """
@@ -16,27 +16,27 @@ SHOWN_VALUES = 8
 
 @dataclass(frozen=True)
 class SettingsGroup:
-    """The settings of one stage of the sweep file, over all its combinations.
+    """The settings of one section of the sweep file, over all its combinations.
 
     Each setting is the path of a field and its value, or its values.
     """
 
-    stage: str
+    section: str
     count: int
     requested: tuple[tuple[str, str], ...]  # from the sweep file
     recorded: tuple[tuple[str, str], ...]  # from the results, if they differ
 
 
 def collect_settings(results: Iterable[StageResult]) -> tuple[SettingsGroup, ...]:
-    """Collect the settings of each stage of the sweep file, in its order."""
-    return tuple(_group(stage, members) for stage, members in by_section(results).items())
+    """Collect the settings of each section of the sweep file, in its order."""
+    return tuple(_group(section, members) for section, members in by_section(results).items())
 
 
-def _group(stage: str, members: Sequence[StageResult]) -> SettingsGroup:
+def _group(section: str, members: Sequence[StageResult]) -> SettingsGroup:
     requested = _merge([result.stage.config for result in members])
     recorded = _merge([r.record.recorded for r in members if r.state.is_done])
     return SettingsGroup(
-        stage=stage,
+        section=section,
         count=len(members),
         requested=requested,
         recorded=tuple(pair for pair in recorded if pair not in requested),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,13 @@ class StageResult:
     finished: float | None
     train_length: int | None  # length of the data that this stage's model was last trained on
 
+    @cached_property
+    def measurements(self) -> Mapping[MetricPoint, Measurement]:
+        """What the stage measured of its metrics, by the metric's name and x; empty unless done."""
+        metrics = self.record.metrics
+        known = {m.name for m in metrics if metric_of(self.stage, m.name) is not None}
+        return {(m.name, m.x): m for m in metrics if m.name in known}
+
 
 def read_stages(plan: Plan, store: Store) -> tuple[StageResult, ...]:
     """Read every stage of `plan`, parents before children."""
@@ -54,13 +62,6 @@ def by_section(results: Iterable[StageResult]) -> dict[str, list[StageResult]]:
     for result in results:
         groups.setdefault(result.stage.section, []).append(result)
     return groups
-
-
-def read_measurements(result: StageResult) -> dict[MetricPoint, Measurement]:
-    """The measurements of a finished stage that belong to a metric, by the metric's name and x."""
-    names = {measurement.name for measurement in result.record.metrics}
-    known = {name for name in names if metric_of(result.stage, name) is not None}
-    return {(m.name, m.x): m for m in result.record.metrics if m.name in known}
 
 
 def read_record(stage: Stage, content: Mapping[str, Any], rows: Iterable[Row]) -> ResultRecord:

@@ -30,36 +30,36 @@ class TrainingCurve:
 
 @dataclass(frozen=True)
 class TrainingCurves:
-    """One metric of one training stage of the sweep file, over all axes and seeds."""
+    """One metric of one training section of the sweep file, over all axes and seeds."""
 
-    stage: str
+    section: str
     metric: Metric
     curves: tuple[TrainingCurve, ...]
     notes: tuple[str, ...]
 
     @property
     def title(self) -> str:
-        """The metric and the stage."""
-        return f"{self.metric.label.capitalize()} ({self.stage})"
+        """The title of a figure: the metric in words and the section of the sweep file."""
+        return f"{self.metric.label.capitalize()} ({self.section})"
 
 
 def group_training_curves(results: Iterable[StageResult]) -> tuple[TrainingCurves, ...]:
-    """Group the curves by stage of the sweep file and by loss; a curve has at least two rows."""
+    """Group the curves by section of the sweep file and by loss; a curve has at least two rows."""
     groups = []
-    for stage, members in by_section(results).items():
+    for section, members in by_section(results).items():
         axes = read_axes(result.stage for result in members)
         names = dict.fromkeys(name for r in members for row in r.rows for name in row.values)
         for metric in (metric_of(members[0].stage, name) for name in names):
             if metric is None or metric.better is None or metric.axis is not None:
                 continue
-            group = _group(stage, metric, members, axes)
+            group = _group(section, metric, members, axes)
             if group.curves:
                 groups.append(group)
     return tuple(groups)
 
 
 def _group(
-    stage: str, metric: Metric, members: Sequence[StageResult], axes: Axes
+    section: str, metric: Metric, members: Sequence[StageResult], axes: Axes
 ) -> TrainingCurves:
     curves, notes = [], []
     largest_bin = 0
@@ -72,7 +72,7 @@ def _group(
         bins = [points[i : i + size] for i in range(0, len(points), size)]
         curves.append(
             TrainingCurve(
-                label=axes.label(result.stage, stage),
+                label=axes.label(result.stage, section),
                 panel=axes.panel(result.stage),
                 steps=tuple(statistics.fmean(step for step, _ in part) for part in bins),
                 values=tuple(statistics.fmean(value for _, value in part) for part in bins),
@@ -85,4 +85,4 @@ def _group(
         notes.insert(0, "A curve for each seed.")
     if largest_bin > 1:
         notes.insert(0, f"Each point is the mean of up to {largest_bin} logged rows.")
-    return TrainingCurves(stage, metric, tuple(curves), tuple(notes))
+    return TrainingCurves(section, metric, tuple(curves), tuple(notes))

@@ -401,7 +401,7 @@ def test_two_stages_with_one_metric_are_told_apart_by_their_corpus(tmp_path: Pat
     one = published_of(tmp_path, {"columns": [{**column, "corpus": "files(1)"}]})
     report = make_report(write_plan(tmp_path, sweep), Store(tmp_path / "store"))
     [found] = compared(report, one).numbers
-    assert found.cell.stage == "other"
+    assert found.cell.section == "other"
 
 
 def test_json_has_the_published_number_of_each_cell(tmp_path: Path, store: Store) -> None:
@@ -455,12 +455,10 @@ def _cells(published: PublishedTable, results: list[StageResult]) -> list[Cell]:
     cells = []
     for group in group_seeds(r for r in results if isinstance(r.stage.spec, ModelEvaluation)):
         stage = group[0].stage
-        gaps = tuple(
-            MissingSeed(r.stage.seed, r.stage.key, r.stage.label, r.state.status, "") for r in group
-        )
+        gaps = tuple(MissingSeed(r.stage.seed, r.stage.key, r.state.status, "") for r in group)
         cells += [
             Cell(
-                stage=stage.section,
+                section=stage.section,
                 metric=metric_named(metric),
                 x=x,
                 axes=stage.axes,

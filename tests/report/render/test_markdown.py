@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,7 @@ from rich.console import Console
 from fope_lab.report import Report
 from fope_lab.report.files import write_report
 from fope_lab.report.numbers import report_numbers
-from fope_lab.report.render.markdown import render_markdown, table_markdown
-from fope_lab.report.render.markdown_text import escaped
+from fope_lab.report.render.markdown import escaped, render_markdown, table_markdown
 from fope_lab.report.render.paper_view import compared_texts
 from fope_lab.report.render.tables import Table, build_tables
 from fope_lab.report.render.terminal import print_report
@@ -62,7 +62,7 @@ def test_every_stage_is_there_with_its_key_and_run(tmp_path: Path) -> None:
     plan, store = write_plan(tmp_path), Store(tmp_path / "store")
     finish(plan, store, fail={"perplexity[embedding=nope,seed=0]": "broken"})
     report = make_report(plan, store)
-    text = render_markdown(report, links_of(plan))
+    text = render_markdown(replace(report, links=links_of(plan)))
     lines = grids(text)[-1][2:]
     assert lines == [
         [r.stage.label, r.state.status, r.stage.key, f"run-{r.stage.key}"] for r in report.stages

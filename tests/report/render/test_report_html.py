@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import html
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from report_samples import BASE, finish, links_of, make_report, write_plan
 
-from fope_lab.report import Report, build_report
+from fope_lab.report import Report, RunLinks, build_report
 from fope_lab.report.render.html import format_count, format_moment, format_seconds, render_html
-from fope_lab.report.render.links import RunLinks
 from fope_lab.report.render.tables import build_tables
 from fope_lab.store import Store
 from fope_lab.sweep import Plan
@@ -76,7 +76,7 @@ def report(plan: Plan, store: Store) -> Report:
 
 
 def test_the_page_is_well_formed_and_asks_for_nothing(plan: Plan, report: Report) -> None:
-    text = render_html(report, links_of(plan))
+    text = render_html(replace(report, links=links_of(plan)))
     page = Page(text)
     assert page.tags.isdisjoint({"script", "link", "img", "iframe", "object", "embed", "base"})
     links = set(links_of(plan).addresses.values())
@@ -91,7 +91,7 @@ def test_the_page_is_well_formed_and_asks_for_nothing(plan: Plan, report: Report
 
 def test_every_number_is_there_with_its_runs(plan: Plan, report: Report) -> None:
     addresses = links_of(plan).addresses
-    text = render_html(report, links_of(plan))
+    text = render_html(replace(report, links=links_of(plan)))
     page = Page(text)
     for table in build_tables(report):
         assert table.title in page.words
@@ -136,7 +136,7 @@ def test_hostile_text_stays_text(tmp_path: Path, store: Store) -> None:
     finish(plan, store, fail={"pretrain[embedding=rope,seed=0]": hostile})
     report = build_report(plan, store, provenance={hostile: hostile})
     links = {stage.key: f"http://x/{hostile}" for stage in plan.stages}
-    text = render_html(report, RunLinks(addresses=links))
+    text = render_html(replace(report, links=RunLinks(addresses=links)))
     page = Page(text)
     assert page.tags.isdisjoint({"script", "img"})
     assert page.events == []
@@ -150,7 +150,7 @@ def test_only_web_addresses_become_links(tmp_path: Path, store: Store, url: str)
     finish(plan, store)
     links = dict.fromkeys((stage.key for stage in plan.stages), url)
     report = build_report(plan, store, provenance={})
-    assert url not in Page(render_html(report, RunLinks(addresses=links))).places
+    assert url not in Page(render_html(replace(report, links=RunLinks(addresses=links)))).places
 
 
 def test_without_any_result_the_page_says_so(tmp_path: Path, store: Store) -> None:
@@ -179,7 +179,7 @@ def test_one_seed_links_straight_to_its_run(tmp_path: Path, store: Store) -> Non
     finish(plan, store)
     report = make_report(plan, store)
     links = links_of(plan)
-    text = render_html(report, links)
+    text = render_html(replace(report, links=links))
     entry = build_tables(report)[0].rows[0].entries[0]
     assert entry.cell is not None
     [value] = entry.cell.values

@@ -12,9 +12,9 @@ import pytest
 import scipy.stats
 from hypothesis import example, given
 from hypothesis import strategies as st
-from report_samples import BASE, finish, typical_numbers, write_plan
+from report_samples import BASE, finish, make_report, typical_numbers, write_plan
 
-from fope_lab.report.render.json import cell_json
+from fope_lab.report.render.json import report_json
 from fope_lab.report.results.aggregate import Cell, build_cells, estimate_mean, json_value
 from fope_lab.report.results.stage_results import read_stages
 from fope_lab.store import Store
@@ -27,7 +27,7 @@ finite = st.floats(-1e12, 1e12)
 def cells_of(plan: Plan, store: Store) -> dict[tuple[str, str, int | None, str], Cell]:
     """(stage, metric, x, embedding) → cell."""
     cells = build_cells(read_stages(plan, store))
-    found = {(c.stage, c.metric.name, c.x, c.axes["pretrain.embedding"]): c for c in cells}
+    found = {(c.section, c.metric.name, c.x, c.axes["pretrain.embedding"]): c for c in cells}
     assert len(found) == len(cells)
     return found
 
@@ -142,11 +142,13 @@ def test_missing_stages_leave_cells_that_say_so(tmp_path: Path, store: Store) ->
     cells = cells_of(plan, store)
     partly = cells["perplexity", "perplexity_by_length", 64, "rope"]
     assert partly.estimate.n == 2
-    assert [(m.seed, m.state, m.reason) for m in partly.missing] == [(1, "failed", "out of memory")]
+    assert [(m.seed, m.status, m.reason) for m in partly.missing] == [
+        (1, "failed", "out of memory")
+    ]
     wholly = cells["passkey", "passkey_accuracy_by_length", 64, "nope"]
     assert wholly.estimate.n == 0
     assert wholly.estimate.mean is None
-    assert [m.state for m in wholly.missing] == ["not started"] * 3
+    assert [m.status for m in wholly.missing] == ["not started"] * 3
     assert "waits for pretrain[embedding=nope,seed=0]" in wholly.missing[0].reason
     assert ("passkey", "passkey_accuracy_by_length", 256, "nope") not in cells  # never asked for
 
@@ -187,7 +189,14 @@ def test_values_that_are_not_finite_stay_visible(tmp_path: Path, store: Store) -
     finish(plan, store, numbers)
     cell = cells_of(plan, store)["perplexity", "perplexity_by_length", 256, "rope"]
     assert [math.isfinite(v.value) for v in cell.values] == [True, False, True]
-    given = cell_json(cell)
+    cells = report_json(make_report(plan, store))["cells"]
+    keys = [value.key for value in cell.values]
+    [given] = [
+        c
+        for c in cells
+        if (c["metric"], c["x"]) == (cell.metric.name, 256)
+        and [v["key"] for v in c["values"]] == keys
+    ]
     assert (given["n"], given["mean"], given["ci95"]) == (3, None, None)
     assert given["values"][1]["value"] == "Infinity"
     assert float(given["values"][1]["value"]) == math.inf

@@ -13,7 +13,7 @@ from fope_lab.report import Report
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.tables import MOST_COLUMNS, build_tables
-from fope_lab.report.results.chance_level import LEAST_CHANCE
+from fope_lab.report.results.layout import LEAST_CHANCE
 from fope_lab.report.results.metric_names import metric_named, with_error
 from fope_lab.stages.result import Measurement
 from fope_lab.store import Store
@@ -54,7 +54,7 @@ def test_an_error_belongs_to_its_metric_at_its_step(tmp_path: Path, store: Store
         (8000, {"longbench_trec_by_words": 20.0}),
     ]
     report = report_of(tmp_path, store, rows, {"x_accuracy": 0.5, "x_accuracy_stderr": 0.25})
-    cells = [cell for cell in report.cells if cell.stage == "passkey"]
+    cells = [cell for cell in report.cells if cell.section == "passkey"]
     values = {(c.metric.name, c.x): c.values[0] for c in cells}
     found = {point: (v.value, v.measurement.stderr) for point, v in values.items()}
     assert found == {
@@ -72,7 +72,7 @@ def test_an_error_belongs_to_its_metric_at_its_step(tmp_path: Path, store: Store
     given = {cell["metric"]: cell["values"] for cell in report_json(report)["cells"]}
     assert given["sciq_accuracy"][0]["stderr"] == 0.0104
     assert given["sciq_loss"][0]["stderr"] is None
-    [line] = [g.recorded for g in report.settings if g.stage == "passkey"]
+    [line] = [g.recorded for g in report.settings if g.section == "passkey"]
     assert line == ()
 
 
@@ -190,7 +190,7 @@ def test_results_of_any_shape_are_settings_or_measurements(tmp_path: Path, store
         "average": {"0-4k": {"score": math.pi}},
     }
     report = report_of(tmp_path, store, [(64, {"passkey_accuracy_by_length": 0.5})], result)
-    [recorded] = [dict(g.recorded) for g in report.settings if g.stage == "passkey"]
+    [recorded] = [dict(g.recorded) for g in report.settings if g.section == "passkey"]
     assert recorded == {
         "numbers_of_a_list": "1, 2, 3",
         "trials": "5 at each length",
