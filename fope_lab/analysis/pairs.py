@@ -20,17 +20,25 @@ PAIRS = "pair of dimensions, fastest to slowest"
 """The label of an axis of pairs."""
 
 
-def rotated_frequencies(model: Decoder, analysis: str) -> NDArray[np.float64]:
+def frequencies_of(model: Decoder) -> NDArray[np.float64]:
     """Return the frequencies of the pairs in radians per token (head_dim/2,), from fast to slow; 0
-    for pairs that do not rotate.
+    for pairs that do not rotate."""
+    frequencies = embedding_of(model, 0).inv_freq
+    if frequencies is None:
+        return np.zeros(model.config.head_dim // 2)
+    return np.asarray(frequencies.double().cpu().numpy(), np.float64)
+
+
+def rotated_frequencies(model: Decoder, analysis: str) -> NDArray[np.float64]:
+    """Return `frequencies_of` a model whose embedding rotates.
 
     Raises DataError, which names the analysis, if the model's embedding rotates nothing.
     """
     embedding = embedding_of(model, 0)
-    if embedding.inv_freq is None:
+    if not embedding.rotates:
         name = embedding.definition.name
         raise DataError(f"{analysis} needs an embedding that rotates, but {name} does not")
-    return np.asarray(embedding.inv_freq.double().cpu().numpy())
+    return frequencies_of(model)
 
 
 def by_pair(x: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.pairs import frequencies_of
 from fope_lab.analysis.passages import ReadsPassages, passages
 from fope_lab.analysis.rotation import undertrained
 from fope_lab.config.annotations import Interval
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
 
-    from fope_lab.model.decoder import Decoder
 
 Array = NDArray[np.float64]
 LABELLED = 8
@@ -79,7 +79,7 @@ class QkMagnitude(
 
         assert subject is not None
         model = subject.model
-        frequencies = _frequencies(model)
+        frequencies = frequencies_of(model)
         device = model.embed_tokens.weight.device
         tokens = torch.from_numpy(passages(subject, self.sequences, self.length))
         config = model.config
@@ -141,13 +141,3 @@ class QkMagnitude(
                 plot.set(xlabel="dimension", ylabel="mean absolute value")
             legend(figure, axes[0])
         return figure
-
-
-def _frequencies(model: Decoder) -> Array:
-    """Return the pairs' frequencies (head_dim/2,) in radians per token, 0 if nothing rotates."""
-    from fope_lab.analysis.activations import embedding_of
-
-    frequencies = embedding_of(model, 0).inv_freq
-    if frequencies is None:
-        return np.zeros(model.config.head_dim // 2)
-    return np.asarray(frequencies.double().cpu().numpy(), np.float64)

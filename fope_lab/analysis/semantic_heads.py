@@ -26,7 +26,6 @@ from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from fope_lab.model.decoder import Decoder
@@ -140,7 +139,14 @@ class SemanticHeads(
         is_marked = marked_tokens(subject, self.characters)
         rows = passages(subject, self.sequences, self.length)
         marked = is_marked[rows]
-        self._check(marked)
+        inside = marked[:, 1:-1]
+        if inside.all() or not inside.any():
+            which = "all" if inside.any() else "none"
+            message = (
+                f"found {self.characters!r}, needs characters that occur in some tokens of the text"
+                f" but not in others: {which} of the {marked.size} tokens have one"
+            )
+            raise DataError(Problem(("characters",), message))
 
         def part(done: int, total: int) -> None:
             progress(done, 2 * total)
@@ -164,17 +170,6 @@ class SemanticHeads(
                 groups = model.config.num_heads // values.shape[1]
                 arrays[kind] = np.stack([values[layer, head // groups] for layer, head in heads])
         return arrays
-
-    def _check(self, marked: NDArray[np.bool_]) -> None:
-        inside = marked[:, 1:-1]
-        if inside.any() and not inside.all():
-            return
-        which = "all" if inside.any() else "none"
-        message = (
-            f"found {self.characters!r}, needs characters that occur in some tokens of the text but"
-            f" not in others: {which} of the {marked.size} tokens have one"
-        )
-        raise DataError(Problem(("characters",), message))
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return the head with the highest mass on marked tokens, its mass, and that of uniform
@@ -215,11 +210,16 @@ class SemanticHeads(
             titles += [f"{name}: 0 to {max(values.max(), 0):.2g}", f"Layer {layer}, head {head}"]
             titles += ["Its mean norms by pair"] * ("key" in arrays)
         columns = len(titles) // 2
+        marks = zip(arrays["words"].tolist(), arrays["marked"], strict=True)
+        names = [f"▸{word[:SHOWN]}" if marked else word[:SHOWN] for word, marked in marks]
+        places = np.arange(len(names)) + 0.5
         with panels(titles, columns=columns, width=340, height=320) as (figure, plots):
             for i, values in enumerate(scores):
                 mapped, pattern, *usage = plots[columns * i : columns * (i + 1)]
                 cells(mapped, values, "head", "layer", max(float(values.max()), 0.0))
-                _pattern(pattern, arrays["patterns"][i], arrays["words"], arrays["marked"])
+                cells(pattern, arrays["patterns"][i], "attends to (marked: ▸)", "")
+                pattern.set_xticks(places, names, rotation=90, fontsize=8)
+                pattern.set_yticks(places, names, fontsize=8)
                 for axes in usage:
                     for slot, kind in enumerate(("query", "key")):
                         curve(axes, arrays[kind][i], slot, kind)
@@ -242,17 +242,3 @@ def patterns_of(
         for place in np.flatnonzero(heads[:, 0] == layer):
             patterns[place] = weights[0, heads[place, 1]].cpu().numpy()
     return patterns
-
-
-def _pattern(
-    axes: Axes, values: NDArray[np.float32], texts: NDArray[np.str_], marked: NDArray[np.bool_]
-) -> None:
-    """Draw a pattern with the tokens' texts on both axes; marked tokens have an arrow."""
-    from fope_lab.drawing.panels import cells
-
-    cells(axes, values, "attends to (marked: ▸)", "")
-    labels = [text[:SHOWN] for text in texts.tolist()]
-    places = np.arange(len(labels)) + 0.5
-    names = [f"▸{label}" if mark else label for label, mark in zip(labels, marked, strict=True)]
-    axes.set_xticks(places, names, rotation=90, fontsize=8)
-    axes.set_yticks(places, names, fontsize=8)

@@ -6,7 +6,7 @@ Hua et al., "Fourier Position Embedding", arXiv 2412.17739, Eq. 13.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from fope_lab.embeddings.base import FrequencyTransform
@@ -30,7 +30,4 @@ class ClipFloor(
     def apply(self, ladder: Ladder) -> Ladder:
         """The ladder with every frequency under 2π/N set to 0."""
         floor = 2 * math.pi / (self.original_length or ladder.train_length)
-        return replace(
-            ladder,
-            frequencies=tuple(0.0 if omega < floor else omega for omega in ladder.frequencies),
-        )
+        return ladder.mapped(lambda place, omega: 0.0 if omega < floor else omega)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from fope_lab.config.annotations import Doc
@@ -51,8 +51,8 @@ class FullCycles(
         step = 2 * math.pi / (self.original_length or ladder.train_length)
         whole = ROUNDINGS[self.rounding]
 
-        def adjusted(omega: float) -> float:
+        def adjusted(place: float, omega: float) -> float:
             # A number that float64 cannot tell from a whole one must not lose or gain a cycle.
             return step * max(whole(round(omega / step, 9)), 1) if omega else 0.0
 
-        return replace(ladder, frequencies=tuple(map(adjusted, ladder.frequencies)))
+        return ladder.mapped(adjusted)

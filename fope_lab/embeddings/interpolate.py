@@ -7,7 +7,7 @@ arXiv 2306.15595, Eq. 4.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fope_lab.embeddings.base import FrequencyTransform
@@ -29,9 +29,7 @@ class Interpolate(
 
     def apply(self, ladder: Ladder) -> Ladder:
         """The ladder with every frequency divided by `factor`."""
-        return replace(
-            ladder, frequencies=tuple(omega / self.factor for omega in ladder.frequencies)
-        )
+        return ladder.mapped(lambda place, omega: omega / self.factor)
 
     @classmethod
     def from_hf(cls, rope: HfRope) -> tuple[Mapping[str, Any] | None, int]:

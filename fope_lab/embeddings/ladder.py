@@ -6,7 +6,8 @@ torch. Modules hold them as float64 tensors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,11 @@ class Ladder:
         """The number of frequencies that are not 0."""
         still = (pair for pair, omega in enumerate(self.frequencies) if omega == 0)
         return next(still, len(self.frequencies))
+
+    def mapped(self, frequency: Callable[[float, float], float]) -> Ladder:
+        """This ladder with new frequencies: a function of each place and the frequency there."""
+        pairs = zip(self.places, self.frequencies, strict=True)
+        return replace(self, frequencies=tuple(frequency(place, omega) for place, omega in pairs))
 
 
 def rope_ladder(

@@ -29,14 +29,8 @@ BaseScaling = Annotated[
 
 def _rescaled(ladder: Ladder, scale: float) -> Ladder:
     """The ladder of a base that is `scale` times as large."""
-    return replace(
-        ladder,
-        base=ladder.base * scale,
-        frequencies=tuple(
-            omega * scale ** -(2 * place / ladder.head_dim)
-            for place, omega in zip(ladder.places, ladder.frequencies, strict=True)
-        ),
-    )
+    rescaled = ladder.mapped(lambda place, omega: omega * scale ** -(2 * place / ladder.head_dim))
+    return replace(rescaled, base=ladder.base * scale)
 
 
 def _too_narrow(ladder: Ladder) -> Iterator[str]:

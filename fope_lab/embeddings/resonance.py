@@ -7,7 +7,7 @@ arXiv 2403.00071, §4 (Algorithm 1).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from fope_lab.embeddings.base import FrequencyTransform
@@ -27,10 +27,6 @@ class Resonance(FrequencyTransform, name="resonance", source="Wang et al., arXiv
 
     def apply(self, ladder: Ladder) -> Ladder:
         """The ladder whose wavelengths are whole numbers of tokens."""
-        return replace(
-            ladder,
-            frequencies=tuple(
-                2 * math.pi / round(2 * math.pi / omega) if omega else 0.0
-                for omega in ladder.frequencies
-            ),
+        return ladder.mapped(
+            lambda place, omega: 2 * math.pi / round(2 * math.pi / omega) if omega else 0.0
         )

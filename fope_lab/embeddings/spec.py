@@ -33,23 +33,12 @@ def resolve_embedding(spec: Spec, at: FieldPath = ("embedding",)) -> dict[str, A
     return parse_embedding(spec, at).canonical()
 
 
-def check_embedding(
-    spec: Spec,
-    *,
-    head_dim: int,
-    num_heads: int,
-    train_length: int,
-    num_kv_heads: int | None = None,
-    at: FieldPath = ("embedding",),
-) -> None:
-    """Raises EmbeddingError if the embedding cannot be built for these sizes. Torch-free."""
-    shape = Shape(
-        head_dim=head_dim,
-        num_heads=num_heads,
-        num_kv_heads=num_heads if num_kv_heads is None else num_kv_heads,
-        train_length=train_length,
-    )
-    check_definition(parse_embedding(spec, at), shape, at)
+def check_embedding(spec: Spec, **sizes: int) -> None:
+    """Raise EmbeddingError if the embedding cannot be built for `sizes`, the fields of a Shape.
+
+    Torch-free.
+    """
+    check_definition(parse_embedding(spec), Shape(**sizes))
 
 
 def longest_sequence(spec: Spec, **sizes: int) -> int | None:

@@ -6,7 +6,7 @@ arXiv 2410.06205, §6.1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 from fope_lab.config.annotations import Doc, Interval
@@ -38,10 +38,4 @@ class Truncate(
     def apply(self, ladder: Ladder) -> Ladder:
         """The ladder with all but its highest frequencies set to 0."""
         kept = int(self.p * ladder.head_dim // 2)
-        return replace(
-            ladder,
-            frequencies=tuple(
-                omega if place < kept else 0.0
-                for place, omega in zip(ladder.places, ladder.frequencies, strict=True)
-            ),
-        )
+        return ladder.mapped(lambda place, omega: omega if place < kept else 0.0)

@@ -72,14 +72,10 @@ class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.0007
         factor = self.attention_factor
         if factor is None:
             factor = 0.1 * math.log(self.factor) + 1.0
-        return replace(
-            ladder,
-            frequencies=tuple(
-                blend(omega, self.factor, ramp(place, omega)) if omega else 0.0
-                for place, omega in zip(ladder.places, ladder.frequencies, strict=True)
-            ),
-            attention_factor=ladder.attention_factor * factor,
+        blended = ladder.mapped(
+            lambda place, omega: blend(omega, self.factor, ramp(place, omega)) if omega else 0.0
         )
+        return replace(blended, attention_factor=ladder.attention_factor * factor)
 
     def cycles(self, omega: float, ladder: Ladder) -> float:
         """The number of cycles L/λ that a frequency completes in the original length."""
@@ -139,19 +135,12 @@ def _cycles_ramp(yarn: Yarn, ladder: Ladder) -> Ramp:
 RAMPS: Mapping[str, Callable[[Yarn, Ladder], Ramp]] = {"index": _index_ramp, "cycles": _cycles_ramp}
 
 
-def _blended_frequency(omega: float, factor: float, divided: float) -> float:
-    return omega * (1 - divided) + omega / factor * divided
-
-
-def _blended_wavelength(omega: float, factor: float, divided: float) -> float:
-    """The frequency of wavelength (1 − γ)·s·λ + γ·λ (Resonance RoPE, arXiv 2403.00071, §3.3)."""
-    return omega / (divided * factor + (1 - divided))
-
-
 BLENDS: Mapping[str, Callable[[float, float, float], float]] = {
-    "frequency": _blended_frequency,
-    "wavelength": _blended_wavelength,
+    "frequency": lambda omega, factor, divided: omega * (1 - divided) + omega / factor * divided,
+    "wavelength": lambda omega, factor, divided: omega / (divided * factor + (1 - divided)),
 }
+"""The new frequency by the option `blend`, from the frequency, s, and the ramp 1 − γ. `wavelength`
+gives the wavelength (1 − γ)·s·λ + γ·λ (Resonance RoPE, arXiv 2403.00071, §3.3)."""
 
 
 def _clamp(value: float, low: float, high: float) -> float:

@@ -60,6 +60,11 @@ class ModelConfig:
                 f"num_heads {self.num_heads} is not divisible by num_kv_heads {self.num_kv_heads}"
             )
 
+    @property
+    def head_sizes(self) -> dict[str, int]:
+        """The sizes that a position embedding depends on, by their names in its `Shape`."""
+        return {name: getattr(self, name) for name in ("head_dim", "num_heads", "num_kv_heads")}
+
     def _fill(self, name: str, value: int) -> None:
         if getattr(self, name) is None:
             object.__setattr__(self, name, value)

@@ -96,22 +96,10 @@ class Decoder(nn.Module):
 
     def _position_embeddings(self, seed: int) -> list[PositionEmbedding]:
         """The position embedding of each layer, or a single one if the layers share it."""
-        config = self.config
-
-        def build(layer: int) -> PositionEmbedding:
-            return build_embedding(
-                self.embedding,
-                head_dim=config.head_dim,
-                num_heads=config.num_heads,
-                num_kv_heads=config.num_kv_heads,
-                train_length=self.train_length,
-                layer=layer,
-                seed=seed,
-            )
-
-        first = build(0)
-        rest = range(1, config.num_layers if first.definition.per_layer else 1)
-        return [first, *map(build, rest)]
+        sizes = {**self.config.head_sizes, "train_length": self.train_length, "seed": seed}
+        first = build_embedding(self.embedding, **sizes)
+        rest = range(1, self.config.num_layers if first.definition.per_layer else 1)
+        return [first, *(build_embedding(self.embedding, **sizes, layer=i) for i in rest)]
 
     @torch.no_grad()
     def _draw_weights(self, seed: int) -> None:

@@ -39,7 +39,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
         dtype = hidden.dtype
         if torch.is_autocast_enabled(device):
             dtype = torch.get_autocast_dtype(device)
-        total = torch.zeros((), dtype=_wide(hidden.dtype), device=hidden.device)
+        wide = torch.promote_types(hidden.dtype, torch.float32)
+        total = torch.zeros((), dtype=wide, device=hidden.device)
         with torch.autocast(device, enabled=False):
             narrow = weight.to(dtype)
             grad_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
@@ -65,8 +66,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 grad_logits = weights.mul_(ones / norm).scatter_add_(1, places, -ones).to(dtype)
                 if grad_hidden is not None:
                     grad_hidden[part] = grad_logits @ narrow
-                if grad_weight is not None:
-                    _add_product(grad_weight, grad_logits, states)
+                if grad_weight is not None and dtype == grad_weight.dtype:
+                    grad_weight.addmm_(grad_logits.mT, states)
+                elif grad_weight is not None:
+                    grad_weight += grad_logits.mT @ states
         ctx.save_for_backward(grad_hidden, grad_weight)
         return total
 
@@ -75,15 +78,3 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         grads = (None if g is None else g * grad.to(g.dtype) for g in ctx.saved_tensors)
         return *grads, None
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    return torch.promote_types(dtype, torch.float32)
-
-
-def _add_product(total: Tensor, grad_logits: Tensor, states: Tensor) -> None:
-    """Add grad_logitsᵀ·states to `total`, in the dtype of `total`."""
-    if grad_logits.dtype == total.dtype:
-        total.addmm_(grad_logits.mT, states)
-    else:
-        total += grad_logits.mT @ states

@@ -21,7 +21,7 @@ from fope_lab.embeddings import (
     resolve_embedding,
 )
 
-SIZES = {"head_dim": 32, "num_heads": 4, "train_length": 64}
+SIZES = {"head_dim": 32, "num_heads": 4, "num_kv_heads": 4, "train_length": 64}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,9 @@ def test_numbers_are_canonical_whatever_way_they_were_written() -> None:
 @pytest.mark.parametrize(
     ("spec", "paths", "words"),
     [
-        ("ropee", ["e"], ["'ropee'", "did you mean 'rope'?", "fope-yarn"]),
+        ("ropee", ["e"], ["'ropee'", "did you mean 'rope'?", "fope-official"]),
+        ({"type": "ropee"}, ["e.type"], ["did you mean 'rope'?", "fope-yarn"]),
+        ("fope-yar", ["e"], ["did you mean 'fope-yarn'?"]),
         ({"type": "fop"}, ["e.type"], ["did you mean 'fope'?"]),
         ({"sigma": 0.3}, ["e.type"], ["missing"]),
         ({"type": 3}, ["e.type"], ["found 3"]),
@@ -187,7 +189,7 @@ def test_what_fits_passes_the_check() -> None:
     for name in ("nope", "rope", "alibi", "fope"):
         check_embedding(name, **SIZES)
     check_embedding("alibi", **{**SIZES, "head_dim": 33})
-    check_embedding({"type": "fope-yarn", "factor": 2}, **SIZES, num_kv_heads=2)
+    check_embedding({"type": "fope-yarn", "factor": 2}, **{**SIZES, "num_kv_heads": 2})
 
 
 def test_presets_are_named_first() -> None:
@@ -265,7 +267,8 @@ def test_planning_needs_no_torch() -> None:
     program = """
 import sys
 from fope_lab.embeddings import EMBEDDINGS, check_embedding, resolve_embedding
-check_embedding({"type": "fope-yarn", "factor": 4}, head_dim=64, num_heads=8, train_length=512)
+sizes = {"head_dim": 64, "num_heads": 8, "num_kv_heads": 8, "train_length": 512}
+check_embedding({"type": "fope-yarn", "factor": 4}, **sizes)
 resolve_embedding("alibi"), EMBEDDINGS.json_schema()
 import fope_lab.model, fope_lab.model.config, fope_lab.model.checkpoint
 assert not {"torch", "ray", "numpy"} & set(sys.modules), "imported"

@@ -33,12 +33,7 @@ def llama_description(model: Decoder, context_length: int) -> dict[str, Any]:
     if config.feed_forward not in ACTIVATIONS:
         allowed = ", ".join(ACTIVATIONS)
         problems.append(f"feed_forward: found {config.feed_forward} (allowed: {allowed})")
-    shape = Shape(
-        head_dim=config.head_dim,
-        num_heads=config.num_heads,
-        num_kv_heads=config.num_kv_heads,
-        train_length=model.train_length,
-    )
+    shape = Shape(**config.head_sizes, train_length=model.train_length)
     try:
         rope = parse_embedding(model.embedding).to_hf(shape, context_length)
     except EmbeddingError as error:

@@ -166,13 +166,7 @@ def _embedding(
 ) -> dict[str, Any]:
     """The canonical form of a composition. Raises ValueError if the model cannot have it."""
     try:
-        check_embedding(
-            composition,
-            head_dim=model.head_dim,
-            num_heads=model.num_heads,
-            num_kv_heads=model.num_kv_heads,
-            train_length=train_length,
-        )
+        check_embedding(composition, **model.head_sizes, train_length=train_length)
     except EmbeddingError as error:
         raise ValueError(f"rope parameters {dict(rope.parameters)}: {error}") from None
     return resolve_embedding(composition)

@@ -50,16 +50,12 @@ _LANGUAGES = (
     "bash c cpp csharp go haskell java javascript matlab php python r ruby rust scala swift "
     "typescript"
 )
+_SKILLS = "arithmetic coding common_knowledge logical_reasoning pattern string_operations"
 _VARIANTS: dict[Decides | None, dict[str, str]] = {
     SUM: {
         "arc_challenge": "mc_5shot val_mc_5shot test_mc_5shot",
         "arc_easy": "rc_0shot rc_5shot mc_5shot val_mc_5shot test_mc_5shot",
-        "basic_skills_arithmetic": "rc_5shot",
-        "basic_skills_coding": "rc_5shot",
-        "basic_skills_common_knowledge": "rc_5shot",
-        "basic_skills_logical_reasoning": "rc_5shot",
-        "basic_skills_pattern": "rc_5shot",
-        "basic_skills_string_operations": "rc_5shot",
+        **{f"basic_skills_{skill}": "rc_5shot" for skill in _SKILLS.split()},
         "boolq": "rc_0shot rc_5shot mc_5shot val_rc_5shot val_mc_5shot",
         "copycolors": "10way xl_10way",
         "csqa": "mc_5shot val_mc_5shot",
