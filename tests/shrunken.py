@@ -118,7 +118,7 @@ def small_stage(spec: StageConfig, model_spec: ModelSpec) -> StageConfig:
     if isinstance(spec, AnalysisStage):
         changes["analysis"] = dataclasses.replace(spec.analysis, length=LENGTH)
         changes["corpus"] = spec.corpus and local(spec.corpus)
-    return spec.model_copy(update=changes)
+    return dataclasses.replace(spec, **changes)
 
 
 def _small_training(spec: TrainingConfig, first: int) -> dict[str, Any]:
@@ -128,14 +128,13 @@ def _small_training(spec: TrainingConfig, first: int) -> dict[str, Any]:
     )
     held_out = spec.train.validation_length
     held_out = held_out and min(LONGEST, small_length(held_out, first))
-    train = spec.train.model_copy(
-        update={
-            "tokens": 2 * length,
-            "batch_tokens": 2 * length,
-            "micro_batch_tokens": spec.train.micro_batch_tokens and length,
-            "validation_tokens": spec.train.validation_tokens and (held_out or length),
-            "validation_length": held_out,
-        }
+    train = dataclasses.replace(
+        spec.train,
+        tokens=2 * length,
+        batch_tokens=2 * length,
+        micro_batch_tokens=spec.train.micro_batch_tokens and length,
+        validation_tokens=spec.train.validation_tokens and (held_out or length),
+        validation_length=held_out,
     )
     rows = {"documents": spec.data.documents, "pack": spec.data.pack}
     return {"data": Data(length=length, mix=mix, **rows), "train": train}

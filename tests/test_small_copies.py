@@ -185,8 +185,8 @@ def test_what_the_paper_did_not_fine_tune_keeps_its_weights(workshop: Workshop) 
     for rate, changes in ((1e-30, False), (2e-5, True)):
         # A schedule that ends at nothing would hide the rate in a training of one step.
         how = {"schedule": "constant", "decay": None, "learning_rate": rate}
-        train = stage.spec.train.model_copy(update=how)
-        one = dataclasses.replace(stage, spec=stage.spec.model_copy(update={"train": train}))
+        train = dataclasses.replace(stage.spec.train, **how)
+        one = dataclasses.replace(stage, spec=dataclasses.replace(stage.spec, train=train))
         after = load_model(workshop.run(one)).state_dict()
         same = all(torch.equal(after[name], before[name]) for name in before)
         assert same is not changes, rate

@@ -19,7 +19,7 @@ def alone(stage: Stage, stages: Iterable[Stage], store: Store, root: Path) -> St
     same data."""
     other = Store(root)
     shutil.copytree(store.root / "prepare-data", root / "prepare-data", dirs_exist_ok=True)
-    spec = stage.spec.model_copy(update={"resources": Resources()})
+    spec = dataclasses.replace(stage.spec, resources=Resources())
     by_key = {one.key: one for one in stages} | {stage.key: dataclasses.replace(stage, spec=spec)}
     config = {KEY: stage.key, OWNER: "test", SUPERSEDE: None}
     assert run_attempt(config, by_key, other) == "done"

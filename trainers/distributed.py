@@ -15,7 +15,7 @@ import pickle
 import socket
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +107,7 @@ def with_memory_as_planned(stage: TrainingConfig) -> TrainingConfig:
     Their shares of a batch are larger, and they process them in more parts.
     """
     tokens = stage.train.micro_batch(stage.resources.size)
-    train = stage.train.model_copy(update={"micro_batch_tokens": tokens})
-    return stage.model_copy(update={"train": train})
+    return replace(stage, train=replace(stage.train, micro_batch_tokens=tokens))
 
 
 def _worker_bundle(resources: Resources) -> dict[str, float]:

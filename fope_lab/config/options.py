@@ -16,8 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, Union
 
 from fope_lab.config.annotations import Doc
+from fope_lab.config.cache import Cache
 from fope_lab.config.parsed import Parsed
-from fope_lab.config.problems import ConfigError, Problem, collecting, unknown_name
+from fope_lab.config.problems import (
+    ConfigError,
+    Problem,
+    collecting,
+    missing,
+    shown,
+    unknown_name,
+)
+from fope_lab.config.section import Section
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -42,13 +51,13 @@ class Option:
         """The description of the option; empty where the annotation has none."""
         return next(_docs(self.annotation), "")
 
-    def read(self, value: Any, base: Path | None = None) -> Any:
+    def read(self, value: Any, base: Path | None = None, cache: Cache | None = None) -> Any:
         """The value of the option. Raises ConfigError with every problem of it."""
         from pydantic import ValidationError
 
         from fope_lab.config.pydantic_errors import problems_of
 
-        context = None if base is None else {"base": base}
+        context = {"base": base, "cache": cache}
         try:
             return _adapter(self.annotation).validate_python(value, context=context)
         except ValidationError as error:
@@ -62,14 +71,28 @@ class Option:
 
 def options_of(kind: Any) -> Mapping[str, Option]:
     """The options of a dataclass by name, in the order of its fields."""
-    hints = _annotations(kind)
-    return {each.name: Option(hints[each.name], each.default) for each in dataclasses.fields(kind)}
+    return _options(kind)
 
 
 @functools.cache
-def _annotations(kind: Any) -> Mapping[str, Any]:
-    """The annotations of a class. Cached: they are compiled from text each time."""
-    return typing.get_type_hints(kind, include_extras=True)
+def _options(kind: Any) -> Mapping[str, Option]:
+    """Cached, because annotations are compiled from text."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {
+        option_name(each): Option(hints[each.name], default_of(each))
+        for each in dataclasses.fields(kind)
+    }
+
+
+def option_name(of: dataclasses.Field[Any]) -> str:
+    """The name that a file gives a field: its own, or that under "option" in its metadata."""
+    name: str = of.metadata.get("option", of.name)
+    return name
+
+
+def default_of(of: dataclasses.Field[Any]) -> Any:
+    """The default of a field; `MISSING` if it has none."""
+    return of.default if of.default_factory is MISSING else of.default_factory()
 
 
 def summary(kind: type[Any]) -> str:
@@ -81,8 +104,9 @@ def summary(kind: type[Any]) -> str:
 class Entry(Generic[T]):
     """What a name stands for: options, and `make`, which builds a value of those that are given.
 
-    `title` is what errors call it, such as "corpus c4". `refused` has the reason why an option that
-    others have is not one here. `beside` are keys of the same mapping that something else reads.
+    `title` is what errors call it, such as "corpus c4"; it is empty for a section, which errors
+    name by its place. `refused` has the reason why an option that others have is not one here.
+    `beside` are keys of the same mapping that something else reads.
     """
 
     title: str
@@ -97,22 +121,42 @@ class Entry(Generic[T]):
         """The options that have no default."""
         return [name for name, option in self.options.items() if option.required]
 
-    def read(self, given: Mapping[str, Any], base: Path | None = None) -> T:
+    def read(
+        self, given: Mapping[str, Any], base: Path | None = None, cache: Cache | None = None
+    ) -> T:
         """The value that the given options make; relative paths start from `base`.
 
-        Raises ConfigError with every problem: unknown and missing options, wrong values, and
-        whatever `make` refuses with a ValueError.
+        `cache` has the values that other packages parsed before. Raises ConfigError with every
+        problem: unknown and missing options, wrong values, and whatever `make` refuses with a
+        ValueError.
         """
-        values = self.values(given, base)
+        values = self.values(given, base, cache)
         try:
-            return self.make(**values)
+            made = self.make(**values)
         except ConfigError:
             raise
         except ValueError as error:  # options that do not go together
             raise ConfigError(str(error)) from error
+        if isinstance(made, Section):
+            idle = {n: why for n, why in made.idle_options().items() if given.get(n) is not None}
+            unused = (Problem((name,), f"has no effect: {why}") for name, why in idle.items())
+            if problems := [*made.problems(), *unused]:
+                raise ConfigError(problems)
+        return made
 
-    def values(self, given: Mapping[str, Any], base: Path | None = None) -> dict[str, Any]:
+    def values(
+        self, given: Mapping[str, Any], base: Path | None = None, cache: Cache | None = None
+    ) -> dict[str, Any]:
         """The values of the given options. Raises ConfigError as `read` does."""
+        values, problems = self.right_values(given, base, cache)
+        if problems:
+            raise ConfigError(problems)
+        return values
+
+    def right_values(
+        self, given: Mapping[str, Any], base: Path | None = None, cache: Cache | None = None
+    ) -> tuple[dict[str, Any], list[Problem]]:
+        """The values of the options that are right, and what is wrong with the others."""
         problems: list[Problem] = []
         values: dict[str, Any] = {}
         for name, value in given.items():
@@ -120,13 +164,10 @@ class Entry(Generic[T]):
                 problems.append(self._unknown(str(name)))
                 continue
             with collecting(problems, (name,)):
-                values[name] = self.options[name].read(value, base)
-        for name in self.required:
-            if name not in given:
-                problems.append(Problem((name,), f"is missing: {self.title} needs it"))
-        if problems:
-            raise ConfigError(problems)
-        return values
+                values[name] = self.options[name].read(value, base, cache)
+        why = self.title and f"{self.title} needs it"
+        problems += [missing((name,), why) for name in self.required if name not in given]
+        return values, problems
 
     def json_schema(self, fixed: Mapping[str, str] | None = None) -> dict[str, Any]:
         """The JSON Schema of a mapping with the options, beside keys whose value is fixed."""
@@ -134,8 +175,8 @@ class Entry(Generic[T]):
         properties: dict[str, Any] = {key: {"const": value} for key, value in fixed.items()}
         for name, option in self.options.items():
             properties[name] = option.json_schema()
-            if not (option.required or option.default is None):
-                default = option.default
+            default = option.default
+            if not (option.required or default is None or dataclasses.is_dataclass(default)):
                 properties[name]["default"] = (
                     list(default) if isinstance(default, tuple) else default
                 )
@@ -151,13 +192,18 @@ class Entry(Generic[T]):
         if name in self.refused:
             return Problem((name,), self.refused[name])
         names = sorted({*self.options, *self.beside})
-        return unknown_name((name,), "option", name, names, of=self.title)
+        what = "option" if self.title else "key"
+        return unknown_name((name,), what, name, names, of=self.title)
 
 
-def entry_of(kind: type[T], title: str, preset: T | None = None) -> Entry[T]:
+def entry_of(kind: type[T], title: str = "", preset: T | None = None) -> Entry[T]:
     """The entry of a dataclass; the values of a `preset`, an instance, are its defaults."""
     options = dict(options_of(kind))
-    make: Callable[..., T] = kind
+    fields = {option_name(each): each.name for each in dataclasses.fields(kind)}  # type: ignore[arg-type]
+
+    def make(**values: Any) -> T:
+        return kind(**{fields[name]: value for name, value in values.items()})
+
     if preset is not None:
         own = {name: getattr(preset, name) for name in options}
         options = {name: Option(options[name].annotation, own[name]) for name in options}
@@ -174,8 +220,8 @@ def _adapter(annotation: Any) -> TypeAdapter[Any]:
 
 
 def _for_pydantic(annotation: Any) -> Any:
-    """The annotation for pydantic: a tuple takes a list too, which is what YAML has, and a type
-    that another package parses is not looked into."""
+    """The annotation for pydantic: a tuple takes a list too, which is what YAML has, a dataclass
+    takes a mapping of its options, and a type that another package parses is not looked into."""
     from pydantic import Strict
 
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
@@ -186,7 +232,23 @@ def _for_pydantic(annotation: Any) -> Any:
         return Union[tuple(map(_for_pydantic, arguments))]  # noqa: UP007 - of computed members
     if origin is tuple:
         return Annotated[tuple[tuple(map(_for_pydantic, arguments))], Strict(False)]  # type: ignore[misc]
+    if origin is dict:
+        return dict[_for_pydantic(arguments[0]), _for_pydantic(arguments[1])]  # type: ignore[misc]
+    if dataclasses.is_dataclass(annotation):
+        return Annotated[Any, nested(annotation)]  # type: ignore[arg-type]
     return annotation
+
+
+def nested(kind: type[Any]) -> Parsed:
+    """The annotation of a value that is a mapping of a dataclass's options."""
+    entry = entry_of(kind)
+
+    def parse(value: Any, base: Path) -> Any:
+        if not isinstance(value, Mapping):
+            raise ConfigError(Problem((), f"found {shown(value)}", "a mapping"))
+        return entry.read(value, base)
+
+    return Parsed(parse, entry.json_schema)
 
 
 def _docs(annotation: Any) -> Iterator[str]:

@@ -25,7 +25,8 @@ class Problem:
 
     `fault` says what is wrong, such as "found -1" or "is missing". `needs` says what belongs there
     instead, `allowed` lists the names that may stand there and `nearest` is the one most like the
-    name found. `file` and `line` are set once the place in a file is known.
+    name found. `is_missing` says that there is no value. `file` and `line` are set once the place
+    in a file is known.
     """
 
     path: FieldPath
@@ -33,6 +34,7 @@ class Problem:
     needs: str | None = None
     nearest: str | None = None
     allowed: tuple[str, ...] | None = None
+    is_missing: bool = False
     file: Path | None = None
     line: int | None = None
 
@@ -130,6 +132,13 @@ def unknown_name(
     allowed = tuple(names)
     fault = f"unknown {what} {shown(name)}" + (f" of {of}" if of else "")
     return Problem(path, fault, nearest=nearest_name(name, allowed), allowed=allowed)
+
+
+def missing(path: FieldPath, why: str = "", allowed: Iterable[str] | None = None) -> Problem:
+    """The problem of a value that is needed and not given; `why` says by what."""
+    names = None if allowed is None else tuple(allowed)
+    fault = f"is missing: {why}" if why else "is missing"
+    return Problem(path, fault, allowed=names, is_missing=True)
 
 
 def name_list(names: Iterable[object]) -> str:

@@ -8,7 +8,7 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from fope_lab.config.problems import ConfigError, FieldPath, Problem, shown, unknown_name
+from fope_lab.config.problems import ConfigError, FieldPath, Problem, missing, shown, unknown_name
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -20,11 +20,10 @@ NEEDS: Mapping[str, str] = {
     "finite_number": "a finite number",
     "string_type": "text",
     "string_unicode": "text",
-    "string_pattern_mismatch": "text that matches {pattern}",
     "bool_type": "true or false",
     "none_required": "nothing",
     **dict.fromkeys(("list_type", "tuple_type"), "a list"),
-    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "a mapping"),
+    "dict_type": "a mapping",
     "greater_than": "more than {gt}",
     "greater_than_equal": "at least {ge}",
     "less_than": "less than {lt}",
@@ -75,11 +74,8 @@ def _problems(detail: ErrorDetails, annotation: Any) -> Iterator[Problem]:
         cause = context["error"]
         problems = cause.problems if isinstance(cause, ConfigError) else [Problem((), str(cause))]
         yield from (problem.under(path) for problem in problems)
-    elif kind == "missing":
-        yield Problem(path, "is missing")
-    elif kind == "extra_forbidden":
-        section = _place(annotation, detail["loc"][:-1])[1]
-        yield unknown_name(path, "key", path[-1], _keys(section))
+    elif kind == "missing":  # an item of a list of fixed length
+        yield missing(path)
     elif kind == "literal_error":
         names = [str(name) for name in _literals(expected)]
         found = unknown_name(path, "name", detail["input"], names)
@@ -135,7 +131,7 @@ def _members(annotation: Any) -> list[Any]:
 
 
 def _inside(kind: Any, part: str | int) -> Iterator[Any]:
-    """The annotation of a field, an item of a list or a value of a mapping."""
+    """The annotation of an item of a list or of a value of a mapping."""
     arguments, origin = typing.get_args(kind), typing.get_origin(kind)
     if isinstance(part, int):
         if origin is tuple and Ellipsis not in arguments:
@@ -144,20 +140,6 @@ def _inside(kind: Any, part: str | int) -> Iterator[Any]:
             yield arguments[0]
     elif origin is dict:
         yield arguments[1]
-    elif origin is None and part in _keys(kind):
-        by_name = {field.alias or name: field for name, field in kind.model_fields.items()}
-        yield by_name[part].annotation
-
-
-def _keys(kind: Any) -> list[str]:
-    """The keys that a section of a sweep file may hold."""
-    [*models] = (m for m in _members(kind) if hasattr(m, "model_fields"))
-    return [
-        field.alias or name
-        for model in models
-        for name, field in model.model_fields.items()
-        if name not in getattr(model, "outside_file", ())
-    ]
 
 
 def _literals(annotation: Any) -> list[Any]:

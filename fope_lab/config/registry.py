@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from fope_lab.config.cache import Cache
 from fope_lab.config.named_types import NamedTypes
 from fope_lab.config.options import Entry, entry_of
-from fope_lab.config.problems import ConfigError, FieldPath, Problem, shown, unknown_name
+from fope_lab.config.problems import ConfigError, FieldPath, Problem, missing, shown, unknown_name
 
 T = TypeVar("T")
 
@@ -38,15 +39,21 @@ class Registry(Generic[T]):
         self.noun, self.key, self._types, self._error = noun, key, types, error
         self._presets = presets or {}
 
+    def all_names(self) -> tuple[str, ...]:
+        """Every name: those of the kinds, then those of the presets."""
+        return tuple(dict.fromkeys((*self._types.all(), *self._presets)))
+
+    def entry(self, name: str) -> Entry[T]:
+        """What a name stands for."""
+        if name in self._presets:
+            preset = self._presets[name]
+            return entry_of(type(preset), self.title(name), preset)
+        return entry_of(self._types.all()[name], self.title(name))
+
     @property
     def entries(self) -> Mapping[str, Entry[T]]:
-        """What each name stands for: first the kinds, then the presets."""
-        kinds = {name: entry_of(kind, self.title(name)) for name, kind in self._types.all().items()}
-        presets = {
-            name: entry_of(type(preset), self.title(name), preset)
-            for name, preset in self._presets.items()
-        }
-        return {**kinds, **presets}
+        """What each name stands for."""
+        return {name: self.entry(name) for name in self.all_names()}
 
     @property
     def shorthands(self) -> Mapping[str, str]:
@@ -69,15 +76,17 @@ class Registry(Generic[T]):
         base: Path | None = None,
         at: FieldPath = (),
         beside: tuple[str, ...] = (),
+        cache: Cache | None = None,
     ) -> T:
         """The thing that a description stands for; relative paths start from `base`.
 
-        `at` is the path of the description in errors, and `beside` are keys that may stand beside
-        it in the same mapping. Raises the registry's error with every problem found.
+        `at` is the path of the description in errors, `beside` are keys that may stand beside it in
+        the same mapping, and `cache` has the values that other packages parsed before. Raises the
+        registry's error with every problem found.
         """
         try:
             name, options = self._split(value)
-            return dataclasses.replace(self.entries[name], beside=beside).read(options, base)
+            return dataclasses.replace(self.entry(name), beside=beside).read(options, base, cache)
         except ConfigError as error:
             raise self._error(error.problems, at) from error
 
@@ -93,24 +102,23 @@ class Registry(Generic[T]):
             for option, name in self.shorthands.items():
                 if option in options:
                     return name, options
-            fault = f"is missing: the {self.noun}'s name"
-            raise ConfigError(Problem((self.key,), fault, allowed=self._all_names()))
+            raise ConfigError(
+                missing((self.key,), f"the {self.noun}'s name", sorted(self.all_names()))
+            )
         name = options.pop(self.key)
         if not isinstance(name, str):
             fault, needs = f"found {shown(name)}", f"the {self.noun}'s name"
-            raise ConfigError(Problem((self.key,), fault, needs, allowed=self._all_names()))
+            allowed = tuple(sorted(self.all_names()))
+            raise ConfigError(Problem((self.key,), fault, needs, allowed=allowed))
         return self._known(name, (self.key,)), options
 
     def _known(self, name: str, at: FieldPath) -> str:
-        if name in self.entries:
+        if name in self.all_names():
             return name
-        problem = unknown_name(at, self.noun, name, self._all_names())
+        problem = unknown_name(at, self.noun, name, sorted(self.all_names()))
         # Without a mapping around it, a name has no options.
         allowed = problem.allowed if at else tuple(sorted(self.names()))
         raise ConfigError(dataclasses.replace(problem, allowed=allowed))
-
-    def _all_names(self) -> tuple[str, ...]:
-        return tuple(sorted(self.entries))
 
     def json_schema(self) -> dict[str, Any]:
         """The JSON Schema of a description: a name where nothing is required, or a mapping."""

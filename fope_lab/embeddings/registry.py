@@ -36,18 +36,15 @@ FREQUENCY_TRANSFORMS = _Transforms("frequency transform", TRANSFORM_TYPES, error
 class _Embeddings(Registry[Embedding]):
     """A preset is a composition, whose options go to each of its parts that has them."""
 
-    @property
-    def entries(self) -> Mapping[str, Entry[Embedding]]:
-        """Every mechanism, then every preset."""
-        kinds = {
-            name: _entry(name, summary(kind), {"type": name})
-            for name, kind in EMBEDDING_TYPES.all().items()
-        }
-        presets = {
-            name: _entry(name, preset.source, preset.composition)
-            for name, preset in PRESETS.items()
-        }
-        return {**kinds, **presets}
+    def all_names(self) -> tuple[str, ...]:
+        """The name of every mechanism, then of every preset."""
+        return tuple(dict.fromkeys((*EMBEDDING_TYPES.all(), *PRESETS)))
+
+    def entry(self, name: str) -> Entry[Embedding]:
+        """What the name of a mechanism or of a preset stands for."""
+        if name in PRESETS:
+            return _entry(name, PRESETS[name].source, PRESETS[name].composition)
+        return _entry(name, summary(EMBEDDING_TYPES.all()[name]), {"type": name})
 
 
 EMBEDDINGS = _Embeddings("embedding", EMBEDDING_TYPES, error=EmbeddingError)

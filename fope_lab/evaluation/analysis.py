@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from pydantic import Field, model_validator
+from annotated_types import MinLen
 
 from fope_lab.analysis import Analysis, Subject
 from fope_lab.analysis.base import ARRAYS, FIGURE
-from fope_lab.config.problems import ConfigError, Problem
+from fope_lab.config.annotations import Doc
+from fope_lab.config.problems import Problem, missing
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.evaluation.base import Evaluation
 from fope_lab.stages.sections import AnalysisSection, CorpusSection
@@ -20,15 +22,18 @@ if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
 
 
-class AnalysisStage(Evaluation):
+@dataclass(frozen=True, kw_only=True)
+class AnalysisStage(Evaluation, kind="analysis"):
     """The arrays and the figure of one analysis; `fope-lab analyze` lists all analyses."""
 
-    version = 1
-
-    kind: Literal["analysis"]
     analysis: AnalysisSection
-    from_: Annotated[str | None, Field(alias="from", min_length=1)] = None
-    corpus: CorpusSection | None = None
+    from_: Annotated[
+        Annotated[str, MinLen(1)] | None,
+        Doc("The stage or checkpoint that leaves the model, where the analysis looks at one."),
+    ] = field(default=None, metadata={"option": "from"})
+    corpus: Annotated[
+        CorpusSection | None, Doc("The corpus whose held-out text the analysis reads.")
+    ] = None
 
     def stands_alone(self) -> bool:
         """Whether the analysis looks at no model."""
@@ -38,23 +43,20 @@ class AnalysisStage(Evaluation):
         """The text, where the analysis reads one."""
         return {} if self.corpus is None else {"corpus": self.corpus}
 
-    @model_validator(mode="after")
-    def _what_it_needs(self) -> Self:
-        analysis: Analysis = self.analysis
-        wanted = {
-            "from": (self.from_ is not None, analysis.needs != "nothing", "a model"),
-            "corpus": (self.corpus is not None, analysis.needs == "text", "a text"),
-        }
-        problems: list[Problem] = []
-        for field, (given, needed, what) in wanted.items():
-            if needed and not given:
-                problems.append(Problem((field,), f"is missing: {analysis.name} looks at {what}"))
-            elif given and not needed:
-                message = f"has no effect: {analysis.name} looks at no {what.removeprefix('a ')}"
-                problems.append(Problem((field,), message))
-        if problems:
-            raise ConfigError(problems)
-        return self
+    def problems(self) -> Iterable[Problem]:
+        """A model or a text that the analysis needs and has not."""
+        yield from super().problems()
+        needs = self.analysis.needs
+        if needs != "nothing" and self.from_ is None:
+            yield missing(("from",), f"{self.analysis.name} looks at a model")
+        if needs == "text" and self.corpus is None:
+            yield missing(("corpus",), f"{self.analysis.name} looks at a text")
+
+    def idle_options(self) -> Mapping[str, str]:
+        """A model or a text that the analysis does not look at."""
+        needs, name = self.analysis.needs, self.analysis.name
+        idle = {} if needs == "text" else {"corpus": f"{name} looks at no text"}
+        return idle if needs != "nothing" else {**idle, "from": f"{name} looks at no model"}
 
     def run(self, context: Context) -> dict[str, Any]:
         """Save `arrays.npz` and `figure.svg`, and log the analysis's numbers."""

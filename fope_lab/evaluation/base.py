@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
+from fope_lab.config.annotations import Doc
+from fope_lab.config.section import Lengths, PositiveInt
 from fope_lab.stages.base import ChildConfig, StageConfig
-from fope_lab.stages.section import PositiveInt
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
+
+
+LengthsOption = Annotated[Lengths, Doc("The context lengths to measure at, in tokens.")]
+PromptForm = Annotated[
+    Literal["english", "symbolic"],
+    Doc("How a prompt is written: in English, or in tokens without a language."),
+]
+
+
+def idle_corpus(form: str) -> dict[str, str]:
+    """The option `corpus` as idle, if prompts of a form have no text around them."""
+    reason = f"the {form} form has a filler of its own"
+    return {} if form == "english" else {"corpus": reason}
 
 
 class ForwardPass(NamedTuple):
@@ -20,9 +35,11 @@ class ForwardPass(NamedTuple):
     sequences: int
 
 
+@dataclass(frozen=True, kw_only=True)
 class Evaluation(StageConfig):
     """A stage that trains nothing: it measures a model, or draws what a paper draws of none."""
 
+    version = 1
     entry_point = "fope_lab.evaluation.run:run"
 
     @abstractmethod
@@ -33,12 +50,15 @@ class Evaluation(StageConfig):
         """
 
 
+@dataclass(frozen=True, kw_only=True)
 class ModelEvaluation(Evaluation, ChildConfig):
     """An evaluation of the model that another stage, or a checkpoint, leaves."""
 
     excluded_from_key = StageConfig.excluded_from_key | {"batch_tokens"}
 
-    batch_tokens: PositiveInt = 16_384
+    batch_tokens: Annotated[
+        PositiveInt, Doc("The most tokens that the model reads at once. It changes no number.")
+    ] = 16_384
 
     @classmethod
     def task_names(cls) -> Sequence[str]:

@@ -8,12 +8,17 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+from annotated_types import MinLen
 
-from fope_lab.config.problems import ConfigError, FieldPath, Problem, did_you_mean, name_list
+from fope_lab.config.annotations import Doc
+from fope_lab.config.options import Option
+from fope_lab.config.parsed import Parsed
+from fope_lab.config.problems import ConfigError, FieldPath, Problem, collecting
+from fope_lab.config.section import PositiveInt
 from fope_lab.data.benchmarks.task_files import TaskFiles
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
@@ -26,50 +31,25 @@ from fope_lab.evaluation.scoring.scored_answers import (
 )
 from fope_lab.stages.labels import tokenizer_label
 from fope_lab.stages.result import Measurement
-from fope_lab.stages.section import PositiveInt
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
 
 
-def _absolute(dataset: str, info: ValidationInfo) -> str:
+def _parse_dataset(value: Any, base: Path) -> str:
     """The path of a folder, made absolute; a name on the hub as it is."""
-    base = Path.cwd() if info.context is None else info.context["base"]
-    files = TaskFiles(dataset, None, "", ())
+    name: str = Option(Annotated[str, MinLen(1)], MISSING).read(value)
+    files = TaskFiles(name, None, "", ())
     try:
-        return files.resolved(base).dataset if files.is_local else dataset
+        return files.resolved(base).dataset if files.is_local else name
     except DataError as error:
-        raise ConfigError([Problem((), problem.message) for problem in error.problems]) from error
-
-
-def known_once(known: Iterable[str]) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
-    """For pydantic: a list of tasks, all of them known and none twice."""
-    names = list(known)
-
-    def check(tasks: tuple[str, ...]) -> tuple[str, ...]:
-        problems: list[Problem] = []
-        for index, task in enumerate(tasks):
-            if task not in names:
-                near = did_you_mean(task, names)
-                message = f"unknown task {task!r}{near} (allowed: {name_list(names)})"
-                problems.append(Problem((index,), message))
-            elif task in tasks[:index]:
-                problems.append(Problem((index,), f"names {task} twice"))
-        if problems:
-            raise ConfigError(problems)
-        return tasks
-
-    return check
+        raise ConfigError(Problem((), problem.message) for problem in error.problems) from error
 
 
 DatasetName = Annotated[
     str,
-    Field(
-        min_length=1,
-        description="The dataset's name on the hub, or a folder: a path that begins with / ./ ../ "
-        "or ~.",
-    ),
-    AfterValidator(_absolute),
+    Parsed(_parse_dataset, lambda: {"type": "string", "minLength": 1}),
+    Doc("The dataset's name on the hub, or a folder: a path that begins with / ./ ../ or ~."),
 ]
 
 
@@ -85,33 +65,32 @@ MEASURED = ("score", "stderr")
 """The fields of a summary that are logged as a metric."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Benchmark(ModelEvaluation):
     """Questions of several tasks, which the model answers in its own words."""
 
-    version = 1
-
     dataset: DatasetName
     revision: Annotated[
-        str | None, Field(description="The commit of the dataset, if it is a name on the hub.")
+        str | None, Doc("The commit of the dataset, if it is a name on the hub.")
     ] = None
     tasks: tuple[str, ...]
     context_length: Annotated[
         PositiveInt | None,
-        Field(
-            description="The most tokens of prompt and answer together; the default is the length "
-            "that the model was trained at."
+        Doc(
+            "The most tokens of prompt and answer together; the default is the length that the "
+            "model was trained at."
         ),
     ] = None
     format: Annotated[
         Literal["plain", "chat", "llama2"],
-        Field(
-            description="How a prompt is written: as plain text, in the tokenizer's chat template, "
-            "or in Llama 2's format."
+        Doc(
+            "How a prompt is written: as plain text, in the tokenizer's chat template, or in "
+            "Llama 2's format."
         ),
     ] = "plain"
-    limit: Annotated[
-        PositiveInt | None, Field(description="The most questions to ask; the default is all.")
-    ] = None
+    limit: Annotated[PositiveInt | None, Doc("The most questions to ask; the default is all.")] = (
+        None
+    )
 
     @property
     @abstractmethod
@@ -190,30 +169,26 @@ class Benchmark(ModelEvaluation):
         """The length of prompt and answer, where the stage gives one."""
         return None if self.context_length is None else (("context_length",), self.context_length)
 
-    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
+    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
         """A chat template that the tokenizer lacks."""
         if self.format == "chat" and not may_write_chats(tokenizer):
             label = tokenizer_label(tokenizer)
-            yield ("format",), f"the tokenizer {label} has no chat template to write prompts in"
+            message = f"the tokenizer {label} has no chat template to write prompts in"
+            yield Problem(("format",), message)
 
-    @model_validator(mode="after")
-    def _files_that_are_there(self) -> Self:
-        files = self.files.resolved(Path.cwd())
-        if files.is_local:
-            for name in self.file_names():
+    def problems(self) -> Iterable[Problem]:
+        """Files that are not there, and a length that leaves no room for a prompt."""
+        yield from super().problems()
+        found: list[Problem] = []
+        with collecting(found):
+            files = self.files.resolved(Path.cwd())
+            for name in self.file_names() if files.is_local else ():
                 files.local_file(name)
-        return self
-
-    @model_validator(mode="after")
-    def _room_for_a_prompt(self) -> Self:
+        yield from found
         task, budget = self.budget()
         if self.context_length is not None and self.context_length <= budget:
-            message = (
-                f"found {self.context_length}, needs more than the {budget} tokens that an answer "
-                f"of {task} may have"
-            )
-            raise ConfigError(Problem(("context_length",), message))
-        return self
+            needs = f"more than the {budget} tokens that an answer of {task} may have"
+            yield Problem(("context_length",), f"found {self.context_length}", needs)
 
     def run(self, context: Context) -> dict[str, Any]:
         """Log the score of each task, and of several tasks their average; keep all answers.

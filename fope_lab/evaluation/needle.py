@@ -7,24 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
 
-from fope_lab.config.problems import ConfigError, FieldPath, Problem
+from fope_lab.config.annotations import Doc
+from fope_lab.config.problems import FieldPath, Problem
+from fope_lab.config.section import PositiveInt
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tasks.base import task_problem
 from fope_lab.data.tasks.needle import needle_depths, needle_form, needle_trials
 from fope_lab.data.tasks.passkey_task import PasskeyTask
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
+from fope_lab.evaluation.base import (
+    ForwardPass,
+    LengthsOption,
+    ModelEvaluation,
+    PromptForm,
+    idle_corpus,
+)
 from fope_lab.evaluation.scoring.intervals import error_of_mean
 from fope_lab.stages.metric import Metric, accuracy_by_length
 from fope_lab.stages.result import Measurement
-from fope_lab.stages.section import Lengths, PositiveInt
 from fope_lab.stages.sections import CorpusSection
 
 if TYPE_CHECKING:
@@ -33,26 +39,17 @@ if TYPE_CHECKING:
 METRIC = "needle_accuracy_by_length"
 
 
-class Needle(ModelEvaluation):
+@dataclass(frozen=True, kw_only=True)
+class Needle(ModelEvaluation, kind="needle"):
     """Whether the model repeats a key at each of some depths of each context length."""
 
-    version = 1
-
-    kind: Literal["needle"]
-    lengths: Lengths
-    depths: Annotated[
-        PositiveInt, Field(description="The number of depths, equally spaced from 0 to 1.")
-    ] = 11
-    trials: Annotated[
-        PositiveInt, Field(description="The number of trials at each length and depth.")
-    ] = 20
-    form: Literal["english", "symbolic"] = "english"
+    lengths: LengthsOption
+    depths: Annotated[PositiveInt, Doc("The number of depths, equally spaced from 0 to 1.")] = 11
+    trials: Annotated[PositiveInt, Doc("The number of trials at each length and depth.")] = 20
+    form: PromptForm = "english"
     corpus: Annotated[
         CorpusSection | None,
-        Field(
-            description="The corpus whose held-out text is the haystack; "
-            "the default is the passkey's filler."
-        ),
+        Doc("The corpus whose held-out text is the haystack; the default is the passkey's filler."),
     ] = None
 
     def corpora(self) -> Mapping[str, Corpus]:
@@ -71,17 +68,14 @@ class Needle(ModelEvaluation):
         """The accuracy at each length, over all depths."""
         return [accuracy_by_length("needle", METRIC, self.lengths, self.corpus)]
 
-    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
+    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
         """The shortest prompt, if it is too short."""
         if problem := task_problem(PasskeyTask(form=self.form), min(self.lengths), tokenizer):
-            yield ("lengths",), problem
+            yield Problem(("lengths",), problem)
 
-    @model_validator(mode="after")
-    def _text_around_english(self) -> Self:
-        if self.corpus is not None and self.form != "english":
-            message = f"has no effect: the {self.form} form has a filler of its own"
-            raise ConfigError(Problem(("corpus",), message))
-        return self
+    def idle_options(self) -> Mapping[str, str]:
+        """The haystack, if the form has a filler of its own."""
+        return idle_corpus(self.form)
 
     def run(self, context: Context) -> dict[str, Any]:
         """Log the accuracy at each length, and draw a heat map over lengths and depths."""

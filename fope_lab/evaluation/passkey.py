@@ -7,22 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.config.problems import FieldPath
+from fope_lab.config.annotations import Doc
+from fope_lab.config.problems import FieldPath, Problem
+from fope_lab.config.section import PositiveInt
 from fope_lab.data.tasks.base import task_problem
 from fope_lab.data.tasks.passkey import prompt_form
 from fope_lab.data.tasks.passkey_task import PasskeyTask
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
+from fope_lab.evaluation.base import ForwardPass, LengthsOption, ModelEvaluation, PromptForm
 from fope_lab.evaluation.scoring.intervals import wilson_interval
 from fope_lab.stages.metric import Metric, accuracy_by_length
 from fope_lab.stages.result import Measurement
-from fope_lab.stages.section import Lengths, PositiveInt
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
@@ -31,15 +32,15 @@ METRIC = "passkey_accuracy_by_length"
 DEPTHS = 10
 
 
-class Passkey(ModelEvaluation):
+@dataclass(frozen=True, kw_only=True)
+class Passkey(ModelEvaluation, kind="passkey"):
     """Whether the model repeats a key hidden in filler, at each context length."""
 
     version = 4  # each sequence draws its own positions, where they are drawn
 
-    kind: Literal["passkey"]
-    lengths: Lengths
-    trials: PositiveInt = 1000
-    form: Literal["english", "symbolic"] = "english"
+    lengths: LengthsOption
+    trials: Annotated[PositiveInt, Doc("The number of trials at each length.")] = 1000
+    form: PromptForm = "english"
 
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:
         """The length of the longest prompt, in tokens."""
@@ -53,10 +54,10 @@ class Passkey(ModelEvaluation):
         """The accuracy at each length."""
         return [accuracy_by_length("passkey", METRIC, self.lengths)]
 
-    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
+    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
         """The shortest prompt, if it is too short."""
         if problem := task_problem(PasskeyTask(form=self.form), min(self.lengths), tokenizer):
-            yield ("lengths",), problem
+            yield Problem(("lengths",), problem)
 
     def run(self, context: Context) -> dict[str, Any]:
         """Log the accuracy at each length, and keep the accuracy by depth."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
 
-from fope_lab.config.problems import ConfigError, FieldPath, Problem
+from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.problems import FieldPath, Problem, collecting
+from fope_lab.config.section import PositiveInt
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data
 from fope_lab.data.tasks.posgen import FAR, MODULUS, NEAR, Subtask, period
@@ -28,7 +29,6 @@ from fope_lab.evaluation.scoring.intervals import error_of_mean
 from fope_lab.stages.base import StageConfig
 from fope_lab.stages.metric import POSITION, Metric
 from fope_lab.stages.result import Measurement
-from fope_lab.stages.section import PositiveInt
 from fope_lab.stages.training import TrainingConfig
 
 if TYPE_CHECKING:
@@ -38,30 +38,28 @@ BEYOND, WITHIN = "posgen_ood_accuracy", "posgen_accuracy"
 BY_POSITION = "posgen_accuracy_by_position"
 
 
-class PosGen(ModelEvaluation):
+@dataclass(frozen=True, kw_only=True)
+class PosGen(ModelEvaluation, kind="posgen"):
     """Whether the model goes on with sequences of PosGen, within the trained length and beyond."""
 
-    version = 1
-
-    kind: Literal["posgen"]
-    subtask: Subtask
-    length: PositiveInt = 256
-    count: Annotated[PositiveInt, Field(description="The number of sequences.")] = 1000
+    subtask: Annotated[Subtask, Doc("How a token follows from the tokens before it.")]
+    length: Annotated[PositiveInt, Doc("The number of tokens in a sequence.")] = 256
+    count: Annotated[PositiveInt, Doc("The number of sequences.")] = 1000
     split: Annotated[
         Literal["validation", "test"],
-        Field(description="The part that sequences are from; no training sequence begins alike."),
+        Doc("The part that sequences are from; no training sequence begins alike."),
     ] = "test"
-    modulus: Annotated[int, Field(ge=2)] = MODULUS
-    j: PositiveInt = FAR
-    k: PositiveInt = NEAR
+    modulus: Annotated[int, Interval(ge=2), Doc("The number of different tokens.")] = MODULUS
+    j: Annotated[PositiveInt, Doc("The distance of the far tokens that a token depends on.")] = FAR
+    k: Annotated[PositiveInt, Doc("The number of near tokens that a token depends on.")] = NEAR
     official_leaky: Annotated[
         bool,
-        Field(description="Whether sequences begin as in the released code, which is as trained."),
+        Doc("Whether sequences begin as in the released code, which is as trained."),
     ] = False
     trained_length: Annotated[
         PositiveInt | None,
-        Field(
-            description="The position from which on a token is beyond the trained length; "
+        Doc(
+            "The position from which on a token is beyond the trained length; "
             "the default is the length of the last training."
         ),
     ] = None
@@ -102,54 +100,53 @@ class PosGen(ModelEvaluation):
         )
         return [beyond, accuracy, by_position]
 
-    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
+    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
         """Tokens of the sequences that the model's vocabulary lacks."""
         vocabulary = known_vocabulary(tokenizer)
         return [] if vocabulary is None else self._vocabulary_problems(vocabulary)
 
-    def parent_problems(self, parent: StageConfig) -> Iterable[tuple[FieldPath, str]]:
+    def parent_problems(self, parent: StageConfig) -> Iterable[Problem]:
         """Another PosGen than the model is trained on, and a length that is not beyond."""
         if not isinstance(parent, TrainingConfig):
             return []
         trained_length = self.trained_length or parent.data.length
         return self._training_problems(sequence_sets(parent.data), trained_length)
 
-    def _vocabulary_problems(self, vocabulary: int) -> Iterable[tuple[FieldPath, str]]:
+    def _vocabulary_problems(self, vocabulary: int) -> Iterable[Problem]:
         if self.modulus > vocabulary:
             message = f"found {self.modulus}, needs at most the {vocabulary} tokens of the model"
-            yield ("modulus",), message
+            yield Problem(("modulus",), message)
 
     def _training_problems(
         self, trained_on: list[SequenceSet], trained_length: int
-    ) -> Iterable[tuple[FieldPath, str]]:
+    ) -> Iterable[Problem]:
         """What a model that was trained on these sets, at this length, can't be asked."""
         if trained_on and self.sequence_set not in trained_on:
             trained = dataclasses.asdict(trained_on[0])
             for name, value in dataclasses.asdict(self.sequence_set).items():
                 if value != trained[name]:
-                    yield (name,), f"found {value}, and the model is trained with {trained[name]}"
+                    message = f"found {value}, and the model is trained with {trained[name]}"
+                    yield Problem((name,), message)
         if self.length <= trained_length:
             message = f"found {self.length}, needs more than the {trained_length} tokens that"
-            yield ("length",), f"{message} the model is trained at, or else no token is beyond them"
+            message += " the model is trained at, or else no token is beyond them"
+            yield Problem(("length",), message)
 
-    @model_validator(mode="after")
-    def _there_are_such_sequences(self) -> Self:
-        problems: list[Problem] = []
-        try:
+    def problems(self) -> Iterable[Problem]:
+        """Sequences that do not exist, or that have no token beyond the trained length."""
+        yield from super().problems()
+        found: list[Problem] = []
+        with collecting(found):
             if lacking := self.sequence_set.lacking(self.split, self.count):
-                problems.append(Problem(("count",), lacking))
-        except DataError as error:
-            problems += error.problems
+                found.append(Problem(("count",), lacking))
+        yield from found
         given, beyond = self.j + self.k, self.trained_length
         if beyond is not None and beyond >= self.length:
             message = f"found {beyond}, needs less than length {self.length}"
-            problems.append(Problem(("trained_length",), f"{message}: no token would be beyond it"))
+            yield Problem(("trained_length",), f"{message}: no token would be beyond it")
         if self.length <= given:
             message = f"found {self.length}, needs more than the j + k = {given} given tokens"
-            problems.append(Problem(("length",), message))
-        if problems:
-            raise ConfigError(problems)
-        return self
+            yield Problem(("length",), message)
 
     def run(self, context: Context) -> dict[str, Any]:
         """Log the accuracies beyond, within and by position.
@@ -168,7 +165,7 @@ class PosGen(ModelEvaluation):
             *self._vocabulary_problems(config.model.vocab_size),
         ]
         if problems:
-            raise DataError("; ".join(f"{field}: {message}" for (field,), message in problems))
+            raise DataError("; ".join(map(str, problems)))
         correct = correct_tokens(
             context.model,
             self.sequence_set.sequences(self.split, self.count, self.length),

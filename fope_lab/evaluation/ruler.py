@@ -8,24 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import MinLen
 from numpy.typing import NDArray
-from pydantic import AfterValidator, Field, Strict, model_validator
 
-from fope_lab.config.problems import ConfigError, FieldPath, Problem
+from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.checks import EachOnce
+from fope_lab.config.problems import FieldPath, Problem, collecting
+from fope_lab.config.section import PositiveInt
 from fope_lab.data.corpora.base import Corpus
-from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.base import task_problem
 from fope_lab.data.tasks.ruler_tasks import KeyValueTask, RulerTask, VariableTrackingTask
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
+from fope_lab.evaluation.base import (
+    ForwardPass,
+    LengthsOption,
+    ModelEvaluation,
+    PromptForm,
+    idle_corpus,
+)
 from fope_lab.evaluation.scoring.intervals import wilson_interval
 from fope_lab.stages.metric import Metric, accuracy_by_length
 from fope_lab.stages.result import Measurement
-from fope_lab.stages.section import Lengths, PositiveInt, each_once
 from fope_lab.stages.sections import CorpusSection
 
 if TYPE_CHECKING:
@@ -43,41 +50,24 @@ OPTIONS: Mapping[TaskName, tuple[str, ...]] = {
 """The fields that concern one task alone."""
 
 
-class Ruler(ModelEvaluation):
+@dataclass(frozen=True, kw_only=True)
+class Ruler(ModelEvaluation, kind="ruler"):
     """Whether the model gives exactly the values, or variables, that a prompt asks for."""
 
-    version = 1
-
-    kind: Literal["ruler"]
-    lengths: Lengths
+    lengths: LengthsOption
     tasks: Annotated[
-        tuple[TaskName, ...], Strict(False), Field(min_length=1), AfterValidator(each_once)
+        tuple[TaskName, ...], MinLen(1), EachOnce(), Doc("The tasks to run; the default is both.")
     ] = ("key-value", "variable-tracking")
-    trials: Annotated[
-        PositiveInt, Field(description="The number of trials of each task at each length.")
-    ] = 500
-    form: Literal["english", "symbolic"] = "english"
-    keys: Annotated[
-        PositiveInt, Field(description="The number of keys that a key-value prompt hides.")
-    ] = 4
-    queries: Annotated[
-        PositiveInt, Field(description="The number of these keys that are asked for at once.")
-    ] = 1
-    digits: Annotated[
-        int, Field(ge=1, le=9, description="The number of digits of each key's value.")
-    ] = 7
-    chains: Annotated[
-        PositiveInt, Field(description="The number of chains of variables; RULER has one.")
-    ] = 1
-    hops: Annotated[
-        PositiveInt, Field(description="The number of hops between variables in a chain.")
-    ] = 4
+    trials: Annotated[PositiveInt, Doc("The number of trials of each task at each length.")] = 500
+    form: PromptForm = "english"
+    keys: Annotated[PositiveInt, Doc("The number of keys that a key-value prompt hides.")] = 4
+    queries: Annotated[PositiveInt, Doc("The number of these keys that are asked for at once.")] = 1
+    digits: Annotated[int, Interval(ge=1, le=9), Doc("The number of digits of a key's value.")] = 7
+    chains: Annotated[PositiveInt, Doc("The number of chains of variables; RULER has one.")] = 1
+    hops: Annotated[PositiveInt, Doc("The number of hops between variables in a chain.")] = 4
     corpus: Annotated[
         CorpusSection | None,
-        Field(
-            description="The corpus whose held-out text is the haystack; "
-            "the default is the passkey's filler."
-        ),
+        Doc("The corpus whose held-out text is the haystack; the default is the passkey's filler."),
     ] = None
 
     @classmethod
@@ -114,30 +104,29 @@ class Ruler(ModelEvaluation):
         for task in self.tasks:
             yield accuracy_by_length(task, METRICS[task], self.lengths, self.corpus)
 
-    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
+    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
         """The shortest prompt of each task that is too short."""
         for task in self.described().values():
             if problem := task_problem(task, min(self.lengths), tokenizer):
-                yield ("lengths",), problem
+                yield Problem(("lengths",), problem)
 
-    @model_validator(mode="after")
-    def _possible(self) -> Self:
-        problems: list[Problem] = [
-            Problem((option,), f"has no effect: {task} is not among the tasks")
+    def problems(self) -> Iterable[Problem]:
+        """Tasks that can't have these options."""
+        yield from super().problems()
+        found: list[Problem] = []
+        with collecting(found):
+            self.described()
+        yield from found
+
+    def idle_options(self) -> Mapping[str, str]:
+        """The options of a task that is not run, and the haystack of a form with its own filler."""
+        idle = {
+            option: f"{task} is not among the tasks"
             for task, options in OPTIONS.items()
             for option in options
-            if task not in self.tasks and option in self.model_fields_set
-        ]
-        if self.corpus is not None and self.form != "english":
-            message = f"has no effect: the {self.form} form has a filler of its own"
-            problems.append(Problem(("corpus",), message))
-        try:
-            self.described()
-        except DataError as error:
-            problems += error.problems
-        if problems:
-            raise ConfigError(problems)
-        return self
+            if task not in self.tasks
+        }
+        return {**idle, **idle_corpus(self.form)}
 
     def run(self, context: Context) -> dict[str, Any]:
         """Log the accuracy of each task at each length."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.config.problems import Problem, SweepError
@@ -140,8 +141,8 @@ def _sharded(spec: TrainingConfig) -> Changes:
     while spec.resources.gpus and gpus <= MOST_SHARDS:
         if spec.train.batch_tokens // spec.data.length % gpus:
             return
-        update = {"gpus": float(gpus), "workers": None, "strategy": "fsdp"}
-        shards = spec.model_copy(update={"resources": spec.resources.model_copy(update=update)})
+        resources = replace(spec.resources, gpus=float(gpus), workers=None, strategy="fsdp")
+        shards = replace(spec, resources=resources)
         words = f"resources {{gpus: {gpus}, strategy: fsdp}}"
         yield words, shards
         for changes in also:
@@ -155,14 +156,14 @@ def _words(also: Mapping[str, Any]) -> str:
 
 
 def _trained(spec: TrainingConfig, changes: dict[str, Any]) -> TrainingConfig:
-    return spec.model_copy(update={"train": spec.train.model_copy(update=changes)})
+    return replace(spec, train=replace(spec.train, **changes))
 
 
 def _smaller_reading(spec: ModelEvaluation) -> Changes:
     tokens = spec.batch_tokens
     while tokens > 1:
         tokens //= 2
-        yield f"batch_tokens {tokens}", spec.model_copy(update={"batch_tokens": tokens})
+        yield f"batch_tokens {tokens}", replace(spec, batch_tokens=tokens)
 
 
 def _parts(memory: Memory) -> str:

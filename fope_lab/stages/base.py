@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from annotated_types import MinLen
 
-from fope_lab.config.problems import ConfigError, FieldPath, Problem
+from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.named_types import NamedTypes
+from fope_lab.config.problems import FieldPath, Problem
+from fope_lab.config.section import PositiveInt, Section
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.stages.metric import Metric
-from fope_lab.stages.section import PositiveInt, Section
+
+STAGE_TYPES: NamedTypes[StageConfig] = NamedTypes("fope_lab.evaluation")
+"""Every kind of stage by name: those of this package, and each evaluation in a file of its own."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Resources(Section):
     """What a stage occupies while it runs; with a fraction of a GPU, several stages share one.
 
     A process has one GPU at most, so a training on several GPUs has as many workers.
     """
 
-    cpus: Annotated[float, Field(gt=0, description="of each worker")] = 1
-    gpus: Annotated[float, Field(ge=0, description="of all workers")] = 0
+    cpus: Annotated[float, Interval(gt=0), Doc("The number of CPUs of each worker.")] = 1
+    gpus: Annotated[
+        float,
+        Interval(ge=0),
+        Doc("The number of GPUs of all workers together, or a fraction of one GPU."),
+    ] = 0
     workers: Annotated[
-        PositiveInt | None, Field(description="processes; default one, or one for each GPU")
+        PositiveInt | None,
+        Doc("The number of processes; the default is one, or one for each GPU."),
     ] = None
     strategy: Annotated[
         Literal["ddp", "fsdp"],
-        Field(description="of several workers: each has the whole model, or a share (FSDP2)"),
+        Doc("What each of several workers holds: the whole model (ddp) or a share of it (fsdp)."),
     ] = "ddp"
 
     @property
@@ -36,46 +49,53 @@ class Resources(Section):
         """The number of worker processes of the stage."""
         return self.workers or max(1, int(self.gpus))
 
-    @model_validator(mode="after")
-    def _one_gpu_a_worker(self) -> Self:
+    def problems(self) -> Iterable[Problem]:
+        """GPUs that the workers can't share out."""
         if self.gpus > 1 and self.gpus != int(self.gpus):
-            message = f"found {self.gpus:g}, needs a fraction of one GPU or a whole number of them"
-            raise ConfigError(Problem(("gpus",), message))
-        if self.gpus > self.size:
+            needs = "a fraction of one GPU or a whole number of them"
+            yield Problem(("gpus",), f"found {self.gpus:g}", needs)
+        elif self.gpus > self.size:
             message = f"found {self.workers} for {self.gpus:g} GPUs; each worker has one at most"
-            raise ConfigError(Problem(("workers",), message))
-        if 0 < self.gpus < self.size and self.size > 1:
+            yield Problem(("workers",), message)
+        elif 0 < self.gpus < self.size and self.size > 1:
             message = f"found {self.size} for {self.gpus:g} GPU; several workers have one each"
-            raise ConfigError(Problem(("workers",), message))
-        return self
+            yield Problem(("workers",), message)
 
 
-class StageConfig(Section):
-    """What all kinds of stages have."""
+@dataclass(frozen=True, kw_only=True)
+class StageConfig(Section, ABC):
+    """What all kinds of stages have. Defining a class with a `kind` registers it."""
 
-    excluded_from_key = frozenset({"kind", "from_", "resources"})
+    excluded_from_key = frozenset({"from_", "resources"})
 
-    version: ClassVar[int] = 3  # the loss is computed in chunks of tokens
+    kind: ClassVar[str]
+    """The name of the kind in a sweep file."""
+    version: ClassVar[int]
+    """Raised when the same configuration would give other numbers than before."""
     entry_point: ClassVar[str]
     """The function that does the stage's work."""
     trains: ClassVar[bool] = False
     """Whether the stage trains a model, under the sweep's seeds."""
     user_facing: ClassVar[bool] = True
     """Whether a sweep file may name the kind; others are added where a stage needs one."""
+    outside_file: ClassVar[Mapping[str, str]] = {}
+    """Fields that a stage's section does not give, and what gives them instead."""
 
-    kind: str
     resources: Resources = Resources()
 
-    @model_validator(mode="after")
-    def _only_training_has_workers(self) -> Self:
+    def __init_subclass__(cls, kind: str | None = None) -> None:
+        super().__init_subclass__()
+        if kind is not None:
+            cls.kind = kind
+            STAGE_TYPES.register(kind, cls)
+
+    def problems(self) -> Iterable[Problem]:
+        """Several workers of a stage that trains nothing."""
         if self.resources.size > 1 and not self.trains:
-            given = self.resources.workers is not None
-            name, found = (
-                ("workers", self.resources.size) if given else ("gpus", self.resources.gpus)
-            )
-            message = f"found {found:g}, needs at most 1: only a training has several workers"
-            raise ConfigError(Problem(("resources", name), message))
-        return self
+            workers = self.resources.workers
+            name, given = ("gpus", self.resources.gpus) if workers is None else ("workers", workers)
+            needs = "at most 1: only a training has several workers"
+            yield Problem(("resources", name), f"found {given:g}", needs)
 
     def stands_alone(self) -> bool:
         """Whether the stage starts from no model of another stage."""
@@ -95,12 +115,12 @@ class StageConfig(Section):
         """The metrics that the stage logs, which claims, tables and figures may name."""
         return ()
 
-    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[tuple[FieldPath, str]]:
-        """What can't be done with a tokenizer, by the field that asks for it."""
+    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
+        """What the stage can't do with a tokenizer."""
         return ()
 
-    def parent_problems(self, parent: StageConfig) -> Iterable[tuple[FieldPath, str]]:
-        """What can't be asked of the model that a stage leaves, by the field that asks for it."""
+    def parent_problems(self, parent: StageConfig) -> Iterable[Problem]:
+        """What the stage can't do with the model of its parent."""
         return ()
 
     def identities(self) -> Mapping[str, Any]:
@@ -115,7 +135,15 @@ class StageConfig(Section):
         return None
 
 
+@dataclass(frozen=True, kw_only=True)
 class ChildConfig(StageConfig):
     """What all stages that start from a model have."""
 
-    from_: Annotated[str, Field(alias="from", min_length=1)]
+    from_: Annotated[
+        str,
+        MinLen(1),
+        Doc(
+            "The stage that leaves the model, by its name in this file, or FILE.yaml#STAGE,"
+            " a checkpoint folder, or hf:NAME@COMMIT."
+        ),
+    ] = field(metadata={"option": "from"})

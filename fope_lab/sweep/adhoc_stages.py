@@ -8,9 +8,10 @@ from typing import Any
 from fope_lab.analysis import parse_analysis
 from fope_lab.config.problems import did_you_mean, name_list, shown
 from fope_lab.evaluation.base import ModelEvaluation
+from fope_lab.stages.base import STAGE_TYPES
 from fope_lab.sweep import Problem, SweepError
 from fope_lab.sweep.adhoc_sweep import as_reference, parse_argument
-from fope_lab.sweep.kinds import FILE_KINDS, KINDS
+from fope_lab.sweep.kinds import FILE_KINDS
 
 ANALYSIS = "analysis"
 TASKS_FLAG = "--tasks"
@@ -20,8 +21,8 @@ SAID_ELSEWHERE = {"kind": "it is the name before the colon", "from": "CHECKPOINT
 
 def evaluation_kinds() -> dict[str, type[ModelEvaluation]]:
     """The kinds of stages that measure a model, by name."""
-    kinds = {name: KINDS[name] for name in FILE_KINDS}
-    return {name: kind for name, kind in kinds.items() if issubclass(kind, ModelEvaluation)}
+    kinds = STAGE_TYPES.all().items()
+    return {name: kind for name, kind in kinds if issubclass(kind, ModelEvaluation)}
 
 
 def evaluation_content(
@@ -84,7 +85,7 @@ def analysis_content(
 
 def _lacks_lengths(section: Mapping[str, Any]) -> bool:
     """Whether a stage's kind has lengths that the section does not set."""
-    return "lengths" in KINDS[section["kind"]].model_fields and "lengths" not in section
+    return "lengths" in FILE_KINDS.entry(section["kind"]).options and "lengths" not in section
 
 
 def _sections(text: str) -> list[tuple[str, dict[str, Any]]]:
@@ -135,7 +136,7 @@ def _merge(known: dict[str, Any], section: Mapping[str, Any]) -> None:
     one task must not apply to another. A kind without tasks takes each field once.
     """
     kind = known["kind"]
-    if "tasks" not in KINDS[kind].model_fields:
+    if "tasks" not in FILE_KINDS.entry(kind).options:
         for field, value in section.items():
             if known.setdefault(field, value) != value:
                 raise _problem(f"{kind}.{field} is given twice")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import starmap
 from typing import Any
 
 from fope_lab.config.problems import ConfigError, FieldPath, Problem
@@ -14,7 +13,6 @@ from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
 from fope_lab.stages import Finetune, StageConfig, TrainingConfig
 from fope_lab.stages.labels import corpus_label, tokenizer_label
 
-Problems = list[tuple[FieldPath, str]]
 """Paths inside a stage's section, each with a message."""
 
 
@@ -49,7 +47,7 @@ def inputs_of(
         problems = list(spec.tokenizer_problems(tokenizer))
     problems += _corpus_problems(spec, inputs, tokenizer)
     if problems:
-        raise ConfigError(starmap(Problem, problems))
+        raise ConfigError(problems)
     if isinstance(spec, TrainingConfig) and spec.train.validate_every is not None:
         inputs += [
             replace(one, role=one.role.replace("data", "validation"), split="validation")
@@ -60,7 +58,7 @@ def inputs_of(
 
 def _training_inputs(
     spec: TrainingConfig, section: Mapping[str, Any], tokenizer: TokenizerRecipe
-) -> tuple[list[Input], Problems]:
+) -> tuple[list[Input], list[Problem]]:
     """Return the corpora of a stage's `data`, and what is wrong with its other fields."""
     inputs = []
     problems = list(_settings_without_effect(spec))
@@ -73,33 +71,34 @@ def _training_inputs(
             inputs.append(Input(f"data.{i}", source.corpus, (*path, *field), "train"))
         elif isinstance(spec, Finetune):
             message = "found a task; a stage of kind finetune reads corpora of pairs or chats"
-            problems.append(((*path, "task"), message))
+            problems.append(Problem((*path, "task"), message))
         elif source.task is not None and (
             # The last token of a row is predicted and not read.
             problem := task_problem(source.task, spec.data.length + 1, tokenizer)
         ):
             reason = "a row of training has one token more than data.length"
-            problems.append((("data", "length"), f"{problem} ({reason})"))
+            problems.append(Problem(("data", "length"), f"{problem} ({reason})"))
     return inputs, problems
 
 
-def _settings_without_effect(spec: TrainingConfig) -> Iterator[tuple[FieldPath, str]]:
+def _settings_without_effect(spec: TrainingConfig) -> Iterator[Problem]:
     """Yield the settings of `data` that are about other data than the stage reads."""
     if spec.data.pack and not isinstance(spec, Finetune):
         message = f"has no effect: a stage of kind {spec.kind} reads text, which fills its rows"
-        yield ("data", "pack"), message
+        yield Problem(("data", "pack"), message)
     if spec.data.documents == "across":
         return
     if all(source.corpus is None for source in spec.data.mix):
-        yield ("data", "documents"), "has no effect: no corpus is read, so there are no documents"
+        message = "has no effect: no corpus is read, so there are no documents"
+        yield Problem(("data", "documents"), message)
     elif isinstance(spec, Finetune):
         message = "has no effect: in a stage of kind finetune no example attends to another"
-        yield ("data", "documents"), message
+        yield Problem(("data", "documents"), message)
 
 
 def _corpus_problems(
     spec: StageConfig, inputs: Iterable[Input], tokenizer: TokenizerRecipe
-) -> Iterator[tuple[FieldPath, str]]:
+) -> Iterator[Problem]:
     """Yield the corpora that a stage of this kind can't read with this tokenizer."""
     readable = ("pairs", "chats") if isinstance(spec, Finetune) else ("text",)
     for one in inputs:
@@ -109,10 +108,10 @@ def _corpus_problems(
                 f"the corpus {name} holds {one.corpus.kind}; a stage of kind {spec.kind} reads "
                 f"{' or '.join(readable)}"
             )
-            yield one.path, message
+            yield Problem(one.path, message)
         elif one.corpus.kind == "chats" and not may_write_chats(tokenizer):
             message = (
                 f"the corpus {name} holds chats, and the tokenizer {tokenizer_label(tokenizer)} "
                 "has no chat template to write them in"
             )
-            yield one.path, message
+            yield Problem(one.path, message)

@@ -37,7 +37,7 @@ def stage_key(
             source.pop("corpus")
     return digest(
         {
-            "kind": type(spec).model_fields["kind"].annotation.__args__[0],  # type: ignore[union-attr]
+            "kind": spec.kind,
             "version": spec.version,
             "config": config,
             "parents": dict(parents),

@@ -1,30 +1,27 @@
-"""Every kind of stage, by its name: those that train or prepare data, and all evaluations."""
+"""The kinds of stages that a sweep file may name: those that train, and all evaluations."""
 
 from __future__ import annotations
 
-from fope_lab.evaluation.discovery import evaluations
-from fope_lab.stages import (
-    CopyTokenizer,
-    Extend,
-    Finetune,
-    PrepareData,
-    Pretrain,
-    StageConfig,
-    TrainTokenizer,
-)
+import dataclasses
 
-_CLASSES: tuple[type[StageConfig], ...] = (
-    PrepareData,
-    TrainTokenizer,
-    CopyTokenizer,
-    Pretrain,
-    Extend,
-    Finetune,
-    *evaluations(),
-)
-KINDS = {
-    kind.model_fields["kind"].annotation.__args__[0]: kind  # type: ignore[union-attr]
-    for kind in _CLASSES
-}
-FILE_KINDS = [kind for kind, cls in KINDS.items() if cls.user_facing]
-"""The kinds that a sweep file may name."""
+from fope_lab.config.options import Entry, entry_of
+from fope_lab.config.registry import Registry
+from fope_lab.stages import StageConfig
+from fope_lab.stages.base import STAGE_TYPES
+
+
+class _FileKinds(Registry[StageConfig]):
+    def all_names(self) -> tuple[str, ...]:
+        """The kinds that a sweep file may name."""
+        return tuple(name for name, kind in self._types.all().items() if kind.user_facing)
+
+    def entry(self, name: str) -> Entry[StageConfig]:
+        """The options of a kind, without the fields that something else gives."""
+        kind = self._types.all()[name]
+        entry = entry_of(kind)
+        options = {key: o for key, o in entry.options.items() if key not in kind.outside_file}
+        return dataclasses.replace(entry, options=options, refused=kind.outside_file)
+
+
+FILE_KINDS = _FileKinds("stage kind", STAGE_TYPES, key="kind")
+"""Every kind that a sweep file may name."""

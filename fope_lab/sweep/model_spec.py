@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.config.cache import Cache
-from fope_lab.config.problems import ConfigError, Problem
+from fope_lab.config.problems import ConfigError, Problem, missing
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, known_vocabulary
 from fope_lab.data.tokenizers.tokenizer import tokenizer_identity
@@ -94,7 +94,7 @@ def _sized_model(spec: Pretrain) -> ModelConfig:
             except DataError as error:
                 raise ConfigError(Problem(("tokenizer",), str(error))) from error
         message = f"the vocabulary of the tokenizer {name!r} is known only once it is loaded"
-        raise ConfigError(Problem(("model", "vocab_size"), f"is missing: {message}"))
+        raise ConfigError(missing(("model", "vocab_size"), message))
     if vocabulary is not None and sizes["vocab_size"] < vocabulary:
         found = f"found {sizes['vocab_size']}"
         message = f"{found}, needs at least the {vocabulary} tokens of the tokenizer {name!r}"

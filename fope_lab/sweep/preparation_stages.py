@@ -100,16 +100,16 @@ class PreparationStages:
     def _make_tokenizer(self, recipe: TokenizerRecipe) -> Stage:
         spec: StageConfig
         if isinstance(recipe, TrainedTokenizer):
-            spec = TrainTokenizer.model_construct(tokenizer=recipe, resources=self._resources)
+            spec = TrainTokenizer(tokenizer=recipe, resources=self._resources)
             identity = recipe.identity()
         else:
-            spec = CopyTokenizer.model_construct(tokenizer=recipe, resources=self._resources)
+            spec = CopyTokenizer(tokenizer=recipe, resources=self._resources)
             identity = {"sha256": GPT_NEOX_SHA256}
         label = f"{spec.kind}[{tokenizer_label(recipe)}]"
         return make_stage(spec, section=spec.kind, label=label, identities={"tokenizer": identity})
 
     def _tokenize(self, corpus: Corpus, tokenizer: TokenizerRecipe, split: Split) -> Stage:
-        spec = PrepareData.model_construct(
+        spec = PrepareData(
             corpus=corpus, tokenizer=tokenizer, split=split, resources=self._resources
         )
         parents, identities = {}, {"corpus": corpus.identity()}

@@ -10,83 +10,75 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fope_lab.analysis import analysis_json_schema
+from fope_lab.config.options import entry_of
 from fope_lab.data.corpora.registry import corpus_json_schema
 from fope_lab.data.recipe import data_json_schema
 from fope_lab.data.tokenizers.recipe import tokenizer_json_schema
 from fope_lab.embeddings import EMBEDDINGS
-from fope_lab.stages import StageConfig
+from fope_lab.stages import Resources, TrainSettings
 from fope_lab.stages.model_section import model_json_schema
-from fope_lab.sweep.kinds import FILE_KINDS, KINDS
+from fope_lab.sweep.kinds import FILE_KINDS
 from fope_lab.sweep.sweep_file import SweepFile
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
-
 SECTIONS: Mapping[str, Callable[[], dict[str, Any]]] = {
     "analyses": analysis_json_schema,
     "data": data_json_schema,
     "corpus": corpus_json_schema,
     "embedding": EMBEDDINGS.json_schema,
     "model": model_json_schema,
+    "resources": entry_of(Resources).json_schema,
     "tokenizer": tokenizer_json_schema,
+    "train": entry_of(TrainSettings).json_schema,
 }
-"""Sections that the stages' configurations leave to other packages (see stages/sections.py)."""
+"""The parts of a stage's section that several kinds of stages share, by name."""
 
 
 def sweep_json_schema() -> dict[str, Any]:
     """The schema; `fope-lab schema` prints it, and sweeps/schema.json holds it."""
-    top = SweepFile.model_json_schema()
+    top = entry_of(SweepFile).json_schema()
     stages = top["properties"]["stages"]
     [pattern] = stages["patternProperties"]
     stages["patternProperties"] = {pattern: {"$ref": "#/$defs/stage"}}
     stages["additionalProperties"] = False
 
-    shared: dict[str, Any] = {name: schema() for name, schema in SECTIONS.items()}
-    definitions: dict[str, Any] = top.pop("$defs")
-    for kind in FILE_KINDS:
-        schema = _kind_schema(KINDS[kind])
-        definitions |= schema.pop("$defs")
-        definitions[kind] = schema
-    assert not definitions.keys() & shared.keys()
-    definitions |= shared
+    shared = {name: schema() for name, schema in SECTIONS.items()}
+    kinds = {name: _kind_schema(name) for name in FILE_KINDS.all_names()}
+    assert not kinds.keys() & shared.keys()
     references = {
         name: _incomplete(_referring(schema, {n: s for n, s in shared.items() if n != name}))
-        for name, schema in definitions.items()
+        for name, schema in {**kinds, **shared}.items()
     }
-    return _without_titles(
-        {
-            "$schema": DIALECT,
-            **top,
-            "$defs": {"stage": _stage_schema(), **references},
-        }
-    ) | {"title": "A sweep of fope-lab"}
+    return {
+        "$schema": DIALECT,
+        "title": "A sweep of fope-lab",
+        **top,
+        "$defs": {"stage": _stage_schema(), **references},
+    }
 
 
 def _stage_schema() -> dict[str, Any]:
-    """A stage's section: which schema it follows, its kind says."""
+    """A stage's section, which follows the schema of its kind."""
     return {
         "type": "object",
-        "description": "one kind of work, from data or from the model of another stage",
-        "properties": {"kind": {"enum": FILE_KINDS}},
+        "description": "A stage: work of a kind, on data or on the model of another stage.",
+        "properties": {"kind": {"enum": list(FILE_KINDS.all_names())}},
         "required": ["kind"],
         "allOf": [
             {
                 "if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]},
                 "then": {"$ref": f"#/$defs/{kind}"},
             }
-            for kind in FILE_KINDS
+            for kind in FILE_KINDS.all_names()
         ],
     }
 
 
-def _kind_schema(kind: type[StageConfig]) -> dict[str, Any]:
-    """The schema of a kind's section, with what it refers to in its `$defs`."""
-    schema = kind.model_json_schema()
-    fields = schema["properties"]
-    for name in kind.outside_file:
-        del fields[name]
-    fields["kind"] = True  # checked where the kind is chosen by it
-    return {"$defs": {}, **schema}
+def _kind_schema(name: str) -> dict[str, Any]:
+    """The schema of a kind's section."""
+    schema = FILE_KINDS.entry(name).json_schema()
+    schema["properties"]["kind"] = True  # checked where the kind is chosen by it
+    return schema
 
 
 def _referring(schema: Any, shared: Mapping[str, Any]) -> Any:
@@ -131,16 +123,3 @@ def _with_all_names(alternatives: list[Any]) -> list[Any]:
         {**one, "enum": list(dict.fromkeys([*one["enum"], *types]))} if "enum" in one else one
         for one in alternatives
     ]
-
-
-def _without_titles(schema: Any) -> Any:
-    """Without pydantic's titles, which repeat the names of the fields."""
-    if isinstance(schema, list):
-        return [_without_titles(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {
-        key: _without_titles(value)
-        for key, value in schema.items()
-        if not (key == "title" and isinstance(value, str))
-    }

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from itertools import starmap
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from fope_lab.config.cache import Cache
-from fope_lab.config.problems import ConfigError, FieldPath, Problem, unknown_name
-from fope_lab.config.pydantic_errors import problems_of
+from fope_lab.config.problems import ConfigError, FieldPath, Problem
 from fope_lab.stages import Pretrain, StageConfig, TrainingConfig
 from fope_lab.sweep.apply_axes import StageSection
 from fope_lab.sweep.graph import Stage, make_stage
 from fope_lab.sweep.inputs import inputs_of
-from fope_lab.sweep.kinds import FILE_KINDS, KINDS
+from fope_lab.sweep.kinds import FILE_KINDS
 from fope_lab.sweep.model_spec import learned_parameters_of, model_spec_of
 from fope_lab.sweep.parents import Parent
 from fope_lab.sweep.preparation_stages import PreparationStages
@@ -55,7 +51,9 @@ class StageBuilder:
         if parent.problem is not None:
             problems.append((section.locate(("from",)), parent.problem))
         try:
-            spec = self._check(section.value, seed)
+            spec = FILE_KINDS.parse(section.value, self._folder, cache=self._cache)
+            if isinstance(spec, TrainingConfig):
+                spec = dataclasses.replace(spec, seed=seed)
             if not problems and (parent.exists or spec.stands_alone()):
                 *needed, stage = self._resolve(spec, section, parent)
                 return BuiltStage(stage, (*parent.ancestors, *needed, stage), ())
@@ -63,32 +61,9 @@ class StageBuilder:
             problems += [
                 (section.locate(problem.path), problem.message)
                 for problem in error.problems
-                if self._axes_known or not problem.fault.startswith("is missing")
+                if self._axes_known or not problem.is_missing
             ]
         return BuiltStage(None, (), tuple(problems))
-
-    def _check(self, section: dict[str, Any], seed: int) -> StageConfig:
-        """Return the configuration that a section holds. Raises ConfigError."""
-        name = section.get("kind")
-        if name not in FILE_KINDS:
-            if name is None:
-                raise ConfigError(Problem(("kind",), "is missing", allowed=tuple(FILE_KINDS)))
-            raise ConfigError(unknown_name(("kind",), "kind", name, FILE_KINDS))
-        kind = KINDS[name]
-        problems = [
-            Problem((field,), message)
-            for field, message in kind.outside_file.items()
-            if field in section
-        ]
-        given = {**section, "seed": seed} if kind.trains else section
-        spec = None
-        try:
-            spec = kind.model_validate(given, context={"base": self._folder, "cache": self._cache})
-        except ValidationError as error:
-            problems += problems_of(error, kind)
-        if spec is None or problems:
-            raise ConfigError(problems)
-        return spec
 
     def _resolve(self, spec: StageConfig, section: StageSection, parent: Parent) -> list[Stage]:
         """Return the preparation stages that a stage needs, and the stage last.
@@ -106,7 +81,7 @@ class StageBuilder:
         inputs = inputs_of(spec, section.value, model_spec.tokenizer)
         prepared = self._preparation.prepare(spec, model_spec.tokenizer, inputs)
         if isinstance(spec, Pretrain):
-            spec = spec.model_copy(update={"model": model_spec.model})
+            spec = dataclasses.replace(spec, model=model_spec.model)
         inherited_seed = parent.stage.seed if parent.stage else None
         stage = make_stage(
             spec,
@@ -127,5 +102,5 @@ def _check_parent(spec: StageConfig, parent: Stage) -> None:
     if not parent.spec.trains:
         message = f"{parent.section} is a stage of kind {parent.kind}, which produces no model"
         raise ConfigError(Problem(("from",), message))
-    if problems := list(starmap(Problem, spec.parent_problems(parent.spec))):
+    if problems := list(spec.parent_problems(parent.spec)):
         raise ConfigError(problems)

@@ -5,120 +5,95 @@ The sections of stages are checked later, at each point of the grid, where every
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, ValidationError
-from pydantic_core import core_schema
+from annotated_types import MinLen
 
+from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.checks import EachOnce, KnownName, Pattern
+from fope_lab.config.options import entry_of
 from fope_lab.config.problems import FieldPath, shown
-from fope_lab.config.pydantic_errors import problems_of
+from fope_lab.config.section import PositiveInt, Section
 from fope_lab.config.yaml_document import Document
-from fope_lab.papers.index import NameOfPaper
-from fope_lab.stages import Section, each_once
-from fope_lab.sweep.kinds import FILE_KINDS, KINDS
+from fope_lab.papers.index import paper_names
+from fope_lab.stages.base import STAGE_TYPES
 from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.report_section import ReportSection
 
-
-@dataclass(frozen=True)
-class Named:
-    """Annotation of a text that matches `pattern`; an error describes the pattern by `words`."""
-
-    pattern: str
-    words: str
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        return core_schema.no_info_after_validator_function(self._check, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        return {"type": "string", "pattern": f"^{self.pattern}$"}
-
-    def _check(self, name: str) -> str:
-        if not re.fullmatch(self.pattern, name):
-            raise ValueError(f"found {shown(name)}, needs {self.words}")
-        return name
-
-
 SweepName = Annotated[
     str,
-    Named(
+    Pattern(
         r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}",
         "up to 100 letters, digits, - _ and ., a letter or digit in front",
     ),
 ]
 SectionName = Annotated[
     str,
-    Named(r"[A-Za-z][A-Za-z0-9_-]{0,99}", "up to 100 letters, digits, - and _, a letter in front"),
+    Pattern(
+        r"[A-Za-z][A-Za-z0-9_-]{0,99}", "up to 100 letters, digits, - and _, a letter in front"
+    ),
 ]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
-Axes = dict[str, Annotated[list[Any], Field(min_length=1)]]
+Seed = Annotated[int, Interval(ge=0, lt=2**32)]
+Axes = dict[str, Annotated[list[Any], MinLen(1)]]
+Points = tuple[dict[str, Any], ...]
 
 
+@dataclass(frozen=True, kw_only=True)
 class PreparationResources(Section):
     """What a preparation stage occupies while it runs. It needs no GPU."""
 
     cpus: Annotated[
-        int,
-        Field(
-            ge=1,
-            description="Number of processes that tokenize a corpus. The result is the same.",
-        ),
+        PositiveInt, Doc("Number of processes that tokenize a corpus. The result is the same.")
     ] = 1
 
 
+@dataclass(frozen=True, kw_only=True)
 class Preparation(Section):
     """How the stages run that prepare data and tokenizers for the others."""
 
     resources: PreparationResources = PreparationResources()
 
 
+@dataclass(frozen=True, kw_only=True)
 class SweepFile(Section):
     """The top level of a sweep file, with the sections of its stages as they stand in the file."""
 
-    name: Annotated[SweepName, Field(description="Name of the sweep and of its MLflow experiment.")]
-    description: str = ""
+    name: Annotated[SweepName, Doc("Name of the sweep and of its MLflow experiment.")]
+    description: Annotated[str, Doc("What the sweep is for. The report begins with it.")] = ""
     seeds: Annotated[
-        list[Seed],
-        Field(
-            min_length=1,
-            description="Seeds of the training stages. Other stages have those of their parents.",
-        ),
-        AfterValidator(each_once),
-    ] = [0]  # noqa: RUF012
+        tuple[Seed, ...],
+        MinLen(1),
+        EachOnce(),
+        Doc("Seeds of the training stages. Other stages have those of their parents."),
+    ] = (0,)
     stages: Annotated[
-        dict[SectionName, dict[str, Any]],
-        Field(min_length=1, description="Sections of the stages, by name."),
+        dict[SectionName, dict[str, Any]], MinLen(1), Doc("Sections of the stages, by name.")
     ]
     grid: Annotated[
-        Axes,
-        Field(description="Lists of values by stage.field.path. The sweep has every combination."),
-    ] = {}  # noqa: RUF012
+        Axes, Doc("Lists of values by stage.field.path. The sweep has every combination.")
+    ] = field(default_factory=dict)
     zip: Annotated[
         Axes,
-        Field(
-            description="Lists of one length by stage.field.path. Together they are one axis: the"
-            " first value of each list, then the second of each, and so on."
+        Doc(
+            "Lists of one length by stage.field.path. Together they are one axis: the first value"
+            " of each list, then the second of each, and so on."
         ),
-    ] = {}  # noqa: RUF012
+    ] = field(default_factory=dict)
     include: Annotated[
-        list[dict[str, Any]],
-        Field(description="Grid points in addition to the grid, each with a value for every axis."),
-    ] = []  # noqa: RUF012
+        Points, Doc("Grid points in addition to the grid, each with a value for every axis.")
+    ] = ()
     exclude: Annotated[
-        list[dict[str, Any]],
-        Field(description="Grid points to leave out: those that have all values of an entry."),
-    ] = []  # noqa: RUF012
+        Points, Doc("Grid points to leave out: those that have all values of an entry.")
+    ] = ()
     prepare: Annotated[
-        Preparation,
-        Field(description="How data and tokenizers are prepared. It changes no stage's key."),
+        Preparation, Doc("How data and tokenizers are prepared. It changes no stage's key.")
     ] = Preparation()
-    report: ReportSection = ReportSection()
+    report: ReportSection = field(default_factory=ReportSection)
     paper: Annotated[
-        Annotated[str, NameOfPaper()] | None,
-        Field(description="Published numbers that the report compares with, as in fope/table2."),
+        Annotated[str, KnownName("published table", paper_names)] | None,
+        Doc("Published numbers that the report compares with, as in fope/table2."),
     ] = None
 
     def references(self) -> Iterator[tuple[FieldPath, Any]]:
@@ -137,7 +112,8 @@ class SweepFile(Section):
 
 
 def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile | None:
-    """Return the top level of a file without the fields that are wrong, which are reported.
+    """Return the top level of a file without the fields and axes that are wrong, which are
+    reported.
 
     A stage's section that is not a mapping stays, so that a reference to the stage is not reported
     too. Returns None if too little is right to go on.
@@ -146,34 +122,18 @@ def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile
     if not isinstance(value, dict):
         problems.add((), f"found {shown(value)}, needs a mapping with name and stages")
         return None
-    try:
-        file = SweepFile.model_validate(value)
-    except ValidationError as error:
-        for problem in problems_of(error, SweepFile):
-            problems.add(problem.path, problem.message)
-        if not isinstance(value.get("stages"), dict) or not value["stages"]:
-            return None
-        file = _right_fields(value, [detail["loc"] for detail in error.errors()])
-    for name in file.stages.keys() & KINDS.keys() - set(FILE_KINDS):
-        problems.add(("stages", name), "this name is reserved for a preparation stage")
+    right, wrong = entry_of(SweepFile).right_values(value)
+    for problem in wrong:
+        problems.add(problem.path, problem.message)
+    stages = value.get("stages")
+    if not isinstance(stages, dict) or not stages:
+        return None
+    for axes in {"grid", "zip"} & value.keys() - right.keys():
+        inside = {path[1] for path in (p.path for p in wrong) if path[0] == axes and path[1:]}
+        if inside:
+            right[axes] = {axis: v for axis, v in value[axes].items() if axis not in inside}
+    file = SweepFile(**{"name": "", **right, "stages": stages})
+    for name, kind in STAGE_TYPES.all().items():
+        if name in stages and not kind.user_facing:
+            problems.add(("stages", name), "this name is reserved for a preparation stage")
     return file
-
-
-def _right_fields(value: dict[str, Any], wrong: list[tuple[int | str, ...]]) -> SweepFile:
-    """Return the top level without the fields and axes that have a problem in `wrong`."""
-    right: dict[str, Any] = {"name": "", "stages": value["stages"]}
-    for name in value.keys() & SweepFile.model_fields.keys() - right.keys():
-        inside = {loc[1] for loc in wrong if loc[0] == name and len(loc) > 1}
-        if not any(loc[0] == name for loc in wrong):
-            right[name] = _field(name, value[name])
-        elif inside and name in ("grid", "zip"):
-            right[name] = {axis: v for axis, v in value[name].items() if axis not in inside}
-    return SweepFile.model_construct(**right)
-
-
-def _field(name: str, value: Any) -> Any:
-    """Return a right field's value, as an object if the field is a section."""
-    field_type = SweepFile.model_fields[name].annotation
-    if isinstance(field_type, type) and issubclass(field_type, Section):
-        return field_type.model_validate(value)
-    return value

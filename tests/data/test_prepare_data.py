@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sections import read_section
 
 from fope_lab.data.packing import PackedCorpus, data_identity
 from fope_lab.data.problems import DataError
@@ -17,7 +18,8 @@ from trainers.prepare_data import run
 
 def plan(folder: Path, split: str = "train") -> tuple[PrepareData, str]:
     """A stage and its key, as planning makes them."""
-    stage = PrepareData.model_validate(
+    stage = read_section(
+        PrepareData,
         {"corpus": {"files": "*.txt"}, "tokenizer": "byte", "split": split},
         context={"base": folder},
     )

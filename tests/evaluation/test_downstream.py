@@ -13,6 +13,7 @@ import torch
 from downstream_wheel import request, save_requests, save_rows
 from measured import measured
 from scipy import stats
+from sections import read_section
 from torch import Tensor, nn
 
 from fope_lab.data.benchmarks.downstream import PAPER_TASKS, TASKS, DownstreamQuestion
@@ -251,7 +252,7 @@ def store_with_tasks(root: Path) -> Path:
 def section(**fields: Any) -> Downstream:
     tasks = ["arc_easy_rc_5shot", "trivia_qa_wiki", "csqa_rc_5shot"]
     content = {"kind": "downstream", "from": "m", "tasks": tasks, **fields}
-    return Downstream.model_validate(content, strict=False)
+    return read_section(Downstream, content)
 
 
 def test_a_stage_logs_and_states_what_it_did(parents: dict[str, Path], tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from answering import BYTE, Told
 from measured import measured
+from sections import read_section
 
+from fope_lab.config.options import options_of
 from fope_lab.data.benchmarks.leval import TABLE_2, TASKS, LEvalQuestion
 from fope_lab.data.problems import DataError
 from fope_lab.evaluation.leval import LEval, leval
@@ -135,8 +137,8 @@ def test_a_stage_logs_every_task_and_the_average(
 ) -> None:
     monkeypatch.setattr("fope_lab.evaluation.leval.MAX_NEW_TOKENS", 8)  # to be quick
     section = {"kind": "leval", "from": "m", "dataset": str(folder), "context_length": 1200}
-    stage = LEval.model_validate(
-        {**section, "tasks": ["gsm100", "sci_fi"], "limit": 2}, strict=False
+    stage = read_section(
+        LEval, {**section, "tasks": ["gsm100", "sci_fi"], "limit": 2}, strict=False
     )
     stage_folder = Store(tmp_path / "store").folder("leval", "key")
     with stage_folder.begin("test", {}) as attempt:
@@ -162,5 +164,5 @@ def test_a_stage_logs_every_task_and_the_average(
 
 
 def test_the_papers_table_has_six_tasks() -> None:
-    assert LEval.model_fields["tasks"].default == TABLE_2
+    assert options_of(LEval)["tasks"].default == TABLE_2
     assert set(TABLE_2) < set(TASKS)

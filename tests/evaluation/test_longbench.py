@@ -13,6 +13,7 @@ from answering import BYTE, Told
 from hypothesis import given
 from hypothesis import strategies as st
 from measured import measured
+from sections import read_section
 
 from fope_lab.data.benchmarks.longbench import BUCKETS, TASKS, LongBenchQuestion
 from fope_lab.data.problems import DataError
@@ -192,8 +193,8 @@ def test_a_stage_logs_every_bucket_and_leaves_all_answers(
     parents: dict[str, Path], folder: Path, tmp_path: Path
 ) -> None:
     section = {"kind": "longbench", "from": "m", "dataset": str(folder), "context_length": 400}
-    stage = LongBench.model_validate(
-        {**section, "tasks": ["trec", "triviaqa"], "limit": 1}, strict=False
+    stage = read_section(
+        LongBench, {**section, "tasks": ["trec", "triviaqa"], "limit": 1}, strict=False
     )
     stage_folder = Store(tmp_path / "store").folder("longbench", "key")
     with stage_folder.begin("test", {}) as attempt:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from measured import measured
+from sections import read_section
 
 from fope_lab.data.benchmarks.longbench import BUCKETS
 from fope_lab.evaluation.context import Context
@@ -15,7 +16,7 @@ from fope_lab.stages import Pretrain, StageConfig
 from fope_lab.stages.entry_points import load_function
 from fope_lab.stages.result import Measurement
 from fope_lab.store import Store
-from fope_lab.sweep.kinds import KINDS
+from fope_lab.sweep.kinds import FILE_KINDS
 
 LENGTHS = {"lengths": [16, 32]}
 SECTIONS: list[dict[str, Any]] = [
@@ -43,7 +44,7 @@ SECTIONS: list[dict[str, Any]] = [
 
 
 def section(options: dict[str, Any]) -> StageConfig:
-    return KINDS[options["kind"]].model_validate({"from": "m", **options}, strict=False)
+    return FILE_KINDS.parse({"from": "m", **options})
 
 
 def points(stage: StageConfig) -> set[tuple[str, int | None]]:
@@ -113,14 +114,15 @@ def test_a_training_measures_its_losses() -> None:
     train = {"tokens": 640, "batch_tokens": 64, "learning_rate": 1e-3}
 
     def names(**options: Any) -> list[str]:
-        stage = Pretrain.model_validate(
+        stage = read_section(
+            Pretrain,
             {
                 "kind": "pretrain",
                 "model": {"scale": "tiny"},
                 "embedding": "rope",
                 "data": {"corpus": "python-docs", "length": 64},
                 "train": {**train, **options},
-            }
+            },
         )
         return [measure.name for measure in stage.metrics()]
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from sections import read_section
 from torch import Tensor, nn
 
 from fope_lab.data.problems import DataError
@@ -98,7 +99,7 @@ def test_a_stage_logs_a_row_a_length_and_leaves_a_heat_map(
 ) -> None:
     section: dict[str, Any] = {"kind": "needle", "from": "m", "lengths": [400, 350]}
     section |= {"corpus": "python-docs", "depths": 3, "trials": 2}
-    stage = Needle.model_validate(section, strict=False)
+    stage = read_section(Needle, section)
     folder = Store(tmp_path).folder("needle", "key")
     with folder.begin("test", {}) as attempt:
         attempt.finish(run(stage, attempt.writer, parents))
@@ -126,7 +127,7 @@ def test_a_text_that_is_too_short_stops_the_stage_before_any_work(
     parents: dict[str, Path], tmp_path: Path
 ) -> None:
     section = {"kind": "needle", "from": "m", "lengths": [350, 10**7], "corpus": "python-docs"}
-    stage = Needle.model_validate(section, strict=False)
+    stage = read_section(Needle, section)
     with (
         pytest.raises(DataError, match="the held-out text has"),
         Store(tmp_path).folder("needle", "key").begin("test", {}) as attempt,

@@ -11,6 +11,7 @@ import pytest
 import torch
 from measured import measured
 from scipy import stats
+from sections import read_section
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -187,7 +188,7 @@ def test_only_depths_that_occur_are_reported() -> None:
 
 def test_a_stage_logs_a_row_a_length(parents: dict[str, Path], tmp_path: Path) -> None:
     section = {"kind": "passkey", "from": "m", "lengths": [64, 16], "trials": 20}
-    stage = Passkey.model_validate({**section, "form": "symbolic"}, strict=False)
+    stage = read_section(Passkey, {**section, "form": "symbolic"})
     folder = Store(tmp_path).folder("passkey", "key")
     with folder.begin("test", {}) as attempt:
         attempt.finish(run(stage, attempt.writer, parents))

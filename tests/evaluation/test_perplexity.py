@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from measured import measured
 from pydantic import ValidationError
+from sections import read_section
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -280,7 +281,7 @@ def test_what_can_not_be_measured_is_told() -> None:
 
 def make_stage(**options: Any) -> Perplexity:
     section = {"kind": "perplexity", "from": "m", "corpus": "python-docs", "lengths": [32, 8, 256]}
-    return Perplexity.model_validate({**section, **options}, strict=False)
+    return read_section(Perplexity, {**section, **options})
 
 
 @pytest.mark.parametrize("options", [{}, {"method": "sliding", "stride": 8}])

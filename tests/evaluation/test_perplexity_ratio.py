@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from measured import measured
+from sections import read_section
 
 from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.packing import PackedCorpus, write_packed
@@ -35,7 +36,7 @@ def two_texts(
 
 def stage(**options: Any) -> Perplexity:
     section = {"kind": "perplexity", "from": "m", "corpus": "python-docs", "lengths": [8, 32]}
-    return Perplexity.model_validate({**section, "over": "c4", **options}, strict=False)
+    return read_section(Perplexity, {**section, "over": "c4", **options})
 
 
 @pytest.mark.parametrize("options", [{}, {"method": "sliding", "stride": 8, "average": "windows"}])

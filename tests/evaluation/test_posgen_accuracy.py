@@ -10,6 +10,7 @@ import pytest
 import torch
 from measured import measured
 from scipy import stats
+from sections import read_section
 from torch import Tensor, nn
 
 from fope_lab.data.problems import DataError
@@ -131,7 +132,7 @@ def checkpoint_of(tmp_path: Path, data: Any = None) -> Path:
 def evaluated(tmp_path: Path, checkpoint: Path, **options: Any) -> tuple[dict[str, Any], Any]:
     """The result of a stage, and its rows by step."""
     section = {"kind": "posgen", "from": "m", "subtask": "cot", "length": 48, "count": 20}
-    stage = PosGen.model_validate({**section, **options})
+    stage = read_section(PosGen, {**section, **options})
     folder = Store(tmp_path / "store").folder("posgen", "key")
     with folder.begin("test", {}) as attempt:
         result = run(stage, attempt.writer, {"from": checkpoint})

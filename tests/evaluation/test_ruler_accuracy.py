@@ -11,6 +11,7 @@ import pytest
 import torch
 from measured import measured
 from scipy import stats
+from sections import read_section
 from torch import Tensor, nn
 
 from fope_lab.data.tasks.ruler_tasks import KeyValueTask, RulerTask, VariableTrackingTask
@@ -103,7 +104,7 @@ def test_one_wrong_variable_is_wrong() -> None:
 
 def test_a_stage_logs_a_metric_for_each_task(parents: dict[str, Path], tmp_path: Path) -> None:
     section = {"kind": "ruler", "from": "m", "lengths": [64, 48], "trials": 10, "digits": 2}
-    stage = Ruler.model_validate({**section, "form": "symbolic", "chains": 2}, strict=False)
+    stage = read_section(Ruler, {**section, "form": "symbolic", "chains": 2})
     folder = Store(tmp_path).folder("ruler", "key")
     with folder.begin("test", {}) as attempt:
         attempt.finish(run(stage, attempt.writer, parents))

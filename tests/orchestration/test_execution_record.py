@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,7 +69,7 @@ def test_a_gpu_says_its_name_or_its_worker_does(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA L4")
     resources = SimpleNamespace(gpus=gpus, size=workers)
-    spec = stage.spec.model_copy(update={"resources": resources})
+    spec = dataclasses.replace(stage.spec, resources=resources)
     of_workers = SimpleNamespace(**(vars(stage) | {"spec": spec}))
     ran = execution_record(of_workers, {"recorded": {"device": "NVIDIA A40"}})  # type: ignore[arg-type]
     assert (ran["device"], ran["workers"]) == (expected, workers)

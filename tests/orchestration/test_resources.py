@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sections import read_section
 
 from fope_lab.orchestration.resources import ResourcesError, placement, require_fit
 from fope_lab.stages import Resources
@@ -84,7 +85,7 @@ def test_wrong_resources(tmp_path: Path, training: str, evaluation: str, told: s
     [({}, 1), ({"workers": 2}, 2), ({"gpus": 0.5}, 1), ({"gpus": 4}, 4), ({"gpus": 1}, 1)],
 )
 def test_a_worker_for_each_gpu_unless_told_otherwise(given: dict[str, float], size: int) -> None:
-    assert Resources.model_validate(given).size == size
+    assert read_section(Resources, given).size == size
 
 
 def test_a_machine_must_hold_all_workers_of_a_stage(tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ def test_a_machine_must_hold_all_workers_of_a_stage(tmp_path: Path) -> None:
 
 
 def test_only_a_single_worker_is_in_the_trials_own_placement_group() -> None:
-    one = placement(Resources.model_validate({"cpus": 2, "gpus": 0.5}), "127.0.0.1")
+    one = placement(read_section(Resources, {"cpus": 2, "gpus": 0.5}), "127.0.0.1")
     assert one.bundles == [{"CPU": 2, "GPU": 0.5}]
-    several = placement(Resources.model_validate({"workers": 2}), "127.0.0.1")
+    several = placement(read_section(Resources, {"workers": 2}), "127.0.0.1")
     assert several.required_resources == {"node:127.0.0.1": 0.001}

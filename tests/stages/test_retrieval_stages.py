@@ -21,7 +21,7 @@ def child(section: str) -> str:
             "lengths: the English passkey prompt with key 77997 needs at least 253 tokens with "
             "this tokenizer, but length is 100; the symbolic form needs 12",
         ),
-        ("kind: needle, lengths: [400], depths: 0", "depths: found 0, needs more than 0"),
+        ("kind: needle, lengths: [400], depths: 0", "depths: found 0, needs at least 1"),
         (
             "kind: needle, lengths: [64], form: symbolic, corpus: c4",
             "corpus: has no effect: the symbolic form has a filler of its own",
@@ -58,7 +58,7 @@ def child(section: str) -> str:
         ),
         (
             "kind: ruler, lengths: [2000], tasks: [key-value, key-value]",
-            "tasks: names key-value twice",
+            "tasks[1]: names key-value twice",
         ),
     ],
 )

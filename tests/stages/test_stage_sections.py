@@ -28,7 +28,7 @@ def child(section: str) -> str:
     return f"name: x\nstages:\n  p: {PRETRAIN_LINE}\n  c: {{from: p, {section}}}\n"
 
 
-KINDS = f"(allowed: {', '.join(FILE_KINDS)})"
+KINDS = f"(allowed: {', '.join(sorted(FILE_KINDS.all_names()))})"
 EMBEDDINGS = f"(allowed: {', '.join(sorted({*PRESETS, *EMBEDDING_TYPES.all()}))})"
 TRANSFORMS = f"(allowed: {', '.join(sorted(TRANSFORM_TYPES.all()))})"
 SCALES = f"(allowed: {', '.join(MODEL_SCALES)})"
@@ -38,15 +38,19 @@ ALL_CORPORA = f"(allowed: {', '.join(sorted(CORPORA.entries))})"
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("kind: pretrain,", "", f"kind: is missing {KINDS}"),
-        ("kind: pretrain", "kind:", f"kind: is missing {KINDS}"),
+        ("kind: pretrain,", "", f"kind: is missing: the stage kind's name {KINDS}"),
+        ("kind: pretrain", "kind:", f"kind: found nothing, needs the stage kind's name {KINDS}"),
         (
             "kind: pretrain",
             "kind: Pretrain",
-            f"kind: unknown kind 'Pretrain'; did you mean 'pretrain'? {KINDS}",
+            f"kind: unknown stage kind 'Pretrain'; did you mean 'pretrain'? {KINDS}",
         ),
-        ("kind: pretrain", "kind: prepare-data", f"kind: unknown kind 'prepare-data' {KINDS}"),
-        ("kind: pretrain", "kind: 3", f"kind: unknown kind 3 {KINDS}"),
+        (
+            "kind: pretrain",
+            "kind: prepare-data",
+            f"kind: unknown stage kind 'prepare-data' {KINDS}",
+        ),
+        ("kind: pretrain", "kind: 3", f"kind: found 3, needs the stage kind's name {KINDS}"),
         (
             "kind: pretrain",
             "kind: pretrain, seed: 3",
@@ -55,8 +59,8 @@ ALL_CORPORA = f"(allowed: {', '.join(sorted(CORPORA.entries))})"
         (
             "kind: pretrain",
             "kind: pretrain, embeding: rope",
-            "embeding: unknown key 'embeding'; did you mean 'embedding'? (allowed: kind, "
-            "resources, data, train, model, embedding, tokenizer)",
+            "embeding: unknown key 'embeding'; did you mean 'embedding'? (allowed: data, "
+            "embedding, model, resources, tokenizer, train)",
         ),
         # model
         ("model: {scale: tiny},", "", "model: is missing"),
@@ -194,7 +198,7 @@ ALL_CORPORA = f"(allowed: {', '.join(sorted(CORPORA.entries))})"
             "length is 9 (a row of training has one token more than data.length)",
         ),
         # train
-        ("tokens: 1e5", "tokens: 0", "train.tokens: found 0, needs more than 0"),
+        ("tokens: 1e5", "tokens: 0", "train.tokens: found 0, needs at least 1"),
         ("tokens: 1e5", "tokens: 1.5", "train.tokens: found 1.5, needs a whole number"),
         ("tokens: 1e5", "tokens: '1e5'", "train.tokens: found '1e5', needs a whole number"),
         ("tokens: 1e5", "tokens: .inf", "train.tokens: found inf, needs a whole number"),
@@ -221,10 +225,10 @@ ALL_CORPORA = f"(allowed: {', '.join(sorted(CORPORA.entries))})"
             "1e-3",
             "1e-3, learning_rte: 1",
             "train.learning_rte: unknown key 'learning_rte'; did you mean 'learning_rate'? "
-            "(allowed: tokens, batch_tokens, learning_rate, schedule, warmup, decay, "
-            "final_learning_rate, betas, weight_decay, gradient_clip, precision, validate_every, "
-            "validation_tokens, validation_length, select, micro_batch_tokens, "
-            "gradient_checkpointing, compile, checkpoint_every, log_every)",
+            "(allowed: batch_tokens, betas, checkpoint_every, compile, decay, "
+            "final_learning_rate, gradient_checkpointing, gradient_clip, learning_rate, log_every, "
+            "micro_batch_tokens, precision, schedule, select, tokens, validate_every, "
+            "validation_length, validation_tokens, warmup, weight_decay)",
         ),
         (
             "2048",
@@ -242,7 +246,7 @@ ALL_CORPORA = f"(allowed: {', '.join(sorted(CORPORA.entries))})"
             "kind: pretrain",
             "kind: pretrain, resources: {gpu: 1}",
             "resources.gpu: unknown key 'gpu'; did you mean 'gpus'? (allowed: cpus, gpus, "
-            "workers, strategy)",
+            "strategy, workers)",
         ),
         (
             "kind: pretrain",
@@ -288,7 +292,7 @@ def test_a_wrong_pretraining(tmp_path: Path, old: str, new: str, expected: str) 
             "kind: perplexity, corpus: c4, lengths: [64, 2.0]",
             "lengths[1]: found 2.0, needs a whole number",
         ),
-        ("kind: perplexity, corpus: c4, lengths: [64, 32, 64]", "lengths: names 64 twice"),
+        ("kind: perplexity, corpus: c4, lengths: [64, 32, 64]", "lengths[2]: names 64 twice"),
         (
             "kind: perplexity, corpus: c4, lengths: [64], method: slide, stride: 4",
             "method: found 'slide'; did you mean 'sliding'? (allowed: chunked, sliding)",
@@ -299,7 +303,7 @@ def test_a_wrong_pretraining(tmp_path: Path, old: str, new: str, expected: str) 
         ),
         (
             "kind: perplexity, corpus: c4, lengths: [64], stride: 4",
-            "stride: found 4, which has no effect with method chunked",
+            "stride: has no effect: method chunked has no stride",
         ),
         (
             "kind: perplexity, corpus: c4, lengths: [64, 32], method: sliding, stride: 33",
@@ -315,7 +319,7 @@ def test_a_wrong_pretraining(tmp_path: Path, old: str, new: str, expected: str) 
             "corpus: the corpus python-docstrings holds pairs; a stage of kind perplexity reads "
             "text",
         ),
-        ("kind: passkey, lengths: [300], trials: 0", "trials: found 0, needs more than 0"),
+        ("kind: passkey, lengths: [300], trials: 0", "trials: found 0, needs at least 1"),
         (
             "kind: passkey, lengths: [64], form: symbolc",
             "form: found 'symbolc'; did you mean 'symbolic'? (allowed: english, symbolic)",

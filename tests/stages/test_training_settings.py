@@ -15,23 +15,23 @@ PASSKEYS = {"length": 128, "task": "passkey", "form": "symbolic"}
 @pytest.mark.parametrize(
     ("train", "expected"),
     [
-        ({"decay": 0.1}, "decay: found 0.1, which has no effect with schedule cosine"),
+        ({"decay": 0.1}, "decay: has no effect: schedule cosine has no linear decay"),
         (
             {"decay": 0.1, "schedule": "constant"},
-            "decay: found 0.1, which has no effect with schedule constant",
+            "decay: has no effect: schedule constant has no linear decay",
         ),
         (
             {"decay": 0.5, "warmup": 0.6, "schedule": "wsd"},
-            "decay: found 0.5, which with warmup 0.6 is more than all steps; needs at most 0.4",
+            "decay: found 0.5, which with warmup 0.6 is more than 1, needs at most 0.4",
         ),
         ({"decay": 1.5, "schedule": "wsd"}, "decay: found 1.5, needs at most 1"),
         (
             {"select": "best"},
-            "validate_every: is missing: select best is by the losses on held-out data",
+            "validate_every: is missing: select best compares validation losses",
         ),
         (
             {"validation_tokens": 4096},
-            "validation_tokens: found 4096, which has no effect without validate_every",
+            "validation_tokens: has no effect: there are no validations without validate_every",
         ),
         (
             {"validation_tokens": 63, "validate_every": 5},
@@ -39,7 +39,7 @@ PASSKEYS = {"length": 128, "task": "passkey", "form": "symbolic"}
         ),
         (
             {"validation_length": 128},
-            "validation_length: found 128, which has no effect without validate_every",
+            "validation_length: has no effect: there are no validations without validate_every",
         ),
         (
             {"validation_length": 128, "validation_tokens": 127, "validate_every": 5},

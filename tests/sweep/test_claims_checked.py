@@ -147,7 +147,7 @@ def test_a_file_that_is_wrong_elsewhere_still_says_what_is_no_claim(tmp_path: Pa
 def test_a_right_file_loads(tmp_path: Path) -> None:
     text = f"{SWEEP}report:\n  tables: [passkey, perplexity(c4)]\n  figures: [pretrain.loss]\n"
     sweep = load_sweep(write(tmp_path / "s.yaml", f"{text}  claims: ['needle@64: nope < rope']\n"))
-    assert sweep.report.claims == ["needle@64: nope < rope"]
+    assert sweep.report.claims == ("needle@64: nope < rope",)
 
 
 def test_axes_that_are_not_pinned_make_combinations(tmp_path: Path) -> None:

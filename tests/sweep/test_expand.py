@@ -253,17 +253,17 @@ def grid_of(text: str, stages: str = f"p: {PRETRAIN_LINE}") -> str:
             "grid: {p.embeding: [rope, nope]}",
             [
                 "4 grid.p.embeding: unknown key 'embeding'; did you mean 'embedding'? (allowed: "
-                "kind, resources, data, train, model, embedding, tokenizer)"
+                "data, embedding, model, resources, tokenizer, train)"
             ],
         ),
         (
             "grid:\n  p.train.learning_rte: [1]",
             [
                 "5 grid.p.train.learning_rte[0]: unknown key 'learning_rte'; did you mean "
-                "'learning_rate'? (allowed: tokens, batch_tokens, learning_rate, schedule, warmup, "
-                "decay, final_learning_rate, betas, weight_decay, gradient_clip, precision, "
-                "validate_every, validation_tokens, validation_length, select, micro_batch_tokens, "
-                "gradient_checkpointing, compile, checkpoint_every, log_every)"
+                "'learning_rate'? (allowed: batch_tokens, betas, checkpoint_every, compile, decay, "
+                "final_learning_rate, gradient_checkpointing, gradient_clip, learning_rate, "
+                "log_every, micro_batch_tokens, precision, schedule, select, tokens, "
+                "validate_every, validation_length, validation_tokens, warmup, weight_decay)"
             ],
         ),
         (
@@ -318,7 +318,7 @@ def grid_of(text: str, stages: str = f"p: {PRETRAIN_LINE}") -> str:
             "grid: {p.embedding: [rope]}\ninclude:\n  - {p.embedding: nope, p.tran.tokens: 1}",
             [
                 "6 include[0].p.tran.tokens: unknown key 'tran'; did you mean 'train'? (allowed: "
-                "kind, resources, data, train, model, embedding, tokenizer)"
+                "data, embedding, model, resources, tokenizer, train)"
             ],
         ),
         ("include: [3]", ["4 include[0]: found 3, needs a mapping"]),

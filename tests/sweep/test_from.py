@@ -90,7 +90,7 @@ def test_a_cycle_is_told_once_and_its_stages_are_still_checked(tmp_path: Path) -
     assert told(tmp_path, text) == [
         "4 stages.a.from: a cycle: a → c → b → a",
         "6 stages.c.data.length: found 0, needs at least 1",
-        "7 stages.below.trials: found 0, needs more than 0",
+        "7 stages.below.trials: found 0, needs at least 1",
     ]
 
 
@@ -324,7 +324,7 @@ def test_problems_of_the_other_file_are_told_once_with_its_lines(tmp_path: Path)
     content = passkey_of("other.yaml#p", seeds=[0, 1], grid={"passkey.trials": [1, 2]})
     found = told(tmp_path, changed(content, {"stages.second": content["stages"]["passkey"]}))
     assert len(found) == 1
-    assert found[0].startswith("other.yaml 3 stages.p.kind: unknown kind 'pretrian'")
+    assert found[0].startswith("other.yaml 3 stages.p.kind: unknown stage kind 'pretrian'")
 
 
 def test_a_cycle_across_files(tmp_path: Path) -> None:

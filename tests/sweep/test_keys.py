@@ -15,9 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sweep_files import BASE, PRETRAIN, changed, keys, load, of, write
 
-from fope_lab.stages import Resources, Section, TrainSettings
+from fope_lab.config.options import options_of
+from fope_lab.config.section import Section
+from fope_lab.stages import Resources, TrainSettings
+from fope_lab.stages.base import STAGE_TYPES
 from fope_lab.sweep import load_sweep
-from fope_lab.sweep.kinds import FILE_KINDS, KINDS
+from fope_lab.sweep.kinds import FILE_KINDS
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 FULL: dict[str, Any] = changed(
@@ -267,10 +270,10 @@ def test_every_field_of_every_kind_is_in_one_of_the_tables() -> None:
     tested = {path.split(".", 1)[1] for path in [*CHANGES, *NO_CHANGES]}
     tested |= {path.rsplit(".", 1)[0] for path in tested if "." in path}
     shared = {"data", "train", "resources", "embedding", "from"}  # tested in one of the kinds
-    for name in FILE_KINDS:
+    for name in FILE_KINDS.all_names():
         own = {path.split(".", 1)[1] for path in [*CHANGES, *NO_CHANGES] if path.startswith(name)}
         own |= {path.split(".")[0] for path in own}
-        for field in _fields(KINDS[name]):
+        for field in _fields(STAGE_TYPES.all()[name]):
             assert field in own | (shared & {f.split(".")[0] for f in tested}), (name, field)
     for section, prefix in ((TrainSettings, "train"), (Resources, "resources")):
         for field in _fields(section):
@@ -278,7 +281,7 @@ def test_every_field_of_every_kind_is_in_one_of_the_tables() -> None:
 
 
 def _fields(section: type[Section]) -> Iterator[str]:
-    names = (field.alias or name for name, field in section.model_fields.items())
+    names = options_of(section)
     # `method` follows from `stride`, `seed` is the sweep's own, and a kind is another stage.
     return (name for name in names if name not in ("kind", "seed", "method"))
 
@@ -300,7 +303,7 @@ def test_a_version_changes_the_keys_of_its_kind_and_of_what_follows(
     tmp_path: Path, full: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = stage_keys(tmp_path, full)
-    monkeypatch.setattr(KINDS["extend"], "version", 99)
+    monkeypatch.setattr(STAGE_TYPES.all()["extend"], "version", 99)
     new = stage_keys(tmp_path, full)
     concerned = descendants(full, "extend")
     assert {name for name in old if old[name] != new[name]} == concerned

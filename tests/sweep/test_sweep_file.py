@@ -84,8 +84,8 @@ def test_a_wrong_top_level(tmp_path: Path, text: str, expected: list[str]) -> No
 @pytest.mark.parametrize(
     ("seeds", "expected"),
     [
-        ("[0, 0]", "4 seeds: names 0 twice"),
-        ("[0, 1, 2, 1]", "4 seeds: names 1 twice"),
+        ("[0, 0]", "4 seeds[1]: names 0 twice"),
+        ("[0, 1, 2, 1]", "4 seeds[3]: names 1 twice"),
         ("[-1]", "4 seeds[0]: found -1, needs at least 0"),
         ("[0, 4294967296]", "4 seeds[1]: found 4294967296, needs less than 4,294,967,296"),
         ("[true]", "4 seeds[0]: found true, needs a whole number"),
@@ -118,7 +118,7 @@ def test_all_problems_at_once_each_once(tmp_path: Path) -> None:
     assert sorted(found) == [
         "1 nam unknown key 'nam'",
         "1 name is missing",
-        "2 seeds names 0 twice",
+        "2 seeds[1] names 0 twice",
         "4 stages.p.data.lenght unknown option 'lenght' of data",
         "4 stages.p.embedding unknown embedding 'rop'",
         "5 stages.c.from no stage named 'q' in this file (allowed",
@@ -147,10 +147,10 @@ def test_a_sweep_error_is_its_problems_a_line_each(tmp_path: Path) -> None:
     with pytest.raises(SweepError) as caught:
         load_sweep(path)
     assert str(caught.value).splitlines() == [
-        f"{path}:3: stages.p.kind: unknown kind 'pretrian'; did you mean 'pretrain'? (allowed: "
-        f"{', '.join(FILE_KINDS)})",
-        f"{path}:4: sed: unknown key 'sed'; did you mean 'seeds'? (allowed: name, description, "
-        "seeds, stages, grid, zip, include, exclude, prepare, report, paper)",
+        f"{path}:3: stages.p.kind: unknown stage kind 'pretrian'; did you mean 'pretrain'? "
+        f"(allowed: {', '.join(sorted(FILE_KINDS.all_names()))})",
+        f"{path}:4: sed: unknown key 'sed'; did you mean 'seeds'? (allowed: description, "
+        "exclude, grid, include, name, paper, prepare, report, seeds, stages, zip)",
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from unittest.mock import patch
 import torch
 from safetensors.torch import load_file
 from said import said
+from sections import read_section
 from torch import Tensor
 
 from fope_lab.data.corpora.registry import parse_corpus
@@ -56,16 +58,17 @@ def pretraining(steps: int, **changes: Any) -> Pretrain:
         "checkpoint_every": 2,
     }
     mix = [{"corpus": {"files": __file__}}, {"task": "passkey", "digits": 3, "weight": 0.4}]
-    stage = Pretrain.model_validate(
+    stage = read_section(
+        Pretrain,
         {
             "kind": "pretrain",
             "model": "tiny",
             "embedding": embedding,
             "data": {"length": LENGTH, "mix": mix},
             "train": settings | changes,
-        }
+        },
     )
-    return stage.model_copy(update={"model": SIZES})  # as the plan resolves it
+    return dataclasses.replace(stage, model=SIZES)  # as the plan resolves it
 
 
 @dataclass

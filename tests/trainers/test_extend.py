@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from real_training import BYTES, LENGTH, ROWS, SIZES, RealStage, prepare, pretraining
+from sections import read_section
 from torch import Tensor
 
 from fope_lab.embeddings import EmbeddingError, build_embedding
@@ -40,7 +41,7 @@ def parents(data: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
     for name, embedding in PARENTS.items():
         root = tmp_path_factory.mktemp(name)
         chosen = pretraining(20, embedding=embedding, learning_rate=1e-2)
-        stage = RealStage(root, chosen.model_copy(update={"model": MODEL}), data)
+        stage = RealStage(root, dataclasses.replace(chosen, model=MODEL), data)
         stage.attempt()
         checkpoint = stage.folder.checkpoint()
         assert checkpoint is not None
@@ -51,14 +52,15 @@ def parents(data: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
 def extending(embedding: Any, steps: int = 10) -> Extend:
     length = FACTOR * LENGTH
     settings = {"tokens": steps * ROWS * length, "batch_tokens": ROWS * length, "log_every": 1}
-    return Extend.model_validate(
+    return read_section(
+        Extend,
         {
             "kind": "extend",
             "from": "pretrain",
             "embedding": embedding,
             "data": {"length": length, "corpus": {"files": __file__}},
             "train": settings | {"learning_rate": 5e-3},
-        }
+        },
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from real_training import LENGTH, SIZES, RealStage, prepare, pretraining
+from sections import read_section
 from torch import Tensor
 
 from fope_lab.data.mixture import Batch
@@ -39,7 +40,7 @@ def batch(documents: bool = False) -> Batch:
 
 def train_settings(**changes: Any) -> TrainSettings:
     fields = {"tokens": 100, "batch_tokens": ROWS * LENGTH, "learning_rate": 0.1}
-    return TrainSettings.model_validate(fields | changes)
+    return read_section(TrainSettings, fields | changes)
 
 
 def decoder() -> Decoder:
@@ -200,7 +201,9 @@ def test_compiled_it_learns_the_same_and_saves_plain_names(
     small = {"model": dataclasses.replace(SIZES, num_layers=1)}  # compiling takes long
     plain, compiled = (
         RealStage(
-            tmp_path / str(wanted), pretraining(3, compile=wanted).model_copy(update=small), data
+            tmp_path / str(wanted),
+            dataclasses.replace(pretraining(3, compile=wanted), **small),
+            data,
         )
         for wanted in (False, True)
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from sections import read_section
 from tokenizers import Tokenizer as RustTokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -63,14 +64,15 @@ def run(root: Path, stage: StageConfig, work: Any, parents: Mapping[str, Path]) 
 
 @pytest.mark.parametrize("embedding", [None, "fope", {"type": "resonance-yarn", "factor": 8}])
 def test_a_model_is_extended(tmp_path: Path, parents: Mapping[str, Path], embedding: Any) -> None:
-    stage = Extend.model_validate(
+    stage = read_section(
+        Extend,
         {
             "kind": "extend",
             "from": str(parents["from"]),
             "embedding": embedding,
             "data": {"corpus": {"files": str(tmp_path / "text.txt")}, "length": 48},
             "train": {"tokens": 48 * 24, "batch_tokens": 96, "learning_rate": 1e-2},
-        }
+        },
     )
     path = run(tmp_path, stage, training_stage.run, parents)
     before, trained = load_model(parents["from"]), load_model(path)
@@ -88,13 +90,14 @@ def test_a_model_is_extended(tmp_path: Path, parents: Mapping[str, Path], embedd
 
 def test_a_model_is_evaluated(tmp_path: Path, parents: Mapping[str, Path], llama: Path) -> None:
     """The perplexity is Hugging Face's own."""
-    stage = Perplexity.model_validate(
+    stage = read_section(
+        Perplexity,
         {
             "kind": "perplexity",
             "from": str(llama),
             "corpus": {"files": str(tmp_path / "text.txt")},
             "lengths": [20],
-        }
+        },
     )
     given = {**parents, "data.0": tmp_path / "held-out"}
     path = run(tmp_path, stage, evaluate, given)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sections import read_section
 from torch import nn
 from transformers import (
     get_constant_schedule_with_warmup,
@@ -15,6 +16,7 @@ from transformers import (
     get_wsd_schedule,
 )
 
+from fope_lab.config.options import options_of
 from fope_lab.model import ModelConfig
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
@@ -26,7 +28,8 @@ PEAK = 3e-3
 def train_settings(
     steps: int, warmup: float, final: float, schedule: str, decay: float | None = None
 ) -> TrainSettings:
-    return TrainSettings.model_validate(
+    return read_section(
+        TrainSettings,
         {
             "tokens": steps,
             "batch_tokens": 1,
@@ -35,7 +38,7 @@ def train_settings(
             "warmup": warmup,
             "final_learning_rate": final,
             "decay": decay,
-        }
+        },
     )
 
 
@@ -113,7 +116,9 @@ def test_wsd_falls_in_equal_parts_at_the_end() -> None:
 
 
 def test_every_schedule_can_be_asked_for() -> None:
-    assert set(get_args(TrainSettings.model_fields["schedule"].annotation)) == set(SCHEDULES)
+    assert set(get_args(get_args(options_of(TrainSettings)["schedule"].annotation)[0])) == set(
+        SCHEDULES
+    )
 
 
 @pytest.mark.parametrize("tied", [False, True])

@@ -58,7 +58,7 @@ def test_a_small_model_learns_the_recursive_task(sweep: dict[str, Stage], tmp_pa
     assert values["posgen_accuracy"] > 0.75
     assert values["posgen_ood_accuracy"] < values["posgen_accuracy"]
     # A stage of this sweep would be refused; the same model may be given as a folder.
-    spec = sweep["posgen"].spec.model_copy(update={"modulus": 7})
+    spec = dataclasses.replace(sweep["posgen"].spec, modulus=7)
     another = dataclasses.replace(sweep["posgen"], spec=spec, key="another")
     with pytest.raises(DataError, match="modulus: found 7, and the model is trained with 5"):
         evaluated(another, tmp_path, parents)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -193,7 +194,7 @@ def test_a_tokenizer_with_ids_that_the_model_lacks_is_refused(
     write_larger(checkpoint(done, "train-tokenizer") / "tokenizer.json", large)
     _, sweep = done
     [stage] = [stage for stage in sweep.stages if stage.section == "chats"]
-    spec = stage.spec.model_copy(update={"tokenizer": str(large)})
+    spec = dataclasses.replace(stage.spec, tokenizer=str(large))
     folder = Store(tmp_path / "store").folder("finetune", "key")
     with (
         pytest.raises(DataError, match=r"the tokenizer has 10\d\d tokens, and the model of .* 512"),
@@ -210,7 +211,7 @@ def test_a_tokenizer_with_other_ids_is_refused(done: tuple[Store, Sweep], tmp_pa
     content["model"]["vocab"] |= {names[-1]: len(names) - 2, names[-2]: len(names) - 1}
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     [stage] = [stage for stage in done[1].stages if stage.section == "chats"]
-    spec = stage.spec.model_copy(update={"tokenizer": str(tmp_path / "tokenizer.json")})
+    spec = dataclasses.replace(stage.spec, tokenizer=str(tmp_path / "tokenizer.json"))
     folder = Store(tmp_path / "store").folder("finetune", "key")
     with pytest.raises(DataError, match="has other ids"), folder.begin("test", {}) as attempt:
         run(spec, attempt.writer, {"from": checkpoint(done, "pretrain")})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from said import said
+from sections import read_section
 from torch import Tensor
 
 from fope_lab.data.corpora.base import Corpus
@@ -102,34 +104,36 @@ def training(length: int, steps: int, **train: Any) -> dict[str, Any]:
 
 
 def pretrain_stage(embedding: Any, steps: int = 6, seed: int = 0, **train: Any) -> Pretrain:
-    stage = Pretrain.model_validate(
+    stage = read_section(
+        Pretrain,
         {
             "kind": "pretrain",
             "model": "tiny",
             "embedding": embedding,
             "seed": seed,
             **training(LENGTH, steps, **train),
-        }
+        },
     )
-    return stage.model_copy(update={"model": SIZES})  # as the plan resolves it
+    return dataclasses.replace(stage, model=SIZES)  # as the plan resolves it
 
 
 def extend_stage(embedding: Any, seed: int = 0, **train: Any) -> Extend:
-    return Extend.model_validate(
+    return read_section(
+        Extend,
         {
             "kind": "extend",
             "from": "pretrain",
             "embedding": embedding,
             "seed": seed,
             **training(2 * LENGTH, 3, **train),
-        }
+        },
     )
 
 
 def finetune_stage(steps: int = 3, **train: Any) -> Finetune:
     sections = training(2 * LENGTH, steps, **train)
     sections["data"] = {"length": 2 * LENGTH, "corpus": "python-docstrings"}
-    return Finetune.model_validate({"kind": "finetune", "from": "pretrain", **sections})
+    return read_section(Finetune, {"kind": "finetune", "from": "pretrain", **sections})
 
 
 def weights(checkpoint: Path) -> dict[str, Tensor]:

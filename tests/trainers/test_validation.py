@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import torch
 from real_training import BYTES, LENGTH, SIZES, RealStage, prepare, pretraining
 from said import said
+from sections import read_section
 from tiny_training import Bigrams, TinyStage, batch, train_settings
 from torch import Tensor
 
@@ -150,7 +152,8 @@ def test_a_task_alone_has_its_own_held_out_rows(rows: int, size: int) -> None:
 
 
 def test_the_loss_on_longer_rows_is_the_models(tmp_path: Path) -> None:
-    stage = Pretrain.model_validate(
+    given = read_section(
+        Pretrain,
         {
             "kind": "pretrain",
             "model": "tiny",
@@ -170,8 +173,9 @@ def test_the_loss_on_longer_rows_is_the_models(tmp_path: Path) -> None:
                 "validation_tokens": 62 * 40,
                 "validation_length": 40,
             },
-        }
-    ).model_copy(update={"model": SIZES})
+        },
+    )
+    stage = dataclasses.replace(given, model=SIZES)
     folder = Store(tmp_path).folder("pretrain", "tasks")
     with folder.begin("test", {}) as attempt:
         attempt.finish(run(stage, attempt.writer, {}))

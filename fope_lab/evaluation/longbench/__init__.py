@@ -8,15 +8,18 @@ by default that of the package rouge-score (metrics.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, Strict
+from annotated_types import MinLen
 
+from fope_lab.config.annotations import Doc
+from fope_lab.config.checks import EachOnce, KnownName
 from fope_lab.data.benchmarks import longbench as source
 from fope_lab.data.benchmarks.longbench import BUCKETS, TASKS, LongBenchQuestion, LongBenchTask
 from fope_lab.data.benchmarks.task_files import TaskFiles
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.evaluation.benchmark import Benchmark, DatasetName, Group, known_once
+from fope_lab.evaluation.benchmark import Benchmark, DatasetName, Group
 from fope_lab.evaluation.longbench.metrics import ROUGES, AnswerScore, classification, qa_f1
 from fope_lab.evaluation.scoring.prompting import FORMATS, Prompt, PromptParts, cut_middle
 from fope_lab.evaluation.scoring.scored_answers import ScoredQuestion, ask, room_for_prompts
@@ -25,20 +28,20 @@ from fope_lab.stages.metric import WORDS, Metric
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
 
-TaskName = Annotated[str, Field(json_schema_extra={"enum": list(TASKS)})]
+TaskName = Annotated[str, KnownName("task", TASKS.keys)]
 
 
-class LongBench(Benchmark):
+@dataclass(frozen=True, kw_only=True)
+class LongBench(Benchmark, kind="longbench"):
     """Summaries, classes and short answers, scored as published, by the length of the question."""
 
-    kind: Literal["longbench"]
     dataset: DatasetName = source.DATASET
-    tasks: Annotated[
-        tuple[TaskName, ...], Strict(False), Field(min_length=1), AfterValidator(known_once(TASKS))
-    ] = tuple(TASKS)
+    tasks: Annotated[tuple[TaskName, ...], MinLen(1), EachOnce(), Doc("The tasks to score.")] = (
+        tuple(TASKS)
+    )
     rouge: Annotated[
         Literal["rouge-score", "rouge"],
-        Field(description="The package whose Rouge-L counts; published numbers use rouge."),
+        Doc("The package whose Rouge-L counts; published numbers use rouge."),
     ] = "rouge-score"
 
     @classmethod

@@ -9,16 +9,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
-
-from fope_lab.config.problems import ConfigError, FieldPath, Problem
+from fope_lab.config.annotations import Doc
+from fope_lab.config.problems import FieldPath, Problem, missing
+from fope_lab.config.section import PositiveInt
 from fope_lab.data.corpora.base import Corpus
-from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
+from fope_lab.evaluation.base import ForwardPass, LengthsOption, ModelEvaluation
 from fope_lab.stages.metric import LENGTH, POSITION, Metric
 from fope_lab.stages.result import Measurement
-from fope_lab.stages.section import Lengths, PositiveInt
 from fope_lab.stages.sections import CorpusSection
 
 if TYPE_CHECKING:
@@ -30,35 +30,37 @@ RATIO, BY_POSITION = "perplexity_ratio_by_length", "perplexity_by_position"
 PACKING = "documents end to end, an end-of-text token between them, windows across their ends"
 
 
-class Perplexity(ModelEvaluation):
+@dataclass(frozen=True, kw_only=True)
+class Perplexity(ModelEvaluation, kind="perplexity"):
     """The exponential of the mean loss on held-out text, at each context length."""
 
     version = 4  # each sequence draws its own positions, where they are drawn
 
-    kind: Literal["perplexity"]
-    corpus: CorpusSection
+    corpus: Annotated[CorpusSection, Doc("The corpus whose held-out text is read.")]
     over: Annotated[
         CorpusSection | None,
-        Field(
-            description="Another corpus, to measure as well the ratio of the perplexities: "
-            "`corpus` over this one."
-        ),
+        Doc("Another corpus, to log the perplexity on `corpus` over that on this one as well."),
     ] = None
-    lengths: Lengths
-    method: Literal["chunked", "sliding"] = "chunked"
-    stride: PositiveInt | None = None
+    lengths: LengthsOption
+    method: Annotated[
+        Literal["chunked", "sliding"],
+        Doc("How windows lie: end to end (chunked), or with an overlap (sliding)."),
+    ] = "chunked"
+    stride: Annotated[
+        PositiveInt | None, Doc("The number of tokens from one sliding window to the next.")
+    ] = None
     tokens: Annotated[
         PositiveInt | None,
-        Field(description="The most tokens to read of each text; the default is all."),
+        Doc("The most tokens to read of each text; the default is all."),
     ] = None
     average: Annotated[
         Literal["tokens", "windows"],
-        Field(description="What has equal weight: every token, or the mean of every window."),
+        Doc("What has equal weight: every token, or the mean of every window."),
     ] = "tokens"
     position_buckets: Annotated[
         PositiveInt | None,
-        Field(
-            description="The number of points of a curve by position at the largest length; "
+        Doc(
+            "The number of points of a curve by position at the largest length; "
             "the default is no curve."
         ),
     ] = None
@@ -104,43 +106,30 @@ class Perplexity(ModelEvaluation):
             curve["xs"] = tuple(lengths[-1] * end // self.position_buckets for end in ends)
             yield Metric(name=BY_POSITION, short_name=BY_POSITION, unit="perplexity", **curve)
 
-    @model_validator(mode="after")
-    def _over_another_text(self) -> Self:
+    def problems(self) -> Iterable[Problem]:
+        """A text or a window that is too short for the other options."""
+        yield from super().problems()
+        longest, shortest = max(self.lengths), min(self.lengths)
         if self.over is not None and self.over.canonical() == self.corpus.canonical():
-            raise ConfigError(Problem(("over",), "is the corpus itself: every ratio would be 1"))
-        return self
-
-    @model_validator(mode="after")
-    def _text_longer_than_a_window(self) -> Self:
-        longest = max(self.lengths)
+            yield Problem(("over",), "is the corpus itself: every ratio would be 1")
         if self.tokens is not None and self.tokens <= longest:
             message = f"found {self.tokens}, needs more than the largest length {longest}"
-            raise ConfigError(Problem(("tokens",), message))
-        return self
-
-    @model_validator(mode="after")
-    def _bucket_of_a_position(self) -> Self:
-        longest = max(self.lengths)
+            yield Problem(("tokens",), message)
         if self.position_buckets is not None and self.position_buckets > longest:
             message = f"found {self.position_buckets}, needs at most the largest length {longest}"
-            raise ConfigError(Problem(("position_buckets",), message))
-        return self
-
-    @model_validator(mode="after")
-    def _stride_of_a_sliding_window(self) -> Self:
-        message = None
+            yield Problem(("position_buckets",), message)
         if self.stride is None and self.method == "sliding":
-            message = "is missing: method sliding needs a stride"
-        elif self.stride is not None and self.method != "sliding":
-            message = f"found {self.stride}, which has no effect with method {self.method}"
-        elif self.stride is not None and self.stride > min(self.lengths):
+            yield missing(("stride",), "method sliding needs a stride")
+        elif self.stride is not None and self.method == "sliding" and self.stride > shortest:
             message = (
-                f"found {self.stride}, needs at most the smallest length {min(self.lengths)}, so "
-                "that no token between two windows is left out"
+                f"found {self.stride}, needs at most the smallest length {shortest}, so that no "
+                "token between two windows is left out"
             )
-        if message:
-            raise ConfigError(Problem(("stride",), message))
-        return self
+            yield Problem(("stride",), message)
+
+    def idle_options(self) -> Mapping[str, str]:
+        """The stride of windows that do not overlap."""
+        return {} if self.method == "sliding" else {"stride": f"method {self.method} has no stride"}
 
     def run(self, context: Context) -> dict[str, Any]:
         """Log perplexity and loss at each length, and with `over` the ratio of the perplexities.

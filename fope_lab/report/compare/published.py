@@ -12,38 +12,48 @@ statements only: no number is read off a picture.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from annotated_types import MinLen
 
-from fope_lab.config.problems import ConfigError, Problem, SweepError
-from fope_lab.config.pydantic_errors import problems_of
+from fope_lab.config.annotations import Interval
+from fope_lab.config.checks import Pattern
+from fope_lab.config.options import nested
+from fope_lab.config.parsed import Parsed
+from fope_lab.config.problems import ConfigError, Problem, SweepError, missing
+from fope_lab.config.section import PositiveInt, Section
 from fope_lab.config.yaml_document import Document
 from fope_lab.papers.index import paper_path
 from fope_lab.report.results.metric_names import metric_named
 from fope_lab.stages.labels import label
-from fope_lab.stages.section import Section
 
 
-def _labels(value: Any) -> Any:
+def _labels(value: Any, base: Path) -> tuple[str, ...]:
     """Convert one value or a list of values to labels."""
     if isinstance(value, dict):
-        raise ValueError("found a mapping, needs a label such as fope or 'p-rope(p=0.25)'")
-    return tuple(label(one) for one in (value if isinstance(value, list) else [value]))
+        raise ConfigError("found a mapping, needs a label such as fope or 'p-rope(p=0.25)'")
+    values = value if isinstance(value, list) else [value]
+    if not values:
+        raise ConfigError("found [], needs at least one entry")
+    return tuple(map(label, values))
 
 
-def _result(name: str) -> str:
-    if metric_named(name) is None:
-        raise ValueError(f"found {name!r}, which is not the name of a result")
+def _metric(name: Any, base: Path) -> str:
+    if not isinstance(name, str) or metric_named(name) is None:
+        raise ConfigError(f"found {name!r}, which is not the name of a result")
     return name
 
 
-Where = dict[str, Annotated[tuple[str, ...], BeforeValidator(_labels), Field(min_length=1)]]
-Text = Annotated[str, Field(min_length=1)]
-MetricName = Annotated[str, AfterValidator(_result)]
+Labels = Annotated[tuple[str, ...], Parsed(_labels, dict)]
+Where = dict[str, Labels]
+Text = Annotated[str, MinLen(1)]
+MetricName = Annotated[str, Parsed(_metric, dict)]
 
 
+@dataclass(frozen=True, kw_only=True)
 class PublishedColumn(Section):
     """A printed column, and what it measures in our terms."""
 
@@ -51,29 +61,30 @@ class PublishedColumn(Section):
     metric: MetricName
     x: int | None = None
     corpus: str | None = None
-    where: Where = {}  # noqa: RUF012
+    where: Where = field(default_factory=dict)
 
-    @model_validator(mode="after")
-    def _point_of_a_curve(self) -> Self:
+    def problems(self) -> Iterable[Problem]:
+        """A point of no curve, and a curve without a point."""
         metric = metric_named(self.metric)
         by = "" if metric is None else metric.by
         if by and self.x is None:
-            raise ConfigError(Problem(("x",), f"is missing: {self.metric} is a curve by {by}"))
+            yield missing(("x",), f"{self.metric} is a curve by {by}")
         if self.x is not None and not by:
-            raise ConfigError(Problem(("x",), f"found {self.x}, but {self.metric} is no curve"))
-        return self
+            yield Problem(("x",), f"found {self.x}, but {self.metric} is no curve")
 
 
+@dataclass(frozen=True, kw_only=True)
 class PublishedRow(Section):
     """A printed row: a number for each column, and their printed spreads and average."""
 
     label: Text
     where: Where
-    values: tuple[float | None, ...] = Field(strict=False)
-    spreads: tuple[float | None, ...] | None = Field(default=None, strict=False)
+    values: tuple[float | None, ...]
+    spreads: tuple[float | None, ...] | None = None
     average: float | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class Average(Section):
     """The printed column of averages, and our metric for it.
 
@@ -82,24 +93,25 @@ class Average(Section):
     """
 
     metric: MetricName | None = None
-    divided_by: Annotated[int, Field(gt=0)] | None = None
+    divided_by: PositiveInt | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class PublishedTable(Section):
     """One table or figure of a paper. A printed number times `factor` is in our unit."""
 
     paper: Text
-    arxiv: Annotated[str, Field(pattern=r"^\d{4}\.\d{5}$")]
+    arxiv: Annotated[str, Pattern(r"\d{4}\.\d{5}", "an arXiv number, such as 2412.17739")]
     place: Text
     title: Text
-    setting: Where = {}  # noqa: RUF012
-    trained_length: Annotated[int, Field(gt=0)] | None = None
-    factor: Annotated[float, Field(gt=0)] = 1.0
-    says: Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
-    notes: Annotated[tuple[Text, ...], Field(strict=False)] = ()
+    setting: Where = field(default_factory=dict)
+    trained_length: PositiveInt | None = None
+    factor: Annotated[float, Interval(gt=0)] = 1.0
+    says: Annotated[tuple[Text, ...], MinLen(1)]
+    notes: tuple[Text, ...] = ()
     spread: Text | None = None
-    columns: Annotated[tuple[PublishedColumn, ...], Field(strict=False)] = ()
-    rows: Annotated[tuple[PublishedRow, ...], Field(strict=False)] = ()
+    columns: tuple[PublishedColumn, ...] = ()
+    rows: tuple[PublishedRow, ...] = ()
     average: Average | None = None
 
     @property
@@ -133,33 +145,27 @@ class PublishedTable(Section):
             return None
         return row.spreads[self.columns.index(column)]
 
-    @model_validator(mode="after")
-    def _rectangular(self) -> Self:
-        found: list[Problem] = []
+    def problems(self) -> Iterable[Problem]:
+        """Rows that do not fit the columns, and labels that are given twice."""
         if bool(self.rows) is not bool(self.columns):
-            found.append(Problem(("columns",), "rows and columns need each other"))
+            yield Problem(("columns",), "rows and columns need each other")
         for name in ("columns", "rows"):
-            names = [one.label for one in getattr(self, name)]
-            found += [
-                Problem((name, i, "label"), f"names {one!r} twice")
-                for i, one in enumerate(names)
-                if one in names[:i]
-            ]
+            labels = [each.label for each in getattr(self, name)]
+            for i, text in enumerate(labels):
+                if text in labels[:i]:
+                    yield Problem((name, i, "label"), f"names {text!r} twice")
         for i, row in enumerate(self.rows):
             for name, values in (("values", row.values), ("spreads", row.spreads)):
                 if values is not None and len(values) != len(self.columns):
                     message = f"has {len(values)} numbers for {len(self.columns)} columns"
-                    found.append(Problem(("rows", i, name), message))
+                    yield Problem(("rows", i, name), message)
             for name, given, wanted in (
                 ("spreads", row.spreads, self.spread),
                 ("average", row.average, self.average),
             ):
                 if (given is None) is not (wanted is None):
                     message = f"give {name} in every row and at the top, or in neither"
-                    found.append(Problem(("rows", i, name), message))
-        if found:
-            raise ConfigError(found)
-        return self
+                    yield Problem(("rows", i, name), message)
 
 
 def load_published(name: str) -> PublishedTable:
@@ -174,11 +180,10 @@ def read_published(path: Path) -> PublishedTable:
     """Read the file of a published table. Raises SweepError with every problem of it."""
     document = Document(path)
     problems = document.problems
-
     try:
-        published = PublishedTable.model_validate(document.value)
-    except ValidationError as error:
-        problems += map(document.locate, problems_of(error, PublishedTable))
+        published: PublishedTable = nested(PublishedTable).parse(document.value, path.parent)
+    except ConfigError as error:
+        problems += map(document.locate, error.problems)
     if problems:
         raise SweepError(problems)
     return published

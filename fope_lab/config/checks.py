@@ -1,0 +1,82 @@
+"""Annotations of an option whose value must be a known name, a text of a form, or a list of
+different values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fope_lab.config.problems import ConfigError, Problem, nearest_name, shown
+
+
+class _Check:
+    """An annotation that pydantic calls with the value, once the value has the annotated type."""
+
+    def check(self, value: Any) -> None:
+        """Raise ConfigError if the value is wrong."""
+        raise NotImplementedError
+
+    def schema(self) -> dict[str, Any]:
+        """The part of the value's JSON Schema that tells what `check` does."""
+        return {}
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        def checked(value: Any) -> Any:
+            self.check(value)
+            return value
+
+        return core_schema.no_info_after_validator_function(checked, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return {**handler(schema), **self.schema()}
+
+
+@dataclass(frozen=True)
+class KnownName(_Check):
+    """The text must be one of the names that `names` returns; `noun` says what they are names of.
+
+    An error lists `listed` in place of all names, where they are too many.
+    """
+
+    noun: str
+    names: Callable[[], Iterable[str]]
+    listed: tuple[str, ...] | None = None
+
+    def check(self, value: str) -> None:
+        names = tuple(self.names())
+        if value not in names:
+            fault = f"unknown {self.noun} {shown(value)}"
+            near, allowed = nearest_name(value, names), self.listed or names
+            raise ConfigError(Problem((), fault, nearest=near, allowed=allowed))
+
+    def schema(self) -> dict[str, Any]:
+        return {"enum": list(self.names())}
+
+
+@dataclass(frozen=True)
+class Pattern(_Check):
+    """The whole text must match the regular expression; an error says so in the given words."""
+
+    expression: str
+    words: str
+
+    def check(self, value: str) -> None:
+        if not re.fullmatch(self.expression, value):
+            raise ConfigError(Problem((), f"found {shown(value)}", self.words))
+
+    def schema(self) -> dict[str, Any]:
+        return {"pattern": f"^{self.expression}$"}
+
+
+@dataclass(frozen=True)
+class EachOnce(_Check):
+    """The list must name no value twice."""
+
+    def check(self, value: Sequence[Any]) -> None:
+        repeated = [i for i, item in enumerate(value) if item in value[:i]]
+        if repeated:
+            raise ConfigError(Problem((i,), f"names {value[i]} twice") for i in repeated)
