@@ -11,6 +11,6 @@ from fope_lab.config.options import entry_of
 T = TypeVar("T")
 
 
-def read_section(kind: type[T], given: Mapping[str, Any]) -> T:
-    """The section that a mapping makes; the name of a stage's kind may stand in it."""
-    return entry_of(kind).read({k: v for k, v in given.items() if k != "kind"}, Path.cwd())
+def read_section(kind: type[T], given: Mapping[str, Any], base: Path | None = None) -> T:
+    """The section that a mapping makes, which may name its kind; paths start from `base`."""
+    return entry_of(kind).read({k: v for k, v in given.items() if k != "kind"}, base)

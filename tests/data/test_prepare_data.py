@@ -21,7 +21,7 @@ def plan(folder: Path, split: str = "train") -> tuple[PrepareData, str]:
     stage = read_section(
         PrepareData,
         {"corpus": {"files": "*.txt"}, "tokenizer": "byte", "split": split},
-        context={"base": folder},
+        folder,
     )
     parts = {"corpus": stage.corpus.identity(), "tokenizer": tokenizer_identity("byte")}
     return stage, stage_key(stage, {}, parts)

@@ -344,7 +344,7 @@ def test_a_sweep_file_asks_for_the_papers_tasks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ("tasks: [piqa, hellaswg]", "tasks[1]: found 'hellaswg'; did you mean 'hellaswag'?"),
+        ("tasks: [piqa, hellaswg]", "tasks[1]: unknown task 'hellaswg'; did you mean 'hellaswag'?"),
         ("tasks: [natural_qs_open_ppl]", "did you mean 'natural_qs_open'?"),
         ("tasks: [piqa, sciq, piqa]", "tasks[2]: names piqa twice"),
         ("tasks: []", "tasks: "),

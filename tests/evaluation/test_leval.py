@@ -137,9 +137,7 @@ def test_a_stage_logs_every_task_and_the_average(
 ) -> None:
     monkeypatch.setattr("fope_lab.evaluation.leval.MAX_NEW_TOKENS", 8)  # to be quick
     section = {"kind": "leval", "from": "m", "dataset": str(folder), "context_length": 1200}
-    stage = read_section(
-        LEval, {**section, "tasks": ["gsm100", "sci_fi"], "limit": 2}, strict=False
-    )
+    stage = read_section(LEval, {**section, "tasks": ["gsm100", "sci_fi"], "limit": 2})
     stage_folder = Store(tmp_path / "store").folder("leval", "key")
     with stage_folder.begin("test", {}) as attempt:
         attempt.finish(run(stage, attempt.writer, parents))

@@ -193,9 +193,7 @@ def test_a_stage_logs_every_bucket_and_leaves_all_answers(
     parents: dict[str, Path], folder: Path, tmp_path: Path
 ) -> None:
     section = {"kind": "longbench", "from": "m", "dataset": str(folder), "context_length": 400}
-    stage = read_section(
-        LongBench, {**section, "tasks": ["trec", "triviaqa"], "limit": 1}, strict=False
-    )
+    stage = read_section(LongBench, {**section, "tasks": ["trec", "triviaqa"], "limit": 1})
     stage_folder = Store(tmp_path / "store").folder("longbench", "key")
     with stage_folder.begin("test", {}) as attempt:
         attempt.finish(run(pickle.loads(pickle.dumps(stage)), attempt.writer, parents))
@@ -233,7 +231,7 @@ def test_a_stage_logs_every_bucket_and_leaves_all_answers(
 def test_the_context_is_the_models_own_by_default(
     parents: dict[str, Path], folder: Path, tmp_path: Path
 ) -> None:
-    stage = LongBench(kind="longbench", **{"from": "m"}, dataset=str(folder), tasks=("triviaqa",))
+    stage = LongBench(from_="m", dataset=str(folder), tasks=("triviaqa",))
     with (
         Store(tmp_path / "store").folder("longbench", "key").begin("test", {}) as attempt,
         pytest.raises(DataError, match="found 32, needs more than the 32 tokens"),
@@ -244,7 +242,7 @@ def test_the_context_is_the_models_own_by_default(
 def test_a_file_that_changed_since_it_was_planned_is_an_error(
     parents: dict[str, Path], folder: Path, tmp_path: Path
 ) -> None:
-    stage = LongBench(kind="longbench", **{"from": "m"}, dataset=str(folder), context_length=600)
+    stage = LongBench(from_="m", dataset=str(folder), context_length=600)
     planned = stage.identities()
     sent = pickle.loads(pickle.dumps(stage))
     path = folder / "data" / "samsum_e.jsonl"
@@ -254,7 +252,7 @@ def test_a_file_that_changed_since_it_was_planned_is_an_error(
         pytest.raises(DataError, match=r"samsum_e\.jsonl holds something else here than"),
     ):
         run(sent, attempt.writer, parents)
-    anew = LongBench(kind="longbench", **{"from": "m"}, dataset=str(folder), context_length=600)
+    anew = LongBench(from_="m", dataset=str(folder), context_length=600)
     changed = {
         name for name in planned["dataset"] if planned["dataset"][name] != anew.contents[name]
     }

@@ -12,11 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from measured import measured
-from pydantic import ValidationError
 from sections import read_section
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from fope_lab.config.problems import ConfigError
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
 from fope_lab.evaluation.perplexity import Perplexity
@@ -341,7 +341,7 @@ def test_a_stage_logs_positions_of_the_largest_length(
 
 
 def test_more_buckets_than_positions_are_told() -> None:
-    with pytest.raises(ValidationError, match="found 257, needs at most the largest length 256"):
+    with pytest.raises(ConfigError, match="found 257, needs at most the largest length 256"):
         make_stage(position_buckets=257)
 
 

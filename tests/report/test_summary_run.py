@@ -84,4 +84,7 @@ def test_an_unknown_paper_is_wrong_input(
     value = yaml.safe_load(finished.read_text())
     finished.write_text(yaml.safe_dump({**value, "paper": "fope/tabel2"}))
     assert main(["validate", str(finished)]) == 2
-    assert "paper: found 'fope/tabel2'; did you mean 'fope/table2'?" in capsys.readouterr().err
+    assert (
+        "paper: unknown published table 'fope/tabel2'; did you mean 'fope/table2'?"
+        in capsys.readouterr().err
+    )
