@@ -119,8 +119,9 @@ def turns(embedding: PositionEmbedding, length: int) -> NDArray[np.complex128]:
     """
     import torch
 
+    device = next((tensor.device for tensor in embedding.buffers()), None)
     with torch.inference_mode():
-        cos_sin = embedding.cos_sin(torch.arange(length, device=_device(embedding)))
+        cos_sin = embedding.cos_sin(torch.arange(length, device=device))
     if cos_sin is None:
         raise DataError(f"{embedding.definition.name} rotates nothing")
     cos, signed_sin = (table.double().cpu().numpy() for table in cos_sin)
@@ -128,7 +129,3 @@ def turns(embedding: PositionEmbedding, length: int) -> NDArray[np.complex128]:
     angle = cos[..., :half] + 1j * signed_sin[..., half:]  # (heads, length, pairs)
     turned = angle[..., -1:, :].conj() * angle
     return np.ascontiguousarray(turned[..., ::-1, :].swapaxes(-1, -2))
-
-
-def _device(embedding: PositionEmbedding) -> Any:
-    return next((tensor.device for tensor in embedding.buffers()), None)

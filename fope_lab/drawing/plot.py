@@ -230,8 +230,10 @@ _LEADER = {"arrowstyle": "-", "linewidth": 0.8, "alpha": 0.7, "shrinkA": 0, "shr
 
 def _labels(axes: Axes, ends: Mapping[str, _End]) -> None:
     """Write names right of the plotting area, with a marker and a line to the curve's end."""
-    edge = axes.get_xlim()[1]
-    heights = [_fraction(axes, end.y) * HEIGHT for end in ends.values()]
+    start, edge = axes.get_xlim()
+    to_axes = axes.transAxes.inverted()
+    pixels = (axes.transData.transform((start, end.y)) for end in ends.values())
+    heights = [float(to_axes.transform(pixel)[1]) * HEIGHT for pixel in pixels]
     positions = spread(heights, LABEL_GAP, 0.0, HEIGHT)
     for (label, end), position in zip(ends.items(), positions, strict=True):
         height = position / HEIGHT
@@ -255,10 +257,3 @@ def _labels(axes: Axes, ends: Mapping[str, _End]) -> None:
                 clip_on=False,
             )
         axes.text(1 + LABEL_OFFSET / WIDTH, height, label, transform=axes.transAxes, va="center")
-
-
-def _fraction(axes: Axes, y: float) -> float:
-    """Return the height of `y` in the plotting area, from 0 at its bottom to 1 at its top."""
-    x = axes.get_xlim()[0]
-    _, height = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
-    return float(height)

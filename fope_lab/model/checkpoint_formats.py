@@ -74,12 +74,6 @@ def _our_config(description: dict[str, Any], place: ConfigSource) -> CheckpointC
         raise CheckpointError(f"{place.config} is damaged: {error}") from None
 
 
-def _our_weights(
-    directory: Path, description: dict[str, Any], config: CheckpointConfig
-) -> dict[str, Tensor]:
-    return read_weights(directory / WEIGHTS)
-
-
 def _exported_config(description: dict[str, Any], place: ConfigSource) -> CheckpointConfig:
     """Read a config.json that `export` wrote, or transformers after it."""
     fields = [field.name for field in dataclasses.fields(CheckpointConfig)]
@@ -96,13 +90,12 @@ def _exported_weights(
     return {name.removeprefix(DECODER): tensor for part in parts for name, tensor in part.items()}
 
 
-def _huggingface_config(description: dict[str, Any], place: ConfigSource) -> CheckpointConfig:
-    return read_huggingface_config(description, place.config, place.tokenizer)
-
-
-_HUGGINGFACE = Format(_huggingface_config, read_huggingface_weights)
+_HUGGINGFACE = Format(
+    lambda description, place: read_huggingface_config(description, place.config, place.tokenizer),
+    read_huggingface_weights,
+)
 _FORMATS: Mapping[str | None, Format] = {
-    None: Format(_our_config, _our_weights),
+    None: Format(_our_config, lambda directory, *_: read_weights(directory / WEIGHTS)),
     EXPORTED: Format(_exported_config, _exported_weights),
 }
 """The formats by the `model_type` of config.json, which our own format does not have. Any other

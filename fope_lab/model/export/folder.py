@@ -86,13 +86,12 @@ def _write_ours(folder: Path, model: Decoder, config: CheckpointConfig) -> Writt
     return _description(model, config), weights
 
 
-def _write_llama(folder: Path, model: Decoder, config: CheckpointConfig) -> Written:
-    return llama_description(model, config.context_length), llama_weights(model)
-
-
 FORMATS: Mapping[str, Callable[[Path, Decoder, CheckpointConfig], Written]] = {
     "fope-lab": _write_ours,
-    "llama": _write_llama,
+    "llama": lambda folder, model, config: (
+        llama_description(model, config.context_length),
+        llama_weights(model),
+    ),
 }
 """The writers by the value of `to`."""
 
