@@ -9,6 +9,7 @@ from sweep_files import PRETRAIN_LINE, told
 
 from fope_lab.data.corpora.registry import CORPORA
 from fope_lab.data.recipe import TASKS
+from fope_lab.embeddings import EMBEDDINGS as REGISTERED
 from fope_lab.embeddings import PRESETS
 from fope_lab.embeddings.base import EMBEDDING_TYPES, TRANSFORM_TYPES
 from fope_lab.model.config import SCALES as MODEL_SCALES
@@ -32,7 +33,8 @@ KINDS = f"(allowed: {', '.join(sorted(FILE_KINDS.all_names()))})"
 EMBEDDINGS = f"(allowed: {', '.join(sorted({*PRESETS, *EMBEDDING_TYPES.all()}))})"
 TRANSFORMS = f"(allowed: {', '.join(sorted(TRANSFORM_TYPES.all()))})"
 SCALES = f"(allowed: {', '.join(MODEL_SCALES)})"
-ALL_CORPORA = f"(allowed: {', '.join(sorted(CORPORA.entries))})"
+BARE_EMBEDDINGS = f"(allowed: {', '.join(sorted(REGISTERED.names()))})"
+BARE_CORPORA = f"(allowed: {', '.join(sorted(CORPORA.names()))})"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,7 @@ ALL_CORPORA = f"(allowed: {', '.join(sorted(CORPORA.entries))})"
         (
             "rope",
             "RoPE",
-            f"embedding: unknown embedding 'RoPE'; did you mean 'rope'? {EMBEDDINGS}",
+            f"embedding: unknown embedding 'RoPE'; did you mean 'rope'? {BARE_EMBEDDINGS}",
         ),
         (
             "rope",
@@ -171,7 +173,7 @@ ALL_CORPORA = f"(allowed: {', '.join(sorted(CORPORA.entries))})"
             "data.length: found '64', needs a whole number",
         ),
         ("{corpus: c4, length: 64}", "5", "data: found 5, needs a mapping with length and corpus"),
-        ("c4", "pg9", f"data.corpus: unknown corpus 'pg9'; did you mean 'pg19'? {ALL_CORPORA}"),
+        ("c4", "pg9", f"data.corpus: unknown corpus 'pg9'; did you mean 'pg19'? {BARE_CORPORA}"),
         ("c4", "{type: c4, limit: 0}", "data.corpus.limit: found 0, needs at least 1"),
         (
             "c4",

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sweep_files import BASE, PRETRAIN, PRETRAIN_LINE, changed, load, of, told
 
-from fope_lab.embeddings import PRESETS
-from fope_lab.embeddings.base import EMBEDDING_TYPES
+from fope_lab.embeddings import EMBEDDINGS
 
 VALUES: dict[str, list[Any]] = {
     "p.embedding": ["nope", "rope", {"type": "fope", "sigma": 0.1}, {"type": "rope", "base": 500}],
@@ -281,7 +280,7 @@ def grid_of(text: str, stages: str = f"p: {PRETRAIN_LINE}") -> str:
             "grid:\n  p.embedding: [rope,\n    nop]",
             [
                 "6 grid.p.embedding[1]: unknown embedding 'nop'; did you mean 'nope'? (allowed: "
-                f"{', '.join(sorted({*PRESETS, *EMBEDDING_TYPES.all()}))})"
+                f"{', '.join(sorted(EMBEDDINGS.names()))})"
             ],
         ),
         (
