@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Annotated, Literal
 
 from fope_lab.config.annotations import Doc, Interval
@@ -70,51 +69,49 @@ class ModelConfig:
             object.__setattr__(self, name, value)
 
 
-SCALES: Mapping[str, ModelConfig] = MappingProxyType(
-    {
-        "tiny": ModelConfig(num_layers=2, num_heads=4, head_dim=32, intermediate_size=256),
-        "mini": ModelConfig(num_layers=4, num_heads=4, head_dim=64, intermediate_size=768),
-        "posgen": ModelConfig(num_layers=2, num_heads=8, head_dim=64, feed_forward="relu"),
-        "20m": ModelConfig(num_layers=8, num_heads=4, head_dim=64),
-        "60m": ModelConfig(num_layers=8, num_heads=8, head_dim=64),
-        "180m": ModelConfig(num_layers=8, num_heads=8, head_dim=128),
-        "1.2b": ModelConfig(num_layers=16, num_heads=16, head_dim=128),
-        "smollm-1.7b": ModelConfig(
-            num_layers=24,
-            num_heads=32,
-            head_dim=64,
-            intermediate_size=8192,
-            vocab_size=49_152,
-            tie_embeddings=True,
-        ),
-        "gemma-2b": ModelConfig(
-            num_layers=18,
-            num_heads=8,
-            head_dim=256,
-            num_kv_heads=1,
-            intermediate_size=16_384,
-            vocab_size=256_000,
-            tie_embeddings=True,
-            norm_eps=1e-6,
-            feed_forward="geglu",
-            scale_embeddings=True,
-        ),
-        "llama2-7b": ModelConfig(
-            num_layers=32,
-            num_heads=32,
-            head_dim=128,
-            intermediate_size=11_008,
-            vocab_size=32_000,
-        ),
-        "llama2-13b": ModelConfig(
-            num_layers=40,
-            num_heads=40,
-            head_dim=128,
-            intermediate_size=13_824,
-            vocab_size=32_000,
-        ),
-    }
-)
+SCALES: Mapping[str, ModelConfig] = {
+    "tiny": ModelConfig(num_layers=2, num_heads=4, head_dim=32, intermediate_size=256),
+    "mini": ModelConfig(num_layers=4, num_heads=4, head_dim=64, intermediate_size=768),
+    "posgen": ModelConfig(num_layers=2, num_heads=8, head_dim=64, feed_forward="relu"),
+    "20m": ModelConfig(num_layers=8, num_heads=4, head_dim=64),
+    "60m": ModelConfig(num_layers=8, num_heads=8, head_dim=64),
+    "180m": ModelConfig(num_layers=8, num_heads=8, head_dim=128),
+    "1.2b": ModelConfig(num_layers=16, num_heads=16, head_dim=128),
+    "smollm-1.7b": ModelConfig(
+        num_layers=24,
+        num_heads=32,
+        head_dim=64,
+        intermediate_size=8192,
+        vocab_size=49_152,
+        tie_embeddings=True,
+    ),
+    "gemma-2b": ModelConfig(
+        num_layers=18,
+        num_heads=8,
+        head_dim=256,
+        num_kv_heads=1,
+        intermediate_size=16_384,
+        vocab_size=256_000,
+        tie_embeddings=True,
+        norm_eps=1e-6,
+        feed_forward="geglu",
+        scale_embeddings=True,
+    ),
+    "llama2-7b": ModelConfig(
+        num_layers=32,
+        num_heads=32,
+        head_dim=128,
+        intermediate_size=11_008,
+        vocab_size=32_000,
+    ),
+    "llama2-13b": ModelConfig(
+        num_layers=40,
+        num_heads=40,
+        head_dim=128,
+        intermediate_size=13_824,
+        vocab_size=32_000,
+    ),
+}
 """The named sizes. `tiny` and `mini` train on a CPU. `posgen` is the model of Resonance RoPE's §5:
 two layers of the size of T5-small. `20m` (Table 2) to `1.2b` (Table 3) are FoPE's models, whose
 names count parameters without the input embedding at a vocabulary of 50,304. The others are

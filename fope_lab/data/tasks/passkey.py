@@ -39,15 +39,13 @@ class Trial:
     depth: float
 
 
-def build_trial(
-    tokenizer: Any, length: int, trial: int, *, form: str = "english", digits: int = 5
-) -> Trial:
+def build_trial(tokenizer: Any, length: int, trial: int, *, form: str = "english") -> Trial:
     """Return prompt number `trial` of exactly `length` tokens, including the key at its end.
 
     `tokenizer` is one of fope-lab's or of transformers'. Raises DataError if `length` is too short,
     or if the tokenizer can't write the prompt.
     """
-    return prompt_form(form, tokenizer, digits).trial(length, trial)
+    return prompt_form(form, tokenizer).trial(length, trial)
 
 
 def prompt_form(
