@@ -65,7 +65,8 @@ class Option:
 
     def json_schema(self) -> dict[str, Any]:
         """The JSON Schema of the value, with the description but without the default."""
-        schema = _adapter(self.annotation).json_schema()
+        # Not cached: literals with the same values in another order count as equal.
+        schema = _type_adapter(_for_pydantic(self.annotation)).json_schema()
         return {**schema, "description": self.doc} if self.doc else schema
 
 
@@ -214,20 +215,33 @@ def entry_of(kind: type[T], title: str = "", preset: T | None = None) -> Entry[T
 @functools.cache
 def _adapter(annotation: Any) -> TypeAdapter[Any]:
     """What checks values. Cached: a sweep has thousands of values to check."""
+    return _shared_adapter(_for_pydantic(annotation))
+
+
+@functools.cache
+def _shared_adapter(annotation: Any) -> TypeAdapter[Any]:
+    """Cached once more, because many options differ in their descriptions only."""
+    return _type_adapter(annotation)
+
+
+def _type_adapter(annotation: Any) -> TypeAdapter[Any]:
     from pydantic import ConfigDict, TypeAdapter
 
-    return TypeAdapter(_for_pydantic(annotation), config=ConfigDict(strict=True))
+    return TypeAdapter(annotation, config=ConfigDict(strict=True))
 
 
 def _for_pydantic(annotation: Any) -> Any:
     """The annotation for pydantic: a tuple takes a list too, which is what YAML has, a dataclass
-    takes a mapping of its options, and a type that another package parses is not looked into."""
+    takes a mapping of its options, a type that another package parses is not looked into, and what
+    an option means is left out."""
     from pydantic import Strict
 
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
         parsed = any(isinstance(each, Parsed) for each in arguments[1:])
-        return Annotated[(Any if parsed else _for_pydantic(arguments[0]), *arguments[1:])]
+        inner = Any if parsed else _for_pydantic(arguments[0])
+        checks = [each for each in arguments[1:] if not isinstance(each, Doc)]
+        return Annotated[(inner, *checks)] if checks else inner
     if origin in (Union, types.UnionType):
         return Union[tuple(map(_for_pydantic, arguments))]  # noqa: UP007 - of computed members
     if origin is tuple:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,8 @@ from numpy.typing import NDArray
 
 def wilson_interval(correct: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson's score interval of a binomial share (Wilson 1927)."""
+    from statistics import NormalDist  # here, because plans import this module and need no z
+
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     share = correct / trials
     middle = (share + z * z / (2 * trials)) / (1 + z * z / trials)
