@@ -32,7 +32,7 @@ def test_it_is_planned_and_its_cost_is_known(file: Path) -> None:
     planned = plan(sweep)
     assert planned.stages
     assert len({one.key for one in planned.stages}) == len(planned.stages)
-    for name, stages in sweep.by_name.items():
+    for name, stages in sweep.by_section.items():
         assert stages, name
     for stage in sweep.stages:
         if isinstance(stage.spec, TrainingConfig):

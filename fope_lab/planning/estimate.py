@@ -185,7 +185,7 @@ class PlanEstimate:
 
 def requested_stages(sweep: Sweep) -> list[Stage]:
     """The stages that a file requests; an equal stage occurs as often as the file names it."""
-    named = [stage for stages in sweep.by_name.values() for stage in stages]
+    named = [stage for stages in sweep.by_section.values() for stage in stages]
     known = {stage.key for stage in named}
     return [*(stage for stage in sweep.stages if stage.key not in known), *named]
 

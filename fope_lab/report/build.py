@@ -83,13 +83,13 @@ def build_report(
     `provenance` (versions, commit, places) and `links` are shown unchanged.
     """
     sweep = plan.sweep
-    section, by_name = sweep.report, sweep.by_name
+    section, by_section = sweep.report, sweep.by_section
     stages = read_stages(plan, store)
     cells = build_cells(stages)
     groups = group_metrics(cells, stages)
     histories = read_histories(stages)
     marks = {group.key: comparability_marks(group, histories) for group in groups}
-    table_groups = requested_groups(groups, section.tables, by_name)
+    table_groups = requested_groups(groups, section.tables, by_section)
     published = None if sweep.paper is None else load_published(sweep.paper)
     return Report(
         name=sweep.name,
@@ -100,9 +100,9 @@ def build_report(
         stages=stages,
         cells=cells,
         table_groups=table_groups,
-        figure_groups=requested_groups(groups, section.figures, by_name),
+        figure_groups=requested_groups(groups, section.figures, by_section),
         training_curves=group_training_curves(
-            requested_trainings(stages, section.figures, by_name)
+            requested_trainings(stages, section.figures, by_section)
         ),
         heatmaps=group_heatmaps(stages),
         analyses=read_analyses(stages),
@@ -118,7 +118,7 @@ def build_report(
             for cell in series.cells.values()
             for key in cell.keys
         },
-        verdicts=judge_claims(section, by_name, stages),
+        verdicts=judge_claims(section, by_section, stages),
         paper=None if published is None else compare_with_paper(published, cells, stages),
         links=links,
     )

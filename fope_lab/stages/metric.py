@@ -16,7 +16,7 @@ _NON_FINITE = {"nan": "NaN", "inf": "∞", "-inf": "−∞"}
 
 
 @dataclass(frozen=True)
-class Axis:
+class CurveAxis:
     """What a curve runs over: `name` ends the metric's name, as in `perplexity_by_length`.
 
     `label` is the axis title of a figure. `in_tokens` says whether x counts tokens, so that the
@@ -28,10 +28,10 @@ class Axis:
     in_tokens: bool
 
 
-LENGTH = Axis("length", "context length, tokens", in_tokens=True)
-POSITION = Axis("position", "position, tokens", in_tokens=True)
-WORDS = Axis("words", "bucket of lengths, words", in_tokens=False)
-AXES = {axis.name: axis for axis in (LENGTH, POSITION, WORDS)}
+LENGTH = CurveAxis("length", "context length, tokens", in_tokens=True)
+POSITION = CurveAxis("position", "position, tokens", in_tokens=True)
+WORDS = CurveAxis("words", "bucket of lengths, words", in_tokens=False)
+CURVE_AXES = {axis.name: axis for axis in (LENGTH, POSITION, WORDS)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Metric:
     short_name: str
     better: Better | None
     unit: Unit
-    axis: Axis | None = None
+    axis: CurveAxis | None = None
     xs: tuple[int, ...] | None = None
     label: str = ""
     corpus: Corpus | None = None
@@ -62,23 +62,18 @@ class Metric:
     def __post_init__(self) -> None:
         ending = "" if self.axis is None else f"_by_{self.axis.name}"
         if self.name.partition("_by_")[2] != ending.removeprefix("_by_"):
-            raise ValueError(f"the name of a curve ends in its axis: {self.name}, {self.x}")
+            raise ValueError(f"the name of a curve ends in its axis: {self.name}, {self.by}")
         if not self.label:
             object.__setattr__(self, "label", self.name.removesuffix(ending).replace("_", " "))
 
     @property
-    def x(self) -> str | None:
-        """The name of a curve's axis; None for a single number."""
-        return None if self.axis is None else self.axis.name
-
-    @property
     def by(self) -> str:
-        """The axis of a curve in a word; empty for a single number."""
-        return (self.x or "").replace("_", " ")
+        """The name of a curve's axis in words; empty for a single number."""
+        return "" if self.axis is None else self.axis.name.replace("_", " ")
 
     @property
-    def x_label(self) -> str:
-        """The axis of a curve in words; empty for a single number."""
+    def axis_label(self) -> str:
+        """The axis of a curve as figures label it; empty for a single number."""
         return "" if self.axis is None else self.axis.label
 
     @property

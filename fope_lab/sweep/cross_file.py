@@ -69,15 +69,15 @@ class StageReferences:
         Raises LookupError if there are none, and the SweepError of the other file.
         """
         sweep, name = self._sweep(reference)
-        if name not in sweep.by_name:
-            names = list(sweep.by_name)
+        if name not in sweep.by_section:
+            names = list(sweep.by_section)
             fault = (
                 f"{sweep.path} has no stage {name!r}{did_you_mean(name, names)}"
                 if name
                 else f"needs a stage of {sweep.path} after the #"
             )
             raise LookupError(f"{fault} (allowed: {name_list(names)})")
-        return sweep.by_name[name]
+        return sweep.by_section[name]
 
     def parent(self, reference: str, point: GridPoint) -> Stage:
         """Return the stage that a reference means at a grid point.

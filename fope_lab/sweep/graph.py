@@ -55,8 +55,9 @@ class Stage:
 class Sweep:
     """A checked sweep: its stages in an order in which parents come before their children.
 
-    `by_name` has the stages of each section with the axes that lead to them. Stages that are equal
-    occur once in `stages`, and in `by_name` once for each way that leads to them.
+    `by_section` has the stages of each section with the axes that lead to them. Equal stages occur
+    once in `stages`, and in `by_section` once for each way that leads to them. Tables show an equal
+    stage once, under the first way; claims know it by every way.
     """
 
     path: Path
@@ -64,7 +65,7 @@ class Sweep:
     description: str
     seeds: tuple[int, ...]
     stages: tuple[Stage, ...]
-    by_name: Mapping[str, tuple[Stage, ...]] = field(default_factory=dict, repr=False)
+    by_section: Mapping[str, tuple[Stage, ...]] = field(default_factory=dict, repr=False)
     report: ReportSection = field(default_factory=ReportSection)
     paper: str | None = None
 

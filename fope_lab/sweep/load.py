@@ -77,7 +77,7 @@ def _load(path: Path, loader: SweepLoader, text: str | None = None) -> Sweep:
         description=file.description,
         seeds=tuple(file.seeds),
         stages=resolved.stages,
-        by_name=resolved.by_section,
+        by_section=resolved.by_section,
         report=file.report,
         paper=file.paper,
     )

@@ -13,13 +13,13 @@ from fope_lab.sweep.report_section import ReportSection
 
 
 def report_problems(
-    section: ReportSection, by_name: Mapping[str, Sequence[Stage]] | None
+    section: ReportSection, by_section: Mapping[str, Sequence[Stage]] | None
 ) -> Iterator[tuple[FieldPath, str]]:
     """Yield what is wrong with the section, each with its place in the file.
 
     Without the stages, because something is wrong with them, only the form of the texts is checked.
     """
-    catalogue = None if by_name is None else Catalogue(by_name)
+    catalogue = None if by_section is None else Catalogue(by_section)
     lines: dict[Claim, int] = {}
     for i, text in enumerate(section.claims):
         try:

@@ -40,7 +40,7 @@ def messages(folder: Path, *claims: str, part: str = "claims") -> list[str]:
 
 
 def found(folder: Path, claim: str, content: str = SWEEP) -> Comparison:
-    return compare(parse_claim(claim), Catalogue(load(folder, content).by_name))
+    return compare(parse_claim(claim), Catalogue(load(folder, content).by_section))
 
 
 def members(comparison: Comparison, axis: str) -> list[tuple[dict[str, str], list[str]]]:

@@ -18,7 +18,7 @@ def test_a_sweep_has_what_the_file_says(tmp_path: Path) -> None:
     assert (sweep.name, sweep.description, sweep.seeds) == ("base", "why", (3, 1))
     assert sweep.path == tmp_path / "sweep.yaml"
     assert [stage.seed for stage in of(sweep, "pretrain")] == [3, 1]
-    assert list(sweep.by_name) == sorted(BASE["stages"])
+    assert list(sweep.by_section) == sorted(BASE["stages"])
     assert load(tmp_path, BASE).seeds == (0,)
 
 

@@ -53,14 +53,14 @@ class Verdict:
 
 def judge_claims(
     section: ReportSection,
-    by_name: Mapping[str, Sequence[Stage]],
+    by_section: Mapping[str, Sequence[Stage]],
     results: Iterable[StageResult],
 ) -> tuple[Verdict, ...]:
     """Judge the claims of a checked sweep file, in its order.
 
-    `by_name` holds the stages of each name in the file, and `results` the results of all of them.
+    `by_section` holds the stages of each section, and `results` the results of all of them.
     """
-    catalogue = Catalogue(by_name)
+    catalogue = Catalogue(by_section)
     by_key = {result.stage.key: result for result in results}
     minimum = section.min_in_length_accuracy
     verdicts = []

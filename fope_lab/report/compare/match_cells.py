@@ -20,6 +20,7 @@ from fope_lab.report.compare.published import PublishedColumn, PublishedRow, Pub
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.labels import corpus_label, label, label_parts, stage_label
+from fope_lab.stages.metric import LENGTH
 from fope_lab.sweep.graph import Stage
 
 NOT_IN_SWEEP = "not part of this sweep"
@@ -83,7 +84,7 @@ class CellMatcher:
         if cell.metric.name != column.metric or cell.x is None or column.x is None:
             return (cell.metric.name, cell.x) == (column.metric, column.x)
         published_length, our_length = self._published.trained_length, cell.train_length
-        if not (published_length and our_length and cell.metric.x == "length"):
+        if not (published_length and our_length and cell.metric.axis == LENGTH):
             return cell.x == column.x
         return cell.x * published_length == column.x * our_length
 

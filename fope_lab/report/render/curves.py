@@ -22,7 +22,7 @@ from fope_lab.report.results.axes import shorten_labels
 from fope_lab.report.results.layout import GroupKey, MetricGroup, Series
 from fope_lab.report.results.training import TrainingCurve, TrainingCurves
 from fope_lab.stages.labels import split_label
-from fope_lab.stages.metric import Metric
+from fope_lab.stages.metric import LENGTH, Metric
 
 LOG_RATIO = 8
 """An axis is logarithmic if its values span a larger ratio than this."""
@@ -73,7 +73,7 @@ def draw_curves(
 
     The notes name the curves whose models differ in more than what is compared.
     """
-    curves = [group for group in groups if group.metric.x is not None]
+    curves = [group for group in groups if group.metric.axis is not None]
     labels = [series.label for group in curves for series in group.series]
     labels += [curve.label for training in trainings for curve in training.curves]
     style = Style.of(labels)
@@ -101,7 +101,7 @@ def draw_by_x(group: MetricGroup, style: Style, name: str) -> Figure | None:
     scale = _scale(group.metric, drawn)
     if scale is None:
         return None
-    by_length = group.metric.x == "length"
+    by_length = group.metric.axis == LENGTH
     title = f"{group.title} by context length" if by_length else group.title
     xs = [x for x in group.xs if x is not None]
     drawings: list[Panel] = []
@@ -110,7 +110,7 @@ def draw_by_x(group: MetricGroup, style: Style, name: str) -> Figure | None:
         drawings.append(
             Panel(
                 title=panel,
-                x_label=group.metric.x_label,
+                x_label=group.metric.axis_label,
                 y_label=_y_label(group.metric, scale[0]),
                 curves=tuple(curves),
                 ticks=tuple(xs) if by_length else None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fope_lab.report.compare.comparability_marks import MARK, ComparabilityMarks
 from fope_lab.report.results.aggregate import Cell, CellKey
 from fope_lab.report.results.layout import MetricGroup
+from fope_lab.stages.metric import LENGTH
 from fope_lab.stages.result import Measurement
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def build_tables(report: Report) -> tuple[Table, ...]:
     for index, group in enumerate(report.table_groups):
         table = build_table(group, report.marks[group.key])
         rows = tuple((row.labels, row.seeds) for row in table.rows)
-        place = (group.section, _kind(group), rows) if group.metric.x is None else index
+        place = (group.section, _kind(group), rows) if group.metric.axis is None else index
         joined.setdefault(place, []).append((group, table))
     return tuple(_join(tables) for tables in joined.values())
 
@@ -130,7 +131,7 @@ def build_tables(report: Report) -> tuple[Table, ...]:
 def build_table(group: MetricGroup, marks: ComparabilityMarks) -> Table:
     """Build the table of a group: a row for each series, a column for each x."""
     xs = shown_xs(group)
-    trained = set(group.train_lengths) if group.metric.x == "length" else set()
+    trained = set(group.train_lengths) if group.metric.axis == LENGTH else set()
     several_lengths = len(trained) > 1
     best = _best(group)
     rows = []
@@ -264,8 +265,8 @@ def _best(group: MetricGroup) -> set[CellKey]:
 def _notes(group: MetricGroup, has_best: bool) -> list[str]:
     metric, shown, cells = group.metric, shown_xs(group), group.cells
     notes = []
-    if metric.x is not None:
-        notes.append(f"Columns: {metric.x_label}.")
+    if metric.axis is not None:
+        notes.append(f"Columns: {metric.axis_label}.")
     if metric.better is not None:
         notes.append(f"{metric.better.capitalize()} is better.")
     if has_best and group.panel_axes:

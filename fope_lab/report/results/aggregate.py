@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.report.results.metric_names import metric_of
-from fope_lab.report.results.stage_results import StageResult, by_section
-from fope_lab.stages.metric import Metric
+from fope_lab.report.results.stage_results import StageResult, group_by_section
+from fope_lab.stages.metric import LENGTH, Metric
 from fope_lab.stages.result import Measurement, MetricPoint
 from fope_lab.store import Status
 
@@ -132,7 +132,7 @@ def build_cells(results: Sequence[StageResult]) -> tuple[Cell, ...]:
     """Build all cells in the order of the stages, including those without any value."""
     known = {
         section: dict.fromkeys(point for r in members for point in r.measurements)
-        for section, members in by_section(results).items()
+        for section, members in group_by_section(results).items()
     }
     return tuple(
         _cell(seeds, point)
@@ -179,7 +179,7 @@ def _expected(seeds: Sequence[StageResult], known: Iterable[MetricPoint]) -> lis
         own = dict.fromkeys(
             (name, x)
             for name, x in known
-            if not lengths or x in lengths or _metric(seeds[0], name).x != "length"
+            if not lengths or x in lengths or _metric(seeds[0], name).axis != LENGTH
         )
     return sorted(own, key=lambda point: (point[0], point[1] is not None, point[1] or 0))
 

@@ -14,7 +14,7 @@ from fope_lab.analysis import Analysis, Arrays
 from fope_lab.analysis.base import ARRAYS
 from fope_lab.evaluation.analysis import AnalysisStage
 from fope_lab.report.results.axes import Axes, read_axes
-from fope_lab.report.results.stage_results import StageResult, by_section
+from fope_lab.report.results.stage_results import StageResult, group_by_section
 from fope_lab.stages.result import Measurement
 from fope_lab.store import StageFolder
 
@@ -51,7 +51,7 @@ class AnalysisResult:
 def read_analyses(results: Sequence[StageResult]) -> tuple[AnalysisResult, ...]:
     """The finished analyses in the order of the sweep file."""
     analyses = []
-    for members in by_section(results).values():
+    for members in group_by_section(results).values():
         axes = read_axes(result.stage for result in members)
         several_seeds = len({result.stage.seed for result in members}) > 1
         for result in members:

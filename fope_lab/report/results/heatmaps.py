@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fope_lab.report.results.aggregate import group_seeds
 from fope_lab.report.results.axes import Axes, read_axes
-from fope_lab.report.results.stage_results import StageResult, by_section
+from fope_lab.report.results.stage_results import StageResult, group_by_section
 
 SCALE = ("x_label", "y_label", "x", "y", "low", "high")
 """The fields in which all maps of a group must be equal."""
@@ -47,7 +47,7 @@ class HeatmapGroup:
 def group_heatmaps(results: Sequence[StageResult]) -> tuple[HeatmapGroup, ...]:
     """Group the heat maps of all stages by their section of the sweep file and their title."""
     groups = []
-    for section, members in by_section(results).items():
+    for section, members in group_by_section(results).items():
         axes = read_axes(result.stage for result in members)
         titles = dict.fromkeys(
             str(entry.get("title")) for r in members for entry in r.record.heatmaps

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.axes import Axes, read_axes
-from fope_lab.report.results.stage_results import StageResult, by_section
-from fope_lab.stages.metric import Metric
+from fope_lab.report.results.stage_results import StageResult, group_by_section
+from fope_lab.stages.metric import LENGTH, Metric
 
 GroupKey = tuple[str, str]
 """The section of the sweep file and the metric's name."""
@@ -91,7 +91,7 @@ class MetricGroup:
     def title(self) -> str:
         """The metric in words, and the section unless the metric's name already tells it."""
         words = self.metric.label[:1].upper() + self.metric.label[1:]
-        if self.metric.x not in (None, "length"):
+        if self.metric.axis not in (None, LENGTH):
             words += f" by {self.metric.by}"
         named = self.section in self.metric.name and self.only
         return words if named else f"{words} ({self.section})"
@@ -115,7 +115,7 @@ def group_metrics(cells: Sequence[Cell], results: Sequence[StageResult]) -> tupl
         for (section, name), members in groups.items()
         if (section, members[0].metric.shown_as) not in groups
     ]
-    return tuple(sorted(metric_groups, key=lambda group: group.metric.x is None))
+    return tuple(sorted(metric_groups, key=lambda group: group.metric.axis is None))
 
 
 def _chance_level(metric: str, section: str, results: Sequence[StageResult]) -> float | None:
@@ -162,7 +162,9 @@ def stages_without_cells(
 ) -> dict[str, list[StageResult]]:
     """The stages with a model that have no cell yet, by their section of the sweep file."""
     with_cells = {cell.section for cell in cells}
-    with_model = by_section(result for result in results if result.stage.model_spec is not None)
+    with_model = group_by_section(
+        result for result in results if result.stage.model_spec is not None
+    )
     return {
         section: members
         for section, members in with_model.items()

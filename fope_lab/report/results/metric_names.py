@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fope_lab.stages.metric import AXES, Axis, Better, Metric, Unit
+from fope_lab.stages.metric import CURVE_AXES, Better, CurveAxis, Metric, Unit
 
 if TYPE_CHECKING:
     from fope_lab.sweep.graph import Stage
@@ -53,7 +53,7 @@ def metric_named(name: str) -> Metric | None:
         short_name=base,
         better=better,
         unit=unit,
-        axis=AXES.get(ending, Axis(ending, ending, in_tokens=False)) if ending else None,
+        axis=CURVE_AXES.get(ending, CurveAxis(ending, ending, in_tokens=False)) if ending else None,
         shown_as=_SHOWN_AS.get(name),
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from fope_lab.report.results.metric_names import with_error
-from fope_lab.stages.metric import Metric
+from fope_lab.stages.metric import LENGTH, Metric
 from fope_lab.stages.result import Measurement, MetricPoint, ResultRecord
 from fope_lab.store import Row
 
@@ -75,7 +75,7 @@ def _intervals(
 ) -> dict[MetricPoint, tuple[float, float]]:
     """The `ci95` that a result has by length: of the metric that an entry names, or else of the
     stage's only accuracy by length."""
-    curves = {metric.name: metric for metric in metrics if metric.x == "length"}
+    curves = {metric.name: metric for metric in metrics if metric.axis == LENGTH}
     accuracies = [name for name, metric in curves.items() if metric.is_fraction]
     intervals: dict[MetricPoint, tuple[float, float]] = {}
     for entry in [e for entries in content.values() if _is_list(entries) for e in entries]:

@@ -11,11 +11,11 @@ from fope_lab.sweep.claims.grammar import parse_quantity
 from fope_lab.sweep.claims.selection import Catalogue
 from fope_lab.sweep.graph import Stage
 
-ByName = Mapping[str, Sequence[Stage]]
+StagesBySection = Mapping[str, Sequence[Stage]]
 
 
 def requested_groups(
-    groups: Sequence[MetricGroup], texts: Sequence[str] | None, by_name: ByName
+    groups: Sequence[MetricGroup], texts: Sequence[str] | None, by_section: StagesBySection
 ) -> tuple[MetricGroup, ...]:
     """The groups that texts of the form `[stage.]metric[(corpus)]` name, in the order of the texts.
 
@@ -26,7 +26,7 @@ def requested_groups(
         return tuple(groups)
     by_key = {group.key: group for group in groups}
     requested: dict[GroupKey, MetricGroup] = {}
-    for section, metric in _named(texts, by_name):
+    for section, metric in _named(texts, by_section):
         for name in (metric.name, metric.shown_as or metric.name):
             if (group := by_key.get((section, name))) is not None:
                 requested[group.key] = group
@@ -34,17 +34,17 @@ def requested_groups(
 
 
 def requested_trainings(
-    results: Sequence[StageResult], texts: Sequence[str] | None, by_name: ByName
+    results: Sequence[StageResult], texts: Sequence[str] | None, by_section: StagesBySection
 ) -> tuple[StageResult, ...]:
     """The training stages that the texts name; without texts, all stages."""
     if texts is None:
         return tuple(results)
-    sections = {section for section, _ in _named(texts, by_name)}
+    sections = {section for section, _ in _named(texts, by_section)}
     return tuple(r for r in results if r.stage.section in sections and r.stage.spec.trains)
 
 
-def _named(texts: Sequence[str], by_name: ByName) -> list[tuple[str, Metric]]:
+def _named(texts: Sequence[str], by_section: StagesBySection) -> list[tuple[str, Metric]]:
     """The section and the metric of each text of a checked sweep file."""
-    catalogue = Catalogue(by_name)
+    catalogue = Catalogue(by_section)
     selections = [catalogue.find(parse_quantity(text)) for text in texts]
     return [(selected.stage, selected.metric) for selected in selections]

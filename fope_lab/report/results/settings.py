@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fope_lab.report.results.stage_results import StageResult, by_section
+from fope_lab.report.results.stage_results import StageResult, group_by_section
 
 SHOWN_VALUES = 8
 
@@ -29,7 +29,7 @@ class SettingsGroup:
 
 def collect_settings(results: Iterable[StageResult]) -> tuple[SettingsGroup, ...]:
     """Collect the settings of each section of the sweep file, in its order."""
-    return tuple(_group(section, members) for section, members in by_section(results).items())
+    return tuple(_group(section, members) for section, members in group_by_section(results).items())
 
 
 def _group(section: str, members: Sequence[StageResult]) -> SettingsGroup:

@@ -56,7 +56,7 @@ def read_stages(plan: Plan, store: Store) -> tuple[StageResult, ...]:
     return tuple(by_key.values())
 
 
-def by_section(results: Iterable[StageResult]) -> dict[str, list[StageResult]]:
+def group_by_section(results: Iterable[StageResult]) -> dict[str, list[StageResult]]:
     """Group the results by the stage's name in the sweep file, in its order."""
     groups: dict[str, list[StageResult]] = {}
     for result in results:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.report.results.stage_results import StageResult
+from fope_lab.stages.metric import LENGTH
 from fope_lab.store import Status
 
 
@@ -62,7 +63,7 @@ def summarise(results: Sequence[StageResult], groups: Sequence[MetricGroup]) -> 
 
 def _findings(group: MetricGroup) -> list[str]:
     """For each panel of a curve: the best mean at the training length and at the longest length."""
-    if group.metric.x != "length" or group.metric.better is None:
+    if group.metric.axis != LENGTH or group.metric.better is None:
         return []
     findings = []
     for panel, members in group.panels.items():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from fope_lab.report.results.axes import Axes, read_axes
 from fope_lab.report.results.metric_names import metric_of
-from fope_lab.report.results.stage_results import StageResult, by_section
+from fope_lab.report.results.stage_results import StageResult, group_by_section
 from fope_lab.stages.metric import Metric
 
 BINS = 200
@@ -46,7 +46,7 @@ class TrainingCurves:
 def group_training_curves(results: Iterable[StageResult]) -> tuple[TrainingCurves, ...]:
     """Group the curves by section of the sweep file and by loss; a curve has at least two rows."""
     groups = []
-    for section, members in by_section(results).items():
+    for section, members in group_by_section(results).items():
         axes = read_axes(result.stage for result in members)
         names = dict.fromkeys(name for r in members for row in r.rows for name in row.values)
         for metric in (metric_of(members[0].stage, name) for name in names):

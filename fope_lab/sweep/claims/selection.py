@@ -48,21 +48,21 @@ class Selected:
 
 
 class Catalogue:
-    """What the stages of a sweep measure; `by_name` are the stages of each name in the file."""
+    """What the stages of a sweep measure; `by_section` are the stages of each name in the file."""
 
-    def __init__(self, by_name: Mapping[str, Sequence[Stage]]) -> None:
-        self._by_name = {
+    def __init__(self, by_section: Mapping[str, Sequence[Stage]]) -> None:
+        self._by_section = {
             name: [(stage, list(stage.spec.metrics())) for stage in stages]
-            for name, stages in by_name.items()
+            for name, stages in by_section.items()
         }
 
     def find(self, quantity: Quantity) -> Selected:
         """The stages that a quantity names. Raises ClaimError if none has it, or several do."""
-        if quantity.stage is not None and quantity.stage not in self._by_name:
-            near = did_you_mean(quantity.stage, list(self._by_name))
-            allowed = name_list(self._by_name)
+        if quantity.stage is not None and quantity.stage not in self._by_section:
+            near = did_you_mean(quantity.stage, list(self._by_section))
+            allowed = name_list(self._by_section)
             raise ClaimError(f"no stage {quantity.stage!r}{near} (allowed: {allowed})")
-        names = list(self._by_name) if quantity.stage is None else [quantity.stage]
+        names = list(self._by_section) if quantity.stage is None else [quantity.stage]
         having = {name: found for name in names if (found := self._measuring(name, quantity))}
         if not having:
             raise self._unknown(names, quantity)
@@ -75,14 +75,14 @@ class Catalogue:
             )
         name, measuring = next(iter(having.items()))
         stage, first = measuring[0]
-        by_name = {metric.name: metric for metric in stage.spec.metrics()}
-        mastery = None if first.mastery is None else by_name[first.mastery]
+        declared = {metric.name: metric for metric in stage.spec.metrics()}
+        mastery = None if first.mastery is None else declared[first.mastery]
         return Selected(name, first, mastery, tuple(measuring))
 
     def _measuring(self, name: str, quantity: Quantity) -> list[tuple[Stage, Metric]]:
         return [
             (stage, metric)
-            for stage, metrics in self._by_name[name]
+            for stage, metrics in self._by_section[name]
             for metric in metrics
             if quantity.metric in (metric.short_name, metric.name)
         ]
@@ -91,7 +91,7 @@ class Catalogue:
         known = dict.fromkeys(
             metric.short_name
             for name in names
-            for _, metrics in self._by_name[name]
+            for _, metrics in self._by_section[name]
             for metric in metrics
         )
         near = did_you_mean(quantity.metric, list(known))

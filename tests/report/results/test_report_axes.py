@@ -160,7 +160,7 @@ def test_short_labels_stay_distinct(labels: list[str]) -> None:
 def test_metric_names_are_read(name: str, label: str, x: str | None, better: str | None) -> None:
     metric = metric_named(name)
     assert metric is not None
-    assert (metric.label, metric.x, metric.better) == (label, x, better)
+    assert (metric.label, metric.by, metric.better) == (label, x or "", better)
 
 
 @pytest.mark.parametrize("name", ["learning_rate", "tokens_per_second", "loss_stderr"])
