@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worked_examples import checkout_with, execute, files_of, python
+from worked_examples import checkout_with, execute, files_of, python, write_schema
 
 FILES = files_of("Adding an evaluation")
 EVALUATION, TEST = "fope_lab/evaluation/induction.py", "tests/evaluation/test_induction.py"
@@ -45,6 +45,13 @@ def test_it_passes_its_test_and_the_linters(checkout: Path) -> None:
     python("pytest", TEST, checkout=checkout, folder=checkout)
     for command in (["check"], ["format", "--check"]):
         python("ruff", *command, EVALUATION, TEST, checkout=checkout, folder=checkout)
+
+
+def test_it_passes_the_tests_of_all_kinds_after_make_schema(checkout: Path) -> None:
+    write_schema(checkout)
+    keys, schema = "tests/sweep/test_keys.py", "tests/sweep/test_sweep_schema.py"
+    for tests, chosen in ((keys, "unless and induction"), (schema, "not shipped")):
+        python("pytest", tests, "-k", chosen, checkout=checkout, folder=checkout)
 
 
 def test_its_options_are_checked(checkout: Path, tmp_path: Path) -> None:

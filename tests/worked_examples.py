@@ -52,6 +52,12 @@ def python(*arguments: str | Path, checkout: Path, folder: Path) -> str:
     return done.stdout
 
 
+def write_schema(checkout: Path) -> None:
+    """Do what `make schema` does in a checkout."""
+    text = python("fope_lab.cli", "schema", checkout=checkout, folder=checkout)
+    (checkout / "sweeps/schema.json").write_text(text, encoding="utf-8")
+
+
 def execute(*command: str | Path, checkout: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder with a checkout's code."""
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}

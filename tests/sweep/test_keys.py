@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import random
 import shutil
 from collections.abc import Iterator
+from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sweep_files import BASE, PRETRAIN, changed, keys, load, of, write
 
-from fope_lab.config.options import options_of
+from fope_lab.config.options import default_of, options_of
 from fope_lab.config.section import Section
-from fope_lab.stages import Resources, TrainSettings
+from fope_lab.evaluation.base import ModelEvaluation
+from fope_lab.stages import Resources, TrainSettings, plain
 from fope_lab.stages.base import STAGE_TYPES
 from fope_lab.sweep import load_sweep
-from fope_lab.sweep.kinds import FILE_KINDS
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 FULL: dict[str, Any] = changed(
@@ -266,11 +268,11 @@ def test_what_cannot_change_a_number_changes_no_key(
     assert stage_keys(tmp_path, after) == stage_keys(tmp_path, full)
 
 
-def test_every_field_of_every_kind_is_in_one_of_the_tables() -> None:
+def test_every_field_of_the_kinds_above_is_in_one_of_the_tables() -> None:
     tested = {path.split(".", 1)[1] for path in [*CHANGES, *NO_CHANGES]}
     tested |= {path.rsplit(".", 1)[0] for path in tested if "." in path}
     shared = {"data", "train", "resources", "embedding", "from"}  # tested in one of the kinds
-    for name in FILE_KINDS.all_names():
+    for name in sorted({section["kind"] for section in FULL["stages"].values()}):
         own = {path.split(".", 1)[1] for path in [*CHANGES, *NO_CHANGES] if path.startswith(name)}
         own |= {path.split(".")[0] for path in own}
         for field in _fields(STAGE_TYPES.all()[name]):
@@ -278,6 +280,23 @@ def test_every_field_of_every_kind_is_in_one_of_the_tables() -> None:
     for section, prefix in ((TrainSettings, "train"), (Resources, "resources")):
         for field in _fields(section):
             assert f"{prefix}.{field}" in tested
+
+
+@pytest.mark.parametrize("kind", STAGE_TYPES.all())
+def test_a_field_is_in_the_key_unless_its_class_excludes_it(kind: str) -> None:
+    """Of every kind there is, an evaluation that was only just added included."""
+    config = STAGE_TYPES.all()[kind]
+    fields = {field.name: default_of(field) for field in dataclasses.fields(config)}
+    spec = config(**{name: f"any {name}" for name, value in fields.items() if value is MISSING})
+    same_numbers = config.excluded_from_key
+    for name in fields:
+        other = dataclasses.replace(spec, **{name: f"another {name}"})
+        in_key = plain(other, key=True) != plain(spec, key=True)
+        assert in_key is (name not in same_numbers), name
+    assert same_numbers >= {"from_", "resources"}
+    assert same_numbers - {"from_"} <= fields.keys(), "a name without a field excludes nothing"
+    if issubclass(config, ModelEvaluation):
+        assert "batch_tokens" in same_numbers
 
 
 def _fields(section: type[Section]) -> Iterator[str]:
