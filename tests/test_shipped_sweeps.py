@@ -3,7 +3,6 @@ paper's numbers find their models, and these can be made at full size."""
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 
@@ -15,14 +14,8 @@ from fope_lab.config.cache import Cache
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model import Decoder
 from fope_lab.papers.index import paper_names
-from fope_lab.report.compare.match_cells import count_exact, reads_corpus
-from fope_lab.report.compare.published import load_published
-from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages import TrainingConfig
-from fope_lab.stages.result import ResultRecord
-from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep import plan
-from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.model_spec import learned_parameters_of
 
 
@@ -51,37 +44,6 @@ def test_it_is_planned_and_its_cost_is_known(file: Path) -> None:
 def test_of_each_paper_table_there_is_a_sweep() -> None:
     at_full_size = [sweep_of(file) for file in FILES if file.parent.name != "mini"]
     assert {sweep.paper for sweep in at_full_size} - {None} == set(paper_names())
-
-
-PUBLISHED = [one for one in FILES if one.parent.name != "mini" and "\npaper:" in one.read_text()]
-
-
-@pytest.mark.parametrize("file", PUBLISHED, ids=named)
-def test_each_published_number_has_its_model(file: Path) -> None:
-    """Of the rows and columns of the paper's table, in the sweep that stands beside it."""
-    sweep = sweep_of(file)
-    assert sweep.paper is not None
-    published = load_published(sweep.paper)
-    results = {stage.key: unread(stage) for stage in sweep.stages}
-    for row in published.rows:
-        for column in published.columns:
-            for labels in itertools.product(*{**row.where, **column.where}.values()):
-                wanted = dict(zip({**row.where, **column.where}, labels, strict=True))
-                assert any(
-                    count_exact(stage, results, wanted) is not None
-                    and reads_corpus(stage, column.corpus)
-                    and any(
-                        measure.name == column.metric
-                        and (column.x is None or column.x in (measure.xs or ()))
-                        for measure in stage.spec.metrics()
-                    )
-                    for stage in sweep.stages
-                ), (row.label, column.label, wanted)
-
-
-def unread(stage: Stage) -> StageResult:
-    """What a report knows of a stage that never ran."""
-    return StageResult(stage, Path(), NOT_STARTED, (), ResultRecord(), None, None, None, None)
 
 
 SHARED = {

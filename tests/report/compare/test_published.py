@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from report_samples import BASE, finish, make_report, write_plan
 from scipy import stats
 
-from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.papers.index import PAPERS, paper_names
 from fope_lab.report import Report
 from fope_lab.report.compare.match_cells import label_matches
@@ -25,7 +24,6 @@ from fope_lab.report.compare.published import PublishedTable, load_published, re
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.paper_view import compared_texts
 from fope_lab.report.results.aggregate import Cell, MeanEstimate, MissingSeed, group_seeds
-from fope_lab.report.results.metric_names import metric_named
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.labels import label
 from fope_lab.stages.result import ResultRecord
@@ -36,20 +34,12 @@ from fope_lab.sweep.graph import Stage
 from fope_lab.tracking.view import metric_path
 
 ROOT = Path(__file__).parents[3]
-TABLES = ("fope/table1", "fope/table2", "fope/table4", "fope/table5", "fope/table6")
-FIGURES = [f"fope/figure{name}" for name in ("1", "4", "5", "6a", "6b", "6c")]
-ALL = {
-    *(*TABLES, *FIGURES, "p_rope/table2"),
-    *(f"resonance/{name}" for name in ("table1", "table2", "figure3", "figure4")),
-}
-ARXIV = {"fope": "2412.17739", "resonance": "2403.00071", "p_rope": "2410.06205"}
 
 
-@pytest.mark.parametrize("name", sorted(ALL))
-def test_each_table_and_figure_has_a_file(name: str) -> None:
+@pytest.mark.parametrize("name", paper_names())
+def test_each_table_and_figure_is_named_after_its_place(name: str) -> None:
     published = load_published(name)
-    folder, _, place = name.partition("/")
-    assert published.arxiv == ARXIV[folder]
+    place = name.partition("/")[2]
     assert published.place.lower().replace(" ", "").startswith(place)
     assert bool(published.rows) is place.startswith("table")
     for row in published.rows:
@@ -61,8 +51,18 @@ def test_each_table_and_figure_has_a_file(name: str) -> None:
                 assert 0 <= value <= 1
 
 
-def test_no_file_is_left_out_of_the_package() -> None:
-    assert set(paper_names()) == ALL
+def test_a_folder_is_one_paper() -> None:
+    papers = {(name.partition("/")[0], load_published(name).arxiv) for name in paper_names()}
+    folders, numbers = zip(*papers, strict=True)
+    assert len(set(folders)) == len(set(numbers)) == len(papers)
+    assert papers >= {
+        ("fope", "2412.17739"),
+        ("resonance", "2403.00071"),
+        ("p_rope", "2410.06205"),
+    }
+
+
+def test_every_file_is_in_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     patterns = project["tool"]["setuptools"]["package-data"]["fope_lab"]
     package = PAPERS.parent
@@ -425,9 +425,6 @@ def test_json_has_the_published_number_of_each_cell(tmp_path: Path, store: Store
 
 # The sweeps that ship
 
-KINDS = {"longbench": "longbench", "leval": "leval", "posgen": "posgen", "perplexity": "perplexity"}
-KINDS |= {"loss": "perplexity"}
-
 
 @pytest.mark.parametrize(
     "path",
@@ -439,7 +436,7 @@ def test_each_printed_number_has_a_cell_in_the_papers_sweep(path: Path) -> None:
     assert sweep.paper is not None
     published = load_published(sweep.paper)
     results = [_waiting(stage) for stage in sweep.stages]
-    paper = compare_with_paper(published, _cells(published, results), results)
+    paper = compare_with_paper(published, _cells(results), results)
     found = {(one.row, one.column) for one in paper.numbers}
     if path.parent.name != "mini":
         assert paper.absent == ()
@@ -452,17 +449,16 @@ def _waiting(stage: Stage) -> StageResult:
     return StageResult(stage, Path(), NOT_STARTED, (), ResultRecord(), None, None, None, None)
 
 
-def _cells(published: PublishedTable, results: list[StageResult]) -> list[Cell]:
-    """What the evaluations of these kinds will measure of the table."""
-    places = dict.fromkeys((column.metric, column.x) for column in published.all_columns)
+def _cells(results: list[StageResult]) -> list[Cell]:
+    """All cells of the metrics that the stages declare."""
     cells = []
-    for group in group_seeds(r for r in results if isinstance(r.stage.spec, ModelEvaluation)):
+    for group in group_seeds(results):
         stage = group[0].stage
         gaps = tuple(MissingSeed(r.stage.seed, r.stage.key, r.state.status, "") for r in group)
         cells += [
             Cell(
                 section=stage.section,
-                metric=metric_named(metric),
+                metric=metric,
                 x=x,
                 axes=stage.axes,
                 estimate=MeanEstimate(0, None, None),
@@ -471,7 +467,7 @@ def _cells(published: PublishedTable, results: list[StageResult]) -> list[Cell]:
                 train_length=None,
                 embedding=stage.embedding,
             )
-            for metric, x in places
-            if KINDS.get(metric.split("_")[0], "downstream") == stage.kind
+            for metric in stage.spec.metrics()
+            for x in metric.xs or (None,)
         ]
     return cells
