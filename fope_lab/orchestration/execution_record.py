@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fope_lab.planning.devices import CPU, processor
 from fope_lab.planning.workload import workload_of
-
-if TYPE_CHECKING:
-    from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.graph import Stage
 
 
 def execution_record(stage: Stage, result: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from fope_lab.report.numbers import report_numbers
 from fope_lab.report.render.terminal import print_report
 from fope_lab.store import StageState, Status, Store, StoreError
 from fope_lab.sweep import Plan, Sweep, plan
+from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import ACTIONS
 from fope_lab.tracking import Tracker, TrackingError, TrackingThread
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fope_lab.orchestration.controller import Outcome
-    from fope_lab.sweep.graph import Stage
 
 TRACKING_SECONDS = 30.0
 """How long the end of a run waits at most for MLflow to be brought up to date."""

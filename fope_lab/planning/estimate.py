@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fope_lab.config.problems import Problem, SweepError
 from fope_lab.planning.calibration import calibrate
@@ -20,12 +20,9 @@ from fope_lab.planning.devices import Device, cores, device_named, this_machine
 from fope_lab.planning.forecast import CANNOT_RUN, Forecast, forecast
 from fope_lab.planning.memory_fit import too_large_error, why_too_large
 from fope_lab.planning.schedule import Machines, WallTime, wall_time
-from fope_lab.store import StageState, Status
+from fope_lab.store import StageState, Status, Store
+from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.plan import ACTIONS, Plan, action
-
-if TYPE_CHECKING:
-    from fope_lab.store import Store
-    from fope_lab.sweep.graph import Stage, Sweep
 
 SAVED = ("tokens", "flops", "seconds", "gpu_hours", "cost")
 """The sums that a plan reports for stages that are shared."""

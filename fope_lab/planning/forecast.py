@@ -9,15 +9,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fope_lab.planning.calibration import Calibration, TimeEstimate, calibrate
 from fope_lab.planning.devices import Device, device_named, known_devices, this_machine
 from fope_lab.planning.workload import workload_of
-
-if TYPE_CHECKING:
-    from fope_lab.store import Store
-    from fope_lab.sweep.graph import Stage
+from fope_lab.store import Store
+from fope_lab.sweep.graph import Stage
 
 HOUR = 3600.0
 NO_DEVICE = TimeEstimate(None, "unknown: name the GPU with --device")

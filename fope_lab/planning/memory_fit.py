@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fope_lab.config.problems import Problem, SweepError
 from fope_lab.evaluation.base import ModelEvaluation
-from fope_lab.model.config import parameters
+from fope_lab.model.config import ModelConfig, parameters
 from fope_lab.model.memory import Memory
 from fope_lab.planning.devices import CPU, GIB, Device
 from fope_lab.stages import StageConfig, TrainingConfig
 from fope_lab.sweep.cost import reading_peak, training_peak
-
-if TYPE_CHECKING:
-    from fope_lab.model.config import ModelConfig
-    from fope_lab.sweep.graph import Stage
-    from fope_lab.sweep.plan import Plan
+from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.plan import Plan
 
 MARGIN = 1.05
 """A stage is refused if it needs more than this times the device's memory: estimates were 0.98 to

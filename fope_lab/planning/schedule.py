@@ -12,12 +12,9 @@ import bisect
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fope_lab.planning.capacity import Capacity, Demand, amounts
-
-if TYPE_CHECKING:
-    from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.graph import Stage
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.config import flops_per_token
 from fope_lab.stages import TrainingConfig
+from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.keys import digest
-
-if TYPE_CHECKING:
-    from fope_lab.sweep.graph import Stage
 
 TRAINING, EVALUATION = "training", "evaluation"
 """Families of similar kinds: timings of one kind help to estimate another."""

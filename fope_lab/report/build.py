@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from fope_lab.report.compare.claims import Verdict, judge_claims
 from fope_lab.report.compare.comparability_marks import (
@@ -29,10 +28,8 @@ from fope_lab.report.results.settings import SettingsGroup, collect_settings
 from fope_lab.report.results.stage_results import StageResult, read_stages
 from fope_lab.report.results.summary import Summary, summarise
 from fope_lab.report.results.training import TrainingCurves, group_training_curves
-
-if TYPE_CHECKING:
-    from fope_lab.store import Store
-    from fope_lab.sweep.plan import Plan
+from fope_lab.store import Store
+from fope_lab.sweep.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -21,16 +21,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from fope_lab.atomic_files import create_exclusive, read_json, write_atomic, write_json
 from fope_lab.store import Store
+from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.errors import TrackingError
 from fope_lab.tracking.view import Outline
-
-if TYPE_CHECKING:
-    from fope_lab.sweep.plan import Plan
 
 LOCK_SECONDS = 10.0
 """How long to wait for another process that writes the same experiment."""

@@ -5,13 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.errors import first_line, shown
 from fope_lab.tracking.tracker import Tracker
-
-if TYPE_CHECKING:
-    from fope_lab.sweep.plan import Plan
 
 LONGEST_PAUSE = 60.0
 """Seconds between two attempts while MLflow keeps failing."""

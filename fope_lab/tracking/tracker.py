@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fope_lab.store import Row, Status, Store
+from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.errors import TrackingError, concerns_one_run, first_line, readable
 from fope_lab.tracking.ledger import Ledger, Record
 from fope_lab.tracking.server import (
@@ -39,9 +39,6 @@ from fope_lab.tracking.view import (
     summary_tags,
     tags,
 )
-
-if TYPE_CHECKING:
-    from fope_lab.sweep.plan import Plan
 
 MLFLOW_STATUS = {
     Status.DONE: "FINISHED",

@@ -19,12 +19,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from fope_lab.store import Row, StageFolder, Status
-
-if TYPE_CHECKING:
-    from fope_lab.sweep.plan import Plan
+from fope_lab.sweep.plan import Plan
 
 NAME_LENGTH = 250
 """MLflow's limit for the name of a metric, parameter or tag, in characters."""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from fope_lab.report.build import Report
 from fope_lab.report.render.analyses import draw_analyses
 from fope_lab.report.render.curves import draw_curves
 from fope_lab.report.render.figure import Figure
 from fope_lab.report.render.heatmaps import draw_heatmaps
-
-if TYPE_CHECKING:
-    from fope_lab.report.build import Report
 
 
 def draw_figures(report: Report) -> list[Figure]:

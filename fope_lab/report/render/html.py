@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from fope_lab.drawing.svg import style_variables
+from fope_lab.report.build import Report
 from fope_lab.report.render.claims_view import count_verdicts, describe_tests, group_verdicts
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.paper_view import TITLE, compared_texts, our_entry
 from fope_lab.report.render.tables import build_tables
-
-if TYPE_CHECKING:
-    from fope_lab.report.build import Report
 
 
 def render_html(report: Report) -> str:

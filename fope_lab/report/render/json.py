@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fope_lab.report.build import Report
 from fope_lab.report.compare.paper_comparison import ComparedNumber, PaperComparison
 from fope_lab.report.results.aggregate import Cell, MeanEstimate, json_value
 from fope_lab.report.results.heatmaps import HeatmapGroup
 from fope_lab.report.results.stage_results import StageResult
-
-if TYPE_CHECKING:
-    from fope_lab.report.build import Report
 
 
 def render_json(report: Report) -> str:

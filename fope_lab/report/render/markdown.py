@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from fope_lab.report.build import Report
 from fope_lab.report.compare.claims import Verdict, format_p
 from fope_lab.report.compare.paper_comparison import PaperComparison
 from fope_lab.report.render.claims_view import count_verdicts, describe_tests, group_verdicts
 from fope_lab.report.render.paper_view import TITLE, paper_table
 from fope_lab.report.render.tables import Table, build_tables
-
-if TYPE_CHECKING:
-    from fope_lab.report.build import Report
 
 
 def render_markdown(report: Report) -> str:

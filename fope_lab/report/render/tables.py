@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from fope_lab.report.build import Report
 from fope_lab.report.compare.comparability_marks import MARK, ComparabilityMarks
 from fope_lab.report.results.aggregate import Cell, CellKey
 from fope_lab.report.results.layout import MetricGroup
 from fope_lab.stages.metric import LENGTH
 from fope_lab.stages.result import Measurement
-
-if TYPE_CHECKING:
-    from fope_lab.report.build import Report
 
 NOTHING = "–"
 MOST_COLUMNS = 16

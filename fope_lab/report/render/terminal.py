@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from fope_lab.report.build import Report
 from fope_lab.report.compare.claims import Verdict
 from fope_lab.report.compare.paper_comparison import PaperComparison
 from fope_lab.report.render.claims_view import count_verdicts, group_verdicts
@@ -13,8 +14,6 @@ from fope_lab.report.render.tables import Table, TableEntry, build_tables
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from fope_lab.report.build import Report
 
 MOST_MISSING = 20
 MOST_VERDICTS = 40

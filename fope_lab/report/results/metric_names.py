@@ -10,12 +10,8 @@ logs (learning rate, throughput, gradient norm) describes how it ran, and stays 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fope_lab.stages.metric import CURVE_AXES, Better, CurveAxis, Metric, Unit
-
-if TYPE_CHECKING:
-    from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.graph import Stage
 
 # The first ending (or beginning) that fits decides.
 _ENDINGS: tuple[tuple[str, Better, Unit], ...] = (

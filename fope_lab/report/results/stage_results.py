@@ -6,18 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fope_lab.report.results.metric_names import metric_of
 from fope_lab.report.results.old_results import lift_result
 from fope_lab.stages.result import Measurement, MetricPoint, ResultRecord
-from fope_lab.store import Status
+from fope_lab.store import Row, StageFolder, StageState, Status, Store
+from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.plan import Plan
 from fope_lab.sweep.stage_states import block_descendants, read_states, unfinished_parents
-
-if TYPE_CHECKING:
-    from fope_lab.store import Row, StageFolder, StageState, Store
-    from fope_lab.sweep.graph import Stage
-    from fope_lab.sweep.plan import Plan
 
 
 @dataclass(frozen=True)
