@@ -8,11 +8,11 @@ coefficients where the same pairs survive) and draws the rest from the stage's s
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.model import load_model, read_config
-from fope_lab.model.decoder import Decoder
 from fope_lab.stages import Extend
 from trainers.start import Start
 
@@ -23,8 +23,5 @@ def start(stage: Extend, parents: Mapping[str, Path]) -> Start:
     It keeps its own embedding if the stage's is None. Raises CheckpointError and EmbeddingError.
     """
     parent = parents["from"]
-
-    def build_model() -> Decoder:
-        return load_model(parent, embedding=stage.embedding, seed=stage.seed)
-
+    build_model = partial(load_model, parent, embedding=stage.embedding, seed=stage.seed)
     return Start(load_tokenizer(read_config(parent).tokenizer), build_model)

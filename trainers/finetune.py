@@ -6,12 +6,12 @@ The loss is on the assistant's text only: the data mark all other tokens as igno
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import load_for_stage, load_tokenizer
 from fope_lab.model import load_model, read_config
-from fope_lab.model.decoder import Decoder
 from fope_lab.stages import Finetune
 from trainers.start import Start
 
@@ -37,8 +37,5 @@ def start(stage: Finetune, parents: Mapping[str, Path]) -> Start:
                 f"the tokenizer has {tokenizer.tokens} tokens, and the model of {parent} has "
                 f"{config.model.vocab_size}"
             )
-
-    def build_model() -> Decoder:
-        return load_model(parent, embedding=stage.embedding, seed=stage.seed)
-
+    build_model = partial(load_model, parent, embedding=stage.embedding, seed=stage.seed)
     return Start(tokenizer, build_model)

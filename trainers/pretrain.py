@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from fope_lab.data.tokenizers.tokenizer import load_for_stage
-from fope_lab.model import ModelConfig
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import Pretrain
 from trainers.start import Start
@@ -17,9 +17,7 @@ def start(stage: Pretrain, parents: Mapping[str, Path]) -> Start:
 
     Raises EmbeddingError, and DataError if the tokenizer can't be loaded.
     """
-    config: ModelConfig = stage.model
-
-    def build_model() -> Decoder:
-        return Decoder(config, stage.embedding, train_length=stage.data.length, seed=stage.seed)
-
+    build_model = partial(
+        Decoder, stage.model, stage.embedding, train_length=stage.data.length, seed=stage.seed
+    )
     return Start(load_for_stage(stage.tokenizer, parents), build_model)

@@ -16,14 +16,13 @@ points again is harmless. Every call may be interrupted anywhere and repeated.
 from fope_lab.tracking.errors import TrackingError
 from fope_lab.tracking.thread import TrackingOutcome, TrackingThread
 from fope_lab.tracking.tracker import Tracker
-from fope_lab.tracking.ui import compare_link, metric_link, run_link, serve
+from fope_lab.tracking.ui import metric_link, run_link, serve
 
 __all__ = [
     "Tracker",
     "TrackingError",
     "TrackingOutcome",
     "TrackingThread",
-    "compare_link",
     "metric_link",
     "run_link",
     "serve",

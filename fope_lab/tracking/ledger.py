@@ -51,7 +51,11 @@ class Record:
 
 @dataclass(frozen=True)
 class KeptReport:
-    """The last report of a sweep: its files, and a digest of everything in it. `time` in ms."""
+    """The last report of a sweep that was saved in the store, for `sync` to upload.
+
+    `content` is a digest of the files and the metrics, and `time` the moment (ms since 1970) at
+    which they last changed.
+    """
 
     content: str
     time: int

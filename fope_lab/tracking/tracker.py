@@ -133,7 +133,7 @@ class Tracker:
                     outline.name, outline.description, self._ledger.store_id
                 )
                 for stage in outline.stages:
-                    with _collected(problems, stage.name):
+                    with _collected(problems, stage.label):
                         self._project_stage(outline.name, experiment, stage)
                 with _collected(problems, SUMMARY):
                     self._project_report(outline.name, experiment)

@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -32,25 +32,21 @@ def run_link(uri: str, experiment_id: str, run_id: str, ui: str = PAGES) -> str:
     return f"{_pages(uri, ui)}/#/experiments/{experiment_id}/runs/{run_id}?{VIEW}"
 
 
-def compare_link(uri: str, experiment_id: str, run_ids: Sequence[str], ui: str = PAGES) -> str:
-    """The URL of the page that compares several runs."""
-    query = {"runs": list(run_ids), "experiments": [experiment_id]}
-    return f"{_pages(uri, ui)}/#/compare-runs?{_query(query)}&{VIEW}"
-
-
 def metric_link(
     uri: str, experiment_id: str, run_ids: Sequence[str], metric: str, ui: str = PAGES
 ) -> str:
     """The URL of the page that plots a metric of several runs over its step (context length)."""
-    query = {
+    query: dict[str, Any] = {
         "runs": list(run_ids),
         "metric": metric,
         "experiments": [experiment_id],
         "plot_metric_keys": [metric],
         "plot_layout": {},
     }
+    texts = {name: json.dumps(value, separators=(",", ":")) for name, value in query.items()}
+    query_text = "&".join(f"{name}={quote(text, safe='')}" for name, text in texts.items())
     options = "x_axis=step&y_axis_scale=linear&line_smoothness=1&show_point=true"
-    return f"{_pages(uri, ui)}/#/metric?{_query(query)}&{options}&{VIEW}"
+    return f"{_pages(uri, ui)}/#/metric?{query_text}&{options}&{VIEW}"
 
 
 def serve(store_root: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
@@ -146,9 +142,3 @@ def _tail(log: Path, lines: int = 15) -> str:
 
 def _pages(uri: str, ui: str) -> str:
     return (uri if uri.startswith(("http://", "https://")) else ui).rstrip("/")
-
-
-def _query(values: Mapping[str, Any]) -> str:
-    """A URL query with JSON values, as MLflow's pages expect."""
-    texts = {name: json.dumps(value, separators=(",", ":")) for name, value in values.items()}
-    return "&".join(f"{name}={quote(text, safe='')}" for name, text in texts.items())

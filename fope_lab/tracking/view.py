@@ -30,6 +30,8 @@ PARAMETER_LENGTH = 6_000
 """MLflow's limit for the value of a parameter, in characters."""
 TAG_LENGTH = 1_000
 """Our limit for the value of a tag, in characters, so that it stays readable."""
+STORED_AS = {"label": "name", "section": "stage"}
+"""The fields of a StageOutline that JSON has under another name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +42,8 @@ class StageOutline:
     """
 
     key: str
-    name: str
-    stage: str
+    label: str
+    section: str
     kind: str
     config: Mapping[str, Any]
     axes: Mapping[str, Any]
@@ -63,12 +65,10 @@ class Outline:
     @classmethod
     def of(cls, plan: Plan, cached: Mapping[str, bool]) -> Self:
         """The outline of a plan; `cached` holds, by key, what was recorded for stages before."""
-        fields = {entry.name for entry in dataclasses.fields(StageOutline)}
-        own = fields - {"name", "stage", "cached"}
+        own = [entry.name for entry in dataclasses.fields(StageOutline) if entry.name != "cached"]
         stages = []
         for stage in plan.stages:
-            raw = {name: getattr(stage, name) for name in own}
-            raw |= {"name": stage.label, "stage": stage.section}
+            raw = {STORED_AS.get(name, name): getattr(stage, name) for name in own}
             is_cached = plan.states[stage.key].is_done
             stages.append(raw | {"cached": cached.get(stage.key, is_cached)})
         sweep = {"name": plan.sweep.name, "description": plan.sweep.description}
@@ -78,12 +78,16 @@ class Outline:
     def parse(cls, text: str) -> Self:
         """The outline in `text`, which `json` wrote."""
         raw = json.loads(text)
-        stages = tuple(StageOutline(**stage) for stage in raw["stages"])
-        return cls(name=raw["name"], description=raw["description"], stages=stages)
+        names = {stored: name for name, stored in STORED_AS.items()}
+        stages = ({names.get(k, k): v for k, v in stage.items()} for stage in raw["stages"])
+        outlines = tuple(StageOutline(**stage) for stage in stages)
+        return cls(name=raw["name"], description=raw["description"], stages=outlines)
 
     def json(self) -> str:
         """The outline as JSON text, which `parse` reads."""
-        return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False) + "\n"
+        raw = dataclasses.asdict(self)
+        stages = [{STORED_AS.get(k, k): v for k, v in stage.items()} for stage in raw["stages"]]
+        return json.dumps(raw | {"stages": stages}, indent=1, ensure_ascii=False) + "\n"
 
 
 @dataclass(frozen=True)
@@ -115,9 +119,7 @@ def life(folder: StageFolder) -> Life | None:
     if started is None or state.attempt is None:
         return None
     end = state.attempt.end or {}
-    ended = end.get(
-        "time"
-    )  # missing while it runs, or if a driver freed the lease of a dead process
+    ended = end.get("time")  # missing while it runs, and if the lease of a dead process was freed
     error = str(end["error"]) if state.status is Status.FAILED else None
     return Life(state.status, _ms(started), ended and _ms(ended), error, path)
 
@@ -130,9 +132,9 @@ def pictures(life: Life) -> list[Path]:
 def tags(sweep: str, stage: StageOutline, life: Life) -> dict[str, str]:
     """The tags of a stage's run in the experiment of `sweep`."""
     values = {
-        "mlflow.runName": stage.name,
+        "mlflow.runName": stage.label,
         f"sweep.{sweep}": "true",
-        "stage": stage.stage,
+        "stage": stage.section,
         "kind": stage.kind,
         "key": stage.key,
         "embedding": stage.embedding,

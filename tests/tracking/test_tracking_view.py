@@ -15,7 +15,7 @@ from mlflow.utils.validation import _validate_metric_name
 
 from fope_lab.store import Row, Status
 from fope_lab.store.state import StageState
-from fope_lab.tracking import compare_link, metric_link, run_link
+from fope_lab.tracking import metric_link, run_link
 from fope_lab.tracking.errors import TrackingError, readable, shown
 from fope_lab.tracking.view import (
     PARAMETER_LENGTH,
@@ -142,9 +142,6 @@ def test_links_go_to_the_server_or_to_the_pages_of_a_database() -> None:
     local = run_link("sqlite:////x/mlflow.db", "1", "abc")
     assert local == f"http://127.0.0.1:5000/#/experiments/1/runs/abc?{view}"
     assert run_link("http://h:1/", "1", "abc") == f"http://h:1/#/experiments/1/runs/abc?{view}"
-    assert compare_link("https://h", "1", ["a", "b"]) == (
-        f"https://h/#/compare-runs?runs=%5B%22a%22%2C%22b%22%5D&experiments=%5B%221%22%5D&{view}"
-    )
     chart = metric_link("https://h", "1", ["a"], "loss")
     assert chart.startswith("https://h/#/metric?runs=%5B%22a%22%5D&metric=%22loss%22&")
     assert "x_axis=step" in chart

@@ -63,7 +63,7 @@ def comparability_marks(
     for members in group.panels.values():
         reference, others = _split(members, histories)
         for series, differences in others:
-            words = tuple(_words(d, _causes(d, series, reference, names)) for d in differences)
+            words = tuple(_words(d, series, reference, names) for d in differences)
             marked[series.key] = words
             where = f"{series.label} ({series.panel})" if series.panel else series.label
             labels.setdefault((reference.label, words), []).append(where)
@@ -110,30 +110,24 @@ def _axes(series: Series) -> Mapping[str, object]:
     return next(iter(series.cells.values())).axes
 
 
-def _causes(
+def _words(
     difference: Difference, series: Series, reference: Series, names: Mapping[str, str]
-) -> list[str]:
-    """The axes that differ between two series and can cause the difference."""
+) -> str:
+    """The difference in words, with the axes that differ between two series and can cause it."""
     axes, reference_axes = _axes(series), _axes(reference)
-    return [
+    causes = [
         names[path]
         for path in names
         if not is_embedding(path)
         and label(axes.get(path)) != label(reference_axes.get(path))
         and path.split(".")[1] in CAUSES[difference.kind]
     ]
-
-
-def _words(difference: Difference, axes: Sequence[str]) -> str:
-    cause = f", set by {' and '.join(axes)}" if axes else ""
-    return f"{difference.words}{cause}"
+    return difference.words + (f", set by {' and '.join(causes)}" if causes else "")
 
 
 def _note(labels: Mapping[tuple[str, tuple[str, ...]], Sequence[str]]) -> str:
     parts = [
-        f"{', '.join(rows)} differs from {reference} in {'; '.join(words)}"
-        if len(rows) == 1
-        else f"{', '.join(rows)} differ from {reference} in {'; '.join(words)}"
+        f"{', '.join(rows)} differ{'s' * (len(rows) == 1)} from {reference} in {'; '.join(words)}"
         for (reference, words), rows in list(labels.items())[:MOST_GROUPS]
     ]
     rest = len(labels) - MOST_GROUPS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fope_lab.report.build import Report
 from fope_lab.report.compare.comparability_marks import MARK, ComparabilityMarks
@@ -139,7 +139,12 @@ def build_table(group: MetricGroup, marks: ComparabilityMarks) -> Table:
             if several_lengths:
                 labels = (*labels, str(series.train_length or NOTHING))
             unequal = marks.differences.get(series.key, ())
-            entries = tuple(_entry(group, series.cells.get(x), best, unequal) for x in xs)
+            entries = tuple(
+                TableEntry(cell_text(group, cell), cell.key in best, cell, unequal)
+                if (cell := series.cells.get(x)) is not None
+                else TableEntry(NOTHING, False, None)
+                for x in xs
+            )
             done, requested = series.done, series.requested
             seeds = f"{done}" if done == requested else f"{done} of {requested}"
             starts_panel = previous is not None and series.panel != previous
@@ -169,13 +174,8 @@ def _join(tables: Sequence[tuple[MetricGroup, Table]]) -> Table:
         labels=first.labels,
         columns=tuple(TableColumn(_subject(member), False) for member, _ in tables),
         rows=tuple(
-            TableRow(
-                row.labels,
-                row.seeds,
-                tuple(entry for _, table in tables for entry in table.rows[index].entries),
-                row.starts_panel,
-            )
-            for index, row in enumerate(first.rows)
+            replace(row, entries=tuple(e for _, table in tables for e in table.rows[i].entries))
+            for i, row in enumerate(first.rows)
         ),
         notes=tuple(dict.fromkeys(notes)),
     )
@@ -198,14 +198,6 @@ def shown_xs(group: MetricGroup) -> tuple[int | None, ...]:
         return xs
     indices = {round(i * (len(xs) - 1) / (MOST_COLUMNS - 1)) for i in range(MOST_COLUMNS)}
     return tuple(xs[index] for index in sorted(indices))
-
-
-def _entry(
-    group: MetricGroup, cell: Cell | None, best: set[CellKey], unequal: tuple[str, ...]
-) -> TableEntry:
-    if cell is None:
-        return TableEntry(NOTHING, False, None)
-    return TableEntry(cell_text(group, cell), cell.key in best, cell, unequal)
 
 
 def cell_text(group: MetricGroup, cell: Cell) -> str:
@@ -276,20 +268,14 @@ def _notes(group: MetricGroup, has_best: bool) -> list[str]:
         notes.append(f"{GUESSING} {metric.format(group.chance)}.")
     if any(cell.estimate.ci95 for cell in cells):
         notes.append("±: half of the 95 % interval over seeds (Student's t).")
-    notes += _sampling_notes([cell.single for cell in cells if cell.single])
-    if any(cell.values and cell.estimate.mean is None for cell in cells):
-        notes.append("There is no mean where a value is not finite; the JSON has all values.")
-    return notes + seed_notes(cells)
-
-
-def _sampling_notes(single: Sequence[Measurement]) -> list[str]:
-    """The meaning of the brackets after single values."""
-    notes = []
+    single = [cell.single for cell in cells if cell.single]
     if any(measurement.stderr is not None for measurement in single):
         notes.append("(se …): standard error of the evaluation, over what it read.")
     if any(m.stderr is None and m.ci95 is not None for m in single):
         notes.append("(low–high): 95 % interval (Wilson's) of the evaluation, over what it read.")
-    return notes
+    if any(cell.values and cell.estimate.mean is None for cell in cells):
+        notes.append("There is no mean where a value is not finite; the JSON has all values.")
+    return notes + seed_notes(cells)
 
 
 def seed_notes(cells: Sequence[Cell]) -> list[str]:

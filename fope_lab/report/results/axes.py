@@ -118,11 +118,16 @@ def is_model(path: str) -> bool:
 def short_folders(folders: Iterable[str]) -> dict[str, str]:
     """The shortest ending of each folder that is unique; other references are left out."""
     parts = {folder: folder.rstrip("/").split("/") for folder in folders if "/" in folder}
+    return {folder: "/".join(ending) for folder, ending in _unique_endings(parts).items()}
+
+
+def _unique_endings(parts: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    """The fewest last parts of each that no other ends in; all parts if there are none."""
     endings = {}
-    for folder, own in parts.items():
-        others = [other for name, other in parts.items() if name != folder]
+    for name, own in parts.items():
+        others = [other for other_name, other in parts.items() if other_name != name]
         counts = (n for n in range(1, len(own)) if all(o[-n:] != own[-n:] for o in others))
-        endings[folder] = "/".join(own[-next(counts, len(own)) :])
+        endings[name] = own[-next(counts, len(own)) :]
     return endings
 
 
@@ -156,14 +161,8 @@ def is_embedding(path: str) -> bool:
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:
     """The shortest ending of each path that is unique, with spaces for underscores."""
-    names = {}
-    for path in paths:
-        parts = path.split(".")
-        endings = [".".join(parts[-count:]) for count in range(1, len(parts) + 1)]
-        others = [f".{other}" for other in paths if other != path]
-        ending = next((e for e in endings if not any(o.endswith(f".{e}") for o in others)), path)
-        names[path] = ending.replace("_", " ")
-    return names
+    endings = _unique_endings({path: path.split(".") for path in paths})
+    return {path: ".".join(ending).replace("_", " ") for path, ending in endings.items()}
 
 
 def _value(member: HasAxes, path: str) -> str:
