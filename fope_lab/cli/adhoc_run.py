@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.cli.shared_options import add_address, add_store, add_tracking_uri
+from fope_lab.cli.shared_options import add_address, add_store, add_tracking_uri, argument
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,19 +15,18 @@ if TYPE_CHECKING:
     from fope_lab.sweep import Sweep
 
 
-def add_adhoc_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of an ad-hoc sweep: where it runs, on how many GPUs, and its name."""
-    add_store(parser)
-    add_tracking_uri(parser)
-    add_address(parser)
-    parser.add_argument(
-        "--gpus", type=float, default=0, metavar="N", help="GPUs of each stage (default: 0)"
-    )
-    parser.add_argument(
+ADHOC_ARGUMENTS = (
+    add_store,
+    add_tracking_uri,
+    add_address,
+    argument("--gpus", type=float, default=0, metavar="N", help="GPUs of each stage (default: 0)"),
+    argument(
         "--name",
         dest="sweep_name",
         help="name of the sweep that the command makes, and of its MLflow experiment",
-    )
+    ),
+)
+"""The arguments of an ad-hoc sweep: where it runs, on how many GPUs, and its name."""
 
 
 def run_adhoc_sweep(
@@ -35,7 +34,7 @@ def run_adhoc_sweep(
 ) -> tuple[Sweep, Mapping[str, StageState]]:
     """Save and run the sweep with this content; returns it with the stages that failed, by key.
 
-    `options` holds those of `add_adhoc_arguments`. Raises SweepError for wrong content, and what
+    `options` holds those of ADHOC_ARGUMENTS. Raises SweepError for wrong content, and what
     run_sweeps raises.
     """
     from fope_lab.orchestration.run_sweeps import require_unblocked, run_sweeps

@@ -2,9 +2,10 @@
 
 Exit codes: 0 all done, 1 some stage failed, 2 wrong input, 130 interrupted.
 
-A command is a module of `fope_lab.cli.commands` with `HELP`, `add_arguments(parser)` and
-`run(options) -> int`. Only these modules see the parsed options; what they call takes values.
-They import what they need inside `run`, so that `--help` imports nothing heavy.
+A command is a module of `fope_lab.cli.commands` with `HELP`, `ARGUMENTS` and `run(options) -> int`.
+Each of ARGUMENTS adds one argument, or a group of them, to a parser. Only these modules see the
+parsed options; what they call takes values. They import what they need inside `run`, so that
+`--help` imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = importlib.import_module(f"fope_lab.cli.commands.{words[0]}")
         summary = f"{command.HELP[0].upper()}{command.HELP[1:]}."
         parser = _Parser(prog=f"fope-lab {words[0]}", description=summary)
-        command.add_arguments(parser)
+        for add in command.ARGUMENTS:
+            add(parser)
         return _run(command.run, parser.parse_args(words[1:]))
     overview = _overview()
     if words and not words[0].startswith("-"):

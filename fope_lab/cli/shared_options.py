@@ -6,28 +6,27 @@ import argparse
 import math
 import os
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Number = TypeVar("Number", int, float)
 
 CHECKPOINT = "a checkpoint, a stage's folder, a Hugging Face folder or hf:NAME@COMMIT"
 
 
-def add_files(parser: argparse.ArgumentParser) -> None:
-    """Add FILE…, at least one sweep file or folder."""
-    parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="a sweep file, or a folder of sweep files"
-    )
+AddArgument = Callable[[argparse._ActionsContainer], Any]
+"""Adds an argument, or a group of them, to a command's parser."""
 
 
-def add_file(parser: argparse.ArgumentParser) -> None:
-    """Add FILE, a single sweep file."""
-    parser.add_argument("file", metavar="FILE", help="a sweep file")
+def argument(*names: str, **settings: Any) -> AddArgument:
+    """An argument of one command, with the names and settings of `ArgumentParser.add_argument`."""
+    return lambda parser: parser.add_argument(*names, **settings)
 
 
-def add_json(parser: argparse._ActionsContainer) -> None:
-    """Add --json, which prints JSON instead of text."""
-    parser.add_argument("--json", action="store_true", help="print machine-readable JSON")
+add_files = argument(
+    "files", nargs="+", metavar="FILE", help="a sweep file, or a folder of sweep files"
+)
+add_file = argument("file", metavar="FILE", help="a sweep file")
+add_json = argument("--json", action="store_true", help="print machine-readable JSON")
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:

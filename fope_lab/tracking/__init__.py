@@ -14,14 +14,13 @@ points again is harmless. Every call may be interrupted anywhere and repeated.
 """
 
 from fope_lab.tracking.errors import TrackingError
-from fope_lab.tracking.thread import TrackingOutcome, TrackingThread
+from fope_lab.tracking.thread import TrackingThread
 from fope_lab.tracking.tracker import Tracker
 from fope_lab.tracking.ui import metric_link, run_link, serve
 
 __all__ = [
     "Tracker",
     "TrackingError",
-    "TrackingOutcome",
     "TrackingThread",
     "metric_link",
     "run_link",

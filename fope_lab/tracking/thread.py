@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.errors import first_line, shown
@@ -12,14 +11,6 @@ from fope_lab.tracking.tracker import Tracker
 
 LONGEST_PAUSE = 60.0
 """Seconds between two attempts while MLflow keeps failing."""
-
-
-@dataclass(frozen=True)
-class TrackingOutcome:
-    """Whether MLflow is up to date at the end of a run, and if not, the reason."""
-
-    complete: bool
-    reason: str | None
 
 
 class TrackingThread:
@@ -40,18 +31,17 @@ class TrackingThread:
         """Start uploading in the background."""
         self._thread.start()
 
-    def flush(self, timeout: float = 60.0) -> TrackingOutcome:
-        """Upload what the store has now, end the thread, and return whether everything arrived.
+    def flush(self, timeout: float) -> str | None:
+        """Upload what the store has now and end the thread; returns why MLflow is not up to date.
 
-        Returns after at most `timeout` seconds. An upload that is still running then ends with the
-        process, and `sync` completes it.
+        Returns None if it is. Waits for at most `timeout` seconds: an upload that is still running
+        then ends with the process, and `sync` completes it.
         """
         self._stopping.set()
         self._thread.join(timeout)
         if self._thread.is_alive():
-            uri = shown(self._tracker.uri)
-            return TrackingOutcome(False, f"MLflow at {uri} did not finish within {timeout:g} s")
-        return TrackingOutcome(self.last_error is None, self.last_error)
+            return f"MLflow at {shown(self._tracker.uri)} did not finish within {timeout:g} s"
+        return self.last_error
 
     def _run(self) -> None:
         failures = 0

@@ -21,7 +21,8 @@ def test_every_module_is_a_command() -> None:
 def test_every_command_and_argument_has_a_help_of_its_own(name: str) -> None:
     parser = argparse.ArgumentParser()
     command = importlib.import_module(f"{commands.__name__}.{name}")
-    command.add_arguments(parser)
+    for add in command.ARGUMENTS:
+        add(parser)
     helps = [command.HELP, *(action.help for action in parser._actions)]
     for text in helps:
         assert text is not None

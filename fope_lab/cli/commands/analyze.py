@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import argparse
 
-from fope_lab.cli.adhoc_run import add_adhoc_arguments, run_adhoc_sweep
+from fope_lab.cli.adhoc_run import ADHOC_ARGUMENTS, run_adhoc_sweep
 from fope_lab.cli.console import make_console
 from fope_lab.cli.exit_codes import DONE, FAILED
-from fope_lab.cli.shared_options import CHECKPOINT
+from fope_lab.cli.shared_options import CHECKPOINT, argument
 
 HELP = "run an analysis from a paper: arrays and a figure"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command on its parser."""
-    parser.add_argument(
+ARGUMENTS = (
+    argument(
         "name",
         nargs="?",
         metavar="NAME",
         help="an analysis, or '{type: NAME, OPTION: VALUE}'; without it, all analyses are listed",
-    )
-    parser.add_argument("checkpoints", nargs="*", metavar="CHECKPOINT", help=CHECKPOINT)
-    parser.add_argument(
-        "--corpus", metavar="CORPUS", help="text that the analysis reads, as in a sweep file"
-    )
-    add_adhoc_arguments(parser)
+    ),
+    argument("checkpoints", nargs="*", metavar="CHECKPOINT", help=CHECKPOINT),
+    argument("--corpus", metavar="CORPUS", help="text that the analysis reads, as in a sweep file"),
+    *ADHOC_ARGUMENTS,
+)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fope_lab.cli.console import make_console
 from fope_lab.cli.exit_codes import DONE
-from fope_lab.cli.shared_options import add_json, number, whole_number
+from fope_lab.cli.shared_options import add_json, argument, number, whole_number
 
 if TYPE_CHECKING:
     from fope_lab.cli.embedding_sizes import Sizes
@@ -25,19 +25,23 @@ SIZES = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command on its parser."""
-    add_json(parser)
-    parser.add_argument(
+def _add_sizes(parser: argparse.ArgumentParser) -> None:
+    sizes = parser.add_argument_group("sizes", "The sizes at which frequencies are computed.")
+    for flag, kind, text in SIZES:
+        sizes.add_argument(flag, type=kind, metavar="N", help=text)
+
+
+ARGUMENTS = (
+    add_json,
+    argument(
         "name",
         nargs="?",
         metavar="NAME",
         help="a preset, mechanism or transform, or '{type: NAME, option: value}'",
-    )
-    parser.add_argument("--markdown", action="store_true", help="print the table of README.md")
-    sizes = parser.add_argument_group("sizes", "The sizes at which frequencies are computed.")
-    for flag, kind, text in SIZES:
-        sizes.add_argument(flag, type=kind, metavar="N", help=text)
+    ),
+    argument("--markdown", action="store_true", help="print the table of README.md"),
+    _add_sizes,
+)
 
 
 def run(options: argparse.Namespace) -> int:

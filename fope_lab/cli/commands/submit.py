@@ -5,25 +5,21 @@ from __future__ import annotations
 import argparse
 
 from fope_lab.cli.inputs import load_single_sweep
-from fope_lab.cli.shared_options import add_file
+from fope_lab.cli.shared_options import add_file, argument
 
 HELP = "run a sweep on a Ray cluster, as a Ray job"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command on its parser."""
-    add_file(parser)
-    parser.add_argument(
+ARGUMENTS = (
+    add_file,
+    argument(
         "--address",
         required=True,
         metavar="URL",
         help="address of the cluster's dashboard, such as http://HEAD:8265",
-    )
-    parser.add_argument("--store", metavar="DIR", help="the store, by its path on the cluster")
-    parser.add_argument("--tracking-uri", metavar="URI", help="MLflow, as the cluster reaches it")
-    parser.add_argument(
-        "--no-wait", action="store_true", help="return at once instead of following the log"
-    )
+    ),
+    argument("--store", metavar="DIR", help="the store, by its path on the cluster"),
+    argument("--tracking-uri", metavar="URI", help="MLflow, as the cluster reaches it"),
+    argument("--no-wait", action="store_true", help="return at once instead of following the log"),
+)
 
 
 def run(options: argparse.Namespace) -> int:

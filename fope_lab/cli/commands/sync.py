@@ -8,12 +8,7 @@ from fope_lab.cli.exit_codes import DONE
 from fope_lab.cli.shared_options import add_store, add_tracking_uri
 
 HELP = "bring MLflow up to date with the store"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command on its parser."""
-    add_store(parser)
-    add_tracking_uri(parser)
+ARGUMENTS = (add_store, add_tracking_uri)
 
 
 def run(options: argparse.Namespace) -> int:

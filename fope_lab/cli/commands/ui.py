@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import argparse
 
-from fope_lab.cli.shared_options import add_store, whole_number
+from fope_lab.cli.shared_options import add_store, argument, whole_number
 
 HELP = "browse a store's runs in MLflow"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command on its parser."""
-    add_store(parser)
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)"
-    )
-    parser.add_argument(
+ARGUMENTS = (
+    add_store,
+    argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)"),
+    argument(
         "--port",
         type=whole_number(1, 65535),
         default=5000,
         metavar="N",
         help="port to listen on (default: 5000)",
-    )
+    ),
+)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,11 +9,7 @@ from fope_lab.cli.inputs import load_sweeps
 from fope_lab.cli.shared_options import add_files
 
 HELP = "check sweep files without starting anything"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command on its parser."""
-    add_files(parser)
+ARGUMENTS = (add_files,)
 
 
 def run(options: argparse.Namespace) -> int:
