@@ -33,7 +33,7 @@ from trainers.checkpoints import (
     write_state,
 )
 from trainers.gradient_accumulation import StepRunner
-from trainers.optimizer import build_optimizer, learning_rate, set_learning_rate
+from trainers.optimizer import build_optimizer, learning_rate
 from trainers.worker_group import WorkerGroup
 
 Batches = Callable[[int], Batch]
@@ -51,11 +51,6 @@ VALIDATION_SEED = 0
 
 class NonFiniteError(RuntimeError):
     """Training stopped because the loss or the gradient is not finite."""
-
-
-def _device_name(device: torch.device) -> str:
-    """The name that plans know the device by."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def choose_device(resources: Resources) -> torch.device:
@@ -138,7 +133,8 @@ class _Run:
         """Take one optimizer step, then log, validate and save what is due."""
         settings = self.settings
         rate = learning_rate(self.progress.step, settings)
-        set_learning_rate(self.optimizer, rate)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
         loss = self.runner.backward(batch)
         norm = self.workers.clip(self.runner.module, settings.gradient_clip)
         self.optimizer.step()
@@ -167,6 +163,7 @@ class _Run:
         """The part of result.json that describes the training."""
         settings, progress = self.settings, self.progress
         last = max(settings.steps // FINAL_SHARE, 1)
+        on_gpu = self.device.type == "cuda"
         tokens = settings.steps * settings.batch_tokens
         return {
             "loss": statistics.fmean(progress.losses[-last:]),
@@ -174,7 +171,7 @@ class _Run:
             "tokens": tokens,
             "seconds": progress.seconds,
             "tokens_per_second": tokens / progress.seconds,
-            "device": _device_name(self.device),
+            "device": torch.cuda.get_device_name(self.device) if on_gpu else self.device.type,
             **self._selected(),
         }
 
@@ -208,24 +205,18 @@ class _Run:
     def _log(self, rate: float, norm: float) -> None:
         step, now = self.progress.step, time.monotonic()
         steps_per_second = (step - self.row_step) / max(now - self.row_time, 1e-9)
+        # A row begins at the same step even if another attempt took some of its steps.
+        row_start = (step - 1) // self.settings.log_every * self.settings.log_every
         values = {
-            "loss": statistics.fmean(self.progress.losses[self._row_start(step) :]),
+            "loss": statistics.fmean(self.progress.losses[row_start:]),
             "learning_rate": rate,
             "gradient_norm": norm,
             "tokens_per_second": steps_per_second * self.settings.batch_tokens,
         }
         self.row_step, self.row_time = step, now
         self.writer.log(step, values)
-        self.writer.progress(
-            step,
-            self.settings.steps,
-            loss=values["loss"],
-            tokens_per_second=values["tokens_per_second"],
-        )
-
-    def _row_start(self, step: int) -> int:
-        """The step after which the row of `step` begins, even if another attempt took the steps."""
-        return (step - 1) // self.settings.log_every * self.settings.log_every
+        shown = {name: values[name] for name in ("loss", "tokens_per_second")}
+        self.writer.progress(step, self.settings.steps, **shown)
 
     def _validate(self) -> None:
         """Measure the loss on held-out data, without changing the training."""

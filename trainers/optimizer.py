@@ -94,9 +94,3 @@ def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Ad
         betas=settings.betas,
         fused=devices <= {"cpu", "cuda"},
     )
-
-
-def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Use `rate` for every group from the next update on."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate

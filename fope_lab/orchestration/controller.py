@@ -27,13 +27,12 @@ from fope_lab.orchestration.environment import LOCAL, RAY_DEFAULTS
 from fope_lab.orchestration.resources import (
     CLUSTER_LOOKAHEAD,
     ClusterError,
-    capacity,
     placement,
     require_fit,
 )
 from fope_lab.orchestration.searcher import StageSearcher
 from fope_lab.orchestration.trial import KEY, ray_scratch_dir, run_stage
-from fope_lab.planning.capacity import Lookahead
+from fope_lab.planning.capacity import Capacity, Demand, Lookahead, amounts
 from fope_lab.store import StageState, Store
 from fope_lab.sweep.graph import Stage
 
@@ -84,8 +83,12 @@ def run_stages(
             require_fit(waiting, ray.cluster_resources())
             lookahead = Lookahead()
         os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(CLUSTER_LOOKAHEAD.stages)
-        room = capacity(stages, seconds, lookahead)
-        searcher = StageSearcher(stages, store, owner, room, seconds)
+        demands = {
+            key: Demand(amounts(stage.spec.resources), seconds[key], stage.spec.resources.size)
+            for key, stage in by_key.items()
+        }
+        capacity = Capacity(demands, ray.cluster_resources, lookahead)
+        searcher = StageSearcher(stages, store, owner, capacity, seconds)
         try:
             with watch(searcher.states):
                 _tuner(by_key, store, searcher, scratch).fit()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-import ray
 from ray import tune
 
 from fope_lab.config.errors import UserError
-from fope_lab.planning.capacity import Capacity, Demand, Lookahead, amounts
+from fope_lab.planning.capacity import Lookahead, amounts
 from fope_lab.stages import Resources
 from fope_lab.sweep.graph import Stage
 
@@ -54,17 +53,3 @@ def require_fit(stages: Sequence[Stage], available: Mapping[str, float]) -> None
                 )
     if found:
         raise ResourcesError("\n".join(found))
-
-
-def capacity(
-    stages: Sequence[Stage], seconds: Mapping[str, float], lookahead: Lookahead
-) -> Capacity:
-    """The cluster's capacity for these stages; `seconds` has the plan's forecast of each by key."""
-    demands = {
-        stage.key: Demand(
-            amounts(stage.spec.resources), seconds[stage.key], stage.spec.resources.size
-        )
-        for stage in stages
-    }
-    total: Callable[[], Mapping[str, float]] = ray.cluster_resources
-    return Capacity(demands, total, lookahead)

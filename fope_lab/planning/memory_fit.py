@@ -20,6 +20,7 @@ from fope_lab.sweep.plan import Plan
 MARGIN = 1.05
 """A stage is refused if it needs more than this times the device's memory: estimates were 0.98 to
 1.04 of what was measured, so that what could fit is never refused."""
+PARTS = ("weights", "gradients", "optimizer", "activations")
 MOST_SHARDS = 64
 MOST_HELPS = 2
 """How many remedies an error names."""
@@ -42,10 +43,18 @@ def why_too_large(stage: Stage, gpu: Device | None, cpu: Device | None) -> str |
     together = resources.size if device.name == CPU else 1  # workers that share the memory
     if stage.cost.memory * together <= MARGIN * device.memory:
         return None
-    spec, model = stage.spec, stage.model_spec.model
-    learned = 0 if stage.cost.parameters is None else _learned(stage, model)
+    spec, model, learned = stage.spec, stage.model_spec.model, 0
+    if stage.cost.parameters is not None:  # which counts what the position embedding learns as body
+        learned = stage.cost.parameters.body - parameters(model).body
     room = device.memory / MARGIN / together  # what is advised fits for certain
-    memory, helps = _explained(spec, model, learned, room)
+    remedies: dict[int, str] = {}  # by the memory left: what needs no less is no other way out
+    for choices in _changed(spec):
+        fitting = ((_peak(changed, model, learned).peak, words) for words, changed in choices)
+        need, words = next((choice for choice in fitting if choice[0] <= room), (None, ""))
+        if need is not None and len(remedies) < MOST_HELPS:
+            remedies.setdefault(need, f"{words} would do ({_gib(need)})")
+    helps = " or ".join(remedies.values()) or "no setting would make it fit"
+    memory = _peak(spec, model, learned)
     workers = f" for its {together} workers" if together > 1 else ""
     where = "this machine" if device.name == CPU else device.name
     return (
@@ -69,26 +78,6 @@ def too_large_error(plans: Iterable[Plan], reasons: Mapping[str, str]) -> SweepE
         Problem(("stages", name), reason + (f" ({n} stages)" if n > 1 else ""), file=path)
         for (path, name, reason), n in groups.items()
     )
-
-
-def _learned(stage: Stage, model: ModelConfig) -> int:
-    """The parameters of the position embedding, which the cost counts as body."""
-    assert stage.cost.parameters is not None
-    return stage.cost.parameters.body - parameters(model).body
-
-
-def _explained(
-    spec: StageConfig, model: ModelConfig, learned: int, room: float
-) -> tuple[Memory, str]:
-    """The memory of a stage by its parts, and the changes that would make it fit `room` bytes."""
-    found: dict[int, str] = {}  # by the memory left: what needs no less is no other way out
-    for choices in _changed(spec):
-        fitting = ((_peak(changed, model, learned).peak, words) for words, changed in choices)
-        need, words = next((one for one in fitting if one[0] <= room), (None, ""))
-        if need is not None and len(found) < MOST_HELPS:
-            found.setdefault(need, f"{words} would do ({_gib(need)})")
-    helps = " or ".join(found.values()) or "no setting would make it fit"
-    return _peak(spec, model, learned), helps
 
 
 def _peak(spec: StageConfig, model: ModelConfig, learned: int) -> Memory:
@@ -119,7 +108,7 @@ def _changed_training(spec: TrainingConfig) -> list[Changes]:
 
 def _smaller_batches(spec: TrainingConfig, also: dict[str, Any]) -> Changes:
     rows = spec.train.micro_batch(spec.resources.size) // spec.data.length
-    words = _words(also)
+    words = "".join(f" and train.{name}" for name in also)
     while rows > 1:
         rows //= 2
         changes = {**also, "micro_batch_tokens": rows * spec.data.length}
@@ -148,10 +137,6 @@ def _sharded(spec: TrainingConfig) -> Changes:
         gpus *= 2
 
 
-def _words(also: Mapping[str, Any]) -> str:
-    return "".join(f" and train.{name}" for name in also)
-
-
 def _trained(spec: TrainingConfig, changes: dict[str, Any]) -> TrainingConfig:
     return replace(spec, train=replace(spec.train, **changes))
 
@@ -164,12 +149,7 @@ def _smaller_reading(spec: ModelEvaluation) -> Changes:
 
 
 def _parts(memory: Memory) -> str:
-    parts = {
-        "weights": memory.weights,
-        "gradients": memory.gradients,
-        "optimizer": memory.optimizer,
-        "activations": memory.activations,
-    }
+    parts = {name: getattr(memory, name) for name in PARTS}
     return ", ".join(f"{name} {_gib(size)}" for name, size in parts.items() if size)
 
 

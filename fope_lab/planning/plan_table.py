@@ -124,11 +124,11 @@ def _numbers(estimate: PlanEstimate, stages: Sequence[Stage]) -> list[str]:
     An unknown time is a question mark.
     """
     todo = [stage for stage in stages if not estimate.states[stage.key].is_done]
-    sizes = [s.cost.parameters.total for s in stages if s.cost.parameters]
+    sizes = sorted({s.cost.parameters.total for s in stages if s.cost.parameters})
     sums = estimate.sums(stages)
     has_tokens = any(stage.cost.tokens is not None for stage in stages)
     return [
-        _range(sizes),
+        " – ".join(f"{size:,}" for size in dict.fromkeys([*sizes[:1], *sizes[-1:]])),
         f"{sums['tokens']:,}" if has_tokens else "",
         f"{sums['flops']:.2e}" if sums["flops"] else "",
         f"{sums['memory'] / GIB:.1f} GiB" if sums["memory"] else "",
@@ -152,11 +152,6 @@ def _shown(sums: dict[str, Any], column: str, show: Callable[[Any], str], todo: 
     if value is None:
         return "?" if todo else ""
     return show(value) if value else ""
-
-
-def _range(sizes: Sequence[int]) -> str:
-    ends = [f"{size:,}" for size in dict.fromkeys((min(sizes), max(sizes)))] if sizes else []
-    return " – ".join(ends)
 
 
 def _of_sweep(estimate: PlanEstimate, plan: Plan) -> str:

@@ -49,7 +49,14 @@ def wall_time(
     """
     todo = [stage for stage in stages if stage.key in seconds]
     total = {"CPU": machines.cpus, "GPU": machines.gpus}
-    demands = {stage.key: _demand(stage, seconds[stage.key], total) for stage in todo}
+    demands = {
+        stage.key: Demand(
+            {name: min(most, total[name]) for name, most in amounts(stage.spec.resources).items()},
+            seconds[stage.key],
+            stage.spec.resources.size,
+        )
+        for stage in todo
+    }
     remaining = remaining_path(todo, seconds)
     work = {
         name: sum(demand.seconds * demand.amounts.get(name, 0.0) for demand in demands.values())
@@ -74,12 +81,6 @@ def remaining_path(stages: Sequence[Stage], seconds: Mapping[str, float]) -> dic
             if parent in longest:
                 longest[parent] = max(longest[parent], longest[stage.key])
     return longest
-
-
-def _demand(stage: Stage, seconds: float, total: Mapping[str, float]) -> Demand:
-    resources = stage.spec.resources
-    wanted = {name: min(amount, total[name]) for name, amount in amounts(resources).items()}
-    return Demand(wanted, seconds, resources.size)
 
 
 def _simulate(

@@ -36,7 +36,7 @@ UNNAMED_FILES = ("report.html", "report.json")
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """The MLflow run of a stage.
 
     `complete` is the time (ms since 1970) at which the stage finished, or None until everything
@@ -105,21 +105,21 @@ class Ledger:
                 file.flush()
             yield same
 
-    def run(self, sweep: str, kind: str, key: str) -> Record | None:
+    def run(self, sweep: str, kind: str, key: str) -> RunRecord | None:
         """The recorded run of a stage in the sweep's experiment, or None."""
         raw = read_json(self._record_file(sweep, kind, key))
         try:
-            return None if raw is None else Record(**raw)
+            return None if raw is None else RunRecord(**raw)
         except TypeError:  # written by another version of this program
             return None
 
-    def set_run(self, sweep: str, kind: str, key: str, record: Record) -> None:
+    def set_run(self, sweep: str, kind: str, key: str, record: RunRecord) -> None:
         """Record the run of a stage in the sweep's experiment."""
         if self.run(sweep, kind, key) != record:
             write_json(self._record_file(sweep, kind, key), dataclasses.asdict(record))
 
-    def record(self, plan: Plan) -> Outline:
-        """Record the outline of a plan and return it; `cached` stays as it was first recorded."""
+    def save_outline(self, plan: Plan) -> Outline:
+        """Save the outline of a plan and return it; `cached` stays as it was first recorded."""
         path = self._sweep_folder(plan.sweep.name) / "plan.json"
         before = path.read_text(encoding="utf-8") if path.exists() else None
         known = Outline.parse(before).stages if before is not None else ()

@@ -14,7 +14,7 @@ from pathlib import Path
 from fope_lab.store import Row, Status, Store
 from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.errors import TrackingError, concerns_one_run, first_line, readable
-from fope_lab.tracking.ledger import Ledger, Record
+from fope_lab.tracking.ledger import Ledger, RunRecord
 from fope_lab.tracking.server import (
     ENTRIES_PER_BATCH,
     SUMMARY,
@@ -115,10 +115,10 @@ class Tracker:
     def _outline(self, plan: Plan) -> Outline:
         known = self._outlines.get(plan.sweep.name)
         if known is None or known[0] is not plan:
-            known = self._outlines[plan.sweep.name] = (plan, self._ledger.record(plan))
+            known = self._outlines[plan.sweep.name] = (plan, self._ledger.save_outline(plan))
         return known[1]
 
-    def _records(self, plan: Plan) -> dict[str, Record]:
+    def _records(self, plan: Plan) -> dict[str, RunRecord]:
         name = plan.sweep.name
         records = {s.key: self._ledger.run(name, s.kind, s.key) for s in plan.stages}
         return {key: record for key, record in records.items() if record is not None}
@@ -205,8 +205,8 @@ class Start:
     present: frozenset[tuple[str, int, int]] = frozenset()
 
 
-def _record(experiment: Experiment, run: Run, complete: int | None) -> Record:
-    return Record(experiment.experiment_id, run.run_id, complete)
+def _record(experiment: Experiment, run: Run, complete: int | None) -> RunRecord:
+    return RunRecord(experiment.experiment_id, run.run_id, complete)
 
 
 def _start(run: Run, rows: Sequence[Row]) -> Start | None:
@@ -219,7 +219,7 @@ def _start(run: Run, rows: Sequence[Row]) -> Start | None:
         if count <= len(rows) and Digest(rows[:count]).hex() == digest:
             return Start(count)
     present = run.points()
-    known = {_identity(point) for row in rows for point in points(row)}
+    known = {point[:3] for row in rows for point in points(row)}
     return Start(0, frozenset(present)) if present <= known else None
 
 
@@ -232,18 +232,13 @@ def _batches(rows: Sequence[Row], start: Start) -> Iterator[tuple[list[Point], i
     digest = Digest(rows[: start.row])
     batch: list[Point] = []
     for index in range(start.row, len(rows)):
-        missing = [p for p in points(rows[index]) if _identity(p) not in start.present]
+        missing = [p for p in points(rows[index]) if p[:3] not in start.present]
         if batch and len(batch) + len(missing) > ENTRIES_PER_BATCH:
             yield batch, index, digest.hex()
             batch = []
         batch += missing
         digest.add(rows[index])
     yield batch, len(rows), digest.hex()
-
-
-def _identity(point: Point) -> tuple[str, int, int]:
-    """What identifies a point within a run; its value follows from these."""
-    return point.name, point.step, point.timestamp
 
 
 @contextlib.contextmanager

@@ -181,7 +181,10 @@ def parameters(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 class Point(NamedTuple):
-    """A point of a metric as MLflow stores it; `timestamp` is in ms since 1970."""
+    """A point of a metric as MLflow stores it; `timestamp` is in ms since 1970.
+
+    The first three fields identify it within a run; the value follows from them.
+    """
 
     name: str
     step: int

@@ -17,10 +17,9 @@ from fope_lab.drawing.svg import inline_svg
 from fope_lab.report.compare.comparability_marks import ComparabilityMarks
 from fope_lab.report.render.figure import Figure
 from fope_lab.report.render.tables import seed_notes
-from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.axes import shorten_labels
 from fope_lab.report.results.layout import GroupKey, MetricGroup, Series
-from fope_lab.report.results.training import TrainingCurve, TrainingCurves
+from fope_lab.report.results.training import TrainingCurves
 from fope_lab.stages.labels import split_label
 from fope_lab.stages.metric import LENGTH, Metric
 
@@ -78,81 +77,66 @@ def draw_curves(
     labels += [curve.label for training in trainings for curve in training.curves]
     style = Style.of(labels)
     figures = [
-        _with_note(draw_by_x(group, style, f"curves-{i}"), marks[group.key].note)
+        _draw_by_x(group, style, f"curves-{i}", marks[group.key].note)
         for i, group in enumerate(curves)
     ]
-    figures += [draw_training(t, style, f"training-{i}") for i, t in enumerate(trainings)]
+    figures += [_draw_training(t, style, f"training-{i}") for i, t in enumerate(trainings)]
     return [figure for figure in figures if figure is not None]
 
 
-def _with_note(figure: Figure | None, note: str | None) -> Figure | None:
-    if figure is None or note is None:
-        return figure
-    return dataclasses.replace(figure, notes=(*figure.notes, note))
+def _draw_by_x(group: MetricGroup, style: Style, name: str, mark: str | None) -> Figure | None:
+    """The curves of a group over x; None if no value is finite.
 
-
-def draw_by_x(group: MetricGroup, style: Style, name: str) -> Figure | None:
-    """Draw the curves of a group over x; None if no value is finite.
-
-    `name` is unique within the page.
+    `name` is unique within the page, and `mark` is the note on models that are not comparable.
     """
+    metric = group.metric
     panels = {p: [_curve(series, style) for series in m] for p, m in group.panels.items()}
     drawn = [curve for curves in panels.values() for curve in curves]
-    scale = _scale(group.metric, drawn)
-    if scale is None:
+    frame = _frame(metric, metric.axis_label, drawn)
+    if frame is None:
         return None
-    by_length = group.metric.axis == LENGTH
+    by_length = metric.axis == LENGTH
     title = f"{group.title} by context length" if by_length else group.title
     xs = [x for x in group.xs if x is not None]
-    drawings: list[Panel] = []
+    drawings = []
     for panel, curves in panels.items():
-        lengths = {s.train_length for s in group.panels[panel] if s.train_length}
+        lengths = sorted({s.train_length for s in group.panels[panel] if s.train_length})
         drawings.append(
-            Panel(
+            dataclasses.replace(
+                frame,
                 title=panel,
-                x_label=group.metric.axis_label,
-                y_label=_y_label(group.metric, scale[0]),
                 curves=tuple(curves),
                 ticks=tuple(xs) if by_length else None,
                 markers=len(xs) <= MOST_MARKERS,
-                log_y=scale[0],
-                y_range=scale[1],
-                marks=tuple(
-                    n for n in sorted(lengths) if group.metric.in_tokens and xs[0] <= n <= xs[-1]
-                ),
+                marks=tuple(n for n in lengths if metric.in_tokens and xs[0] <= n <= xs[-1]),
                 level=group.chance,
             )
         )
+    notes = [*_notes(group, style, xs), *_cut_bands(metric, drawn, frame.y_range)]
     return Figure(
         title,
-        _drawings(drawings, name, title, lambda curve: _points_in_words(curve, group.metric)),
-        (*_notes(group, style, xs), *_cut_bands(group.metric, drawn, scale[1])),
+        _drawings(drawings, name, title, lambda curve: _points_in_words(curve, metric)),
+        (*notes, mark) if mark else tuple(notes),
     )
 
 
-def draw_training(training: TrainingCurves, style: Style, name: str) -> Figure | None:
-    """Draw training curves over the steps; None if no value is finite.
+def _draw_training(training: TrainingCurves, style: Style, name: str) -> Figure | None:
+    """The curves of a training over its steps; None if no value is finite.
 
     `name` is unique within the page.
     """
     panels: dict[str, list[Curve]] = {}
     for curve in training.curves:
-        panels.setdefault(curve.panel, []).append(_training_curve(curve, style))
-    scale = _scale(training.metric, [curve for curves in panels.values() for curve in curves])
-    if scale is None:
+        look = style.look(curve.label)
+        drawn = Curve(style.names[curve.label], look, curve.steps, curve.values)
+        panels.setdefault(curve.panel, []).append(drawn)
+    every = [curve for curves in panels.values() for curve in curves]
+    frame = _frame(training.metric, "training step", every)
+    if frame is None:
         return None
     title = f"{training.title} along training"
     drawings = [
-        Panel(
-            title=panel,
-            x_label="training step",
-            y_label=_y_label(training.metric, scale[0]),
-            curves=tuple(curves),
-            ticks=None,
-            markers=False,
-            log_y=scale[0],
-            y_range=scale[1],
-        )
+        dataclasses.replace(frame, title=panel, curves=tuple(curves), markers=False)
         for panel, curves in panels.items()
     ]
     explained = style.explain(curve.label for curve in training.curves)
@@ -185,7 +169,11 @@ def _drawings(
 def _curve(series: Series, style: Style) -> Curve:
     points = sorted((x, cell) for x, cell in series.cells.items() if x is not None)
     means = [cell.estimate.mean for _, cell in points]
-    bands = [_band(cell) or NO_INTERVAL for _, cell in points]
+    # The interval over seeds; for one seed the interval of its evaluation, if it is known.
+    bands = [
+        cell.estimate.ci95 or (cell.single and cell.single.interval) or NO_INTERVAL
+        for _, cell in points
+    ]
     return Curve(
         label=style.names[series.label],
         look=style.look(series.label),
@@ -196,32 +184,26 @@ def _curve(series: Series, style: Style) -> Curve:
     )
 
 
-def _band(cell: Cell) -> tuple[float, float] | None:
-    """The interval over seeds; for one seed the interval of its evaluation, if it is known."""
-    return cell.estimate.ci95 or (cell.single and cell.single.interval) or None
-
-
-def _training_curve(curve: TrainingCurve, style: Style) -> Curve:
-    name = style.names[curve.label]
-    return Curve(name, style.looks[name], curve.steps, curve.values)
-
-
-def _scale(metric: Metric, curves: Iterable[Curve]) -> tuple[bool, tuple[float, float]] | None:
-    """Whether y is logarithmic, and its range; None if there is nothing to draw.
+def _frame(metric: Metric, x_label: str, curves: Iterable[Curve]) -> Panel | None:
+    """A panel without curves: its labels and the range of y; None if there is nothing to draw.
 
     The range covers the means, with some room. Bands beyond it are cut.
     """
     values = [value for curve in curves for value in curve.finite]
     if not values:
         return None
-    if metric.is_fraction:
-        return False, FRACTION_RANGE
     low, high = min(values), max(values)
-    if low > 0 and high / low > LOG_RATIO:
+    log = not metric.is_fraction and low > 0 and high / low > LOG_RATIO
+    if metric.is_fraction:
+        y_range = FRACTION_RANGE
+    elif log:
         room = (high / low) ** 0.06
-        return True, (low / room, high * room)
-    room = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
-    return False, (low - room, high + room)
+        y_range = low / room, high * room
+    else:
+        room = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
+        y_range = low - room, high + room
+    y_label = f"{metric.label} (log scale)" if log else metric.label
+    return Panel("", x_label, y_label, (), ticks=None, log_y=log, y_range=y_range)
 
 
 def _cut_bands(
@@ -249,10 +231,6 @@ def _points_in_words(curve: Curve, metric: Metric) -> str:
 
 def _end_in_words(curve: Curve, metric: Metric) -> str:
     return f"{curve.label} ends at {metric.format(curve.finite[-1])}" if curve.finite else ""
-
-
-def _y_label(metric: Metric, log: bool) -> str:
-    return f"{metric.label} (log scale)" if log else metric.label
 
 
 def _notes(group: MetricGroup, style: Style, xs: Sequence[int]) -> list[str]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
 
 from fope_lab.report.build import Report
 from fope_lab.report.compare.claims import Verdict
@@ -11,9 +15,6 @@ from fope_lab.report.compare.paper_comparison import PaperComparison
 from fope_lab.report.render.claims_view import count_verdicts, group_verdicts
 from fope_lab.report.render.paper_view import paper_table
 from fope_lab.report.render.tables import Table, TableEntry, build_tables
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 MOST_MISSING = 20
 MOST_VERDICTS = 40
@@ -80,10 +81,6 @@ def print_table(table: Table, console: Console) -> None:
     if not console.is_terminal:
         console.print(plain_text(table), markup=False, highlight=False, soft_wrap=True)
         return
-    from rich import box
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
     shown = RichTable(
         title=Text(table.title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD
     )
