@@ -67,8 +67,11 @@ def write_state(directory: Path, state: ResumeState, device: torch.device) -> No
     """Save `state` and this process's random-number generators in `directory`."""
     if state.best is not None:
         shutil.copyfile(state.best, directory / BEST)
+    random = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        random["cuda"] = torch.cuda.get_rng_state(device)
     with (directory / STATE).open("wb") as file:  # so that a full disk raises an OSError
-        torch.save({"optimizer": state.optimizer, "random": _random_state(device)}, file)
+        torch.save({"optimizer": state.optimizer, "random": random}, file)
 
 
 def restore_state(directory: Path, device: torch.device) -> Mapping[str, Any]:
@@ -88,10 +91,3 @@ def best_weights(directory: Path) -> Path:
     """The file with the best weights in a checkpoint to resume from."""
     own = directory / BEST
     return own if own.exists() else directory / WEIGHTS
-
-
-def _random_state(device: torch.device) -> dict[str, torch.Tensor]:
-    state = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        state["cuda"] = torch.cuda.get_rng_state(device)
-    return state

@@ -157,16 +157,13 @@ def _relative_references(sweep: Sweep) -> tuple[list[Path], list[Path]]:
             for folder in folders:
                 if stage and os.path.isfile(folder / other):
                     pending.append(Path(os.path.abspath(folder / other)))
-                for match in _matches(os.path.abspath(folder / text)):
+                pattern = os.path.abspath(folder / text)
+                exists = os.path.exists(pattern)
+                for match in map(Path, [pattern] if exists else glob.glob(pattern, recursive=True)):
                     # A stage's folder may be given for the checkpoint in it.
                     inside = {path for path in checkpoints if match in (path, *path.parents)}
                     data.update(dict.fromkeys(inside | used & {match}))
     return list(sweeps), list(data)
-
-
-def _matches(pattern: str) -> list[Path]:
-    paths = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
-    return [Path(path) for path in paths]
 
 
 def _texts(value: Any) -> Iterator[str]:

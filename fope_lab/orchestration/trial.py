@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fope_lab.orchestration.execution_record import execution_record
+from fope_lab.planning.devices import CPU, processor
+from fope_lab.planning.workload import workload_of
 from fope_lab.stages import TrainingConfig
 from fope_lab.stages.entry_points import load_function
 from fope_lab.store import Attempt, StageDoneError, Status, Store, StoreError
@@ -115,6 +116,27 @@ def _artifacts(stage: Stage, stages: Mapping[str, Stage], store: Store) -> dict[
             raise StoreError(f"{folder.path} is done but has no checkpoint")
         folders[role] = checkpoint.path
     return folders
+
+
+def execution_record(stage: Stage, result: Mapping[str, Any]) -> dict[str, Any]:
+    """The device, torch's threads and the workload of a stage that has just run in this process.
+
+    This process does not see the GPUs of several workers: a training's `result` names theirs.
+    """
+    import torch
+
+    resources = stage.spec.resources
+    device: str | None = CPU
+    if resources.gpus:
+        alone = resources.size == 1 and torch.cuda.is_available()
+        device = torch.cuda.get_device_name() if alone else result["recorded"].get("device")
+    return {
+        "device": device,
+        "processor": processor(),
+        "threads": torch.get_num_threads(),
+        "workers": resources.size,
+        "work": workload_of(stage).as_json(),
+    }
 
 
 def _reset_process() -> None:

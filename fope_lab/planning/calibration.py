@@ -1,10 +1,10 @@
 """Time estimates for stages on a device, learned from the finished stages of a store.
 
-A finished stage records its device and its amount of work
-(fope_lab/orchestration/execution_record.py). Three sorts of stages are skipped: older ones without
-that record, those resumed from an interrupted attempt (they recorded the time of the rest alone),
-and those of another processor than this machine's. On the CPU with one thread a stage's time is its
-processor time, which other stages running beside it do not lengthen.
+A finished stage records its device and its amount of work (fope_lab/orchestration/trial.py). Three
+sorts of stages are skipped: older ones without that record, those resumed from an interrupted
+attempt (they recorded the time of the rest alone), and those of another processor than this
+machine's. On the CPU with one thread a stage's time is its processor time, which other stages
+running beside it do not lengthen.
 
 An estimate comes from the narrowest group of finished stages that has any, and says which: the same
 kind (all trainings are one), all evaluations, the rate of trainings, and at last an assumed share

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from fope_lab.orchestration.execution_record import execution_record
-from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_attempt
+from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, execution_record, run_attempt
 from fope_lab.planning.calibration import calibrate
 from fope_lab.planning.devices import this_machine
 from fope_lab.planning.workload import Workload, workload_of

@@ -7,7 +7,7 @@ first one. A checkpoint given as a folder or by name ends the chain: its trainin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -97,40 +97,32 @@ def read_history(results: Mapping[str, StageResult], key: str) -> TrainingHistor
 
 def compare(history: TrainingHistory, other: TrainingHistory) -> tuple[Difference, ...]:
     """The differences between two histories; empty if the models can be compared."""
-    found = [
-        _parameters(history, other),
-        _start(history, other),
-        _tokens(history, other),
-        _data(history, other),
-        _order(history, other),
-    ]
-    return tuple(difference for difference in found if difference is not None)
+    return tuple(_differences(history, other))
 
 
-def _parameters(history: TrainingHistory, other: TrainingHistory) -> Difference | None:
-    if history.parameters is None or other.parameters is None:
-        return None
-    smaller, larger = sorted((history.parameters, other.parameters))
-    if larger <= smaller * (1 + PARAMETER_TOLERANCE):
-        return None
-    percent = 100 * (history.parameters / other.parameters - 1)
-    return Difference("parameters", f"parameters ({percent:+.1f} %)")
+def _differences(history: TrainingHistory, other: TrainingHistory) -> Iterator[Difference]:
+    both = (history, other)
+    if history.parameters is not None and other.parameters is not None:
+        smaller, larger = sorted((history.parameters, other.parameters))
+        if larger > smaller * (1 + PARAMETER_TOLERANCE):
+            percent = 100 * (history.parameters / other.parameters - 1)
+            yield Difference("parameters", f"parameters ({percent:+.1f} %)")
+    if history.start != other.start:
+        words = _both(h.start or "from scratch" for h in both)
+        yield Difference("start", f"start ({words}; the training data of a checkpoint is unknown)")
+    if history.tokens != other.tokens:
+        yield Difference("tokens", f"tokens ({_both(f'{h.tokens:,}' for h in both)})")
+    kinds: tuple[tuple[Kind, list[str]], ...] = (
+        ("data", _data(history, other)),
+        ("order", _order(history, other)),
+    )
+    for kind, parts in kinds:
+        if parts:
+            yield Difference(kind, f"{kind} ({'; '.join(parts)})")
 
 
-def _start(history: TrainingHistory, other: TrainingHistory) -> Difference | None:
-    if history.start == other.start:
-        return None
-    words = _both(start or "from scratch" for start in (history.start, other.start))
-    return Difference("start", f"start ({words}; the training data of a checkpoint is unknown)")
-
-
-def _tokens(history: TrainingHistory, other: TrainingHistory) -> Difference | None:
-    if history.tokens == other.tokens:
-        return None
-    return Difference("tokens", f"tokens ({_both(f'{h.tokens:,}' for h in (history, other))})")
-
-
-def _data(history: TrainingHistory, other: TrainingHistory) -> Difference | None:
+def _data(history: TrainingHistory, other: TrainingHistory) -> list[str]:
+    """How the texts, lengths and tokenizers differ that two models read."""
     both = (history, other)
     parts = []
     for name, prefix in _PREFIXES.items():
@@ -139,12 +131,12 @@ def _data(history: TrainingHistory, other: TrainingHistory) -> Difference | None
             parts.append(f"{prefix}{_both(chains)}")
     sources = [[source for source, _ in groupby(t.sources for t in h.trainings)] for h in both]
     if not parts and sources[0] != sources[1]:
-        parts = ["other content or options under the same names"]
-    return Difference("data", f"data ({'; '.join(parts)})") if parts else None
+        return ["other content or options under the same names"]
+    return parts
 
 
-def _order(history: TrainingHistory, other: TrainingHistory) -> Difference | None:
-    """Whether the trainings that both models have drew the same rows at each step."""
+def _order(history: TrainingHistory, other: TrainingHistory) -> list[str]:
+    """How the rows differ that the trainings of both models drew at each step."""
     pairs = list(zip(history.trainings, other.trainings, strict=False))
     parts = []
     if any(a.seed != b.seed for a, b in pairs):
@@ -152,7 +144,7 @@ def _order(history: TrainingHistory, other: TrainingHistory) -> Difference | Non
     if any(a.batch_tokens != b.batch_tokens for a, b in pairs):
         sizes = _both(_chain(f"{p[i].batch_tokens:,}" for p in pairs) for i in (0, 1))
         parts.append(f"batches of {sizes} tokens")
-    return Difference("order", f"order ({'; '.join(parts)})") if parts else None
+    return parts
 
 
 def _both(words: Iterable[str]) -> str:

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
+from fope_lab.report.results.aggregate import Cell
 from fope_lab.stages.labels import label, split_label
+from fope_lab.sweep.graph import Stage
 
-
-class HasAxes(Protocol):
-    """A member of the grid: a stage or a cell."""
-
-    @property
-    def axes(self) -> Mapping[str, Any]:
-        """The value of each axis, by the path of the axis."""
-        ...
-
-    @property
-    def embedding(self) -> str | None:
-        """The label of its model's embedding."""
-        ...
+HasAxes = Stage | Cell
+"""A member of the grid, with the values of its axes by path, and its embedding."""
 
 
 @dataclass(frozen=True)
