@@ -54,7 +54,7 @@ class ResumeState:
 
 
 def write_progress(directory: Path, progress: Progress) -> None:
-    """Save the progress in `directory`."""
+    """Save the progress of a training in `directory`."""
     (directory / PROGRESS).write_text(json.dumps(asdict(progress)), encoding="utf-8")
 
 

@@ -1,3 +1,3 @@
-"""The exit codes of `fope-lab`."""
+"""The codes with which `fope-lab` exits."""
 
 DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130

@@ -50,7 +50,7 @@ def add_tracking_uri(parser: argparse.ArgumentParser) -> None:
 
 
 def add_address(parser: argparse.ArgumentParser) -> None:
-    """Add --address, the Ray cluster."""
+    """Add --address, the Ray cluster to run on."""
     parser.add_argument(
         "--address",
         default=os.environ.get("RAY_ADDRESS", "local"),

@@ -101,10 +101,10 @@ class StageSearcher(Searcher):
             return dict(self._states)
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing to save: the store holds all, and a later run plans again from it."""
+        """Do nothing: the store holds everything, and a later run plans again from it."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """Nothing to restore; see `save`."""
+        """Do nothing, because `save` saves nothing."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles its arguments for `Tuner.restore`, which is not used."""

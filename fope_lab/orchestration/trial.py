@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,7 @@ def execution_record(stage: Stage, result: Mapping[str, Any]) -> dict[str, Any]:
         "processor": processor(),
         "threads": torch.get_num_threads(),
         "workers": resources.size,
-        "work": workload_of(stage).as_json(),
+        "work": asdict(workload_of(stage)),
     }
 
 

@@ -8,11 +8,11 @@ PAPERS = Path(__file__).parent
 
 
 def paper_names() -> list[str]:
-    """Every name, such as fope/table2."""
+    """The names of all published tables and figures, such as fope/table2."""
     files = sorted(PAPERS.rglob("*.yaml"))
     return [file.relative_to(PAPERS).with_suffix("").as_posix() for file in files]
 
 
 def paper_path(name: str) -> Path:
-    """The file that a name stands for."""
+    """The file of the table or figure with this name."""
     return PAPERS / f"{name}.yaml"

@@ -136,7 +136,7 @@ def _timing(record: Mapping[str, Any]) -> tuple[str, Timing] | None:
     """The device of a finished stage and its time there; None if the record is of no use."""
     if record["resumed"] or record["device"] is None:
         return None
-    work = Workload.from_json(record["work"])
+    work = Workload(**record["work"])
     if record["device"] == CPU:
         if record["processor"] != processor():
             return None

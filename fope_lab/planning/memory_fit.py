@@ -88,13 +88,9 @@ def _peak(spec: StageConfig, model: ModelConfig, learned: int) -> Memory:
 
 
 def _changed(spec: StageConfig) -> list[Changes]:
-    if isinstance(spec, TrainingConfig):
-        return _changed_training(spec)
-    return [_smaller_reading(spec)] if isinstance(spec, ModelEvaluation) else []
-
-
-def _changed_training(spec: TrainingConfig) -> list[Changes]:
     """Changes that need less memory, the gentlest of each sort first."""
+    if not isinstance(spec, TrainingConfig):
+        return [_smaller_reading(spec)] if isinstance(spec, ModelEvaluation) else []
     if spec.train.gradient_checkpointing:
         return [_smaller_batches(spec, {}), _sharded(spec)]
     twice = {"gradient_checkpointing": True}

@@ -89,7 +89,7 @@ def _simulate(
     remaining: Mapping[str, float],
     total: Mapping[str, float],
 ) -> float:
-    """When the last stage ends."""
+    """The time at which the last stage ends, in seconds from the start."""
     now = 0.0
     capacity = Capacity(demands, lambda: total, clock=lambda: now)
     waits_for = {s.key: {p for p in s.parents.values() if p in demands} for s in stages}

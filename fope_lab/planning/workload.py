@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.config import flops_per_token
@@ -44,15 +41,6 @@ class Workload:
     def is_known(self) -> bool:
         """Whether the FLOPs are known before the stage runs."""
         return self.tokens is not None and bool(self.flops)
-
-    def as_json(self) -> dict[str, Any]:
-        """The workload as the store keeps it."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Workload:
-        """Read what `as_json` gave. Raises TypeError for the fields of another version."""
-        return cls(**value)
 
 
 def workload_of(stage: Stage) -> Workload:

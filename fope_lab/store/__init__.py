@@ -17,10 +17,9 @@ from __future__ import annotations
 
 from fope_lab.store.attempt import Attempt
 from fope_lab.store.checkpoint import Checkpoint
-from fope_lab.store.folder import StageFolder
+from fope_lab.store.folder import Row, StageFolder
 from fope_lab.store.problems import LeaseLostError, StageDoneError, StoreError
 from fope_lab.store.root import Store
-from fope_lab.store.row import Row
 from fope_lab.store.state import StageState, Status
 from fope_lab.store.writer import AttemptHandle, FolderWriter, RunWriter
 

@@ -7,7 +7,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,17 @@ from fope_lab.store.checkpoint import (
 from fope_lab.store.lease import AttemptRecord, Attempts, Lease
 from fope_lab.store.paths import StagePaths
 from fope_lab.store.problems import StageDoneError
-from fope_lab.store.row import Row
 from fope_lab.store.state import NOT_STARTED, StageState, Status
 from fope_lab.store.writer import AttemptHandle, FolderWriter, remove_unfinished_checkpoints
+
+
+@dataclass(frozen=True)
+class Row:
+    """The metrics of a step, logged at `timestamp`, which is in milliseconds since the epoch."""
+
+    step: int
+    timestamp: int
+    values: dict[str, float]
 
 
 class StageFolder:

@@ -28,7 +28,7 @@ class TrackingThread:
         self._thread = threading.Thread(target=self._run, name="fope-lab-tracking", daemon=True)
 
     def start(self) -> None:
-        """Start uploading in the background."""
+        """Start the thread, which uploads in the background."""
         self._thread.start()
 
     def flush(self, timeout: float) -> str | None:
@@ -47,16 +47,14 @@ class TrackingThread:
         failures = 0
         while True:
             last = self._stopping.is_set()
-            problems = [problem for plan in self._plans if (problem := self._problem(plan))]
+            problems: list[str] = []
+            for plan in self._plans:
+                try:
+                    self._tracker.project(plan)
+                except Exception as error:  # tracking must never stop the training
+                    problems.append(str(error) or first_line(error))
             self.last_error = "\n".join(dict.fromkeys(problems)) or None
             if last:
                 return
             failures = failures + 1 if problems else 0
             self._stopping.wait(min(self._seconds * 2**failures, LONGEST_PAUSE))
-
-    def _problem(self, plan: Plan) -> str | None:
-        try:
-            self._tracker.project(plan)
-        except Exception as error:  # tracking must never stop the training
-            return str(error) or first_line(error)
-        return None

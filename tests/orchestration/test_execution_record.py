@@ -47,7 +47,7 @@ def test_a_finished_stage_calibrates(tmp_path: Path, stage: Any) -> None:
     assert (ran["device"], ran["workers"], ran["resumed"]) == ("cpu", 1, False)
     assert ran["threads"] == torch.get_num_threads()
     assert 0 < ran["cpu_seconds"] < 60
-    work = Workload.from_json(ran["work"])
+    work = Workload(**ran["work"])
     assert work == workload_of(stage)
     assert (work.batches, work.tokens, work.flops) == (8 * 4, 2048, stage.cost.flops)
     found = calibrate(store).estimate(work, this_machine())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +193,7 @@ RAN: dict[str, Any] = {
     "processor": processor(),
     "threads": 1,
     "workers": 1,
-    "work": work().as_json(),
+    "work": asdict(work()),
 }
 
 
@@ -275,5 +276,5 @@ def test_a_stage_of_an_older_version_is_not_used(tmp_path: Path) -> None:
 def test_a_gpu_counts_by_the_clock(tmp_path: Path) -> None:
     store = Store(tmp_path)
     whole = work(share=1.0)
-    finished(store, "one", device="NVIDIA RTX A6000", work=whole.as_json())
+    finished(store, "one", device="NVIDIA RTX A6000", work=asdict(whole))
     assert seconds_learnt(store, "a6000", share=1.0) == pytest.approx(10.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,7 @@ def test_a_measured_gpu_is_the_device_where_none_is_named(
     [training] = [s for s in pair[0].stages if s.label == "pretrain[embedding=rope,seed=0]"]
     ran = {"device": "NVIDIA L4", "processor": "", "threads": 1, "workers": 1}
     with store.folder("pretrain", "elsewhere").begin("test", {}) as attempt:
-        attempt.finish({}, ran | {"work": workload_of(training).as_json()})
+        attempt.finish({}, ran | {"work": asdict(workload_of(training))})
     found = estimate_plans([plan(one, store) for one in pair], store)
     assert found.device == device_named("l4")
     rows = {row["name"]: row for row in found.as_json()["stages"]}

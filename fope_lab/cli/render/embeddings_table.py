@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fope_lab.config.options import Option, summary
+from fope_lab.config.options import summary
 from fope_lab.embeddings.base import TRANSFORM_TYPES, Shape
 from fope_lab.embeddings.describe import Description, Part
 from fope_lab.embeddings.inspect import Inspection, InspectionRow, PairRotation
@@ -103,18 +104,16 @@ def _options_table(part: Part) -> Table:
         chosen = as_yaml(part.chosen[name]) if name in part.chosen else ""
         table.add_row(
             Text(name, style="cyan"),
-            Text(_allowed(name, option)),
+            Text(
+                f"list of {', '.join(TRANSFORM_TYPES.all())}"
+                if name == TRANSFORMS
+                else _schema_in_words(option.json_schema())
+            ),
             Text("required" if option.required else as_yaml(option.default)),
             *([Text(chosen, style="bold")] if part.chosen else []),
             Text(option.doc),
         )
     return table
-
-
-def _allowed(name: str, option: Option) -> str:
-    if name == TRANSFORMS:
-        return f"list of {', '.join(TRANSFORM_TYPES.all())}"
-    return _schema_in_words(option.json_schema())
 
 
 def _schema_in_words(schema: Mapping[str, Any]) -> str:
@@ -130,9 +129,7 @@ def _schema_in_words(schema: Mapping[str, Any]) -> str:
 
 def _number(value: float) -> str:
     """A bound in the shortest form that a sweep file accepts."""
-    if isinstance(value, int):
-        return str(value)
-    return f"{value:g}".replace("e+0", "e").replace("e+", "e")
+    return str(value) if isinstance(value, int) else re.sub(r"e\+0*", "e", f"{value:g}")
 
 
 def print_inspections(
@@ -183,7 +180,12 @@ def _same_frequencies(rows: Sequence[InspectionRow]) -> dict[tuple[PairRotation,
 
 def _frequency_block(title: str, turns: Sequence[PairRotation]) -> Text:
     """A table as plain text, because rich is slow to lay out hundreds of rows."""
-    rows = [("pair", "frequency", "wavelength", "cycles"), *map(_turn_cells, turns)]
+    rows = [("pair", "frequency", "wavelength", "cycles")]
+    for t in turns:
+        numbers = ("0", NOTHING, "0")
+        if t.wavelength is not None:
+            numbers = f"{t.frequency:.7f}", f"{t.wavelength:,.2f}", f"{t.cycles:.3f}"
+        rows.append((str(t.pair), *numbers))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     header, *lines = (
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
@@ -191,14 +193,6 @@ def _frequency_block(title: str, turns: Sequence[PairRotation]) -> Text:
     )
     bold = [*textwrap.wrap(title, len(header)), header]
     return Text.assemble(("\n".join(bold), "bold"), "\n", "\n".join([*lines, " "]), no_wrap=True)
-
-
-def _turn_cells(turn: PairRotation) -> tuple[str, ...]:
-    if turn.wavelength is None:
-        return str(turn.pair), "0", NOTHING, "0"
-    return (
-        str(turn.pair), f"{turn.frequency:.7f}", f"{turn.wavelength:,.2f}", f"{turn.cycles:.3f}"
-    )  # fmt: skip
 
 
 def in_words(composition: Mapping[str, Any]) -> str:

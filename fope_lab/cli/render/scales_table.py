@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 GIB = 2**30
+PARAMETERS = ("body", "head", "named", "embedding", "total")
 SIZES = ("num_layers", "hidden_size", "num_heads", "num_kv_heads")
 CAPTION = (
     "Body: parameters of the layers. Head: those of the output head (– if it shares the token"
@@ -70,7 +71,7 @@ def print_scales(rows: Sequence[Mapping[str, Any]], step: Step, console: Console
         table.add_row(
             Text(row["scale"]),
             f"{row['num_layers']} × {row['hidden_size']}",
-            *(_millions(row[part]) for part in ("body", "head", "named", "embedding", "total")),
+            *(f"{row[part] / 1e6:,.1f}M" if row[part] else "–" for part in PARAMETERS),
             f"{row['flops']:.2e}",
             *(f"{row[part] / GIB:,.2f} GiB" for part in ("memory", "memory_reading")),
         )
@@ -80,7 +81,3 @@ def print_scales(rows: Sequence[Mapping[str, Any]], step: Step, console: Console
         batch=step.batch, length=step.length, precision=step.precision, checkpointing=checkpointing
     )
     console.print(f"\n{caption}", highlight=False, markup=False)
-
-
-def _millions(count: int) -> str:
-    return f"{count / 1e6:,.1f}M" if count else "–"

@@ -57,8 +57,8 @@ class CellMatcher:
             if len(matches) == 1:
                 cells += matches
             elif matches:
-                names = "; ".join(dict.fromkeys(map(_name, matches)))
-                reasons.append(f"several rows of this sweep match: {names}")
+                names = dict.fromkeys(stage_label(c.section, c.axes, None) for c in matches)
+                reasons.append(f"several rows of this sweep match: {'; '.join(names)}")
         if not cells and not reasons:
             reasons.append(NO_RESULT_YET if self._may_come(wanted, column) else NOT_IN_SWEEP)
         return cells, "; ".join(dict.fromkeys(reasons))
@@ -159,10 +159,6 @@ def reads_corpus(stage: Stage, wanted: str | None) -> bool:
 def stage_of(cell: Cell, results: Mapping[str, StageResult]) -> Stage:
     """The first stage of a cell; its stages differ only in their seed."""
     return results[cell.keys[0]].stage
-
-
-def _name(cell: Cell) -> str:
-    return stage_label(cell.section, cell.axes, None)
 
 
 def _ends(path: str, name: str) -> bool:

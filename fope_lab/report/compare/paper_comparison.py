@@ -78,7 +78,7 @@ class PaperComparison:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The notes of the comparison."""
+        """What a reader must know: our models, the scales, and the paper's own notes."""
         notes = [self.models, *self.published.notes] if self.models else [*self.published.notes]
         if trained := self.published.trained_length:
             lengths = {number.cell.train_length for number in self.numbers} - {trained, None}

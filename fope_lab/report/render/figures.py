@@ -1,4 +1,4 @@
-"""All figures of a report."""
+"""All figures of a report, in the order of the page."""
 
 from __future__ import annotations
 

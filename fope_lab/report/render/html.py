@@ -89,7 +89,7 @@ def format_moment(moment: datetime | float | None) -> str:
 
 
 def format_yaml(value: object) -> str:
-    """Format a configuration as YAML."""
+    """Format a stage's configuration as YAML, in the order of its fields."""
     import yaml
 
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=None)

@@ -75,7 +75,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with its notes."""
+    """A table of a report: its title, columns, rows and notes."""
 
     title: str
     labels: tuple[str, ...]

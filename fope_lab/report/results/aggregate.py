@@ -52,7 +52,7 @@ class SeedValue:
 
     @property
     def value(self) -> float:
-        """The measured number."""
+        """The number that the stage measured."""
         return self.measurement.value
 
 

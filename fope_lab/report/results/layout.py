@@ -65,7 +65,7 @@ class MetricGroup:
 
     @property
     def cells(self) -> list[Cell]:
-        """The cells of all series."""
+        """The cells of all series, one series after another."""
         return [cell for series in self.series for cell in series.cells.values()]
 
     @property

@@ -29,18 +29,13 @@ class SettingsGroup:
 
 def collect_settings(results: Iterable[StageResult]) -> tuple[SettingsGroup, ...]:
     """Collect the settings of each section of the sweep file, in its order."""
-    return tuple(_group(section, members) for section, members in group_by_section(results).items())
-
-
-def _group(section: str, members: Sequence[StageResult]) -> SettingsGroup:
-    requested = _merge([result.stage.config for result in members])
-    recorded = _merge([r.record.recorded for r in members if r.state.is_done])
-    return SettingsGroup(
-        section=section,
-        count=len(members),
-        requested=requested,
-        recorded=tuple(pair for pair in recorded if pair not in requested),
-    )
+    groups = []
+    for section, members in group_by_section(results).items():
+        requested = _merge([result.stage.config for result in members])
+        recorded = _merge([r.record.recorded for r in members if r.state.is_done])
+        new = tuple(pair for pair in recorded if pair not in requested)
+        groups.append(SettingsGroup(section, len(members), requested, new))
+    return tuple(groups)
 
 
 def _merge(settings: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
