@@ -88,7 +88,7 @@ def run_workers(
             resources_per_worker=_worker_bundle(stage.resources),
         ),
         run_config=RunConfig(
-            name=str(attempt.token),
+            name=str(attempt.lease.token),
             storage_path=str(folder),
             failure_config=FailureConfig(max_failures=0, max_preemption_failures=0),
         ),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fope_lab.orchestration.sweep_report import keep_report, report_of_plan
 from fope_lab.planning.devices import device_named, this_machine
 from fope_lab.planning.forecast import forecast_seconds
-from fope_lab.planning.memory_fit import too_large_error, why_too_large
+from fope_lab.planning.memory_fit import too_large, too_large_error
 from fope_lab.report.files import REPORT_FILES
 from fope_lab.report.numbers import report_numbers
 from fope_lab.report.render.terminal import print_report
@@ -51,12 +51,8 @@ def run_sweeps(
     stages = list({stage.key: stage for planned in plans for stage in planned.stages}.values())
     actions = {key: planned.action(key) for planned in plans for key in planned.states}
     counts = [f"{n} {word}" for word in ACTIONS if (n := list(actions.values()).count(word))]
-    console.print(
-        f"{', '.join(sweep.name for sweep in sweeps)}: {len(stages)} stages: "
-        f"{', '.join(counts)}; store {place.root}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    names = ", ".join(sweep.name for sweep in sweeps)
+    _line(console, f"{names}: {len(stages)} stages: {', '.join(counts)}; store {place.root}")
     failed: Mapping[str, StageState] = {}
     if any(word != "cached" for word in actions.values()):
         seconds = forecast_seconds(stages, place, device)
@@ -87,13 +83,9 @@ def _require_fit(plans: Sequence[Plan], device: str | None, address: str) -> Non
 
     gpu = device_named(device) if device else None
     cpu = this_machine() if address == LOCAL else None
-    reasons = {
-        stage.key: reason
-        for planned in plans
-        for stage in planned.stages
-        if not planned.states[stage.key].is_done
-        and (reason := why_too_large(stage, gpu, cpu)) is not None
-    }
+    reasons: dict[str, str] = {}
+    for planned in plans:
+        reasons |= too_large(planned.stages, planned.states, gpu, cpu)
     if reasons:
         raise too_large_error(plans, reasons)
 
@@ -130,10 +122,6 @@ def _run_stages(
 
 def _finish(planned: Plan, store: Store, tracker: Tracker, console: Console) -> None:
     """Write and print the report, and bring MLflow up to date or say why it is not."""
-
-    def line(text: str, **style: Any) -> None:
-        console.print(text, soft_wrap=True, highlight=False, markup=False, **style)
-
     problem = ""
     try:
         tracker.project(planned)
@@ -148,12 +136,15 @@ def _finish(planned: Plan, store: Store, tracker: Tracker, console: Console) -> 
         except TrackingError as error:
             problem = str(error)
     print_report(report, console)
-    line(f"report: {path}")
+    _line(console, f"report: {path}")
     served = tracker.uri.startswith("http")
-    line(f"MLflow: {tracker.uri}" + (f" (fope-lab ui --store {store.root})" if not served else ""))
+    _line(
+        console,
+        f"MLflow: {tracker.uri}" + (f" (fope-lab ui --store {store.root})" if not served else ""),
+    )
     if problem:
-        line(f"MLflow is not up to date: {problem}", style="yellow")
-        line("Run `fope-lab sync` to finish it.", style="yellow")
+        _line(console, f"MLflow is not up to date: {problem}", style="yellow")
+        _line(console, "Run `fope-lab sync` to finish it.", style="yellow")
 
 
 def _print_failures(
@@ -166,10 +157,8 @@ def _print_failures(
             reason = failure["error"] if failure else state.reason
             log = folder.paths.log
             place = f" (log: {log})" if log.exists() else ""
-            console.print(
-                f"{state.status} {stage.label}: {reason}{place}",
-                style="red",
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
+            _line(console, f"{state.status} {stage.label}: {reason}{place}", style="red")
+
+
+def _line(console: Console, text: str, **style: Any) -> None:
+    console.print(text, soft_wrap=True, highlight=False, markup=False, **style)

@@ -92,7 +92,7 @@ def _attempt(config: Mapping[str, Any], stages: Mapping[str, Stage], store: Stor
 def _is_retry(attempt: Attempt) -> bool:
     """Whether the same driver made the attempt before, which died or lost its workers."""
     attempts = attempt.lease.attempts
-    now, before = attempts.record(attempt.token), attempts.record(attempt.token - 1)
+    now, before = attempts.record(attempt.lease.token), attempts.record(attempt.lease.token - 1)
     return now is not None and before is not None and now.owner == before.owner
 
 

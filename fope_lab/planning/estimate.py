@@ -18,7 +18,7 @@ from fope_lab.config.problems import Problem, SweepError
 from fope_lab.planning.calibration import calibrate
 from fope_lab.planning.devices import Device, cores, device_named, this_machine
 from fope_lab.planning.forecast import CANNOT_RUN, Forecast, forecast
-from fope_lab.planning.memory_fit import too_large_error, why_too_large
+from fope_lab.planning.memory_fit import too_large, too_large_error
 from fope_lab.planning.schedule import Machines, WallTime, wall_time
 from fope_lab.store import StageState, Status, Store
 from fope_lab.sweep.graph import Stage, Sweep
@@ -210,12 +210,9 @@ def estimate_plans(
     stages = tuple({stage.key: stage for plan in plans for stage in plan.stages}.values())
     machines = _machines(stages, gpus, cpus, named=device is not None)
     states = {key: state for plan in plans for key, state in plan.states.items()}
-    reasons = {
-        stage.key: reason
-        for stage in stages
-        if device is not None and not states[stage.key].is_done
-        if (reason := why_too_large(stage, gpu, cpu if gpu == cpu else None)) is not None
-    }
+    reasons = {}
+    if device is not None:
+        reasons = too_large(stages, states, gpu, cpu if gpu == cpu else None)
     states |= {key: StageState(Status.BLOCKED, reason) for key, reason in reasons.items()}
     plans = tuple(replace(plan, states={key: states[key] for key in plan.states}) for plan in plans)
     forecasts = {

@@ -13,6 +13,7 @@ from fope_lab.model.config import ModelConfig, parameters
 from fope_lab.model.memory import Memory
 from fope_lab.planning.devices import CPU, GIB, Device
 from fope_lab.stages import StageConfig, TrainingConfig
+from fope_lab.store import StageState
 from fope_lab.sweep.cost import reading_peak, training_peak
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import Plan
@@ -61,6 +62,18 @@ def why_too_large(stage: Stage, gpu: Device | None, cpu: Device | None) -> str |
         f"needs {_gib(memory.peak * together)}{workers}, {where} has {_gib(device.memory)}"
         f" ({_parts(memory)}); {helps}"
     )
+
+
+def too_large(
+    stages: Iterable[Stage],
+    states: Mapping[str, StageState],
+    gpu: Device | None,
+    cpu: Device | None,
+) -> dict[str, str]:
+    """Why stages that are not done cannot run on their devices, by key; see why_too_large."""
+    left = (stage for stage in stages if not states[stage.key].is_done)
+    reasons = {stage.key: why_too_large(stage, gpu, cpu) for stage in left}
+    return {key: reason for key, reason in reasons.items() if reason is not None}
 
 
 def too_large_error(plans: Iterable[Plan], reasons: Mapping[str, str]) -> SweepError:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from fope_lab.atomic_files import create_exclusive, write_atomic
-from fope_lab.store.checkpoint import Checkpoint, newest_complete
+from fope_lab.store.checkpoint import newest_complete
 from fope_lab.store.lease import Lease
 from fope_lab.store.problems import LeaseLostError, StoreError
 from fope_lab.store.writer import FolderWriter, remove_old_checkpoints
@@ -30,16 +30,6 @@ class Attempt:
         self._paths = writer.paths
         self._started, self._started_cpu = time.monotonic(), time.process_time()
         self._ended = False
-
-    @property
-    def token(self) -> int:
-        """The number of this attempt; later attempts at the stage have larger ones."""
-        return self.lease.token
-
-    @property
-    def resumed_from(self) -> Checkpoint | None:
-        """The checkpoint that this attempt resumes from, or None if it starts from scratch."""
-        return self.writer.resumed_from
 
     def __enter__(self) -> Self:
         return self
@@ -94,7 +84,7 @@ class Attempt:
         write_atomic(self._paths.result, content)
         seconds = time.monotonic() - self._started
         done: dict[str, Any] = {
-            "token": self.token,
+            "token": self.lease.token,
             "time": time.time(),
             "seconds": seconds,
             "checkpoint": newest.path.name if newest else None,
@@ -104,7 +94,7 @@ class Attempt:
             done["ran"] = {
                 **execution_record,
                 "cpu_seconds": time.process_time() - self._started_cpu,
-                "resumed": self.resumed_from is not None,
+                "resumed": self.writer.resumed_from is not None,
             }
         if not create_exclusive(self._paths.done, json.dumps(done, indent=1)):
             raise LeaseLostError(f"{self._paths.folder} was finished by another attempt")

@@ -72,7 +72,7 @@ def test_an_attempt_that_fails_says_why_and_frees_the_stage(folder: StageFolder)
     assert "RuntimeError" in failure["traceback"]
     assert "out of luck" in (folder.path / "log.txt").read_text()
     with folder.begin("someone else", {}) as attempt:
-        assert attempt.token == 2
+        assert attempt.lease.token == 2
         assert folder.failure() is None
 
 
@@ -108,8 +108,8 @@ def test_a_resumed_attempt_replaces_the_rows_of_the_lost_one(folder: StageFolder
     die(lost)
 
     with folder.begin("me", {}) as attempt:
-        assert attempt.resumed_from is not None
-        assert attempt.resumed_from.step == 2
+        assert attempt.writer.resumed_from is not None
+        assert attempt.writer.resumed_from.step == 2
         for step in (3, 4, 5):
             attempt.writer.log(step, {"loss": 20.0 + step})
         save(attempt, 5)
@@ -160,8 +160,8 @@ def test_a_damaged_checkpoint_is_not_used(folder: StageFolder, damage: str) -> N
     assert steps(folder) == [1]
     die(attempt)
     with folder.begin("me", {}) as again:
-        assert again.resumed_from is not None
-        assert again.resumed_from.step == 1
+        assert again.writer.resumed_from is not None
+        assert again.writer.resumed_from.step == 1
     assert "is not whole" in (folder.path / "log.txt").read_text()
 
 
@@ -174,8 +174,8 @@ def test_changed_bytes_of_the_right_length_are_found_on_resume(folder: StageFold
     (newest.path / "model").write_text("weightz 2")
     die(attempt)
     with folder.begin("me", {}) as again:
-        assert again.resumed_from is not None
-        assert again.resumed_from.step == 1
+        assert again.writer.resumed_from is not None
+        assert again.writer.resumed_from.step == 1
 
 
 @pytest.mark.parametrize("lost", ["result.json", "checkpoint", "DONE"])
@@ -274,7 +274,7 @@ def test_any_sequence_of_crashes_leaves_each_step_once(
     while not folder.is_done():
         dies_at = data.draw(st.one_of(st.none(), st.integers(1, total)), label="dies at")
         attempt = folder.begin("me", {})
-        step = attempt.resumed_from.step if attempt.resumed_from else 0
+        step = attempt.writer.resumed_from.step if attempt.writer.resumed_from else 0
         while step < total:
             step += 1
             attempt.writer.log(step, {"loss": float(step)})

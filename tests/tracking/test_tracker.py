@@ -132,7 +132,7 @@ def test_a_lease_that_was_freed_without_a_time_counts_as_interrupted(scene: Scen
     plan = scene.plan()
     stage = of(plan, "pretrain")
     attempt = scene.folder(stage).begin("test", {})
-    scene.folder(stage).attempts.end(attempt.token, {"outcome": "interrupted"})
+    scene.folder(stage).attempts.end(attempt.lease.token, {"outcome": "interrupted"})
     scene.tracker.project(plan)
     assert scene.run(stage).info.status == "KILLED"
     attempt.__exit__(None, None, None)
@@ -440,7 +440,7 @@ class Chaos:
     def begin(self) -> Attempt:
         time.sleep(0.002)  # a repeated step never has the timestamp that it had before
         attempt = self.folder.begin("test", {})
-        self.step = attempt.resumed_from.step if attempt.resumed_from else 0
+        self.step = attempt.writer.resumed_from.step if attempt.writer.resumed_from else 0
         return attempt
 
     def do(self, action: str) -> None:

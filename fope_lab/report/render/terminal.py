@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import Console
@@ -11,7 +11,6 @@ from rich.text import Text
 
 from fope_lab.report.build import Report
 from fope_lab.report.compare.claims import Verdict
-from fope_lab.report.compare.paper_comparison import PaperComparison
 from fope_lab.report.render.claims_view import count_verdicts, group_verdicts
 from fope_lab.report.render.paper_view import paper_table
 from fope_lab.report.render.tables import Table, TableEntry, build_tables
@@ -23,63 +22,61 @@ MOST_VERDICTS = 40
 
 def print_report(report: Report, console: Console) -> None:
     """Print the tables, the comparison with the paper, the summary, the claims and the gaps."""
-
-    def line(text: str = "") -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
     for table in build_tables(report):
         print_table(table, console)
-        line()
-    if report.paper is not None:
-        _print_paper(report.paper, console, line)
-        line()
+        console.print()
+    if (paper := report.paper) is not None:
+        _print(console, f"Comparison with {paper.published.source}: {paper.summary}")
+        if paper.numbers:
+            print_table(paper_table(paper), console)
+        _print(console, *(f"  {text}" for text in paper.absent), "")
+    _print(console, *_closing_lines(report))
+
+
+def _closing_lines(report: Report) -> Iterator[str]:
+    """The summary, the claims and the gaps."""
     summary = report.summary
-    line(f"{report.name}: {summary.headline} {summary.seeds_line}")
-    for finding in summary.findings:
-        line(f"  {finding}")
-    print_claims(report.verdicts, line)
+    yield f"{report.name}: {summary.headline} {summary.seeds_line}"
+    yield from (f"  {finding}" for finding in summary.findings)
+    yield from claim_lines(report.verdicts)
     if summary.missing:
-        line("Missing:")
-        for text in summary.missing[:MOST_MISSING]:
-            line(f"  {text}")
-        _print_rest(len(summary.missing) - MOST_MISSING, line)
+        yield "Missing:"
+        yield from (f"  {text}" for text in summary.missing[:MOST_MISSING])
+        yield from _rest(len(summary.missing) - MOST_MISSING)
 
 
-def print_claims(verdicts: Sequence[Verdict], line: Callable[[str], None]) -> None:
-    """Print the verdicts under their claims; `line` prints one line."""
+def claim_lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """The verdicts under their claims; none if there are no claims."""
     if not verdicts:
         return
-    line(f"Claims: {count_verdicts(verdicts)}.")
+    yield f"Claims: {count_verdicts(verdicts)}."
     left = MOST_VERDICTS
     for claim in group_verdicts(verdicts):
         if left == 0:
             break
-        line(f"  {claim.text}{f': {claim.counts}' if claim.several else ''}")
+        yield f"  {claim.text}{f': {claim.counts}' if claim.several else ''}"
         for row in claim.rows[:left]:
             where = claim.where(row)
             word = f"{row.mark} {row.verdict.verdict}"
-            line(f"    {word:<13}  {f'{where}: ' if where else ''}{row.numbers}; {row.why}")
+            yield f"    {word:<13}  {f'{where}: ' if where else ''}{row.numbers}; {row.why}"
         left -= min(left, len(claim.rows))
-    _print_rest(len(verdicts) - MOST_VERDICTS, line)
+    yield from _rest(len(verdicts) - MOST_VERDICTS)
 
 
-def _print_rest(count: int, line: Callable[[str], None]) -> None:
+def _rest(count: int) -> Iterator[str]:
     if count > 0:
-        line(f"  and {count} more; the report lists them all")
+        yield f"  and {count} more; the report lists them all"
 
 
-def _print_paper(paper: PaperComparison, console: Console, line: Callable[[str], None]) -> None:
-    line(f"Comparison with {paper.published.source}: {paper.summary}")
-    if paper.numbers:
-        print_table(paper_table(paper), console)
-    for text in paper.absent:
-        line(f"  {text}")
+def _print(console: Console, *lines: str) -> None:
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_table(table: Table, console: Console) -> None:
     """Print a table with colours at a terminal, and as aligned plain text anywhere else."""
     if not console.is_terminal:
-        console.print(plain_text(table), markup=False, highlight=False, soft_wrap=True)
+        _print(console, plain_text(table))
         return
     shown = RichTable(
         title=Text(table.title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD

@@ -24,7 +24,7 @@ from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.markdown import claims_markdown, render_markdown
 from fope_lab.report.render.tables import build_tables
-from fope_lab.report.render.terminal import MOST_VERDICTS, print_claims, print_report
+from fope_lab.report.render.terminal import MOST_VERDICTS, claim_lines, print_report
 from fope_lab.store import Store
 
 VERDICT = {
@@ -183,8 +183,7 @@ def test_many_verdicts_are_folded_and_cut() -> None:
     many = [verdict("many: a > b", axes={"s.width": i}) for i in range(MOST_VERDICTS + 5)]
     few = [verdict("few: a > b", axes={"s.width": i}) for i in range(2)]
     assert [claim.folded for claim in group_verdicts([*many, *few])] == [True, False]
-    lines: list[str] = []
-    print_claims([*few, *many], lines.append)
+    lines = list(claim_lines([*few, *many]))
     assert lines[0] == f"Claims: {MOST_VERDICTS + 7} hold."
     assert sum("✓ holds" in line for line in lines) == MOST_VERDICTS
     assert lines[-1] == "  and 7 more; the report lists them all"
@@ -193,8 +192,7 @@ def test_many_verdicts_are_folded_and_cut() -> None:
 
 def test_what_else_differs_is_marked() -> None:
     differs = verdict(unequal=("parameters (+3.0 %)", "tokens (1 and 2)"))
-    lines: list[str] = []
-    print_claims([differs], lines.append)
+    lines = list(claim_lines([differs]))
     expected = "‡ the models differ in parameters (+3.0 %), tokens (1 and 2)"
     assert lines[-1].endswith(expected)
     assert expected in claims_markdown([differs])
