@@ -22,10 +22,9 @@ def memory_advice(stage: TrainingConfig) -> Iterator[None]:
     """Turn every out-of-memory error of the block into a TrainingMemoryError."""
     try:
         yield
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        raise _advice(stage, error) from error
-    except RuntimeError as error:
-        if CPU_ALLOCATOR not in str(error):
+    except (RuntimeError, MemoryError) as error:
+        is_known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+        if not is_known and CPU_ALLOCATOR not in str(error):
             raise
         raise _advice(stage, error) from error
 

@@ -1,9 +1,10 @@
-"""The console that commands print on."""
+"""What commands print on, and how they print JSON."""
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,3 +16,8 @@ def make_console(*, stderr: bool = False) -> Console:
 
     width = None if (sys.stderr if stderr else sys.stdout).isatty() else 200
     return Console(width=width, soft_wrap=False, stderr=stderr)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON on standard output."""
+    print(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))

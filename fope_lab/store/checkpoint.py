@@ -58,11 +58,13 @@ def is_complete(path: Path) -> bool:
 
 def is_intact(path: Path) -> bool:
     """Whether the checkpoint is complete and every file has the content that was written."""
-    if not is_complete(path):
-        return False
     manifest = read_json(path / MANIFEST)
-    return manifest is not None and all(
-        sha256_file(path / name) == entry["sha256"] for name, entry in manifest["files"].items()
+    return (
+        manifest is not None
+        and is_complete(path)
+        and all(
+            sha256_file(path / name) == entry["sha256"] for name, entry in manifest["files"].items()
+        )
     )
 
 

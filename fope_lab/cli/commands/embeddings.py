@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.cli.console import make_console
+from fope_lab.cli.console import make_console, print_json
 from fope_lab.cli.exit_codes import DONE
 from fope_lab.cli.shared_options import add_json, argument, number, whole_number
 
@@ -70,7 +69,7 @@ def _describe_one(name: str, sizes: Sizes | None, *, as_json: bool) -> None:
         definition = description.definition(sizes.options)
         inspection = inspect_embedding(definition, sizes.shape, sizes.longer)
     if as_json:
-        _print_json(description_json(description, inspection))
+        print_json(description_json(description, inspection))
         return
     from fope_lab.cli.render.embeddings_table import print_description, print_inspections
 
@@ -96,7 +95,7 @@ def _list_all(sizes: Sizes | None, *, as_json: bool, as_markdown: bool) -> None:
     at = sizes or DEFAULT
     rows = inspect_all(descriptions, at.shape, at.options, at.longer)
     if as_json:
-        _print_json(table_json(rows))
+        print_json(table_json(rows))
         return
     from fope_lab.cli.render.embeddings_table import markdown, print_catalogue, print_inspections
 
@@ -119,7 +118,3 @@ def _parse_name(text: str) -> Any:
     if document.problems:
         raise SweepError(document.problems)
     return document.value
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 
-from fope_lab.cli.console import make_console
+from fope_lab.cli.console import make_console, print_json
 from fope_lab.cli.exit_codes import DONE
 from fope_lab.cli.inputs import load_sweeps
 from fope_lab.cli.shared_options import (
@@ -61,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         cpus=options.cpus,
     )
     if options.json:
-        print(json.dumps(estimate.as_json(), indent=1, ensure_ascii=False))
+        print_json(estimate.as_json())
     else:
         from fope_lab.planning.plan_table import print_plan
 

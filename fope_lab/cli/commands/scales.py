@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 
-from fope_lab.cli.console import make_console
+from fope_lab.cli.console import make_console, print_json
 from fope_lab.cli.exit_codes import DONE
 from fope_lab.cli.shared_options import add_json, whole_number
 
@@ -56,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     )
     rows = scale_rows(step)
     if options.json:
-        print(json.dumps({"scales": rows}, indent=1, ensure_ascii=False))
+        print_json({"scales": rows})
     else:
         print_scales(rows, step, make_console())
     return DONE

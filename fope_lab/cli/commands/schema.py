@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 
+from fope_lab.cli.console import print_json
 from fope_lab.cli.exit_codes import DONE
 from fope_lab.cli.shared_options import AddArgument
 
@@ -16,5 +16,5 @@ def run(options: argparse.Namespace) -> int:
     """Print the schema; returns the exit code."""
     from fope_lab.sweep.schema import sweep_json_schema
 
-    print(json.dumps(sweep_json_schema(), indent=1, ensure_ascii=False))
+    print_json(sweep_json_schema())
     return DONE

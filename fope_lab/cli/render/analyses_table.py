@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from fope_lab.analysis.base import ANALYSIS_TYPES, Analysis
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from fope_lab.analysis.base import ANALYSIS_TYPES
 from fope_lab.report.results.stage_results import read_record
 from fope_lab.stages.labels import label
 from fope_lab.store import Store
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.graph import Stage
 
 ANALYSIS = "analysis"
 NEEDS = {"nothing": "–", "model": "CHECKPOINT", "text": "CHECKPOINT --corpus"}
@@ -24,23 +24,15 @@ RESULTS = (".npz", ".svg")
 
 def print_analyses(console: Console) -> None:
     """Print all analyses: what each needs, its options, its paper and what the paper shows."""
-    from rich import box
-    from rich.table import Table
-
     table = Table(box=box.SIMPLE_HEAD)
     for title in ("analysis", "needs", "options", "source", "what the paper shows with it"):
         table.add_column(title, overflow="fold")
     kinds = ANALYSIS_TYPES.all()
     for name in kinds:
         kind = kinds[name]
-        table.add_row(name, NEEDS[kind.needs], _options(kind), kind.source, kind.says)
+        options = (f"{o.name}: {label(o.default)}" for o in dataclasses.fields(cast(Any, kind)))
+        table.add_row(name, NEEDS[kind.needs], "\n".join(options), kind.source, kind.says)
     console.print(table)
-
-
-def _options(kind: type[Analysis]) -> str:
-    """The options with their defaults, each on its own line."""
-    fields = dataclasses.fields(cast(Any, kind))
-    return "\n".join(f"{field.name}: {label(field.default)}" for field in fields)
 
 
 def print_figures(stages: Iterable[Stage], store: Store, console: Console) -> None:

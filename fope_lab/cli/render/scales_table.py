@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from fope_lab.model.config import SCALES, ModelConfig, flops_per_token, parameters
 from fope_lab.model.memory import reading_memory, training_memory
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 GIB = 2**30
 PARAMETERS = ("body", "head", "named", "embedding", "total")
@@ -59,9 +60,6 @@ def _row(config: ModelConfig, step: Step) -> dict[str, Any]:
 
 def print_scales(rows: Sequence[Mapping[str, Any]], step: Step, console: Console) -> None:
     """Print the rows of `scale_rows` as a table, with a caption that says what the step is."""
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=None, pad_edge=False)
     table.add_column("scale")
     table.add_column("layers × width")
