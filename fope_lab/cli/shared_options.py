@@ -79,7 +79,7 @@ def _number(
         except ValueError:
             value = None
         if value is None or not first <= value < math.inf or (last is not None and value > last):
-            raise argparse.ArgumentTypeError(f"found {text!r} (allowed: {noun}, {allowed})")
+            raise argparse.ArgumentTypeError(f"found {text!r}, needs {noun}, {allowed}")
         return value
 
     return parse

@@ -93,6 +93,7 @@ def _model_spec(config: CheckpointConfig) -> ModelSpec:
         embedding=config.embedding,
         embedding_label=label(preset_of(config.embedding)),
         train_length=config.train_length,
+        last_trained_length=config.context_length,
     )
 
 

@@ -21,7 +21,7 @@ from fope_lab.embeddings import (
 )
 from fope_lab.embeddings.spec import parse_embedding
 from fope_lab.model.config import ModelConfig
-from fope_lab.stages import Finetune, FurtherTraining, Pretrain, StageConfig
+from fope_lab.stages import Finetune, FurtherTraining, Pretrain, StageConfig, TrainingConfig
 from fope_lab.stages.labels import label, tokenizer_label
 
 
@@ -30,8 +30,8 @@ class ModelSpec:
     """What a stage's model is, as far as its descendants depend on it.
 
     `train_length` is the length in tokens that the embedding was first trained at, which frequency
-    transforms call the original length. `embedding_label` is the embedding as the sweep file names
-    it.
+    transforms call the original length; `last_trained_length` is the length that the model was
+    last trained at. `embedding_label` is the embedding as the sweep file names it.
     """
 
     tokenizer: TokenizerRecipe
@@ -40,6 +40,7 @@ class ModelSpec:
     embedding: dict[str, Any]
     embedding_label: str
     train_length: int
+    last_trained_length: int
 
 
 def model_spec_of(
@@ -58,6 +59,8 @@ def model_spec_of(
     if model_spec is not parent:
         _check_embedding(model_spec, cache)
     model_spec = _with_tokenizer(model_spec, spec)
+    if isinstance(spec, TrainingConfig):
+        model_spec = dataclasses.replace(model_spec, last_trained_length=spec.data.length)
     _check_length(spec, model_spec, cache)
     return model_spec
 
@@ -80,6 +83,7 @@ def _new_model(spec: Pretrain, section: Mapping[str, Any]) -> ModelSpec:
         embedding=spec.embedding,
         embedding_label=label(section["embedding"]),
         train_length=spec.data.length,
+        last_trained_length=spec.data.length,
     )
 
 

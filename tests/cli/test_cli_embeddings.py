@@ -229,12 +229,12 @@ def test_what_is_wrong_is_one_clear_error(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--factor", "0.5"], "--factor: found '0.5' (allowed: a number, 1 to 1000000)"),
+        (["--factor", "0.5"], "--factor: found '0.5', needs a number, 1 to 1000000"),
         (["--factor", "nan"], "--factor: found 'nan'"),
         (["--factor", "inf"], "--factor: found 'inf'"),
         (
             ["--train-length", "0"],
-            "--train-length: found '0' (allowed: a whole number, at least 1)",
+            "--train-length: found '0', needs a whole number, at least 1",
         ),
         (["--num-heads", "-8"], "--num-heads: found '-8'"),
     ],

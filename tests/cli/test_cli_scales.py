@@ -53,7 +53,7 @@ def test_the_table_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--length", "0"], "argument --length: found '0' (allowed: a whole number, at least 1)"),
+        (["--length", "0"], "argument --length: found '0', needs a whole number, at least 1"),
         (["--batch", "1.5"], "argument --batch: found '1.5'"),
         (["--precision", "float16"], "argument --precision: invalid choice: 'float16'"),
     ],

@@ -47,10 +47,10 @@ def test_every_command_and_argument_has_a_help_of_its_own(name: str) -> None:
         (["schema", "x"], "unrecognized arguments: x"),
         (["-x", "run"], "unrecognized arguments: -x"),
         ([], "the following arguments are required: COMMAND"),
-        (["ui", "--port", "99999"], "--port: found '99999' (allowed: a whole number, 1 to 65535)"),
+        (["ui", "--port", "99999"], "--port: found '99999', needs a whole number, 1 to 65535"),
         (
             ["plan", "x.yaml", "--price", "-1"],
-            "--price: found '-1' (allowed: a number, at least 0)",
+            "--price: found '-1', needs a number, at least 0",
         ),
     ],
 )

@@ -364,7 +364,7 @@ def checkpoint(tmp_path: Path) -> Path:
         "model": {"num_layers": 1, "num_heads": 2, "head_dim": 16, "vocab_size": 272},
         "embedding": {"type": "rotary", "base": 500.0},
         "train_length": 64,
-        "context_length": 64,
+        "context_length": 128,
         "tokenizer": "byte",
     }
     folder = tmp_path / "model"
@@ -425,6 +425,16 @@ def test_training_goes_on_from_a_checkpoint(tmp_path: Path, checkpoint: Path) ->
     assert set(stages[0].parents) == {"data.0"}
     assert stages[0].model_spec is not None
     assert stages[0].model_spec.train_length == 64, "the original length"
+    assert stages[0].model_spec.last_trained_length == extend["data"]["length"]
+
+
+def test_a_checkpoint_says_at_which_length_it_was_trained_last(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    passkey = {**BASE["stages"]["passkey"], "from": "./model"}
+    [stage] = load(tmp_path, {"name": "x", "stages": {"passkey": passkey}}).stages
+    assert stage.model_spec is not None
+    assert (stage.model_spec.train_length, stage.model_spec.last_trained_length) == (64, 128)
 
 
 def test_the_manifest_spares_reading_the_weights_only_while_it_fits(

@@ -59,7 +59,7 @@ def _point_inside(result: StageResult, selected: Selected) -> tuple[MetricPoint 
     That is the metric which the evaluation declares for this, or else the curve's own point at the
     longest x within the training length.
     """
-    metric, mastery, length = selected.metric, selected.mastery, result.train_length
+    metric, mastery, length = selected.metric, selected.mastery, result.trained_length
     assert mastery is not None
     if mastery != metric:
         return (mastery.name, None), f"as {mastery.label} within the training length"

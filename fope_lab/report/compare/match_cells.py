@@ -83,7 +83,7 @@ class CellMatcher:
         """Whether a cell has the metric of a column, at the same point."""
         if cell.metric.name != column.metric or cell.x is None or column.x is None:
             return (cell.metric.name, cell.x) == (column.metric, column.x)
-        published_length, our_length = self._published.trained_length, cell.train_length
+        published_length, our_length = self._published.trained_length, cell.trained_length
         if not (published_length and our_length and cell.metric.axis == LENGTH):
             return cell.x == column.x
         return cell.x * published_length == column.x * our_length

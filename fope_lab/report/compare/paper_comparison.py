@@ -81,7 +81,7 @@ class PaperComparison:
         """What a reader must know: our models, the scales, and the paper's own notes."""
         notes = [self.models, *self.published.notes] if self.models else [*self.published.notes]
         if trained := self.published.trained_length:
-            lengths = {number.cell.train_length for number in self.numbers} - {trained, None}
+            lengths = {number.cell.trained_length for number in self.numbers} - {trained, None}
             if lengths:
                 notes.append(
                     f"The published models were trained at {trained:,} tokens: each number is"
@@ -151,7 +151,7 @@ def compare_with_paper(
 def _models(cells: Sequence[Cell], stages: Sequence[Stage]) -> str:
     """A sentence on the size and the training length of our models; empty if neither is known."""
     sizes = sorted({stage.cost.parameters.total for stage in stages if stage.cost.parameters})
-    lengths = sorted({cell.train_length for cell in cells if cell.train_length})
+    lengths = sorted({cell.trained_length for cell in cells if cell.trained_length})
     parts = []
     if sizes:
         largest = f" to {sizes[-1]:,}" if len(sizes) > 1 else ""

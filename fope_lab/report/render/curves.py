@@ -100,7 +100,7 @@ def _draw_by_x(group: MetricGroup, style: Style, name: str, mark: str | None) ->
     xs = [x for x in group.xs if x is not None]
     drawings = []
     for panel, curves in panels.items():
-        lengths = sorted({s.train_length for s in group.panels[panel] if s.train_length})
+        lengths = sorted({s.trained_length for s in group.panels[panel] if s.trained_length})
         drawings.append(
             dataclasses.replace(
                 frame,
@@ -240,7 +240,7 @@ def _notes(group: MetricGroup, style: Style, xs: Sequence[int]) -> list[str]:
         notes.append("Bands: 95 % interval over seeds (Student's t).")
     if any(cell.single and cell.single.interval for cell in cells):
         notes.append("Bands of one seed: 95 % interval of its evaluation, over what it read.")
-    outside = [n for n in group.train_lengths if not xs[0] <= n <= xs[-1]]
+    outside = [n for n in group.trained_lengths if not xs[0] <= n <= xs[-1]]
     if outside and group.metric.in_tokens:
         notes.append(f"Trained at {', '.join(map(str, outside))}, outside the plot.")
     if group.chance is not None:

@@ -119,7 +119,7 @@ def _stage(report: Report, result: StageResult) -> dict[str, Any]:
         "reason": result.state.reason,
         "axes": json_value(stage.axes),
         "seed": stage.seed,
-        "train_length": result.train_length,
+        "train_length": result.trained_length,
         "seconds": result.seconds,
         "unequal": list(report.unequal.get(stage.key, ())),
         "run_id": report.links.ids.get(stage.key),

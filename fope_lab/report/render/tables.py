@@ -128,7 +128,7 @@ def build_tables(report: Report) -> tuple[Table, ...]:
 def build_table(group: MetricGroup, marks: ComparabilityMarks) -> Table:
     """Build the table of a group: a row for each series, a column for each x."""
     xs = shown_xs(group)
-    trained = set(group.train_lengths) if group.metric.axis == LENGTH else set()
+    trained = set(group.trained_lengths) if group.metric.axis == LENGTH else set()
     several_lengths = len(trained) > 1
     best = _best(group)
     rows = []
@@ -137,7 +137,7 @@ def build_table(group: MetricGroup, marks: ComparabilityMarks) -> Table:
         for series in members:
             labels = series.axis_values or (series.label,)
             if several_lengths:
-                labels = (*labels, str(series.train_length or NOTHING))
+                labels = (*labels, str(series.trained_length or NOTHING))
             unequal = marks.differences.get(series.key, ())
             entries = tuple(
                 TableEntry(cell_text(group, cell), cell.key in best, cell, unequal)

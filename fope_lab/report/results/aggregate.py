@@ -80,7 +80,7 @@ class Cell:
     estimate: MeanEstimate
     values: tuple[SeedValue, ...]  # in the order of the seeds
     missing: tuple[MissingSeed, ...]
-    train_length: int | None
+    trained_length: int | None
     embedding: str | None
 
     @property
@@ -209,6 +209,6 @@ def _cell(seeds: Sequence[StageResult], point: MetricPoint) -> Cell:
         estimate=estimate_mean([value.value for value in values]),
         values=tuple(values),
         missing=tuple(missing),
-        train_length=first.train_length,
+        trained_length=first.trained_length,
         embedding=first.stage.embedding,
     )

@@ -32,7 +32,7 @@ class Series:
     panel: str  # what it shares with the series it is compared with; "" if there is one panel
     axis_values: tuple[str, ...]  # one for each axis of the group
     cells: Mapping[int | None, Cell]
-    train_length: int | None
+    trained_length: int | None
 
     @property
     def done(self) -> int:
@@ -83,9 +83,9 @@ class MetricGroup:
         return panels
 
     @property
-    def train_lengths(self) -> tuple[int, ...]:
+    def trained_lengths(self) -> tuple[int, ...]:
         """The training lengths of the group's models, in rising order."""
-        return tuple(sorted({s.train_length for s in self.series if s.train_length}))
+        return tuple(sorted({s.trained_length for s in self.series if s.trained_length}))
 
     @property
     def title(self) -> str:
@@ -153,7 +153,7 @@ def _series(axes: Axes, section: str, key: str, cells: Mapping[int | None, Cell]
         panel=axes.panel(first),
         axis_values=axes.values(first),
         cells=cells,
-        train_length=first.train_length,
+        trained_length=first.trained_length,
     )
 
 

@@ -29,7 +29,12 @@ class StageResult:
     seconds: float | None
     started: float | None  # seconds since the epoch
     finished: float | None
-    train_length: int | None  # length of the data that this stage's model was last trained on
+
+    @property
+    def trained_length(self) -> int | None:
+        """The length in tokens that the model was last trained at; None if there is no model."""
+        model = self.stage.model_spec
+        return None if model is None else model.last_trained_length
 
     @cached_property
     def measurements(self) -> Mapping[MetricPoint, Measurement]:
@@ -48,8 +53,7 @@ def read_stages(plan: Plan, store: Store) -> tuple[StageResult, ...]:
         state = states[stage.key]
         if state.status is Status.NOT_STARTED and (keys := unfinished_parents(stage, states)):
             state = replace(state, reason=f"waits for {', '.join(names[key] for key in keys)}")
-        origin = by_key.get(stage.parents.get("from", ""))
-        by_key[stage.key] = _read(stage, store.folder(stage.kind, stage.key), state, origin)
+        by_key[stage.key] = _read(stage, store.folder(stage.kind, stage.key), state)
     return tuple(by_key.values())
 
 
@@ -68,9 +72,7 @@ def read_record(stage: Stage, content: Mapping[str, Any], rows: Iterable[Row]) -
     return lift_result(content, rows, lambda name: metric_of(stage, name))
 
 
-def _read(
-    stage: Stage, folder: StageFolder, state: StageState, origin: StageResult | None
-) -> StageResult:
+def _read(stage: Stage, folder: StageFolder, state: StageState) -> StageResult:
     rows, content = tuple(folder.rows()), folder.result()
     return StageResult(
         stage=stage,
@@ -81,14 +83,4 @@ def _read(
         seconds=folder.seconds(),
         started=folder.started_at(),
         finished=folder.finished_at(),
-        train_length=_train_length(stage, origin),
     )
-
-
-def _train_length(stage: Stage, origin: StageResult | None) -> int | None:
-    data = stage.config.get("data")
-    if isinstance(data, Mapping):
-        return int(data["length"])
-    if origin is not None:
-        return origin.train_length
-    return stage.model_spec.train_length if stage.model_spec else None  # from a checkpoint's folder

@@ -68,10 +68,10 @@ def _findings(group: MetricGroup) -> list[str]:
     findings = []
     for panel, members in group.panels.items():
         xs = [x for x in group.xs if x is not None]
-        train_lengths = {series.train_length for series in members}
-        train_length = train_lengths.pop() if len(train_lengths) == 1 else None
-        shown = [x for x in (train_length, xs[-1]) if x in xs]
-        parts = [_best_at(group, members, x, train_length) for x in dict.fromkeys(shown)]
+        trained_lengths = {series.trained_length for series in members}
+        trained_length = trained_lengths.pop() if len(trained_lengths) == 1 else None
+        shown = [x for x in (trained_length, xs[-1]) if x in xs]
+        parts = [_best_at(group, members, x, trained_length) for x in dict.fromkeys(shown)]
         if parts := [part for part in parts if part]:
             name = f"{group.title}, {panel}" if panel else group.title
             findings.append(f"{name}: {'; '.join(parts)}.")
@@ -79,7 +79,7 @@ def _findings(group: MetricGroup) -> list[str]:
 
 
 def _best_at(
-    group: MetricGroup, members: Sequence[Series], x: int, train_length: int | None
+    group: MetricGroup, members: Sequence[Series], x: int, trained_length: int | None
 ) -> str:
     cells = {series.label: series.cells[x] for series in members if x in series.cells}
     means = {
@@ -91,10 +91,10 @@ def _best_at(
     best = group.metric.format(choose(means.values()))
     labels = [label for label, mean in means.items() if group.metric.format(mean) == best]
     where = f"at {x}"
-    if train_length == x:
+    if trained_length == x:
         where += ", the training length"
-    elif train_length:
-        where += f", {x / train_length:g} × the training length"
+    elif trained_length:
+        where += f", {x / trained_length:g} × the training length"
     if len(labels) == len(means):
         return f"{where}, all have {best}"
     if len(labels) == 1:

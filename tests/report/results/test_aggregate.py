@@ -118,7 +118,7 @@ def test_cells_hold_what_stages_measured(tmp_path: Path, store: Store) -> None:
     assert [value.seed for value in cell.values] == [0, 1, 2]
     assert {value.key for value in cell.values} == {stage.key for stage in stages}
     assert cell.estimate.mean == pytest.approx(statistics.fmean(expected))
-    assert cell.train_length == 64
+    assert cell.trained_length == 64
     loss = cells["pretrain", "loss", None, "nope"]
     assert loss.values[0].value == pytest.approx(2.4, abs=0.03)  # of result.json, not the last row
     names = {(stage, metric) for stage, metric, _, _ in cells}
@@ -210,7 +210,7 @@ def test_trained_length_is_that_of_the_last_training(tmp_path: Path, store: Stor
         "far": {**BASE["stages"]["perplexity"], "from": "extend"},
     }
     plan = write_plan(tmp_path, {"seeds": [0], "stages": {**BASE["stages"], **extended}})
-    lengths = {r.stage.section: r.train_length for r in read_stages(plan, store)}
+    lengths = {r.stage.section: r.trained_length for r in read_stages(plan, store)}
     assert (lengths["pretrain"], lengths["perplexity"]) == (64, 64)
     assert (lengths["extend"], lengths["far"]) == (256, 256)
     assert lengths["prepare-data"] is None
