@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -22,10 +23,14 @@ from fope_lab.config.section import PositiveInt
 from fope_lab.data.benchmarks.task_files import TaskFiles
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.base import ModelEvaluation
+from fope_lab.evaluation.scoring.prompting import Prompt
 from fope_lab.evaluation.scoring.scored_answers import (
     ScoredQuestion,
+    ask,
     average,
+    room_for_prompts,
     summary,
     write_answers,
 )
@@ -102,8 +107,8 @@ class Benchmark(ModelEvaluation):
         """The files of the tasks."""
 
     @abstractmethod
-    def budget(self) -> tuple[str, int]:
-        """The task whose answers may be longest, and how many tokens they may have."""
+    def max_new_tokens(self, task: str) -> int:
+        """How many tokens an answer to a question of the task may have."""
 
     @abstractmethod
     def questions(self, task: str) -> Sequence[Any]:
@@ -114,18 +119,63 @@ class Benchmark(ModelEvaluation):
         return 1
 
     @abstractmethod
-    def answers(
+    def prompts(self, tokenizer: Tokenizer, task: str, question: Any, room: int) -> list[Prompt]:
+        """The prompts that ask a question, each of at most `room` tokens.
+
+        Raises DataError if one can't be cut to fit, or if the tokenizer can't write the format.
+        """
+
+    def stop(self, tokenizer: Tokenizer, task: str) -> Collection[int]:
+        """The tokens that end an answer, beside the end of text; then an answer is not empty."""
+        return ()
+
+    @abstractmethod
+    def scores(self, task: str, question: Any, answers: Sequence[str]) -> Iterable[float]:
+        """The score of each answer to a question, from 0 to 1."""
+
+    def answered(
         self,
-        context: Context,
+        model: Any,
+        tokenizer: Tokenizer,
         task: str,
         questions: Sequence[Any],
         context_length: int,
-        progress: Callable[[int], None],
+        progress: Callable[[int], None] = lambda prompts: None,
     ) -> list[ScoredQuestion]:
         """The questions, answered by the model and scored, in their order.
 
-        `progress` takes how many prompts are answered.
+        A prompt and its answer are at most `context_length` tokens. `progress` takes how many
+        prompts are answered; `model` is as in generating.answer. Raises DataError as `prompts`
+        does, or if there is no room for a prompt.
         """
+        budget, stop = self.max_new_tokens(task), self.stop(tokenizer, task)
+        room = room_for_prompts(context_length, budget)
+        asked = [self.prompts(tokenizer, task, question, room) for question in questions]
+        answers = iter(
+            ask(
+                model,
+                tokenizer,
+                [prompt for prompts in asked for prompt in prompts],
+                context_length=context_length,
+                max_new_tokens=budget,
+                stop=stop,
+                min_new_tokens=1 if stop else 0,
+                batch_tokens=self.batch_tokens,
+                progress=progress,
+            )
+        )
+        answered = []
+        for question, prompts in zip(questions, asked, strict=True):
+            own = tuple(islice(answers, len(prompts)))
+            scores = self.scores(task, question, [answer.text for answer in own])
+            answered.append(
+                ScoredQuestion(
+                    asked=tuple((len(prompt.ids), prompt.left_out) for prompt in prompts),
+                    answers=own,
+                    scores=tuple(100 * score for score in scores),
+                )
+            )
+        return answered
 
     def group(self, question: Any) -> Group:
         """The group that a question is averaged in."""
@@ -185,7 +235,8 @@ class Benchmark(ModelEvaluation):
             for name in self.file_names() if files.is_local else ():
                 files.local_file(name)
         yield from found
-        task, budget = self.budget()
+        budgets = {task: self.max_new_tokens(task) for task in self.tasks}
+        task, budget = max(budgets.items(), key=lambda item: item[1])
         if self.context_length is not None and self.context_length <= budget:
             needs = f"more than the {budget} tokens that an answer of {task} may have"
             yield Problem(("context_length",), f"found {self.context_length}", needs)
@@ -203,8 +254,9 @@ class Benchmark(ModelEvaluation):
         lines: list[str] = []
         scores: dict[str, dict[Group, dict[str, Any]]] = {}
         for task, questions in asked.items():
-            answered = self.answers(
-                context, task, questions, context_length, progress.part(prompts[task])
+            part = progress.part(prompts[task])
+            answered = self.answered(
+                context.model, context.tokenizer, task, questions, context_length, part
             )
             for index, (question, scored) in enumerate(zip(questions, answered, strict=True)):
                 lines.append(scored.as_json(task=task, question=index, **self.about(question)))

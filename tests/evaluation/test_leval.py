@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from answering import BYTE, Told
@@ -14,8 +15,9 @@ from sections import read_section
 from fope_lab.config.options import options_of
 from fope_lab.data.benchmarks.leval import TABLE_2, TASKS, LEvalQuestion
 from fope_lab.data.problems import DataError
-from fope_lab.evaluation.leval import LEval, leval
+from fope_lab.evaluation.leval import LEval
 from fope_lab.evaluation.run import run
+from fope_lab.evaluation.scoring.scored_answers import ScoredQuestion
 from fope_lab.store import Store
 
 ANSWERS = {
@@ -29,6 +31,19 @@ ANSWERS = {
 }
 """For each task a right answer, and what a model writes that finds it."""
 QUESTION = "Is it so? Answer this question based on the world described in the document."
+
+
+def leval(
+    model: Told,
+    tokenizer: Any,
+    task: str,
+    questions: list[LEvalQuestion],
+    context_length: int,
+    progress: Callable[[int], None] = lambda prompts: None,
+    **options: Any,
+) -> list[ScoredQuestion]:
+    stage = LEval(from_="m", **options)
+    return stage.answered(model, tokenizer, task, questions, context_length, progress)
 
 
 def question(task: str, document: str = "[key]") -> LEvalQuestion:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,27 @@ from sections import read_section
 from fope_lab.data.benchmarks.longbench import BUCKETS, TASKS, LongBenchQuestion
 from fope_lab.data.problems import DataError
 from fope_lab.evaluation.benchmark import Group, summaries_by_group
-from fope_lab.evaluation.longbench import LongBench, first_of_buckets, longbench
+from fope_lab.evaluation.longbench import LongBench, first_of_buckets
 from fope_lab.evaluation.longbench.metrics import qa_f1, rouge_l, rouge_l_of_words
 from fope_lab.evaluation.run import run
+from fope_lab.evaluation.scoring.scored_answers import ScoredQuestion
 from fope_lab.store import Store
 
 CLASSES = ("Date", "Food", "City")
 ENDS = {"gov_report": "\n\nSummary:", "multi_news": "\n\nSummary:"}
+
+
+def longbench(
+    model: Told,
+    tokenizer: Any,
+    task: str,
+    questions: list[LongBenchQuestion],
+    context_length: int,
+    progress: Callable[[int], None] = lambda prompts: None,
+    **options: Any,
+) -> list[ScoredQuestion]:
+    stage = LongBench(from_="m", **options)
+    return stage.answered(model, tokenizer, task, questions, context_length, progress)
 
 
 def example(index: int, words: int = 100, filler: int = 0) -> LongBenchQuestion:

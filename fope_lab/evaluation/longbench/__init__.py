@@ -7,26 +7,22 @@ by default that of the package rouge-score (metrics.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import MinLen
 
 from fope_lab.config.annotations import Doc
 from fope_lab.config.checks import EachOnce, KnownName
 from fope_lab.data.benchmarks import longbench as source
-from fope_lab.data.benchmarks.longbench import BUCKETS, TASKS, LongBenchQuestion, LongBenchTask
+from fope_lab.data.benchmarks.longbench import BUCKETS, TASKS, LongBenchQuestion
 from fope_lab.data.benchmarks.task_files import TaskFiles
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.benchmark import Benchmark, DatasetName, Group
-from fope_lab.evaluation.longbench.metrics import ROUGES, AnswerScore, classification, qa_f1
+from fope_lab.evaluation.longbench.metrics import ROUGES, classification, qa_f1
 from fope_lab.evaluation.scoring.prompting import FORMATS, Prompt, PromptParts, cut_middle
-from fope_lab.evaluation.scoring.scored_answers import ScoredQuestion, ask, room_for_prompts
 from fope_lab.stages.metric import WORDS, Metric
-
-if TYPE_CHECKING:
-    from fope_lab.evaluation.context import Context
 
 TaskName = Annotated[str, KnownName("task", TASKS.keys)]
 
@@ -74,10 +70,9 @@ class LongBench(Benchmark, kind="longbench"):
         """One file for each task."""
         return [source.file_of(task) for task in self.tasks]
 
-    def budget(self) -> tuple[str, int]:
-        """The budget of the summaries, if there are some."""
-        budgets = {task: TASKS[task].max_new_tokens for task in self.tasks}
-        return max(budgets.items(), key=lambda budget: budget[1])
+    def max_new_tokens(self, task: str) -> int:
+        """As published for the task."""
+        return TASKS[task].max_new_tokens
 
     def settings(self) -> dict[str, Any]:
         """Which package's Rouge-L counts; each task says its format."""
@@ -104,92 +99,29 @@ class LongBench(Benchmark, kind="longbench"):
         """The question's length."""
         return {"words": question.words}
 
-    def answers(
-        self,
-        context: Context,
-        task: str,
-        questions: Sequence[LongBenchQuestion],
-        context_length: int,
-        progress: Callable[[int], None],
-    ) -> list[ScoredQuestion]:
-        return longbench(
-            context.model,
-            context.tokenizer,
-            task,
-            questions,
-            context_length=context_length,
-            format=self.format,
-            rouge=self.rouge,
-            batch_tokens=self.batch_tokens,
-            progress=progress,
-        )
+    def prompts(
+        self, tokenizer: Tokenizer, task: str, question: LongBenchQuestion, room: int
+    ) -> list[Prompt]:
+        """A prompt that is too long loses its middle. Few-shot tasks are plain in every format."""
+        about = TASKS[task]
+        text = about.prompt.format(context=question.context, input=question.input)
+        write = FORMATS["plain" if about.few_shot else self.format]
+        return [cut_middle(write(tokenizer, PromptParts(text)), room)]
 
+    def stop(self, tokenizer: Tokenizer, task: str) -> Collection[int]:
+        """The end of the line, for the task whose answers are a line."""
+        return tokenizer.encode("\n")[-1:] if TASKS[task].ends_with_line else ()
 
-def longbench(
-    model: Any,
-    tokenizer: Tokenizer,
-    task: str,
-    questions: Sequence[LongBenchQuestion],
-    *,
-    context_length: int,
-    format: str = "plain",
-    rouge: str = "rouge-score",
-    batch_tokens: int = 16_384,
-    progress: Callable[[int], None] = lambda done: None,
-) -> list[ScoredQuestion]:
-    """A task's questions, answered and scored, in their order.
-
-    A prompt and its answer are at most `context_length` tokens; a longer prompt loses its middle.
-    `format` is a name of prompting.FORMATS; few-shot tasks are always plain, as LongBench has them.
-    `rouge` is a name of metrics.ROUGES. For `model` and the rest see generating.answer.
-
-    Raises DataError if there is no room for a prompt, or the tokenizer can't write the format.
-    """
-    about = TASKS[task]
-    room = room_for_prompts(context_length, about.max_new_tokens)
-    prompts = [_prompt(tokenizer, about, question, format, room) for question in questions]
-    answers = ask(
-        model,
-        tokenizer,
-        prompts,
-        context_length=context_length,
-        max_new_tokens=about.max_new_tokens,
-        stop=tokenizer.encode("\n")[-1:] if about.ends_with_line else (),
-        min_new_tokens=int(about.ends_with_line),
-        batch_tokens=batch_tokens,
-        progress=progress,
-    )
-    metric = metric_of(about, rouge)
-    return [
-        ScoredQuestion(
-            asked=((len(prompt.ids), prompt.left_out),),
-            answers=(answer,),
-            scores=(score(about, metric, question, answer.text),),
-        )
-        for question, prompt, answer in zip(questions, prompts, answers, strict=True)
-    ]
-
-
-def _prompt(
-    tokenizer: Tokenizer, task: LongBenchTask, question: LongBenchQuestion, format: str, room: int
-) -> Prompt:
-    text = task.prompt.format(context=question.context, input=question.input)
-    write = FORMATS["plain" if task.few_shot else format]
-    return cut_middle(write(tokenizer, PromptParts(text)), room)
-
-
-def metric_of(task: LongBenchTask, rouge: str) -> AnswerScore:
-    """The function that scores a task's answers."""
-    return {"rouge_l": ROUGES[rouge], "qa_f1": qa_f1, "classification": classification}[task.metric]
-
-
-def score(
-    task: LongBenchTask, metric: AnswerScore, question: LongBenchQuestion, text: str
-) -> float:
-    """The score of what was written, in percent, for the right answer that it comes nearest to."""
-    if task.few_shot:
-        text = text.lstrip("\n").split("\n")[0]
-    return 100 * max(metric(text, answer, question.classes) for answer in question.answers)
+    def scores(
+        self, task: str, question: LongBenchQuestion, answers: Sequence[str]
+    ) -> Iterable[float]:
+        """The score for the right answer that is nearest. Of few-shot answers the first line
+        counts."""
+        about, scorers = TASKS[task], {"qa_f1": qa_f1, "classification": classification}
+        score = {**scorers, "rouge_l": ROUGES[self.rouge]}[about.metric]
+        for text in answers:
+            written = text.lstrip("\n").split("\n")[0] if about.few_shot else text
+            yield max(score(written, answer, question.classes) for answer in question.answers)
 
 
 def first_of_buckets(
