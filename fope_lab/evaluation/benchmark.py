@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import MinLen
 
@@ -25,13 +25,18 @@ from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.base import ModelEvaluation
+from fope_lab.evaluation.scoring.groups import (
+    ALL,
+    Group,
+    averages_by_group,
+    by_group,
+    summaries_by_group,
+)
 from fope_lab.evaluation.scoring.prompting import Prompt
 from fope_lab.evaluation.scoring.scored_answers import (
     ScoredQuestion,
     ask,
-    average,
     room_for_prompts,
-    summary,
     write_answers,
 )
 from fope_lab.stages.labels import tokenizer_label
@@ -56,18 +61,6 @@ DatasetName = Annotated[
     Parsed(_parse_dataset, lambda: {"type": "string", "minLength": 1}),
     Doc("The dataset's name on the hub, or a folder: a path that begins with / ./ ../ or ~."),
 ]
-
-
-class Group(NamedTuple):
-    """Questions whose scores are averaged: `name` and the x of the metric, None if all are one."""
-
-    name: str
-    x: int | None
-
-
-ALL = Group("all", None)
-MEASURED = ("score", "stderr")
-"""The fields of a summary that are logged as a metric."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,30 +285,3 @@ class Benchmark(ModelEvaluation):
             stderr=found["stderr"],
             n=found.get("scores"),
         )
-
-
-def summaries_by_group(
-    groups: Iterable[Group], answered: Sequence[ScoredQuestion]
-) -> dict[Group, dict[str, Any]]:
-    """The summary of each group, by rising x; `groups` has the group of each question."""
-    members: dict[Group, list[ScoredQuestion]] = {}
-    for group, scored in zip(groups, answered, strict=True):
-        members.setdefault(group, []).append(scored)
-    return {group: summary(members[group]) for group in sorted(members, key=lambda g: g.x or 0)}
-
-
-def averages_by_group(
-    tasks: Sequence[Mapping[Group, Mapping[str, Any]]],
-) -> dict[Group, dict[str, Any]]:
-    """The mean of all tasks' scores and its standard error, in each group that every task has."""
-    shared = [group for group in tasks[0] if all(group in task for task in tasks)]
-    return {group: average([task[group] for task in tasks]) for group in shared}
-
-
-def by_group(scores: Mapping[Group, dict[str, Any]]) -> dict[str, Any]:
-    """What a result records beside the scores: by the group's name, or as such if all are one."""
-    counts = {
-        group.name: {name: value for name, value in found.items() if name not in MEASURED}
-        for group, found in scores.items()
-    }
-    return counts[ALL.name] if set(scores) == {ALL} else {"buckets": counts}

@@ -19,16 +19,16 @@ from fope_lab.model.checkpoint import (
 from fope_lab.model.config import SCALES, ModelConfig, flops_per_token, parameters
 
 if TYPE_CHECKING:
-    from fope_lab.model.cache import Cache
+    from fope_lab.model.cache import KeyValueCache
     from fope_lab.model.decoder import Decoder
     from fope_lab.model.generation import generate
 
 __all__ = [
     "SCALES",
-    "Cache",
     "CheckpointConfig",
     "CheckpointError",
     "Decoder",
+    "KeyValueCache",
     "ModelConfig",
     "find_checkpoint",
     "flops_per_token",
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 NEED_TORCH = {
-    "Cache": "cache",
+    "KeyValueCache": "cache",
     "Decoder": "decoder",
     "generate": "generation",
 }

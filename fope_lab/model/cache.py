@@ -79,7 +79,7 @@ def _repeated(kept: Tensor, batch: int, tokens: int, room: int) -> Tensor:
     return memory
 
 
-class Cache:
+class KeyValueCache:
     """The keys and values of a batch of sequences of one length, between passes of a decoder.
 
     Pass the same cache to each call of the model, with the next tokens, under `torch.no_grad()`. It
@@ -125,12 +125,12 @@ class Cache:
             self._positions = self._positions[..., :length]
             self.length = length
 
-    def repeated(self, batch: int, *, room: int) -> Cache:
+    def repeated(self, batch: int, *, room: int) -> KeyValueCache:
         """A copy of a cache of one sequence for `batch` sequences that begin with it.
 
         The copy has memory for `room` tokens each.
         """
-        copy = Cache(0)
+        copy = KeyValueCache(0)
         copy.layers = [layer.repeated(batch, self.length, room) for layer in self.layers]
         copy.length, copy._positions = self.length, self._positions
         return copy

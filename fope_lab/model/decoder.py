@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from fope_lab.embeddings.module import PositionEmbedding, build_embedding
 from fope_lab.embeddings.spec import Spec, resolve_embedding
 from fope_lab.model.attention import Attention, Documents
-from fope_lab.model.cache import Cache
+from fope_lab.model.cache import KeyValueCache
 from fope_lab.model.config import ModelConfig
 from fope_lab.model.feed_forward import FEED_FORWARDS
 from fope_lab.model.loss import linear_cross_entropy
@@ -152,7 +152,7 @@ class Decoder(nn.Module):
         positions: Tensor | None = None,
         *,
         documents: Tensor | None = None,
-        cache: Cache | None = None,
+        cache: KeyValueCache | None = None,
         last: int | None = None,
     ) -> Tensor:
         """The final normalised states (batch, length, width) of tokens (batch, length).
@@ -199,7 +199,7 @@ class Decoder(nn.Module):
         *,
         documents: Tensor | None = None,
         labels: Tensor | None = None,
-        cache: Cache | None = None,
+        cache: KeyValueCache | None = None,
     ) -> Output:
         """The logits (batch, length, vocabulary) of tokens (batch, length), or their loss.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 import torch
 from torch import Tensor
 
-from fope_lab.model.cache import Cache
+from fope_lab.model.cache import KeyValueCache
 from fope_lab.model.decoder import Decoder
 
 Choice = Callable[[Tensor], Tensor]
@@ -57,7 +57,7 @@ def generate(
 
     A row ends with the first of its new tokens that is one of `ends`, and is padded with it.
     Generation stops when all rows have ended. For embeddings that rotate keys again, see the limits
-    of `fope_lab.model.cache.Cache`. Raises ValueError for an empty prompt.
+    of `fope_lab.model.cache.KeyValueCache`. Raises ValueError for an empty prompt.
     """
     batch, length = input_ids.shape
     if not length:
@@ -67,7 +67,7 @@ def generate(
     text = input_ids.new_empty(batch, length + max_new_tokens)
     text[:, :length] = input_ids
     ended = torch.zeros(batch, dtype=torch.bool, device=device)
-    cache = Cache(model.config.num_layers, room=text.shape[1])
+    cache = KeyValueCache(model.config.num_layers, room=text.shape[1])
     read = 0
     for end in range(length, text.shape[1]):
         hidden = model.hidden(text[:, read:end], cache=cache, last=1)

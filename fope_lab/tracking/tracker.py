@@ -164,7 +164,7 @@ class Tracker:
             run = run or experiment.create(stage.key, wanted, now.started)
             start = _start(run, rows)
             if start is None:
-                run, start = experiment.replace(stage.key, wanted, now.started), Start()
+                run, start = experiment.replace(stage.key, wanted, now.started), RunStart()
             for missing, row, digest in _batches(rows, start):
                 run.log(missing, wanted, params)
                 run.sent = row, digest
@@ -198,7 +198,7 @@ class Tracker:
 
 
 @dataclass(frozen=True)
-class Start:
+class RunStart:
     """Where to continue an upload: at `row`, without the points in `present`."""
 
     row: int = 0
@@ -209,7 +209,7 @@ def _record(experiment: Experiment, run: Run, complete: int | None) -> RunRecord
     return RunRecord(experiment.experiment_id, run.run_id, complete)
 
 
-def _start(run: Run, rows: Sequence[Row]) -> Start | None:
+def _start(run: Run, rows: Sequence[Row]) -> RunStart | None:
     """Where to continue uploading `rows`, or None if the run has points that `rows` do not have.
 
     Asks the server, unless this process sent the run's points and `rows` still begin with them.
@@ -217,13 +217,13 @@ def _start(run: Run, rows: Sequence[Row]) -> Start | None:
     if run.sent is not None:
         count, digest = run.sent
         if count <= len(rows) and Digest(rows[:count]).hex() == digest:
-            return Start(count)
+            return RunStart(count)
     present = run.points()
     known = {point[:3] for row in rows for point in points(row)}
-    return Start(0, frozenset(present)) if present <= known else None
+    return RunStart(0, frozenset(present)) if present <= known else None
 
 
-def _batches(rows: Sequence[Row], start: Start) -> Iterator[tuple[list[Point], int, str]]:
+def _batches(rows: Sequence[Row], start: RunStart) -> Iterator[tuple[list[Point], int, str]]:
     """Yield the missing points in batches of one request each.
 
     A batch comes with the number of rows that the run has after it, and their digest. There is

@@ -18,10 +18,10 @@ from sections import read_section
 
 from fope_lab.data.benchmarks.longbench import BUCKETS, TASKS, LongBenchQuestion
 from fope_lab.data.problems import DataError
-from fope_lab.evaluation.benchmark import Group, summaries_by_group
 from fope_lab.evaluation.longbench import LongBench, first_of_buckets
 from fope_lab.evaluation.longbench.metrics import qa_f1, rouge_l, rouge_l_of_words
 from fope_lab.evaluation.run import run
+from fope_lab.evaluation.scoring.groups import Group, summaries_by_group
 from fope_lab.evaluation.scoring.scored_answers import ScoredQuestion
 from fope_lab.store import Store
 

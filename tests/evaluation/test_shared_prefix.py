@@ -24,7 +24,7 @@ from fope_lab.evaluation.scoring.shared_prefix import (
     lexicographic,
     reader_of,
 )
-from fope_lab.model import Cache, Decoder, ModelConfig, generate
+from fope_lab.model import Decoder, KeyValueCache, ModelConfig, generate
 
 CONFIG = ModelConfig(num_layers=2, num_heads=2, head_dim=16, num_kv_heads=1, vocab_size=272)
 TRAIN_LENGTH = 32
@@ -147,14 +147,14 @@ def test_a_fused_kernel_for_whole_sequences_is_not_given_up(
 def test_batches_and_their_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     model = build("rope")
     rooms = []
-    repeated = Cache.repeated
+    repeated = KeyValueCache.repeated
 
-    def watched(self: Cache, batch: int, *, room: int) -> Cache:
+    def watched(self: KeyValueCache, batch: int, *, room: int) -> KeyValueCache:
         assert self.length <= room
         rooms.append(batch * room)
         return repeated(self, batch, room=room)
 
-    monkeypatch.setattr(Cache, "repeated", watched)
+    monkeypatch.setattr(KeyValueCache, "repeated", watched)
     counted = Counted(model)
     trials = [prompt_form("english", ByteTokenizer()).trial(350, i) for i in range(24)]
     exact_match(model, trials, batch_tokens=2000)

@@ -15,7 +15,7 @@ from torch import Tensor
 from fope_lab.embeddings.describe import EXAMPLES, describe
 from fope_lab.embeddings.presets import PRESETS
 from fope_lab.model import Decoder, ModelConfig
-from fope_lab.model.cache import Cache, LayerCache
+from fope_lab.model.cache import KeyValueCache, LayerCache
 
 CONFIG = ModelConfig(num_layers=3, num_heads=4, head_dim=16, num_kv_heads=2, vocab_size=90)
 TRAIN_LENGTH, LENGTH = 32, 41
@@ -47,7 +47,7 @@ def tokens(length: int = LENGTH, batch: int = 2) -> Tensor:
 @torch.no_grad()
 def in_pieces(model: Decoder, ids: Tensor, lengths: list[int], **options: Any) -> Tensor:
     """The logits of all tokens, read a piece at a time."""
-    cache = Cache(model.config.num_layers, room=8)
+    cache = KeyValueCache(model.config.num_layers, room=8)
     pieces = []
     for piece in ids.split(lengths, dim=1):
         torch.manual_seed(9)  # what is drawn for a length does not depend on the pieces before
@@ -78,7 +78,7 @@ def test_pieces_have_the_logits_of_the_whole(name: str, lengths: list[int]) -> N
 @pytest.mark.parametrize("name", ["rope", "fope", "kerple", "fire"])
 def test_keys_are_kept_for_each_head_of_keys(name: str, kv_heads: int) -> None:
     model = build(name, num_kv_heads=kv_heads)
-    cache = Cache(CONFIG.num_layers)
+    cache = KeyValueCache(CONFIG.num_layers)
     with torch.no_grad():
         model(tokens(), cache=cache)
         whole = model(tokens()).logits
@@ -115,7 +115,7 @@ def test_keys_of_a_longer_sequence_are_rotated_anew(name: str, lengths: list[int
 @pytest.mark.parametrize("name", ["rope", "fope", "sinusoidal", "alibi", "fire", "dynamic-ntk"])
 def test_positions_may_be_given_piece_by_piece(name: str) -> None:
     model = build(name, num_layers=1)
-    ids, cache = tokens(), Cache(1, room=8)
+    ids, cache = tokens(), KeyValueCache(1, room=8)
     both = torch.stack([torch.arange(LENGTH), 2 * torch.arange(LENGTH) + 5])
     logits = []
     with torch.no_grad():
@@ -127,7 +127,7 @@ def test_positions_may_be_given_piece_by_piece(name: str) -> None:
 
 
 def test_one_row_of_positions_may_follow_one_of_each_sequence() -> None:
-    model, ids, cache = build("rope"), tokens(), Cache(CONFIG.num_layers)
+    model, ids, cache = build("rope"), tokens(), KeyValueCache(CONFIG.num_layers)
     rows = torch.arange(20) + torch.tensor([[0], [3]])
     with torch.no_grad():
         model(ids[:, :20], rows, cache=cache)
@@ -157,7 +157,7 @@ def test_memory_holds_what_was_put_in_and_doubles(lengths: list[int], room: int)
 
 
 def test_a_pass_that_fails_leaves_the_cache_as_it_was() -> None:
-    model, ids, cache = build("kerple"), tokens(), Cache(CONFIG.num_layers, room=8)
+    model, ids, cache = build("kerple"), tokens(), KeyValueCache(CONFIG.num_layers, room=8)
     with torch.no_grad():
         model(ids[:, :20], cache=cache)
         handle = model.layers[2].register_forward_pre_hook(lambda *_: 1 / 0)
@@ -171,9 +171,11 @@ def test_a_pass_that_fails_leaves_the_cache_as_it_was() -> None:
 def test_what_a_cache_cannot_hold_is_refused() -> None:
     model = build("rope")
     with pytest.raises(RuntimeError, match="keeps no gradients"):
-        model(tokens(), cache=Cache(CONFIG.num_layers))
+        model(tokens(), cache=KeyValueCache(CONFIG.num_layers))
     with torch.no_grad(), pytest.raises(ValueError, match="documents with a cache"):
-        model(tokens(), cache=Cache(CONFIG.num_layers), documents=torch.zeros_like(tokens()))
+        model(
+            tokens(), cache=KeyValueCache(CONFIG.num_layers), documents=torch.zeros_like(tokens())
+        )
 
 
 @pytest.mark.parametrize("how", ["inference mode", "autocast", "bfloat16"])
@@ -210,7 +212,7 @@ def test_the_last_states_alone_are_those_of_all(name: str, last: int) -> None:
 @pytest.mark.parametrize("name", sorted(EMBEDDINGS.keys() - ANEW))
 def test_a_cache_has_all_tokens_of_which_only_the_last_states_were_asked(name: str) -> None:
     model, ids = build(name), tokens()
-    cache = Cache(model.config.num_layers)
+    cache = KeyValueCache(model.config.num_layers)
     model.hidden(ids[:, :20], cache=cache, last=1)
     found = model.hidden(ids[:, 20:], cache=cache, last=3)
     torch.testing.assert_close(found, model.hidden(ids)[:, -3:])

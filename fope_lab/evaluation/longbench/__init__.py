@@ -19,8 +19,9 @@ from fope_lab.data.benchmarks import longbench as source
 from fope_lab.data.benchmarks.longbench import BUCKETS, TASKS, LongBenchQuestion
 from fope_lab.data.benchmarks.task_files import TaskFiles
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.evaluation.benchmark import Benchmark, DatasetName, Group
+from fope_lab.evaluation.benchmark import Benchmark, DatasetName
 from fope_lab.evaluation.longbench.metrics import ROUGES, classification, qa_f1
+from fope_lab.evaluation.scoring.groups import Group
 from fope_lab.evaluation.scoring.prompting import FORMATS, Prompt, PromptParts, cut_middle
 from fope_lab.stages.metric import WORDS, Metric
 

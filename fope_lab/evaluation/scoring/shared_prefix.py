@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fope_lab.embeddings.relative import RelativeBias
 from fope_lab.evaluation.scoring.hidden_states import device_of, final_states
-from fope_lab.model.cache import Cache
+from fope_lab.model.cache import KeyValueCache
 from fope_lab.model.decoder import Decoder
 
 Ids = NDArray[np.int64]
@@ -57,7 +57,7 @@ class SharedPrefixReader:
     def __init__(self, model: Decoder) -> None:
         self._model, self._plain, self._device = model, PlainReader(model), device_of(model)
         self._prefix: Ids = np.empty(0, np.int64)
-        self._cache = Cache(model.config.num_layers)  # of the prefix
+        self._cache = KeyValueCache(model.config.num_layers)  # of the prefix
 
     def last_states(self, ids: Ids, last: int) -> Tensor:
         """The final states (batch, last, …) of the last tokens of sorted ids (batch, length)."""
@@ -78,7 +78,7 @@ class SharedPrefixReader:
             self._read(prefix[None, known:], self._cache, 1)
         self._prefix = prefix
 
-    def _read(self, ids: Ids, cache: Cache, last: int) -> Tensor:
+    def _read(self, ids: Ids, cache: KeyValueCache, last: int) -> Tensor:
         """The states (batch, last, …) of the last of the tokens that follow those of a cache."""
         pieces = math.ceil(ids.shape[1] / max(PIECE, 2 * last))
         for piece in torch.from_numpy(ids).to(self._device).tensor_split(pieces, dim=1):

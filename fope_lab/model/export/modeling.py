@@ -16,7 +16,7 @@ from transformers.generation import GenerationMode
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from fope_lab.embeddings.module import PositionEmbedding
-from fope_lab.model.cache import Cache
+from fope_lab.model.cache import KeyValueCache
 from fope_lab.model.config import ModelConfig
 from fope_lab.model.decoder import Decoder
 
@@ -67,7 +67,7 @@ class FopeLabConfig(PretrainedConfig):
         return self.context_length
 
 
-class GenerationCache(Cache):
+class GenerationCache(KeyValueCache):
     """The decoder's cache, with the methods that `generate` calls."""
 
     is_compileable = False
