@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fope_lab.config.problems import FieldPath, format_path, shown
+from fope_lab.config.problems import FieldPath, Problem, format_path, shown
 from fope_lab.sweep.grid_point import Choice
 
 
@@ -25,7 +25,7 @@ class StageSection:
     axes: Mapping[str, Any]
     origins: Mapping[FieldPath, FieldPath]
     created: Mapping[FieldPath, FieldPath]
-    problems: tuple[tuple[FieldPath, str], ...]
+    problems: tuple[Problem, ...]
 
     def locate(self, path: FieldPath) -> FieldPath:
         """Return the place in the file of a path inside the section."""
@@ -53,7 +53,7 @@ def apply_axes(
         try:
             path, sections = _set(value, axis.split(".")[1:], _copy(choice.value))
         except LookupError as error:
-            problems.append((choice.origin, str(error)))
+            problems.append(Problem(choice.origin, str(error)))
         else:
             origins[path] = choice.origin
             created |= dict.fromkeys(sections - created.keys(), choice.origin)

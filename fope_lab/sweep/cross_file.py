@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.config.cache import Cache
-from fope_lab.config.problems import SweepError, did_you_mean, name_list
+from fope_lab.config.problems import Problem, SweepError, did_you_mean, name_list
 from fope_lab.stages.labels import label
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.grid_point import GridPoint, same_value
@@ -108,9 +108,9 @@ class StageReferences:
             try:
                 stages = self.stages(reference)
             except SweepError as error:
-                problems.add_of_other_file(error.problems)
+                problems.add(*error.problems)
             except LookupError as error:
-                problems.add(at, str(error.args[0]))
+                problems.add(Problem(at, str(error.args[0])))
             else:
                 for axis, value in (item for stage in stages for item in stage.axes.items()):
                     values = axes.setdefault(axis, [])

@@ -12,7 +12,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fope_lab.config.problems import FieldPath, did_you_mean, name_list, shown
+from fope_lab.config.problems import (
+    FieldPath,
+    Problem,
+    did_you_mean,
+    name_list,
+    nearest_name,
+    shown,
+)
 from fope_lab.stages.labels import label
 from fope_lab.sweep.grid_point import Choice, GridPoint, same_value
 from fope_lab.sweep.problem_collector import ProblemCollector
@@ -45,11 +52,11 @@ class _Expansion:
         file = self._file
         grid, zipped = self._choices("grid", file.grid), self._choices("zip", file.zip)
         for axis in grid.keys() & zipped.keys():
-            self._problems.add(("zip", axis), "this axis is in grid too")
+            self._problems.add(Problem(("zip", axis), "this axis is in grid too"))
         lengths = {axis: len(values) for axis, values in file.zip.items()}
         if len(set(lengths.values())) > 1:
             found = name_list(f"{axis} {length}" for axis, length in lengths.items())
-            self._problems.add(("zip",), f"the lists must be equally long; found {found}")
+            self._problems.add(Problem(("zip",), f"the lists must be equally long; found {found}"))
         included = [
             choices
             for i, values in enumerate(file.include)
@@ -63,7 +70,7 @@ class _Expansion:
             message = (
                 f"makes {count:,} grid points with all seeds (allowed: at most {MAX_POINTS:,})"
             )
-            self._problems.add(("grid",), message)
+            self._problems.add(Problem(("grid",), message))
             return []
         combinations = [
             {**row, **dict(zip(grid, values, strict=True))}
@@ -74,7 +81,7 @@ class _Expansion:
             combinations = []  # include lists all grid points
         combinations = self._without_excluded(combinations) + included
         if not combinations:
-            self._problems.add(("exclude",), "leaves no grid point")
+            self._problems.add(Problem(("exclude",), "leaves no grid point"))
         return [GridPoint(choices, seed) for choices in combinations for seed in file.seeds]
 
     def _choices(self, part: str, axes: Mapping[str, Sequence[Any]]) -> dict[str, list[Choice]]:
@@ -96,7 +103,7 @@ class _Expansion:
             self._check_selected(axis, choice)
         if missing := [axis for axis in self._axes if axis not in values]:
             message = f"a grid point must set every axis; missing: {name_list(missing)}"
-            self._problems.add(("include", i), message)
+            self._problems.add(Problem(("include", i), message))
             return None
         return choices
 
@@ -108,14 +115,14 @@ class _Expansion:
             return True
         if not field or "" in field.split("."):
             example = f"{stages[0]}.field"
-            self._problems.add(path, f"found {axis!r}, needs a path such as {example}")
+            self._problems.add(Problem(path, f"found {axis!r}, needs a path such as {example}"))
         elif stage not in stages:
             near = did_you_mean(stage, stages) or did_you_mean(axis, selectors)
             allowed = name_list([*stages, *selectors])
             message = f"matches nothing: no stage {stage!r}{near} (allowed: {allowed})"
-            self._problems.add(path, message)
+            self._problems.add(Problem(path, message))
         elif (first := field.split(".")[0]) in NOT_AN_AXIS:
-            self._problems.add(path, f"{first} can't be an axis{NOT_AN_AXIS[first]}")
+            self._problems.add(Problem(path, f"{first} can't be an axis{NOT_AN_AXIS[first]}"))
         else:
             return True
         return False
@@ -128,7 +135,8 @@ class _Expansion:
         if not any(same_value(choice.value, value) for value in known):
             names = list(dict.fromkeys(map(label, known)))
             message = f"found {shown(choice.value)}{did_you_mean(label(choice.value), names)}"
-            self._problems.add(choice.origin, f"{message} (the other file has: {name_list(names)})")
+            message += f" (the other file has: {name_list(names)})"
+            self._problems.add(Problem(choice.origin, message))
 
     def _without_excluded(self, combinations: list[dict[str, Choice]]) -> list[dict[str, Choice]]:
         dropped: set[int] = set()
@@ -144,26 +152,23 @@ class _Expansion:
                 if all(same_value(choices[axis].value, value) for axis, value in pattern.items())
             }
             if not matching:
-                self._problems.add(("exclude", i), "matches no grid point")
+                self._problems.add(Problem(("exclude", i), "matches no grid point"))
             dropped |= matching
         return [choices for n, choices in enumerate(combinations) if n not in dropped]
 
     def _can_match(self, i: int, pattern: Mapping[str, Any]) -> bool:
         """Return whether an entry of `exclude` has axes of the grid with values from the grid."""
-        wrong: dict[FieldPath, str] = {}
+        at = ("exclude", i)
+        wrong = []
         if not pattern:
-            wrong["exclude", i] = "names no axis, so it would drop every grid point"
+            wrong.append(Problem(at, "names no axis, so it would drop every grid point"))
         for axis, value in pattern.items():
             if axis not in self._axes:
-                near = did_you_mean(axis, list(self._axes))
-                allowed = name_list(self._axes)
-                wrong["exclude", i, axis] = f"no such axis{near} (allowed: {allowed})"
+                near, names = nearest_name(axis, self._axes), tuple(self._axes)
+                wrong.append(Problem((*at, axis), "no such axis", nearest=near, allowed=names))
             elif not any(same_value(value, known) for known in self._axes[axis]):
-                names = [label(known) for known in self._axes[axis]]
-                near = did_you_mean(label(value), names)
-                wrong["exclude", i, axis] = (
-                    f"found {shown(value)}{near} (allowed: {name_list(names)})"
-                )
-        for at, message in wrong.items():
-            self._problems.add(at, message)
+                fault, names = f"found {shown(value)}", tuple(map(label, self._axes[axis]))
+                near = nearest_name(label(value), names)
+                wrong.append(Problem((*at, axis), fault, nearest=near, allowed=names))
+        self._problems.add(*wrong)
         return not wrong

@@ -67,8 +67,7 @@ def _load(path: Path, loader: SweepLoader, text: str | None = None) -> Sweep:
         problems,
     )
     by_section = None if problems else resolved.by_section
-    for at, message in report_problems(file.report, by_section):
-        problems.add(at, message)
+    problems.add(*report_problems(file.report, by_section))
     if problems:
         raise problems.error(points)
     return Sweep(

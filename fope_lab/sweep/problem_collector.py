@@ -23,45 +23,31 @@ class ProblemCollector:
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self._of_file: list[tuple[FieldPath, str]] = []
-        self._of_other_files: list[Problem] = []
-        self._at_points: dict[tuple[FieldPath, str], list[GridPoint]] = {}
+        self._problems: list[Problem] = []
+        self._at_points: dict[Problem, list[GridPoint]] = {}
 
     def __bool__(self) -> bool:
         """Return whether anything is wrong."""
-        return bool(
-            self._document.problems or self._of_file or self._of_other_files or self._at_points
-        )
+        return bool(self._document.problems or self._problems or self._at_points)
 
-    def add(self, at: FieldPath, message: str) -> None:
-        """Add a problem that does not depend on the grid."""
-        self._of_file.append((at, message))
+    def add(self, *problems: Problem) -> None:
+        """Add problems that do not depend on the grid: of this file, or already located in another
+        file that this one refers to."""
+        self._problems += problems
 
-    def add_at_point(self, at: FieldPath, message: str, point: GridPoint) -> None:
-        """Add a problem that occurs at one grid point."""
-        self._at_points.setdefault((at, message), []).append(point)
-
-    def add_of_other_file(self, problems: Iterable[Problem]) -> None:
-        """Add the problems of another sweep file that this one refers to."""
-        self._of_other_files.extend(problems)
+    def add_at_point(self, point: GridPoint, *problems: Problem) -> None:
+        """Add problems that occur at one grid point."""
+        for problem in problems:
+            self._at_points.setdefault(problem, []).append(point)
 
     def concern(self, *sections: str) -> bool:
         """Return whether a problem was found in one of these top-level sections."""
-        return any(at[:1] == (section,) for at, _ in self._of_file for section in sections)
+        return any(p.file is None and p.path[:1] == (s,) for p in self._problems for s in sections)
 
     def error(self, points: Sequence[GridPoint] = ()) -> SweepError:
         """Return the error that holds every problem; `points` is the whole grid."""
-        return SweepError(
-            [
-                *self._document.problems,
-                *self._of_other_files,
-                *(self._problem(at, message) for at, message in self._of_file),
-                *self._of_points(points),
-            ]
-        )
-
-    def _problem(self, at: FieldPath, message: str) -> Problem:
-        return self._document.locate(Problem(at, message))
+        found = [*self._document.problems, *self._problems, *self._of_points(points)]
+        return SweepError(p if p.file else self._document.locate(p) for p in found)
 
     def _of_points(self, grid: Sequence[GridPoint]) -> Iterator[Problem]:
         """Yield the problems of grid points, each once.
@@ -70,9 +56,10 @@ class ProblemCollector:
         the axis's. A problem that only some grid points have says which.
         """
         by_axis: dict[tuple[FieldPath, str], dict[FieldPath, list[GridPoint]]] = {}
-        for (at, message), points in self._at_points.items():
+        for problem, points in self._at_points.items():
+            at = problem.path
             axis = at[:2] if at[0] in ALTERNATIVES and len(at) == 3 else at
-            by_axis.setdefault((axis, message), {})[at] = points
+            by_axis.setdefault((axis, problem.message), {})[at] = points
         all_values: dict[str, dict[str, str]] = {}
         for (axis, message), places in by_axis.items():
             at = axis if len(places) > 1 else next(iter(places))
@@ -85,7 +72,7 @@ class ProblemCollector:
                 if values.keys() != all_values[other].keys():
                     parts.append(f"{other} {', '.join(values.values())}")
             only = f" (with {'; '.join(parts)})" if parts else ""
-            yield self._problem(at, f"{message}{only}")
+            yield Problem(at, f"{message}{only}")
 
 
 def _unnamed_axes(at: FieldPath, point: GridPoint) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fope_lab.config.problems import FieldPath
+from fope_lab.config.problems import Problem
 from fope_lab.sweep.claims.comparison import compare
 from fope_lab.sweep.claims.grammar import Claim, ClaimError, parse_claim, parse_quantity
 from fope_lab.sweep.claims.selection import Catalogue
@@ -14,7 +14,7 @@ from fope_lab.sweep.report_section import ReportSection
 
 def report_problems(
     section: ReportSection, by_section: Mapping[str, Sequence[Stage]] | None
-) -> Iterator[tuple[FieldPath, str]]:
+) -> Iterator[Problem]:
     """Yield what is wrong with the section, each with its place in the file.
 
     Without the stages, because something is wrong with them, only the form of the texts is checked.
@@ -29,7 +29,7 @@ def report_problems(
             if catalogue is not None:
                 compare(claim, catalogue)
         except ClaimError as error:
-            yield ("report", "claims", i), str(error)
+            yield Problem(("report", "claims", i), str(error))
     for part, texts in (("tables", section.tables), ("figures", section.figures)):
         for i, text in enumerate(texts or ()):
             try:
@@ -37,4 +37,4 @@ def report_problems(
                 if catalogue is not None:
                     catalogue.find(quantity)
             except ClaimError as error:
-                yield ("report", part, i), str(error)
+                yield Problem(("report", part, i), str(error))

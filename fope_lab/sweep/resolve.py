@@ -10,6 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fope_lab.config.problems import Problem
 from fope_lab.sweep.apply_axes import apply_axes
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.grid_point import Choice, GridPoint
@@ -59,8 +60,7 @@ def resolve_stages(
                 section = apply_axes(name, sections[name], choices[name])
                 built[identity] = builder.build(section, parent, point.seed)
             resolved[name] = Parent(identity, built[identity].stage)
-            for at, message in built[identity].problems:
-                problems.add_at_point(at, message, point)
+            problems.add_at_point(point, *built[identity].problems)
     stages: dict[str, Stage] = {}
     by_section: dict[str, list[Stage]] = {name: [] for name in file.stages}
     for one in built.values():
@@ -109,6 +109,7 @@ def _parents_first(
             cycle = list(chain)[list(chain).index(name) :]
             choice = choices[name].get(f"{name}.from")
             at = choice.origin if choice else ("stages", name, "from")
-            problems.add_at_point(at, f"a cycle: {' → '.join([*cycle, name])}", point)
+            problem = Problem(at, f"a cycle: {' → '.join([*cycle, name])}")
+            problems.add_at_point(point, problem)
         order.update(dict.fromkeys(reversed(chain)))
     return list(order)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fope_lab.config.cache import Cache
-from fope_lab.config.problems import ConfigError, FieldPath, Problem
+from fope_lab.config.problems import ConfigError, Problem
 from fope_lab.stages import Pretrain, StageConfig, TrainingConfig
 from fope_lab.sweep.apply_axes import StageSection
 from fope_lab.sweep.graph import Stage, make_stage
@@ -29,7 +29,7 @@ class BuiltStage:
 
     stage: Stage | None
     stages: tuple[Stage, ...]
-    problems: tuple[tuple[FieldPath, str], ...]
+    problems: tuple[Problem, ...]
 
 
 class StageBuilder:
@@ -49,7 +49,7 @@ class StageBuilder:
         """Return the stage of a section that starts from `parent`, under a seed of the sweep."""
         problems = list(section.problems)
         if parent.problem is not None:
-            problems.append((section.locate(("from",)), parent.problem))
+            problems.append(Problem(section.locate(("from",)), parent.problem))
         try:
             spec = FILE_KINDS.parse(section.value, self._folder, cache=self._cache)
             if isinstance(spec, TrainingConfig):
@@ -59,7 +59,7 @@ class StageBuilder:
                 return BuiltStage(stage, (*parent.ancestors, *needed, stage), ())
         except ConfigError as error:
             problems += [
-                (section.locate(problem.path), problem.message)
+                dataclasses.replace(problem, path=section.locate(problem.path))
                 for problem in error.problems
                 if self._axes_known or not problem.is_missing
             ]

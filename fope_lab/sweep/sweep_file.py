@@ -14,7 +14,7 @@ from annotated_types import MinLen
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.checks import EachOnce, KnownName, Pattern
 from fope_lab.config.options import entry_of
-from fope_lab.config.problems import FieldPath, shown
+from fope_lab.config.problems import FieldPath, Problem, shown
 from fope_lab.config.section import PositiveInt, Section
 from fope_lab.config.yaml_document import Document
 from fope_lab.papers.index import paper_names
@@ -120,11 +120,10 @@ def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile
     """
     value = document.value
     if not isinstance(value, dict):
-        problems.add((), f"found {shown(value)}, needs a mapping with name and stages")
+        problems.add(Problem((), f"found {shown(value)}", "a mapping with name and stages"))
         return None
     right, wrong = entry_of(SweepFile).right_values(value)
-    for problem in wrong:
-        problems.add(problem.path, problem.message)
+    problems.add(*wrong)
     stages = value.get("stages")
     if not isinstance(stages, dict) or not stages:
         return None
@@ -135,5 +134,6 @@ def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile
     file = SweepFile(**{"name": "", **right, "stages": stages})
     for name, kind in STAGE_TYPES.all().items():
         if name in stages and not kind.user_facing:
-            problems.add(("stages", name), "this name is reserved for a preparation stage")
+            message = "this name is reserved for a preparation stage"
+            problems.add(Problem(("stages", name), message))
     return file
