@@ -83,5 +83,9 @@ class Analysis(ABC):
         """A matplotlib figure in the stand-in colours of fope_lab/drawing/svg.py."""
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
-        """What the figure says in single numbers: metrics, by names that begin with letters."""
+        """Single numbers beside the figure, by names that begin with a letter.
+
+        Reports and MLflow show them. They are no metrics: no claim, table or paper's file can name
+        them.
+        """
         return {}

@@ -47,6 +47,7 @@ class Context:
         self._stage, self._writer, self._parents = stage, writer, parents
         self._declared = {metric.name for metric in stage.metrics()}
         self._measured: list[Measurement] = []
+        self._numbers: dict[str, float] = {}
         self._heatmaps: list[Mapping[str, Any]] = []
         self._details: dict[str, Any] = {}
 
@@ -124,10 +125,10 @@ class Context:
         self._measured += measurements
 
     def log_numbers(self, numbers: Mapping[str, float]) -> None:
-        """Log numbers that no metric is declared for, as an analysis has them."""
+        """Log single numbers that are no metrics: those beside the figure of an analysis."""
         if numbers:
             self._writer.log(0, numbers)
-        self._measured += [Measurement(name=name, value=numbers[name]) for name in numbers]
+        self._numbers |= numbers
 
     def keep(self, **details: Any) -> None:
         """Put values into the result that no report shows, by name."""
@@ -141,6 +142,7 @@ class Context:
         """The result of the run, with what `recorded` says beside it."""
         return ResultRecord(
             metrics=tuple(self._measured),
+            numbers=self._numbers,
             recorded=recorded,
             heatmaps=tuple(self._heatmaps),
             details=self._details,

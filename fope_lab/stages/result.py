@@ -3,6 +3,7 @@
     {
       "format": 2,
       "metrics": [{"name", "x", "value", "stderr", "ci95", "n", "chance"}, …],
+      "numbers": {NAME: VALUE, …}, beside the figure of an analysis: no table or claim reads them
       "recorded": {…},    what the numbers depend on and only running decided: reports list it
       "heatmaps": [{"title", "metric", "x_label", "y_label", "x", "y", "values", "low", "high"}, …],
       "details": {…}      whatever else is worth keeping: no report reads it
@@ -32,7 +33,7 @@ class Measurement:
 
     `stderr` is the standard error and `ci95` the 95 % interval that the finite evaluation leaves,
     where they are known; `n` is how many samples the value is the mean of; `chance` is the value
-    that guessing gives.
+    that guessing gives, which reports show where all points of a curve have the same.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Measurement:
 
     @property
     def row(self) -> dict[str, float]:
-        """The values that a row of metrics has of it: the value, and `NAME_stderr` if known."""
+        """This measurement as columns of a row of metrics: NAME, and NAME_stderr if known."""
         values = {self.name: self.value}
         return values if self.stderr is None else {**values, f"{self.name}_stderr": self.stderr}
 
@@ -68,6 +69,7 @@ class ResultRecord:
     """The content of a result.json; see the module's text for its fields."""
 
     metrics: tuple[Measurement, ...] = ()
+    numbers: Mapping[str, float] = field(default_factory=dict)
     recorded: Mapping[str, Any] = field(default_factory=dict)
     heatmaps: tuple[Mapping[str, Any], ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -77,6 +79,7 @@ class ResultRecord:
         return {
             "format": FORMAT,
             "metrics": [dataclasses.asdict(measurement) for measurement in self.metrics],
+            "numbers": dict(self.numbers),
             "recorded": dict(self.recorded),
             "heatmaps": [dict(heatmap) for heatmap in self.heatmaps],
             "details": dict(self.details),
@@ -87,6 +90,7 @@ class ResultRecord:
         """The record that `as_json` made `content` of."""
         return cls(
             metrics=tuple(Measurement.parse(metric) for metric in content["metrics"]),
+            numbers=content.get("numbers", {}),  # older files have none
             recorded=content["recorded"],
             heatmaps=tuple(content["heatmaps"]),
             details=content["details"],
@@ -128,6 +132,7 @@ RESULT_SCHEMA: dict[str, Any] = _closed(
                 }
             ),
         },
+        "numbers": {"type": "object", "additionalProperties": {"type": "number"}},
         "recorded": {"type": "object"},
         "heatmaps": {
             "type": "array",

@@ -11,7 +11,7 @@ from sections import read_section
 
 from fope_lab.data.benchmarks.longbench import BUCKETS
 from fope_lab.evaluation.context import Context
-from fope_lab.report.results.metric_names import metric_named
+from fope_lab.report.results.old_metric_names import metric_named
 from fope_lab.stages import Pretrain, StageConfig
 from fope_lab.stages.entry_points import load_function
 from fope_lab.stages.result import Measurement
@@ -141,7 +141,7 @@ def test_a_training_measures_its_losses() -> None:
     ids=lambda options: str(options["kind"]),
 )
 def test_a_name_alone_says_what_is_declared(options: dict[str, Any]) -> None:
-    """So that results and papers' files which have the name alone are read alike."""
+    """So that results from before the declarations are read alike."""
     for metric in section(options).metrics():
         named = metric_named(metric.name)
         assert named is not None

@@ -43,7 +43,7 @@ def print_figures(stages: Iterable[Stage], store: Store, console: Console) -> No
         if stage.kind != ANALYSIS or checkpoint is None or result is None:
             continue
         paths = sorted(path for path in checkpoint.path.iterdir() if path.suffix in RESULTS)
-        numbers = read_record(stage, result, ()).metrics
-        lines = [stage.label, *(f"  {one.name} {one.value:.6g}" for one in numbers)]
+        numbers = read_record(stage, result, ()).numbers
+        lines = [stage.label, *(f"  {name} {value:.6g}" for name, value in numbers.items())]
         for line in (*lines, *(f"  {path}" for path in paths)):
             console.print(line, markup=False, highlight=False, soft_wrap=True)

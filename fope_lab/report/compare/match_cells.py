@@ -11,11 +11,10 @@ gives its training length, context lengths match as multiples of the training le
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.report.compare.published import PublishedColumn, PublishedRow, PublishedTable
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.stage_results import StageResult
@@ -37,6 +36,8 @@ class CellMatcher:
         results: Mapping[str, StageResult],
     ) -> None:
         self._published, self._cells, self._results = published, cells, results
+        declared = (metric for r in results.values() for metric in r.stage.spec.metrics())
+        self._metrics = {metric.name for metric in (*declared, *(cell.metric for cell in cells))}
         self._columns = {
             section: sum(
                 any(cell.section == section and self._measures(cell, column) for cell in cells)
@@ -52,15 +53,20 @@ class CellMatcher:
         """
         wanted = {**row.where, **column.where}
         cells, reasons = [], []
-        for labels in product(*wanted.values()):
-            matches = self._matches(column, dict(zip(wanted, labels, strict=True)))
+        for conditions in _conditions(wanted):
+            matches = self._matches(column, conditions)
             if len(matches) == 1:
                 cells += matches
             elif matches:
                 names = dict.fromkeys(stage_label(c.section, c.axes, None) for c in matches)
                 reasons.append(f"several rows of this sweep match: {'; '.join(names)}")
         if not cells and not reasons:
-            reasons.append(NO_RESULT_YET if self._may_come(wanted, column) else NOT_IN_SWEEP)
+            if self._waiting(wanted, column):
+                reasons.append(NO_RESULT_YET)
+            elif column.metric not in self._metrics and self._has(row.where, self._results):
+                reasons.append(f"no stage of this sweep measures {column.metric}")
+            else:
+                reasons.append(NOT_IN_SWEEP)
         return cells, "; ".join(dict.fromkeys(reasons))
 
     def _matches(self, column: PublishedColumn, conditions: Mapping[str, str]) -> list[Cell]:
@@ -92,22 +98,34 @@ class CellMatcher:
         setting = self._published.setting
         return {name: labels[0] for name, labels in setting.items() if has_axis(axes, name)}
 
-    def _may_come(self, wanted: Mapping[str, Sequence[str]], column: PublishedColumn) -> bool:
-        """Whether an evaluation that is not done yet could measure the column.
+    def _waiting(self, wanted: Mapping[str, Sequence[str]], column: PublishedColumn) -> bool:
+        """Whether a stage that is not done yet may measure the column.
 
-        The metrics of an evaluation are known as soon as one stage of its kind is done.
+        Once a stage is done, those like it have cells, and so has the column if it may come.
         """
         if any(cell.metric.name == column.metric for cell in self._cells):
             return False
-        waiting = [result.stage for result in self._results.values() if not result.state.is_done]
+        waiting = {
+            key: result
+            for key, result in self._results.items()
+            if not result.state.is_done
+            and any(metric.name == column.metric for metric in result.stage.spec.metrics())
+            and reads_corpus(result.stage, column.corpus)
+        }
+        return self._has(wanted, waiting)
+
+    def _has(self, wanted: Mapping[str, Sequence[str]], among: Iterable[str]) -> bool:
+        """Whether a stage among those with these keys meets the conditions."""
         return any(
-            isinstance(stage.spec, ModelEvaluation)
-            and reads_corpus(stage, column.corpus)
-            and count_exact(stage, self._results, dict(zip(wanted, labels, strict=True)))
-            is not None
-            for labels in product(*wanted.values())
-            for stage in waiting
+            count_exact(self._results[key].stage, self._results, conditions) is not None
+            for conditions in _conditions(wanted)
+            for key in among
         )
+
+
+def _conditions(wanted: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
+    """A label for each name, in every combination."""
+    return (dict(zip(wanted, labels, strict=True)) for labels in product(*wanted.values()))
 
 
 def has_axis(axes: Mapping[str, Any], name: str) -> bool:

@@ -1,12 +1,12 @@
 """Read a paper's published table or figure from its file in `papers/`.
 
 A file has the rows and columns of the printed table, and what the paper says of them in our words.
-A column gives the metric in our terms, the point of its curve, and the corpus. The `where` of a
-column or a row selects our models by the short names of axes and the labels of their values;
-several labels select several models for one number. `setting` applies to the whole table, but only
-if the sweep has such an axis. With `trained_length`, in tokens, a number at a context length is
-compared with ours at the same multiple of our training length. A figure without printed numbers has
-statements only: no number is read off a picture.
+A column gives a metric that a stage of the sweep declares, the point of its curve, and the corpus.
+The `where` of a column or a row selects our models by the short names of axes and the labels of
+their values; several labels select several models for one number. `setting` applies to the whole
+table, but only if the sweep has such an axis. With `trained_length`, in tokens, a number at a
+context length is compared with ours at the same multiple of our training length. A figure without
+printed numbers has statements only: no number is read off a picture.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from fope_lab.config.problems import ConfigError, Problem, SweepError, missing
 from fope_lab.config.section import PositiveInt, Section
 from fope_lab.config.yaml_document import Document
 from fope_lab.papers.index import paper_path
-from fope_lab.report.results.metric_names import metric_named
 from fope_lab.stages.labels import label
 
 
@@ -41,16 +40,9 @@ def _labels(value: Any, base: Path) -> tuple[str, ...]:
     return tuple(map(label, values))
 
 
-def _metric(name: Any, base: Path) -> str:
-    if not isinstance(name, str) or metric_named(name) is None:
-        raise ConfigError(f"found {name!r}, which is not the name of a result")
-    return name
-
-
 Labels = Annotated[tuple[str, ...], Parsed(_labels, dict)]
 Where = dict[str, Labels]
 Text = Annotated[str, MinLen(1)]
-MetricName = Annotated[str, Parsed(_metric, dict)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,15 +50,14 @@ class PublishedColumn(Section):
     """A printed column, and what it measures in our terms."""
 
     label: Text
-    metric: MetricName
+    metric: Text
     x: int | None = None
     corpus: str | None = None
     where: Where = field(default_factory=dict)
 
     def problems(self) -> Iterable[Problem]:
         """A point of no curve, and a curve without a point."""
-        metric = metric_named(self.metric)
-        by = "" if metric is None else metric.by
+        by = self.metric.partition("_by_")[2]
         if by and self.x is None:
             yield missing(("x",), f"{self.metric} is a curve by {by}")
         if self.x is not None and not by:
@@ -92,7 +83,7 @@ class Average(Section):
     with the mean of the columns.
     """
 
-    metric: MetricName | None = None
+    metric: Text | None = None
     divided_by: PositiveInt | None = None
 
 

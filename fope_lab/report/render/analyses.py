@@ -18,17 +18,20 @@ def draw_analyses(results: Iterable[AnalysisResult]) -> list[Figure]:
     return [_figure(result, f"analysis-{i}") for i, result in enumerate(results)]
 
 
+def analysis_notes(result: AnalysisResult) -> tuple[str, ...]:
+    """The source of an analysis, what the paper says, and the numbers that were found here."""
+    notes = (f"{result.analysis.source}.", f"The paper: {result.analysis.says}")
+    numbers = (f"{name.replace('_', ' ')} {value:.4g}" for name, value in result.numbers.items())
+    return (*notes, f"Here: {', '.join(numbers)}.") if result.numbers else notes
+
+
 def _figure(result: AnalysisResult, name: str) -> Figure:
-    analysis = result.analysis
-    notes = [f"{analysis.source}.", f"The paper: {analysis.says}"]
-    if result.numbers:
-        numbers = (f"{n.name.replace('_', ' ')} {n.value:.4g}" for n in result.numbers)
-        notes.append(f"Here: {', '.join(numbers)}.")
+    notes = analysis_notes(result)
     try:
         drawing = inline_svg(_draw(result), name, result.title, " ".join(notes))
     except DamagedError as error:
         return Figure(result.title, (), (*notes, f"Not drawn: {error}."), natural=True)
-    return Figure(result.title, (drawing,), tuple(notes), natural=True)
+    return Figure(result.title, (drawing,), notes, natural=True)
 
 
 def _draw(result: AnalysisResult) -> Drawing:

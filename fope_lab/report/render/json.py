@@ -14,6 +14,7 @@ from typing import Any
 from fope_lab.report.build import Report
 from fope_lab.report.compare.paper_comparison import ComparedNumber, PaperComparison
 from fope_lab.report.results.aggregate import Cell, MeanEstimate, json_value
+from fope_lab.report.results.analyses import AnalysisResult
 from fope_lab.report.results.heatmaps import HeatmapGroup
 from fope_lab.report.results.stage_results import StageResult
 
@@ -34,6 +35,7 @@ def report_json(report: Report) -> dict[str, Any]:
         "cells": [_cell(report, cell) for cell in report.cells],
         "beside": None if paper is None else _paper(paper),
         "heatmaps": [entry for group in report.heatmaps for entry in _heatmaps(group)],
+        "analyses": [_analysis(report, result) for result in report.analyses],
         "claims": [json_value(asdict(verdict)) for verdict in report.verdicts],
         "stages": [_stage(report, result) for result in report.stages],
     }
@@ -106,6 +108,21 @@ def _heatmaps(group: HeatmapGroup) -> list[dict[str, Any]]:
         }
         for heatmap in group.maps
     ]
+
+
+def _analysis(report: Report, result: AnalysisResult) -> dict[str, Any]:
+    stage, analysis = result.stage, result.analysis
+    return {
+        "stage": stage.section,
+        "analysis": analysis.name,
+        "source": analysis.source,
+        "says": analysis.says,
+        "axes": json_value(stage.axes),
+        "seed": stage.seed,
+        "numbers": json_value(result.numbers),
+        "key": stage.key,
+        "run_id": report.links.ids.get(stage.key),
+    }
 
 
 def _stage(report: Report, result: StageResult) -> dict[str, Any]:

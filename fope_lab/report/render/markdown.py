@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from fope_lab.report.build import Report
 from fope_lab.report.compare.claims import Verdict, format_p
 from fope_lab.report.compare.paper_comparison import PaperComparison
+from fope_lab.report.render.analyses import analysis_notes
 from fope_lab.report.render.claims_view import count_verdicts, describe_tests, group_verdicts
 from fope_lab.report.render.paper_view import TITLE, paper_table
 from fope_lab.report.render.tables import Table, build_tables
 
 
 def render_markdown(report: Report) -> str:
-    """Render the summary, the claims, the comparison with the paper, all tables and all stages."""
+    """Render all of the report but its figures, tables of stages and of their settings included."""
     return "\n\n".join(_parts(report)) + "\n"
 
 
@@ -74,6 +75,11 @@ def _parts(report: Report) -> Iterator[str]:
         yield "## Tables"
         for table in tables:
             yield from _table(table)
+    if report.analyses:
+        yield "## Analyses"
+        for result in report.analyses:
+            yield f"### {escaped(result.title)}"
+            yield escaped(" ".join(analysis_notes(result)))
     if summary.missing:
         yield "## Missing"
         yield _list(summary.missing)

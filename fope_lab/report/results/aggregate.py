@@ -18,9 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fope_lab.report.results.metric_names import metric_of
-from fope_lab.report.results.stage_results import StageResult, group_by_section
-from fope_lab.stages.metric import LENGTH, Metric
+from fope_lab.report.results.stage_results import StageResult, group_by_section, metric_of
+from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement, MetricPoint
 from fope_lab.store import Status
 
@@ -172,14 +171,12 @@ def json_value(value: Any) -> Any:
 
 
 def _expected(seeds: Sequence[StageResult], known: Iterable[MetricPoint]) -> list[MetricPoint]:
-    """The points that the stages measured, or that their siblings say they will measure."""
+    """The points that the stages measured, or that they declare and their siblings measured."""
     own = dict.fromkeys(point for result in seeds for point in result.measurements)
     if not own and not all(result.state.is_done for result in seeds):
-        lengths = seeds[0].stage.config.get("lengths")
+        declared = {metric.name: metric.xs for metric in seeds[0].stage.spec.metrics()}
         own = dict.fromkeys(
-            (name, x)
-            for name, x in known
-            if not lengths or x in lengths or _metric(seeds[0], name).axis != LENGTH
+            (name, x) for name, x in known if name in declared and x in (declared[name] or (None,))
         )
     return sorted(own, key=lambda point: (point[0], point[1] is not None, point[1] or 0))
 

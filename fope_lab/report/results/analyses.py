@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +15,8 @@ from fope_lab.analysis.base import ARRAYS
 from fope_lab.evaluation.analysis import AnalysisStage
 from fope_lab.report.results.axes import Axes, read_axes
 from fope_lab.report.results.stage_results import StageResult, group_by_section
-from fope_lab.stages.result import Measurement
 from fope_lab.store import StageFolder
+from fope_lab.sweep.graph import Stage
 
 
 class DamagedError(Exception):
@@ -28,8 +28,9 @@ class AnalysisResult:
     """A finished analysis; `title` names it and the values that set it apart from others."""
 
     title: str
+    stage: Stage
     analysis: Analysis
-    numbers: tuple[Measurement, ...]
+    numbers: Mapping[str, float]
     folder: Path
 
     def arrays(self) -> Arrays:
@@ -60,8 +61,9 @@ def read_analyses(results: Sequence[StageResult]) -> tuple[AnalysisResult, ...]:
                 analyses.append(
                     AnalysisResult(
                         title=_title(result, spec.analysis, axes, several_seeds=several_seeds),
+                        stage=result.stage,
                         analysis=spec.analysis,
-                        numbers=result.record.metrics,
+                        numbers=result.record.numbers,
                         folder=result.folder,
                     )
                 )

@@ -2,21 +2,22 @@
 
 Such a file has the settings and the measurements of a stage side by side, each kind of stage in its
 own way, and points of curves are in the rows of metrics only. Which of the names are measurements,
-their names say (metric_names.py).
+their names say (old_metric_names.py).
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
-from fope_lab.report.results.metric_names import with_error
+from fope_lab.report.results.old_metric_names import metric_of_stderr
 from fope_lab.stages.metric import LENGTH, Metric
 from fope_lab.stages.result import Measurement, MetricPoint, ResultRecord
 from fope_lab.store import Row
 
 MetricOf = Callable[[str], Metric | None]
-"""The metric of a name, None if it is no result's."""
+"""Gives the metric of a name; None for a number that describes the run."""
 NUMBERS = "numbers"
 """Where an analysis has its numbers, which no metric is declared for."""
 MEASURED = (NUMBERS, "stderr", "score")
@@ -30,15 +31,18 @@ def lift_result(
 ) -> ResultRecord:
     """The content of an old result.json, and the rows beside it, in the present shape."""
     heatmaps = content.get("heatmaps")
-    numbers = content.get(NUMBERS) or {}
     return ResultRecord(
-        metrics=(
-            *_measurements(content, rows, metric_of),
-            *(Measurement(name=name, value=numbers[name]) for name in numbers),
-        ),
+        metrics=tuple(_measurements(content, rows, metric_of)),
+        numbers=content.get(NUMBERS) or {},
         recorded=_recorded(content, metric_of),
         heatmaps=tuple(m for m in heatmaps if isinstance(m, Mapping)) if _is_list(heatmaps) else (),
     )
+
+
+def lift_numbers(record: ResultRecord) -> ResultRecord:
+    """The record of an analysis from when its numbers were among the metrics."""
+    numbers = {measurement.name: measurement.value for measurement in record.metrics}
+    return dataclasses.replace(record, metrics=(), numbers=numbers)
 
 
 def _measurements(
@@ -50,7 +54,7 @@ def _measurements(
     errors: dict[MetricPoint, float] = {}
     metrics: dict[str, Metric] = {}
     for name, step, value in [*logged, *((n, None, v) for n, v in content.items())]:
-        of = with_error(name)
+        of = metric_of_stderr(name)
         metric = metrics.get(of or name) or metric_of(of or name)
         if metric is None or not _is_number(value) or (step is None and metric.axis):
             continue
@@ -134,7 +138,7 @@ def _without_measurements(value: Any, metric_of: MetricOf) -> Any:
 
 
 def _is_measured(name: str, metric_of: MetricOf) -> bool:
-    return name in MEASURED or metric_of(with_error(name) or name) is not None
+    return name in MEASURED or metric_of(metric_of_stderr(name) or name) is not None
 
 
 def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:

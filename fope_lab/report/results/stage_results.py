@@ -8,8 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fope_lab.report.results.metric_names import metric_of
-from fope_lab.report.results.old_results import lift_result
+from fope_lab.report.results.old_metric_names import metric_named
+from fope_lab.report.results.old_results import lift_numbers, lift_result
+from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement, MetricPoint, ResultRecord
 from fope_lab.store import Row, StageFolder, StageState, Status, Store
 from fope_lab.sweep.graph import Stage
@@ -65,11 +66,23 @@ def group_by_section(results: Iterable[StageResult]) -> dict[str, list[StageResu
     return groups
 
 
+def metric_of(stage: Stage, name: str) -> Metric | None:
+    """The metric that a stage declares under a name.
+
+    What it does not declare has the name of an older result, or describes the run: None.
+    """
+    declared = next((metric for metric in stage.spec.metrics() if metric.name == name), None)
+    return declared or metric_named(name)
+
+
 def read_record(stage: Stage, content: Mapping[str, Any], rows: Iterable[Row]) -> ResultRecord:
-    """The result of a finished stage, from its result.json of either shape."""
-    if "format" in content:
-        return ResultRecord.parse(content)
-    return lift_result(content, rows, lambda name: metric_of(stage, name))
+    """The result of a finished stage, from its result.json of any age."""
+    if "format" not in content:
+        return lift_result(content, rows, lambda name: metric_of(stage, name))
+    record = ResultRecord.parse(content)
+    if "numbers" not in content and not tuple(stage.spec.metrics()):
+        return lift_numbers(record)
+    return record
 
 
 def _read(stage: Stage, folder: StageFolder, state: StageState) -> StageResult:

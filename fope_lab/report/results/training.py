@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fope_lab.report.results.axes import Axes, read_axes
-from fope_lab.report.results.metric_names import metric_of
-from fope_lab.report.results.stage_results import StageResult, group_by_section
+from fope_lab.report.results.stage_results import StageResult, group_by_section, metric_of
 from fope_lab.stages.metric import Metric
 
 BINS = 200

@@ -141,7 +141,7 @@ GOOD: dict[str, Any] = {
             "missing",
         ),
         ({"columns": [{"label": "a", "metric": "loss", "x": 4}]}, "columns[0].x", "no curve"),
-        ({"columns": [{"label": "a", "metric": "speed"}]}, "columns[0].metric", "'speed'"),
+        ({"columns": [{"label": "a", "metric": 7}]}, "columns[0].metric", "needs text"),
         ({"factor": 0}, "factor", "more than 0"),
     ],
 )
@@ -290,7 +290,7 @@ def test_every_number_without_a_cell_is_listed(tmp_path: Path) -> None:
     assert paper.absent == (
         "FIRE: not part of this sweep",
         "4096, in all other rows: not part of this sweep",
-        "RoPE, needle: not part of this sweep",
+        "RoPE, needle: no stage of this sweep measures needle_accuracy_by_length",
     )
     assert "2 of 8 published numbers" in paper.summary
 

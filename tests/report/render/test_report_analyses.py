@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,16 @@ import pytest
 from report_samples import make_report, write_plan
 
 from fope_lab.analysis.base import ARRAYS
+from fope_lab.analysis.decay import Decay
 from fope_lab.evaluation.run import run
 from fope_lab.report import Report
 from fope_lab.report.render.analyses import draw_analyses
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.html import render_html
+from fope_lab.report.render.json import report_json
+from fope_lab.report.render.markdown import render_markdown
+from fope_lab.report.results.stage_results import read_record
+from fope_lab.stages.result import Measurement
 from fope_lab.store import Store
 from fope_lab.sweep import Plan
 
@@ -41,13 +47,37 @@ def test_a_figure_with_what_the_paper_says_and_the_numbers(tmp_path: Path, store
     assert figure.title == "decay"
     analysis = result.stage.spec.analysis  # type: ignore[attr-defined]
     assert figure.notes[:2] == (f"{analysis.source}.", f"The paper: {analysis.says}")
-    numbers = {number.name: number.value for number in result.record.metrics}
-    assert f"constant near {numbers['constant_near']:.4g}" in figure.notes[2]
+    assert decay.numbers == result.record.numbers
+    near = f"constant near {decay.numbers['constant_near']:.4g}"
+    assert near in figure.notes[2]
+    assert near in render_markdown(report)
+    [shown] = report_json(report)["analyses"]
+    assert (shown["stage"], shown["analysis"], shown["key"]) == (
+        "decay",
+        "decay",
+        result.stage.key,
+    )
+    assert shown["numbers"] == decay.numbers
     assert "Constant queries and keys" in figure.drawings[0]
     assert set(decay.arrays()) == {"constant", "gaussian"}
     page = render_html(report)
     assert "The paper: Scores of constant queries and keys decay" in page
     assert page.count("<svg") == 1
+
+
+def test_no_number_of_an_analysis_is_a_metric(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it is called, and also in results that have it among their metrics."""
+    monkeypatch.setattr(Decay, "numbers", lambda self, arrays: {"decay_loss": 0.5})
+    plan = plan_of(tmp_path)
+    assert done(plan, store).cells == ()
+    [stage] = plan.stages
+    content = dict(store.folder(stage.kind, stage.key).result() or {})
+    assert content.pop("numbers") == {"decay_loss": 0.5}
+    content["metrics"] = [dataclasses.asdict(Measurement(name="decay_loss", value=0.5))]
+    record = read_record(stage, content, ())
+    assert (record.metrics, record.numbers) == ((), {"decay_loss": 0.5})
 
 
 def test_axes_tell_figures_apart(tmp_path: Path, store: Store) -> None:

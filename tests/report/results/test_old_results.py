@@ -13,9 +13,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from fope_lab.report.results.metric_names import metric_named
-from fope_lab.report.results.old_results import lift_result
-from fope_lab.stages.result import RESULT_SCHEMA, ResultRecord
+from fope_lab.report.results.old_metric_names import metric_named
+from fope_lab.report.results.old_results import lift_numbers, lift_result
+from fope_lab.stages.result import RESULT_SCHEMA, Measurement, ResultRecord
 from fope_lab.store import Row
 
 SAMPLES: list[dict[str, Any]] = json.loads(
@@ -57,6 +57,11 @@ def test_a_lifted_result_has_the_present_shape(sample: dict[str, Any]) -> None:
 
 def test_the_numbers_of_an_old_analysis_are_read() -> None:
     [sample] = [sample for sample in SAMPLES if sample["kind"] == "analysis"]
-    numbers = {m.name: m.value for m in lifted(sample).metrics}
-    assert numbers == sample["result"]["numbers"]
-    assert numbers
+    record = lifted(sample)
+    assert record.numbers == sample["result"]["numbers"]
+    assert record.numbers
+    among_metrics = ResultRecord(
+        metrics=tuple(Measurement(name=name, value=x) for name, x in record.numbers.items()),
+        recorded=record.recorded,
+    )
+    assert lift_numbers(among_metrics) == record

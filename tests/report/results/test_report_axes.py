@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fope_lab.report.results.axes import read_axes, short_folders, short_names, shorten_labels
-from fope_lab.report.results.metric_names import metric_named
+from fope_lab.report.results.old_metric_names import metric_named
 
 
 @dataclass(frozen=True)

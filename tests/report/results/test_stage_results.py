@@ -14,7 +14,7 @@ from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.tables import MOST_COLUMNS, build_tables
 from fope_lab.report.results.layout import LEAST_CHANCE
-from fope_lab.report.results.metric_names import metric_named, with_error
+from fope_lab.report.results.old_metric_names import metric_named, metric_of_stderr
 from fope_lab.stages.result import Measurement
 from fope_lab.store import Store
 
@@ -119,8 +119,8 @@ def test_an_interval_follows_from_a_standard_error() -> None:
 
 
 def test_names_of_errors() -> None:
-    assert with_error("a_accuracy_stderr") == "a_accuracy"
-    assert with_error("a_accuracy") is None
+    assert metric_of_stderr("a_accuracy_stderr") == "a_accuracy"
+    assert metric_of_stderr("a_accuracy") is None
     for name in ("a_accuracy_stderr", "longbench_trec_stderr", "x_accuracy_by_length_stderr"):
         assert metric_named(name) is None
 

@@ -1,7 +1,7 @@
-"""What a metric's name alone says of it, by the convention that all metrics keep.
+"""What a metric's name says of it, for results that are older than the declarations of metrics.
 
-A stage declares its metrics (stages/metric.py). A name alone is all there is in a paper's file, and
-in results that were written before stages declared theirs.
+A stage declares its metrics (stages/metric.py), and what it declares is never read off a name.
+Results that were written before stages did so have the names alone.
 
 `perplexity_by_length` is a curve over the context length; a metric without `_by_` is a single
 number. Losses, perplexities, accuracies and scores of benchmarks are results; whatever else a stage
@@ -11,7 +11,6 @@ logs (learning rate, throughput, gradient norm) describes how it ran, and stays 
 from __future__ import annotations
 
 from fope_lab.stages.metric import CURVE_AXES, Better, CurveAxis, Metric, Unit
-from fope_lab.sweep.graph import Stage
 
 # The first ending (or beginning) that fits decides.
 _ENDINGS: tuple[tuple[str, Better, Unit], ...] = (
@@ -28,15 +27,9 @@ _SHOWN_AS = {f"loss_by_{x}": f"perplexity_by_{x}" for x in ("length", "position"
 _ERROR = "_stderr"
 
 
-def metric_of(stage: Stage, name: str) -> Metric | None:
-    """The metric that a stage logs under a name; None if it is no result."""
-    declared = next((metric for metric in stage.spec.metrics() if metric.name == name), None)
-    return declared or metric_named(name)
-
-
 def metric_named(name: str) -> Metric | None:
-    """The metric of a name; None if it is no result's."""
-    if with_error(name):
+    """The metric of a name; None for a number that describes the run, such as a learning rate."""
+    if metric_of_stderr(name):
         return None
     base, _, ending = name.partition("_by_")
     known = next((kind for kind in _ENDINGS if base.endswith(kind[0])), None)
@@ -54,6 +47,6 @@ def metric_named(name: str) -> Metric | None:
     )
 
 
-def with_error(name: str) -> str | None:
-    """The metric whose standard error `name` is; None if it is none."""
+def metric_of_stderr(name: str) -> str | None:
+    """The metric that `NAME_stderr` belongs to; None for another name."""
     return name.removesuffix(_ERROR) if name.endswith(_ERROR) else None
