@@ -31,11 +31,11 @@ from fope_lab.sweep.graph import Stage
 
 ONE_STAGE = """
 import pickle, sys
-from fope_lab.orchestration.trial import run_attempt
+from fope_lab.orchestration.trial import run_until_ended
 from fope_lab.store import Store
 config, stages, root = pickle.load(open(sys.argv[1], "rb"))
-outcome = run_attempt(config, stages, Store.create(root))
-sys.exit(outcome != "done")
+state = run_until_ended(config, stages, Store.create(root))
+sys.exit(not state.is_done)
 """
 
 

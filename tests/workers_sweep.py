@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_attempt
+from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_until_ended
 from fope_lab.stages import Resources
 from fope_lab.store import StageFolder, Store
 from fope_lab.sweep.graph import Stage
@@ -22,7 +22,7 @@ def alone(stage: Stage, stages: Iterable[Stage], store: Store, root: Path) -> St
     spec = dataclasses.replace(stage.spec, resources=Resources())
     by_key = {one.key: one for one in stages} | {stage.key: dataclasses.replace(stage, spec=spec)}
     config = {KEY: stage.key, OWNER: "test", SUPERSEDE: None}
-    assert run_attempt(config, by_key, other) == "done"
+    assert run_until_ended(config, by_key, other).is_done
     return other.folder(stage.kind, stage.key)
 
 

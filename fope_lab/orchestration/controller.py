@@ -1,22 +1,22 @@
 """The controller: one `Tuner.fit()` over the union of the graphs of all sweeps given.
 
-Rerunning is the resume: the plan is made again from the store, unfinished stages go on from their
-last checkpoint. `Tuner.restore` is not used, since it goes back to states older than the store's.
+There is no separate resume: a run plans again from the store and continues unfinished stages from
+their last checkpoints. `Tuner.restore` is not used, since it goes back to states older than the
+store's.
 Call environment.prepare_environment before importing this module, which imports ray.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import shutil
 import signal
 import socket
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -28,31 +28,19 @@ from fope_lab.orchestration.resources import (
     CLUSTER_LOOKAHEAD,
     ClusterError,
     placement,
-    require_fit,
+    require_nodes,
 )
 from fope_lab.orchestration.searcher import StageSearcher
-from fope_lab.orchestration.trial import KEY, ray_scratch_dir, run_stage
+from fope_lab.orchestration.trial import KEY, PROCESS_RETRIES, ray_scratch_dir, run_stage
 from fope_lab.planning.capacity import Capacity, Demand, Lookahead, amounts
 from fope_lab.store import StageState, Store
+from fope_lab.store.lease import Ending
 from fope_lab.sweep.graph import Stage
 
-PROCESS_RETRIES = 3  # of a stage whose trial died, each going on from its last checkpoint
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended: the state of every stage by key, and whether a signal interrupted it."""
-
-    states: Mapping[str, StageState]
-    interrupted: bool
-
-    @property
-    def not_done(self) -> dict[str, StageState]:
-        """The stages that failed, or were blocked by one that did."""
-        return {key: state for key, state in self.states.items() if not state.is_done}
-
-
-Watch = Callable[[Callable[[], Mapping[str, StageState]]], contextlib.AbstractContextManager[None]]
+ReadStates = Callable[[], Mapping[str, StageState]]
+"""Returns the state of every stage in this run, by key."""
+Watch = Callable[[ReadStates], contextlib.AbstractContextManager[None]]
+"""A context for the length of the run; it gets a function that returns the stages' states."""
 
 
 def run_stages(
@@ -61,26 +49,25 @@ def run_stages(
     seconds: Mapping[str, float],
     *,
     address: str = LOCAL,
-    watch: Watch = lambda states: contextlib.nullcontext(),
-) -> Outcome:
-    """Run every stage that the store does not hold, parents first in `stages`.
+    watch: Watch = lambda read_states: contextlib.nullcontext(),
+) -> Mapping[str, StageState]:
+    """Run every stage that the store does not hold; returns the state of each stage by key.
 
-    `seconds` has the plan's forecast of each stage by key: the order and the back-filling follow
-    from it. `address` is "local" for a Ray of our own, otherwise a cluster to join. `watch` gets a
-    function that returns the stages' states, and is entered for as long as the run goes on. Raises
-    resources.ResourcesError if a stage could never be placed, and resources.ClusterError if there
-    is no cluster at `address`.
+    `stages` come parents first. `seconds` has the plan's forecast of each stage by key: the order
+    and the back-filling follow from it. `address` is "local" for a Ray of our own, otherwise a
+    cluster to join. Raises KeyboardInterrupt at a signal, resources.ResourcesError if a stage could
+    never be placed, and resources.ClusterError if there is no cluster at `address`.
     """
     owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     by_key = {stage.key: stage for stage in stages}
-    # Ray keeps its own files about the experiment. Nothing reads them; they are removed at the end.
+    # Ray's own files about the experiment, which nobody reads: removed unless this run is killed.
     scratch = ray_scratch_dir(store, owner)
-    interrupted = False
-    with _ray(address), _signals_interrupt():
+    leases_freed = functools.partial(_leases_freed, stages, store, owner)
+    with leases_freed(), _ray(address), _signals_interrupt():
         waiting = [s for s in stages if not store.folder(s.kind, s.key).is_done()]
         lookahead = CLUSTER_LOOKAHEAD
         if address == LOCAL:
-            require_fit(waiting, ray.cluster_resources())
+            require_nodes(waiting, ray.cluster_resources())
             lookahead = Lookahead()
         os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(CLUSTER_LOOKAHEAD.stages)
         demands = {
@@ -90,24 +77,21 @@ def run_stages(
         capacity = Capacity(demands, ray.cluster_resources, lookahead)
         searcher = StageSearcher(stages, store, owner, capacity, seconds)
         try:
-            with watch(searcher.states):
+            # Freed before `watch` ends, which tells MLflow, and again when all processes are gone.
+            with watch(searcher.states), leases_freed():
                 _tuner(by_key, store, searcher, scratch).fit()
-        except KeyboardInterrupt:
-            interrupted = True
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-    if interrupted:
-        _release_leases(by_key, store, owner)
-    return Outcome(searcher.states(), interrupted)
+    return searcher.states()
 
 
 def _tuner(
     stages: Mapping[str, Stage], store: Store, searcher: StageSearcher, scratch: Path
 ) -> tune.Tuner:
-    driver = ray.util.get_node_ip_address()
+    driver_node = ray.util.get_node_ip_address()
     trainable = tune.with_resources(
         tune.with_parameters(run_stage, stages=stages, store_root=str(store.root)),
-        lambda config: placement(stages[config[KEY]].spec.resources, driver),
+        lambda config: placement(stages[config[KEY]].spec.resources, driver_node),
     )
     return tune.Tuner(
         trainable,
@@ -179,10 +163,15 @@ def _signals_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
-def _release_leases(stages: Mapping[str, Stage], store: Store, owner: str) -> None:
-    """Free what this driver held, so that the next run need not wait for its leases to go stale."""
-    for stage in stages.values():
-        attempts = store.folder(stage.kind, stage.key).attempts
-        newest = attempts.newest()
-        if newest is not None and newest.owner == owner and newest.end is None:
-            attempts.end(newest.token, {"outcome": "interrupted", "time": time.time()})
+@contextlib.contextmanager
+def _leases_freed(stages: Sequence[Stage], store: Store, owner: str) -> Iterator[None]:
+    """Free at the end what this driver holds: the next run need not wait until it goes stale."""
+    try:
+        yield
+    finally:
+        for stage in stages:
+            attempts = store.folder(stage.kind, stage.key).attempts
+            newest = attempts.newest()
+            if newest is not None and newest.owner == owner and newest.end is None:
+                with contextlib.suppress(OSError):  # on a full disk, the lease goes stale
+                    attempts.end(newest.token, Ending.INTERRUPTED)

@@ -1,7 +1,8 @@
 """The progress of a run: a live table in a terminal, plain lines elsewhere.
 
-Everything shown comes from the store, so `fope-lab status` shows the same from another terminal or
-another machine.
+The numbers come from the store. The states come from the caller: in a run from its searcher, and
+for `fope-lab status`, which works from any machine, from the store and its heartbeats
+(`observe_states`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from textwrap import shorten
 
 from rich.console import Console
 from rich.live import Live
@@ -19,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fope_lab.store import StageState, Status, Store
-from fope_lab.store.lease import BEAT_SECONDS
+from fope_lab.store.lease import LEASE_SECONDS, LOOK_SECONDS
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.stage_states import block_descendants, read_states
 
@@ -40,6 +42,9 @@ STYLES = {
 }
 """How each status is drawn; the most important comes first, since a long sweep fills the screen."""
 ORDER = tuple(STYLES)
+REASON_WIDTH = 44  # of a reason in the table, in characters; `print_problems` prints it whole
+PROBLEMS = (Status.FAILED, Status.BLOCKED, Status.DAMAGED, Status.INTERRUPTED)
+"""The statuses whose reason the user wants to know."""
 
 
 def seconds_text(seconds: float | None) -> str:
@@ -52,33 +57,54 @@ def seconds_text(seconds: float | None) -> str:
 
 
 def state_text(state: StageState) -> str:
-    """The status of a stage, and for a running one who runs it, if that is not this driver."""
-    if state.status is Status.RUNNING and state.reason:
-        return f"{state.status} {state.reason}"
-    return str(state.status)
+    """The status of a stage, and whether another driver runs it."""
+    return f"{state.status} elsewhere" if state.elsewhere else str(state.status)
 
 
 def progress_cells(stage: Stage, state: StageState, store: Store) -> list[str]:
-    """The step, loss, tokens per second and time (left or taken) of a stage."""
+    """The step, loss, tokens per second and time (left or taken) of a stage.
+
+    The reason of a problem takes the place of the time.
+    """
     folder = store.folder(stage.kind, stage.key)
     if state.is_done:
         taken = seconds_text(folder.seconds())
         return ["", "", "", f"{taken} ({state.reason})" if state.reason else taken]
-    if state.status in (Status.FAILED, Status.BLOCKED):
-        return ["", "", "", state.reason[:60]]
     progress = folder.progress() if state.status in (Status.RUNNING, Status.INTERRUPTED) else None
     if progress is None:
-        return ["", "", "", ""]
+        return ["", "", "", state.reason if state.status in PROBLEMS else ""]
     step, total = progress["step"], progress["total"]
     made = step - progress["first_step"]
-    left = progress["seconds"] / made * (total - step) if made > 0 else None
+    last = state.reason
+    if state.status is Status.RUNNING:
+        left = progress["seconds"] / made * (total - step) if made > 0 else None
+        last = f"{seconds_text(left)} left" if left is not None else ""
     loss, speed = progress.get("loss"), progress.get("tokens_per_second")
     return [
         f"{step:,}/{total:,}",
         f"{loss:.3f}" if loss is not None else "",
         f"{speed:,.0f}" if speed is not None else "",
-        f"{seconds_text(left)} left" if left is not None else "",
+        last,
     ]
+
+
+def print_problems(stages: Sequence[Stage], states: States, store: Store, console: Console) -> None:
+    """Print the stages that failed or can't go on, each with its whole error and its log."""
+    for stage in stages:
+        state = states.get(stage.key)
+        if state is None or state.status not in PROBLEMS:
+            continue
+        end = (state.attempt and state.attempt.end) or {}
+        reason = end["error"] if state.status is Status.FAILED and "error" in end else state.reason
+        log = store.folder(stage.kind, stage.key).paths.log
+        where = f" (log: {log})" if log.exists() else ""
+        text = f"{state.status} {stage.label}: {reason}{where}"
+        print_line(console, text, style=STYLES[state.status])
+
+
+def print_line(console: Console, text: str, style: str | None = None) -> None:
+    """Print a text as it is, however wide the console is."""
+    console.print(text, style=style, soft_wrap=True, highlight=False, markup=False)
 
 
 def states_table(
@@ -94,7 +120,10 @@ def states_table(
     for stage in shown:
         state = states[stage.key]
         text = Text(state_text(state), style=STYLES[state.status])
-        table.add_row(Text(stage.label), text, *progress_cells(stage, state, store))
+        *numbers, last = progress_cells(stage, state, store)
+        table.add_row(
+            Text(stage.label), text, *numbers, Text(shorten(last, REASON_WIDTH, placeholder="…"))
+        )
     if len(shown) < len(stages):
         table.add_row(f"… and {len(stages) - len(shown)} more")
     return table
@@ -171,22 +200,26 @@ def _lines(stages: Sequence[Stage], store: Store, console: Console) -> Iterator[
 def observe_states(stages: Sequence[Stage], store: Store) -> dict[str, StageState]:
     """The states of all stages as another process can tell them.
 
-    This watches the heartbeats of running stages for a few seconds: where one stands still, the
-    stage is interrupted. `stages` come parents first.
+    This watches the heartbeats of running stages for LOOK_SECONDS. Where one stands still, the
+    stage counts as interrupted, although a run waits for LEASE_SECONDS before it takes the stage
+    over. `stages` come parents first.
     """
     states = read_states(stages, store)
-    running = {
-        stage.key: store.folder(stage.kind, stage.key).attempts
+    folders = {
+        stage.key: store.folder(stage.kind, stage.key)
         for stage in stages
         if states[stage.key].status is Status.RUNNING
     }
-    before = {key: attempts.beat(attempts.newest_token()) for key, attempts in running.items()}
-    if running:
-        time.sleep(BEAT_SECONDS * 1.5)
-    for key, attempts in running.items():
-        if attempts.beat(attempts.newest_token()) != before[key]:
-            states[key] = replace(states[key], reason="")
-        else:
-            reason = f"{states[key].reason}, but its heartbeat stands still"
-            states[key] = replace(states[key], status=Status.INTERRUPTED, reason=reason)
+    before = {key: folder.attempts.newest_beat() for key, folder in folders.items()}
+    if folders:
+        time.sleep(LOOK_SECONDS)
+    for key, folder in folders.items():
+        now, state = folder.attempts.newest_beat(), folder.state()  # it may have ended meanwhile
+        if state.status is Status.RUNNING and now == before[key]:
+            reason = (
+                f"no heartbeat for {LOOK_SECONDS:g} s; {state.reason};"
+                f" another run takes it over after {LEASE_SECONDS:g} s"
+            )
+            state = replace(state, status=Status.INTERRUPTED, reason=reason)
+        states[key] = state
     return block_descendants(stages, states)

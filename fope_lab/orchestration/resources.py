@@ -36,7 +36,7 @@ def placement(resources: Resources, driver: str) -> tune.PlacementGroupFactory:
     return tune.PlacementGroupFactory([amounts(resources)])
 
 
-def require_fit(stages: Sequence[Stage], available: Mapping[str, float]) -> None:
+def require_nodes(stages: Sequence[Stage], available: Mapping[str, float]) -> None:
     """Raises ResourcesError naming every stage that asks for more than there is.
 
     For a machine of its own; a cluster may scale up to what a stage needs.

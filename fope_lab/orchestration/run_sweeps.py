@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from fope_lab.orchestration.progress_view import live_view, print_line, print_problems
 from fope_lab.orchestration.sweep_report import keep_report, report_of_plan
 from fope_lab.planning.devices import device_named, this_machine
 from fope_lab.planning.forecast import forecast_seconds
@@ -22,7 +23,7 @@ from fope_lab.tracking import Tracker, TrackingError, TrackingThread
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fope_lab.orchestration.controller import Outcome
+    from fope_lab.orchestration.controller import ReadStates
 
 TRACKING_SECONDS = 30.0
 """How long the end of a run waits at most for MLflow to be brought up to date."""
@@ -37,46 +38,55 @@ def run_sweeps(
     console: Console,
     device: str | None = None,
 ) -> Mapping[str, StageState]:
-    """Run every stage that the store lacks and write the reports; returns the failures by key.
+    """Run every stage that the store lacks and write the reports.
 
-    `device` names the GPUs of the cluster; if it is given, stages are checked against their memory.
-    Raises KeyboardInterrupt if the run was interrupted, SweepError for stages that can't fit their
-    device, StoreError, TrackingError, and ClusterError or ResourcesError for what is not there.
+    Returns the states of the stages that failed or were blocked, by key, and prints their errors,
+    even if something else ends the run early. `device` names the GPUs of the cluster; if it is
+    given, stages are checked against their memory. Raises KeyboardInterrupt if the run was
+    interrupted, SweepError for stages that can't fit their device, StoreError, TrackingError, and
+    ClusterError or ResourcesError for what is not there.
     """
     place = Store.create(store)
     plans = [plan(sweep, place) for sweep in sweeps]
     require_unblocked(plans)
-    _require_fit(plans, device, address)
+    _require_memory(plans, device, address)
     tracker = Tracker(place.root, tracking_uri)
     stages = list({stage.key: stage for planned in plans for stage in planned.stages}.values())
     actions = {key: planned.action(key) for planned in plans for key in planned.states}
     counts = [f"{n} {word}" for word in ACTIONS if (n := list(actions.values()).count(word))]
     names = ", ".join(sweep.name for sweep in sweeps)
-    _line(console, f"{names}: {len(stages)} stages: {', '.join(counts)}; store {place.root}")
-    failed: Mapping[str, StageState] = {}
+    print_line(console, f"{names}: {len(stages)} stages: {', '.join(counts)}; store {place.root}")
+    states: Mapping[str, StageState] = {}
+    problem = None
     if any(word != "cached" for word in actions.values()):
         seconds = forecast_seconds(stages, place, device)
-        outcome = _run_stages(stages, plans, place, seconds, tracker, address, console)
-        if outcome.interrupted:
+        try:
+            states, problem = _run_stages(stages, plans, place, seconds, tracker, address, console)
+        except KeyboardInterrupt:
             console.print("Interrupted. Run the same command again to continue.")
-            raise KeyboardInterrupt
-        failed = outcome.not_done
+            raise
     try:
         for sweep in sweeps:
-            _finish(plan(sweep, place), place, tracker, console)
+            _finish(plan(sweep, place), place, tracker, console, problem)
     finally:  # whatever is wrong with a report, it must not hide why stages failed
-        _print_failures(stages, failed, place, console)
-    return failed
+        print_problems(stages, states, place, console)
+    stopped = (Status.FAILED, Status.BLOCKED)
+    return {key: state for key, state in states.items() if state.status in stopped}
 
 
 def require_unblocked(plans: Sequence[Plan]) -> None:
     """Raises StoreError if data that a stage needs must be fetched first."""
-    states = [state for planned in plans for state in planned.states.values()]
-    if reasons := dict.fromkeys(s.reason for s in states if s.status is Status.BLOCKED):
-        raise StoreError("\n".join(reasons))
+    labels: dict[str, dict[str, None]] = {}
+    for planned in plans:
+        for stage in planned.stages:
+            state = planned.states[stage.key]
+            if state.status is Status.BLOCKED:
+                labels.setdefault(state.reason, {})[stage.label] = None
+    if labels:
+        raise StoreError("\n".join(f"{', '.join(of)}: {reason}" for reason, of in labels.items()))
 
 
-def _require_fit(plans: Sequence[Plan], device: str | None, address: str) -> None:
+def _require_memory(plans: Sequence[Plan], device: str | None, address: str) -> None:
     """Raises SweepError if a stage needs more memory than there is: a stage with GPUs on `device`,
     a stage without GPUs on this machine, if the run is local."""
     from fope_lab.orchestration.environment import LOCAL
@@ -98,67 +108,70 @@ def _run_stages(
     tracker: Tracker,
     address: str,
     console: Console,
-) -> Outcome:
-    """Run what the store lacks while showing the progress and keeping MLflow up to date."""
+) -> tuple[Mapping[str, StageState], str | None]:
+    """Run what the store lacks while showing the progress and keeping MLflow up to date.
+
+    Returns the state of each stage by key, and why MLflow is not up to date, if it is not. Whatever
+    ends the run early, the failures up to then are printed.
+    """
     from fope_lab.orchestration.environment import prepare_environment
 
     prepare_environment(address)
     from fope_lab.orchestration.controller import run_stages
-    from fope_lab.orchestration.progress_view import live_view
+
+    problem: str | None = None
 
     @contextlib.contextmanager
-    def watch(status: Callable[[], Mapping[str, StageState]]) -> Iterator[None]:
+    def watch(read_states: ReadStates) -> Iterator[None]:
+        nonlocal problem
         tracking = TrackingThread(tracker, plans)
         tracking.start()
         try:
-            with live_view(stages, store, status, console):
+            with live_view(stages, store, read_states, console):
                 yield
+        except BaseException:
+            print_problems(stages, read_states(), store, console)
+            raise
         finally:
             # The next run, or `sync`, uploads what is not uploaded in time.
-            tracking.flush(timeout=TRACKING_SECONDS)
+            problem = tracking.flush(timeout=TRACKING_SECONDS)
 
-    return run_stages(stages, store, seconds, address=address, watch=watch)
+    states = run_stages(stages, store, seconds, address=address, watch=watch)
+    return states, problem
 
 
-def _finish(planned: Plan, store: Store, tracker: Tracker, console: Console) -> None:
-    """Write and print the report, and bring MLflow up to date or say why it is not."""
-    problem = ""
-    try:
-        tracker.project(planned)
-    except TrackingError as error:
-        problem = str(error)
-    report = report_of_plan(planned, store, tracker)
-    path = keep_report(report, store)
-    if not problem:
+def _finish(
+    planned: Plan, store: Store, tracker: Tracker, console: Console, problem: str | None
+) -> None:
+    """Write and print the report, and bring MLflow up to date or say why it is not.
+
+    `problem` says why the last upload did not finish: then MLflow is not tried again.
+    """
+    if problem is None:
         try:
-            files = [path.parent / name for name in REPORT_FILES]
-            tracker.log_summary(planned, files, report_numbers(report))
+            tracker.project(planned)
         except TrackingError as error:
             problem = str(error)
+    report = report_of_plan(planned, store, tracker)
+    where = ""
+    try:
+        path = keep_report(report, store)
+        where = str(path)
+        if problem is None:
+            files = [path.parent / name for name in REPORT_FILES]
+            tracker.log_summary(planned, files, report_numbers(report))
+    except TrackingError as error:
+        problem = str(error)
+    except OSError as error:
+        where = where or f"not written ({error})"
     print_report(report, console)
-    _line(console, f"report: {path}")
+    print_line(console, f"report: {where}")
     served = tracker.uri.startswith("http")
-    _line(
+    print_line(
         console,
         f"MLflow: {tracker.uri}" + (f" (fope-lab ui --store {store.root})" if not served else ""),
     )
     if problem:
-        _line(console, f"MLflow is not up to date: {problem}", style="yellow")
-        _line(console, "Run `fope-lab sync` to finish it.", style="yellow")
-
-
-def _print_failures(
-    stages: Sequence[Stage], failed: Mapping[str, StageState], store: Store, console: Console
-) -> None:
-    for stage in stages:
-        if stage.key in failed:
-            state, folder = failed[stage.key], store.folder(stage.kind, stage.key)
-            failure = folder.failure() if state.status is Status.FAILED else None
-            reason = failure["error"] if failure else state.reason
-            log = folder.paths.log
-            place = f" (log: {log})" if log.exists() else ""
-            _line(console, f"{state.status} {stage.label}: {reason}{place}", style="red")
-
-
-def _line(console: Console, text: str, **style: Any) -> None:
-    console.print(text, soft_wrap=True, highlight=False, markup=False, **style)
+        print_line(console, f"MLflow is not up to date: {problem}", style="yellow")
+        again = f"Run `fope-lab sync --store {store.root}` to finish it."
+        print_line(console, again, style="yellow")

@@ -2,23 +2,24 @@
 
 Tune calls `suggest` for a next trial whenever it could start one. Of the stages that are ready, the
 one with the longest remaining path by the plan's forecasts goes first. `None` means that nothing is
-ready yet, and `FINISHED` that nothing is left. The store says what is done; the searcher only
-remembers what this driver has started.
+ready yet, and `FINISHED` that nothing is left. The store says what is done; the searcher keeps the
+state of each stage in this run.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ray.tune.search import Searcher
 
-from fope_lab.orchestration.trial import KEY, OUTCOME, OWNER, SUPERSEDE
+from fope_lab.orchestration.trial import KEY, OWNER, REASON, STATUS, SUPERSEDE
 from fope_lab.planning.capacity import Capacity
 from fope_lab.planning.schedule import remaining_path
 from fope_lab.store import StageFolder, StageState, Status, Store
-from fope_lab.store.lease import LeaseObserver, LeaseState
+from fope_lab.store.lease import Ending, LeaseObserver, LeaseState
 from fope_lab.store.state import ENDED
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.stage_states import block_descendants, is_ready
@@ -26,8 +27,8 @@ from fope_lab.sweep.stage_states import block_descendants, is_ready
 CACHED = StageState(Status.DONE, "cached")
 WAITING = StageState(Status.WAITING)
 STARTED = StageState(Status.RUNNING)
-ELSEWHERE = StageState(Status.RUNNING, "elsewhere")
-"""Another driver runs the stage."""
+"""Tune got the stage; it may still wait for room."""
+ELSEWHERE = StageState(Status.RUNNING, elsewhere=True)
 
 
 class StageSearcher(Searcher):
@@ -80,19 +81,22 @@ class StageSearcher(Searcher):
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Note that Tune ended a trial; the store says how the stage ended."""
+        """Note that Tune ended a trial; the store says how the stage ended, else the trial.
+
+        A trial that reports RUNNING found the stage with another driver. A failure that the store
+        does not have yet is recorded, so that all views agree and no lease is left.
+        """
         with self._lock:
-            key = self._trials.pop(trial_id)
+            key, reported = self._trials.pop(trial_id), result or {}
             self._capacity.release(key)
-            state = self._folder(key).state()
+            folder = self._folder(key)
+            state = folder.state()
             if state.is_done:
                 self._states[key] = state
-            elif (result or {}).get(OUTCOME) == Status.RUNNING:
+            elif reported.get(STATUS) == Status.RUNNING:
                 self._states[key] = WAITING
             else:
-                if state.status is not Status.FAILED:
-                    state = StageState(Status.FAILED, "its process died again and again")
-                self._states[key] = state
+                self._states[key] = self._failed(folder, state, reported.get(REASON))
                 self._states = block_descendants(list(self._stages.values()), self._states)
 
     def states(self) -> dict[str, StageState]:
@@ -110,14 +114,34 @@ class StageSearcher(Searcher):
         """Tune pickles its arguments for `Tuner.restore`, which is not used."""
         return {}
 
+    def _failed(self, folder: StageFolder, state: StageState, reason: str | None) -> StageState:
+        """The state of a stage whose trial ended without finishing it.
+
+        `reason` is the trial's; it is None if the trial's process died once more than Tune retries.
+        """
+        newest = state.attempt
+        if newest is None or newest.owner != self._owner:
+            return StageState(Status.FAILED, reason or "its process died before it could begin")
+        if newest.end is None:
+            host = newest.details.get("host")
+            reason = reason or f"its process died on every try, the last time on {host}"
+            with contextlib.suppress(OSError):  # on a full disk, only this run knows the reason
+                folder.attempts.end(newest.token, Ending.FAILED, error=reason)
+                state = folder.state()
+        if state.status is Status.FAILED:
+            return state
+        return StageState(Status.FAILED, reason or state.reason)
+
     def _ready(self) -> Iterable[str]:
         for key, stage in self._stages.items():
-            if self._states[key] in (WAITING, ELSEWHERE) and is_ready(stage, self._states):
+            state = self._states[key]
+            waits = state.status is Status.WAITING or state.elsewhere
+            if waits and is_ready(stage, self._states):
                 yield key
 
     def _order(self, key: str) -> tuple[bool, float]:
         """What is free comes before what another driver works on, then the longest path first."""
-        return self._states[key] is ELSEWHERE, -self._urgency[key]
+        return self._states[key].elsewhere, -self._urgency[key]
 
     def _folder(self, key: str) -> StageFolder:
         return self._store.folder(self._stages[key].kind, key)

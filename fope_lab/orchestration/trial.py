@@ -1,9 +1,9 @@
 """What runs in a Ray Tune trial: one stage, from taking its lease to DONE.
 
-If the stage itself fails, the store records it and the trial ends normally: Tune retries only a
-process that died. Actors are reused, so the global state that a stage may leave behind is reset
-before the next one. Several workers run in processes of their own; if some die, the trial itself
-begins another attempt, so that Tune need not start a new trial.
+If the stage itself fails, the store records it, and the trial reports the reason and ends normally:
+Tune retries only a process that died. Actors are reused, so the global state that a stage may leave
+behind is reset before the next one. Several workers run in processes of their own; if some die, the
+trial itself begins another attempt, so that Tune need not start a new trial.
 """
 
 from __future__ import annotations
@@ -19,22 +19,39 @@ from fope_lab.planning.devices import CPU, processor
 from fope_lab.planning.workload import workload_of
 from fope_lab.stages import TrainingConfig
 from fope_lab.stages.entry_points import load_function
-from fope_lab.store import Attempt, StageDoneError, Status, Store, StoreError
+from fope_lab.store import (
+    Attempt,
+    LeaseLostError,
+    StageDoneError,
+    StageState,
+    Status,
+    Store,
+    StoreError,
+)
 from fope_lab.store.lease import LeaseHeldError
+from fope_lab.store.problems import first_line
 from fope_lab.sweep.graph import Stage
 from trainers.distributed import WorkersLostError, run_workers
 
-KEY, OWNER, SUPERSEDE, OUTCOME = "key", "owner", "supersede", "outcome"
-"""The keys of a trial's configuration and of its report."""
+KEY, OWNER, SUPERSEDE = "key", "owner", "supersede"
+"""The keys of a trial's configuration."""
+STATUS, REASON = "status", "reason"
+"""The keys of a trial's report."""
 WORKERS_RETRIES = 3
-"""How often a stage whose workers died is tried again, each time from its last checkpoint."""
+"""How often a trial tries a stage again whose workers died, each time from its last checkpoint."""
+PROCESS_RETRIES = 3
+"""How often Tune starts a trial again whose process died. So a stage gets at most 16 attempts."""
 
 
 def run_stage(config: Mapping[str, Any], *, stages: Mapping[str, Stage], store_root: str) -> None:
-    """Run the stage `config["key"]` as a Tune function, and report the status it ended with."""
+    """Run the stage `config["key"]` as a Tune function; report its status, and why it failed."""
     from ray import tune
 
-    tune.report({OUTCOME: str(run_attempt(config, stages, Store.create(store_root)))})
+    try:
+        state = run_until_ended(config, stages, Store.create(store_root))
+    except StoreError as error:  # this node can't write to the store
+        state = StageState(Status.FAILED, str(error))
+    tune.report({STATUS: str(state.status), REASON: state.reason})
 
 
 def ray_scratch_dir(store: Store, owner: str) -> Path:
@@ -42,51 +59,71 @@ def ray_scratch_dir(store: Store, owner: str) -> Path:
     return store.root / ".tune" / owner
 
 
-def run_attempt(config: Mapping[str, Any], stages: Mapping[str, Stage], store: Store) -> Status:
-    """Run a stage, and again if its workers die; returns the status of the last attempt.
+def run_until_ended(
+    config: Mapping[str, Any], stages: Mapping[str, Stage], store: Store
+) -> StageState:
+    """Run a stage, and again if its workers die; returns the state after the last attempt.
 
-    `stages` holds the stage and its parents by key. The status is RUNNING if another driver
-    holds the stage, and INTERRUPTED if workers died every time.
+    `stages` holds the stage and its parents by key. The status is DONE, FAILED with the reason, or
+    RUNNING if another driver holds the stage, or took it over.
     """
-    for _ in range(WORKERS_RETRIES):
-        status = _attempt(config, stages, store)
-        if status is not Status.INTERRUPTED:
-            return status
-    return _attempt(config, stages, store)
+    for retries in range(WORKERS_RETRIES, -1, -1):
+        state = _attempt(config, stages, store, may_retry=retries > 0)
+        if state.status is not Status.INTERRUPTED:
+            break
+    return state
 
 
-def _attempt(config: Mapping[str, Any], stages: Mapping[str, Stage], store: Store) -> Status:
-    """Make one attempt at a stage; returns the status that it leaves."""
+def _attempt(
+    config: Mapping[str, Any], stages: Mapping[str, Stage], store: Store, *, may_retry: bool
+) -> StageState:
+    """Make one attempt at a stage; returns the state that it leaves.
+
+    If workers are lost, the attempt is interrupted, or failed if nothing tries it again.
+    """
     stage = stages[config[KEY]]
     folder = store.folder(stage.kind, stage.key)
     try:
-        attempt = folder.begin(config[OWNER], _request(stage), config[SUPERSEDE])
-    except LeaseHeldError:
-        return Status.RUNNING
-    except StageDoneError:
-        return Status.DONE
-    try:
-        with attempt:
-            if folder.is_done():  # its former owner has finished it in the meantime
-                return Status.DONE
-            parents = _artifacts(stage, stages, store)
-            if isinstance(stage.spec, TrainingConfig) and stage.spec.resources.size > 1:
-                result = run_workers(
-                    stage.spec,
-                    attempt,
-                    parents,
-                    is_retry=_is_retry(attempt),
-                    scratch=ray_scratch_dir(store, config[OWNER]),
-                )
-            else:
-                _reset_process()
-                result = load_function(stage.spec.entry_point)(stage.spec, attempt.writer, parents)
+        with folder.begin(config[OWNER], _request(stage), config[SUPERSEDE]) as attempt:
+            try:
+                result = _work(stage, attempt, _artifacts(stage, stages, store), store, config)
+            except WorkersLostError as error:
+                if not may_retry:
+                    raise
+                attempt.interrupt(error)
+                return StageState(Status.INTERRUPTED, first_line(error))
             attempt.finish(result, execution_record(stage, result))
-    except WorkersLostError:
-        return Status.INTERRUPTED
-    except Exception:
-        return Status.FAILED  # `with attempt` has recorded the reason in the store
-    return Status.DONE
+    except (LeaseHeldError, LeaseLostError):
+        return StageState(Status.RUNNING, elsewhere=True)
+    except StageDoneError:
+        return StageState(Status.DONE)
+    except Exception as error:
+        # The store has the whole error, unless the disk is full: so the trial reports it, too.
+        return StageState(Status.FAILED, first_line(error))
+    return StageState(Status.DONE)
+
+
+def _work(
+    stage: Stage,
+    attempt: Attempt,
+    parents: Mapping[str, Path],
+    store: Store,
+    config: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Do the stage's work, in this process or with several workers; returns its result."""
+    if isinstance(stage.spec, TrainingConfig) and stage.spec.resources.size > 1:
+        return run_workers(
+            stage.spec,
+            attempt,
+            parents,
+            is_retry=_is_retry(attempt),
+            scratch=ray_scratch_dir(store, config[OWNER]),
+        )
+    _reset_process()
+    result: dict[str, Any] = load_function(stage.spec.entry_point)(
+        stage.spec, attempt.writer, parents
+    )
+    return result
 
 
 def _is_retry(attempt: Attempt) -> bool:
@@ -112,9 +149,12 @@ def _artifacts(stage: Stage, stages: Mapping[str, Stage], store: Store) -> dict[
     folders = {role: Path(path) for role, path in stage.checkpoints.items()}
     for role, key in stage.parents.items():
         folder = store.folder(stages[key].kind, key)
-        checkpoint = folder.checkpoint()
+        checkpoint = folder.final_checkpoint()
         if checkpoint is None:
-            raise StoreError(f"{folder.path} is done but has no checkpoint")
+            raise StoreError(
+                f"the parent {stages[key].label} is not done, or has no checkpoint ({folder.path})."
+                " Run the sweep again: it makes what is missing."
+            )
         folders[role] = checkpoint.path
     return folders
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from fope_lab.atomic_files import create_exclusive, write_atomic
 from fope_lab.store.checkpoint import newest_complete
-from fope_lab.store.lease import Lease
+from fope_lab.store.lease import Ending, Lease
 from fope_lab.store.problems import LeaseLostError, StoreError
 from fope_lab.store.writer import FolderWriter, remove_old_checkpoints
 
@@ -22,7 +22,8 @@ class Attempt:
     """One attempt at a stage, used as a context manager.
 
     If the block raises, the failure is recorded. If it ends without `finish`, the lease is
-    released, and a later attempt resumes from the last checkpoint.
+    released, and a later attempt resumes from the last checkpoint. On a full disk nothing can be
+    recorded: the error still reaches the caller, and the lease goes stale.
     """
 
     def __init__(self, lease: Lease, writer: FolderWriter) -> None:
@@ -41,25 +42,24 @@ class Attempt:
         trace: TracebackType | None,
     ) -> None:
         if error is not None and not self._ended:
-            text = "".join(traceback.format_exception(error))
-            # A full disk must neither hide the error that is being reported nor keep the lease.
-            with contextlib.suppress(OSError):
-                self.writer.close()
-            with contextlib.suppress(OSError):
-                self.writer.note(text)
-            self._end(
-                {
-                    "outcome": "failed",
-                    "error": str(error) or type(error).__name__,
-                    "type": type(error).__name__,
-                    "traceback": text,
-                }
-            )
+            self.fail(error)
         elif not self._ended:
-            try:
-                self.writer.close()
-            finally:
-                self._end({"outcome": "released"})
+            self.release()
+
+    def release(self) -> None:
+        """End the attempt before the stage is finished, so that a later one may resume it."""
+        try:
+            self.writer.close()
+        finally:
+            self._end(Ending.RELEASED)
+
+    def fail(self, error: BaseException) -> None:
+        """End the attempt with an error, which becomes the reason of the stage's failure."""
+        self._end_by(error, Ending.FAILED)
+
+    def interrupt(self, error: BaseException) -> None:
+        """End the attempt with an error after which the stage is tried again at once."""
+        self._end_by(error, Ending.INTERRUPTED)
 
     def finish(
         self, result: Mapping[str, Any], execution_record: Mapping[str, Any] | None = None
@@ -99,8 +99,18 @@ class Attempt:
         if not create_exclusive(self._paths.done, json.dumps(done, indent=1)):
             raise LeaseLostError(f"{self._paths.folder} was finished by another attempt")
         remove_old_checkpoints(self._paths, keep=1)
-        self._end({"outcome": "done", "seconds": seconds})
+        self._end(Ending.DONE, seconds=seconds)
 
-    def _end(self, outcome: Mapping[str, Any]) -> None:
+    def _end_by(self, error: BaseException, ending: Ending) -> None:
+        text = "".join(traceback.format_exception(error))
+        # On a full disk, close and note fail as well; the attempt must end in any case.
+        with contextlib.suppress(OSError):
+            self.writer.close()
+        with contextlib.suppress(OSError):
+            self.writer.note(text)
+        name = type(error).__name__
+        self._end(ending, error=str(error) or name, type=name, traceback=text)
+
+    def _end(self, ending: Ending, **details: Any) -> None:
         self._ended = True
-        self.lease.end(outcome)
+        self.lease.end(ending, **details)

@@ -22,7 +22,7 @@ from fope_lab.store.checkpoint import (
     newest_complete,
     newest_intact,
 )
-from fope_lab.store.lease import AttemptRecord, Attempts, Lease
+from fope_lab.store.lease import AttemptRecord, Attempts, Ending, Lease
 from fope_lab.store.paths import StagePaths
 from fope_lab.store.problems import StageDoneError
 from fope_lab.store.state import NOT_STARTED, StageState, Status
@@ -99,7 +99,7 @@ class StageFolder:
     def failure(self) -> dict[str, Any] | None:
         """The error, its type, traceback and time if the newest attempt failed, else None."""
         newest = self.attempts.newest()
-        if newest is None or newest.end is None or newest.outcome != "failed":
+        if newest is None or newest.end is None or newest.ending != Ending.FAILED:
             return None
         return dict(newest.end)
 
@@ -107,6 +107,11 @@ class StageFolder:
         """The final checkpoint of a finished stage, else the newest complete one, else None."""
         done = self._done()
         return newest_complete(self.paths) if done is None else self._final_checkpoint(done)
+
+    def final_checkpoint(self) -> Checkpoint | None:
+        """The checkpoint of a finished stage that left one, else None."""
+        done = self._done()
+        return None if done is None else self._final_checkpoint(done)
 
     def rows(self) -> list[Row]:
         """The durable rows in the order of writing.
@@ -128,11 +133,13 @@ class StageFolder:
         `owner` names the driver that asks; a retry by the same owner takes over at once.
         `supersede` is the token of an attempt that the caller has watched go stale. Raises
         lease.LeaseHeldError if another driver holds the lease, and StageDoneError if the stage is
-        finished, perhaps a moment ago and by another driver.
+        finished, perhaps a moment ago and by another driver. An error after the lease was taken
+        is recorded as the failure of the attempt, and raised.
         """
         token = self.attempts.next_token(owner, supersede)
         if self.is_done():
             raise StageDoneError(f"{self.path} is finished")
+        before = self.attempts.newest()
         resumed = newest_intact(self.paths)
         damaged = [c.path.name for c in list_checkpoints(self.paths) if not is_complete(c.path)]
         origin = None if resumed is None else {"token": resumed.token, "step": resumed.step}
@@ -141,17 +148,28 @@ class StageFolder:
             owner,
             {"host": socket.gethostname(), "pid": os.getpid(), "resumed_from": origin},
         )
-        if not self.is_done():  # a DONE that still exists names output that was damaged or removed
-            self.paths.done.unlink(missing_ok=True)
-        if not self.paths.request.exists():
-            text = yaml.safe_dump(dict(request), sort_keys=False, allow_unicode=True)
-            write_atomic(self.paths.request, text)
-        lease = Lease(self.attempts, token)
-        remove_unfinished_checkpoints(self.paths, before=token)
         writer = FolderWriter(AttemptHandle(self.paths, token, resumed))
-        for name in damaged:
-            writer.note(f"checkpoint {name} is not whole and is not used")
-        return Attempt(lease, writer)
+        attempt = Attempt(Lease(self.attempts, token), writer)
+        if self.is_done():  # the attempt `supersede` was alive after all
+            attempt.release()
+            raise StageDoneError(f"{self.path} is finished")
+        try:
+            self.paths.done.unlink(missing_ok=True)  # it names output that is damaged or missing
+            if not self.paths.request.exists():
+                text = yaml.safe_dump(dict(request), sort_keys=False, allow_unicode=True)
+                write_atomic(self.paths.request, text)
+            remove_unfinished_checkpoints(self.paths, before=token)
+            if before is not None and before.end is None:
+                writer.note(
+                    f"attempt {before.token} ended without a word: its process must have died"
+                )
+            writer.note(f"started by {owner} from step {resumed.step if resumed else 0}")
+            for name in damaged:
+                writer.note(f"checkpoint {name} is not whole and is not used")
+        except Exception as error:
+            attempt.fail(error)
+            raise
+        return attempt
 
     def _done(self) -> dict[str, Any] | None:
         """The content of DONE if what it names is whole, else None."""
@@ -174,7 +192,7 @@ class StageFolder:
 
     def _unfinished(self, attempt: AttemptRecord | None) -> StageState:
         """The status of a stage that is not done, and the reason, from its newest attempt."""
-        if self.paths.done.exists() or (attempt is not None and attempt.outcome == "done"):
+        if self.paths.done.exists() or (attempt is not None and attempt.ending == Ending.DONE):
             reason = "finished earlier, but its output is damaged or missing"
             return StageState(Status.DAMAGED, reason)
         if attempt is None:
@@ -182,15 +200,15 @@ class StageFolder:
         if attempt.end is None:
             reason = f"started by {attempt.owner}, still marked as running"
             return StageState(Status.RUNNING, reason)
-        if attempt.outcome == "failed":
-            lines = str(attempt.end.get("error", "")).strip().splitlines()
+        lines = str(attempt.end.get("error", "")).strip().splitlines()
+        if attempt.ending == Ending.FAILED:
             reason = lines[0] if lines else attempt.end.get("type", "no message was recorded")
             return StageState(Status.FAILED, reason)
         progress = self.progress()
-        if progress is None:
-            return StageState(Status.INTERRUPTED, "no progress was recorded")
-        reason = f"stopped at step {progress['step']} of {progress['total']}"
-        return StageState(Status.INTERRUPTED, reason)
+        stopped = "no progress was recorded"
+        if progress is not None:
+            stopped = f"stopped at step {progress['step']} of {progress['total']}"
+        return StageState(Status.INTERRUPTED, "; ".join([*lines[:1], stopped]))
 
     def _rows_up_to(self, token: int, step: int | None) -> list[Row]:
         """The rows of attempt `token` up to `step`, after those that it resumed from."""

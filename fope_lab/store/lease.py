@@ -2,9 +2,14 @@
 
 An attempt is the file `attempts/<token>.json`. It is created exclusively, so only one of two
 drivers gets a token. Tokens only grow, and everything that an attempt writes carries its token (a
-fencing token). The holder increments the counter in `attempts/<token>.beat`. How the attempt ended
-is in `attempts/<token>.end`. Clocks of different machines are never compared: an observer calls a
-lease stale when the counter has not moved for `LEASE_SECONDS` of its own monotonic clock.
+fencing token). The process that works on the stage increments the counter in
+`attempts/<token>.beat`. How the attempt ended is in `attempts/<token>.end`. Clocks of different
+machines are never compared: an observer calls a lease stale when the counter has not moved for
+`LEASE_SECONDS` of its own monotonic clock.
+
+The owner of an attempt is the driver, the process of `fope-lab run`. The heartbeat comes from the
+trial that works on the stage, on any node. If the driver is killed, Ray ends its trials, the
+counter stands still, and another driver may take the stage after `LEASE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -19,15 +24,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fope_lab.atomic_files import create_exclusive, read_json, write_atomic, write_json
+from fope_lab.atomic_files import create_exclusive, read_json, write_atomic
 from fope_lab.store.problems import LeaseLostError
 
 BEAT_SECONDS = 2.0
+"""How often a heartbeat counter grows."""
+LOOK_SECONDS = 1.5 * BEAT_SECONDS
+"""How long a look at a counter takes: if it stands still for so long, it is probably dead."""
 LEASE_SECONDS = 16.0
+"""How long a counter must stand still before another driver takes the stage."""
 
 
 class LeaseHeldError(Exception):
     """Another driver holds the lease of this stage."""
+
+
+class Ending(enum.StrEnum):
+    """How an attempt ended."""
+
+    DONE = "done"  # it finished the stage
+    FAILED = "failed"  # an error ended it, or its process died too often
+    RELEASED = "released"  # it gave the stage back before it was finished
+    INTERRUPTED = "interrupted"  # its run was interrupted, or it lost workers and is tried again
 
 
 class LeaseState(enum.Enum):
@@ -48,8 +66,8 @@ class AttemptRecord:
     end: Mapping[str, Any] | None
 
     @property
-    def outcome(self) -> str | None:
-        """How the attempt ended (done, failed, released, interrupted), or None until it has."""
+    def ending(self) -> str | None:
+        """How the attempt ended, as an `Ending`, or None until it has."""
         return None if self.end is None else self.end.get("outcome")
 
 
@@ -81,13 +99,19 @@ class Attempts:
         except (OSError, ValueError):
             return 0
 
+    def newest_beat(self) -> tuple[int, int]:
+        """The largest token that was taken, and its heartbeat counter."""
+        token = self.newest_token()
+        return token, self.beat(token)
+
     def next_token(self, owner: str, supersede: int | None = None) -> int:
         """The token that `owner` may take now: the newest plus one.
 
         The newest attempt must have ended, belong to the same owner (a retry after a crash), or
         have the token `supersede`, which the caller has watched go stale. Otherwise this raises
         LeaseHeldError. Whatever the caller reads of the stage between this call and a successful
-        `take` is final, since nobody else held the lease in between.
+        `take` is final, since nobody else held the lease in between, unless the process of the
+        attempt `supersede` is alive after all.
         """
         newest = self.newest()
         if newest is None:
@@ -113,9 +137,10 @@ class Attempts:
                 f"{self.path.parent}: attempt {token} was superseded by attempt {newest}"
             )
 
-    def end(self, token: int, outcome: Mapping[str, Any]) -> None:
-        """Record how an attempt ended. This frees its lease."""
-        write_json(self._file(token, "end"), dict(outcome))
+    def end(self, token: int, ending: Ending, **details: Any) -> None:
+        """Record how an attempt ended, which frees its lease. The first to say so is believed."""
+        record = {"outcome": str(ending), "time": time.time(), **details}
+        create_exclusive(self._file(token, "end"), json.dumps(record, indent=1, ensure_ascii=False))
 
     def write_beat(self, token: int, count: int) -> None:
         """Set the heartbeat counter of an attempt."""
@@ -160,12 +185,12 @@ class Lease:
         """Raises LeaseLostError if a newer attempt has taken the lease."""
         self.attempts.require_newest(self.token)
 
-    def end(self, outcome: Mapping[str, Any]) -> None:
+    def end(self, ending: Ending, **details: Any) -> None:
         """Record how the attempt ended, which frees the lease."""
         self.heartbeat.stop()
         # A full disk must not hide the error that is being reported. The lease then goes stale.
         with contextlib.suppress(OSError):
-            self.attempts.end(self.token, {"time": time.time(), **outcome})
+            self.attempts.end(self.token, ending, **details)
 
 
 class LeaseObserver:

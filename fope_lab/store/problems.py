@@ -15,3 +15,8 @@ class StageDoneError(StoreError):
 
 class LeaseLostError(StoreError):
     """A newer attempt took over the stage while this one was still running."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, cut at 300 characters, or the name of its type."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

@@ -28,14 +28,17 @@ ENDED = (Status.DONE, Status.FAILED, Status.BLOCKED)
 
 @dataclass(frozen=True)
 class StageState:
-    """The status of a stage, why it is not done, and what there is to resume from."""
+    """The status of a stage, why it has this status, and what there is to resume from."""
 
     status: Status
     reason: str = ""
+    """Why it has this status, in one line for people, such as the first line of the error."""
     checkpoint: Checkpoint | None = None
     """The final checkpoint of a finished stage, else the newest complete one."""
     attempt: AttemptRecord | None = None
     """The newest attempt at the stage, or None if nobody began it."""
+    elsewhere: bool = False
+    """Whether another driver runs the stage, as far as a run can tell."""
 
     @property
     def is_done(self) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from fope_lab.config.errors import UserError
+from fope_lab.store.problems import first_line
 
 REFUSALS = (
     "INVALID_PARAMETER_VALUE",
@@ -41,11 +42,6 @@ def readable(error: BaseException, uri: str) -> str:
     if any(isinstance(e, requests.ConnectionError) for e in causes):
         return f"no MLflow answers at {shown(uri)}"
     return f"MLflow at {shown(uri)}: {first_line(error)}"
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's text, cut at 300 characters, or the name of its type."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
 
 
 def shown(uri: str) -> str:

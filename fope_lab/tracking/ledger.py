@@ -94,7 +94,8 @@ class Ledger:
                 except BlockingIOError:
                     if time.monotonic() > deadline:
                         raise TrackingError(
-                            f"another process is updating {sweep} in MLflow"
+                            f"an upload of {sweep} to MLflow is still running, here or in another"
+                            " process"
                         ) from None
                     time.sleep(0.05)
             file.seek(0)
@@ -122,7 +123,10 @@ class Ledger:
         """Save the outline of a plan and return it; `cached` stays as it was first recorded."""
         path = self._sweep_folder(plan.sweep.name) / "plan.json"
         before = path.read_text(encoding="utf-8") if path.exists() else None
-        known = Outline.parse(before).stages if before is not None else ()
+        try:
+            known = Outline.parse(before).stages if before is not None else ()
+        except (TypeError, KeyError, ValueError):  # written by another version of this program
+            known = ()
         outline = Outline.of(plan, {stage.key: stage.cached for stage in known})
         if outline.json() != before:
             write_atomic(path, outline.json())

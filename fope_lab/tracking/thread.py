@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from fope_lab.store.problems import first_line
 from fope_lab.sweep.plan import Plan
-from fope_lab.tracking.errors import first_line, shown
+from fope_lab.tracking.errors import shown
 from fope_lab.tracking.tracker import Tracker
 
 LONGEST_PAUSE = 60.0

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fope_lab.store import Row, Status, Store
+from fope_lab.store.problems import first_line
 from fope_lab.sweep.plan import Plan
-from fope_lab.tracking.errors import TrackingError, concerns_one_run, first_line, readable
+from fope_lab.tracking.errors import TrackingError, concerns_one_run, readable
 from fope_lab.tracking.ledger import Ledger, RunRecord
 from fope_lab.tracking.server import (
     ENTRIES_PER_BATCH,
@@ -101,7 +102,8 @@ class Tracker:
         """
         outline = self._outline(plan)
         metrics = {metric_path(path): value for path, value in numbers.items()}
-        self._ledger.keep_report(outline.name, files, metrics)
+        with _recorded(outline.name):
+            self._ledger.keep_report(outline.name, files, metrics)
         self._project(outline)
 
     def run_ids(self, plan: Plan) -> dict[str, str]:
@@ -115,7 +117,8 @@ class Tracker:
     def _outline(self, plan: Plan) -> Outline:
         known = self._outlines.get(plan.sweep.name)
         if known is None or known[0] is not plan:
-            known = self._outlines[plan.sweep.name] = (plan, self._ledger.save_outline(plan))
+            with _recorded(plan.sweep.name):
+                known = self._outlines[plan.sweep.name] = (plan, self._ledger.save_outline(plan))
         return known[1]
 
     def _records(self, plan: Plan) -> dict[str, RunRecord]:
@@ -239,6 +242,15 @@ def _batches(rows: Sequence[Row], start: RunStart) -> Iterator[tuple[list[Point]
         batch += missing
         digest.add(rows[index])
     yield batch, len(rows), digest.hex()
+
+
+@contextlib.contextmanager
+def _recorded(sweep: str) -> Iterator[None]:
+    """Turn an error of the store, such as a full disk, into a TrackingError."""
+    try:
+        yield
+    except OSError as error:
+        raise TrackingError(f"the store can't record {sweep} for MLflow: {error}") from error
 
 
 @contextlib.contextmanager

@@ -67,7 +67,9 @@ def test_workers_killed_one_after_another(run, tmp_path) -> None:  # type: ignor
         os.kill(victim(), signal.SIGKILL)
     run.finish(driver)
     for token in (1, 2):
-        assert "lost workers" in folder.attempts.record(token).end["error"]
+        record = folder.attempts.record(token)
+        assert record.ending == "interrupted"
+        assert "lost workers" in record.end["error"]
     assert folder.attempts.record(3).end is None
     record = folder.attempts.newest()
     assert record.token == 4

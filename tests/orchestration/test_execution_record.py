@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, execution_record, run_attempt
+from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, execution_record, run_until_ended
 from fope_lab.planning.calibration import calibrate
 from fope_lab.planning.devices import this_machine
 from fope_lab.planning.workload import Workload, workload_of
@@ -41,7 +41,7 @@ def stage(tmp_path: Path) -> Any:
 def test_a_finished_stage_calibrates(tmp_path: Path, stage: Any) -> None:
     store = Store(tmp_path / "store")
     config = {KEY: stage.key, OWNER: "test", SUPERSEDE: None}
-    assert run_attempt(config, {stage.key: stage}, store) == "done"
+    assert run_until_ended(config, {stage.key: stage}, store).is_done
     done = json.loads((store.folder(stage.kind, stage.key).path / "DONE").read_text())
     ran = done["ran"]
     assert (ran["device"], ran["workers"], ran["resumed"]) == ("cpu", 1, False)

@@ -11,8 +11,16 @@ import pytest
 from rich.console import Console
 
 from fope_lab.orchestration import progress_view
-from fope_lab.orchestration.progress_view import observe_states, seconds_text, states_table, summary
+from fope_lab.orchestration.progress_view import (
+    observe_states,
+    print_problems,
+    progress_cells,
+    seconds_text,
+    states_table,
+    summary,
+)
 from fope_lab.store import StageState, Status, Store
+from fope_lab.store.lease import Ending
 
 STAGES: list[Any] = [
     SimpleNamespace(kind="pretrain", key=key, label=key.upper(), parents=parents)
@@ -43,12 +51,57 @@ def test_only_a_stage_whose_heartbeat_moves_is_running(store: Store) -> None:
     states = observe_states(STAGES, store)
     assert states["a"].status is Status.FAILED
     assert (states["b"].status, states["b"].reason) == (Status.BLOCKED, "A failed")
-    assert (states["c"].status, states["c"].reason) == (Status.RUNNING, "")
+    assert (states["c"].status, states["c"].elsewhere) == (Status.RUNNING, False)
     assert (states["d"].status, states["d"].reason) == (
         Status.INTERRUPTED,
-        "started by driver, still marked as running, but its heartbeat stands still",
+        "no heartbeat for 3 s; started by driver, still marked as running;"
+        " another run takes it over after 16 s",
     )
     assert states["e"].is_done
+
+
+def test_a_stage_that_ends_during_the_look_is_not_called_interrupted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor one that a new attempt took, whose counter happens to be the same."""
+
+    def meanwhile(seconds: float) -> None:
+        ends, taken = (store.folder("pretrain", key) for key in "cd")
+        ends.attempts.end(1, Ending.FAILED, error="no luck either")
+        taken.begin("driver", {}).lease.heartbeat.stop()
+        taken.attempts.write_beat(2, taken.attempts.beat(1))
+
+    monkeypatch.setattr(progress_view.time, "sleep", meanwhile)
+    states = observe_states(STAGES, store)
+    assert (states["c"].status, states["c"].reason) == (Status.FAILED, "no luck either")
+    assert states["d"].status is Status.RUNNING
+
+
+def test_the_reason_of_every_problem_is_printed_whole(store: Store) -> None:
+    folder, long = store.folder("pretrain", "c"), f"out of {'luck ' * 40}"
+    folder.attempts.end(1, Ending.FAILED, error=f"{long}\nand of memory")
+    (store.folder("pretrain", "e").path / "result.json").unlink()
+    console = Console(width=80, file=io.StringIO())
+    print_problems(STAGES, observe_states(STAGES, store), store, console)
+    output = console.file.getvalue()  # type: ignore[attr-defined]
+    assert f"failed A: no luck (log: {store.folder('pretrain', 'a').paths.log})\n" in output
+    assert "blocked B: A failed\n" in output
+    assert f"failed C: {long}\nand of memory (log: " in output
+    assert (
+        "interrupted D: no heartbeat for 3 s; started by driver, still marked as running;" in output
+    )
+    assert "damaged E: finished earlier, but its output is damaged or missing (log: " in output
+
+
+def test_an_interrupted_stage_has_no_time_left(store: Store) -> None:
+    folder = store.folder("pretrain", "f")
+    with folder.begin("x", {}) as attempt:
+        attempt.writer.progress(50, 100, loss=2.0)
+        running = progress_cells(SimpleNamespace(kind="pretrain", key="f"), folder.state(), store)  # type: ignore[arg-type]
+    ended = progress_cells(SimpleNamespace(kind="pretrain", key="f"), folder.state(), store)  # type: ignore[arg-type]
+    assert running[-1].endswith("left")
+    assert ended[0] == running[0] == "50/100"
+    assert ended[-1] == "stopped at step 50 of 100"
 
 
 def test_the_table_has_what_matters_most_first(store: Store) -> None:
@@ -59,13 +112,13 @@ def test_the_table_has_what_matters_most_first(store: Store) -> None:
     assert lines[0] == "1 of 5 done, 1 failed, 1 running, 1 interrupted, 1 blocked"
     assert lines[2] == "A failed no luck"
     assert lines[3].startswith("C running 50/50 2.000")
-    assert lines[4] == "D interrupted"
+    assert lines[4].startswith("D interrupted no heartbeat for 3 s; started")
     assert lines[5] == "B blocked A failed"
     assert lines[6] == "… and 1 more"
 
 
 def test_a_run_counts_its_stages_and_tells_time() -> None:
-    waiting, elsewhere = StageState(Status.WAITING), StageState(Status.RUNNING, "elsewhere")
+    waiting, elsewhere = StageState(Status.WAITING), StageState(Status.RUNNING, elsewhere=True)
     done = StageState(Status.DONE, "cached")
     assert summary({"a": waiting, "b": done, "c": elsewhere}) == "1 of 3 done, 1 running, 1 waiting"
     assert progress_view.state_text(elsewhere) == "running elsewhere"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sections import read_section
 
-from fope_lab.orchestration.resources import ResourcesError, placement, require_fit
+from fope_lab.orchestration.resources import ResourcesError, placement, require_nodes
 from fope_lab.stages import Resources
 from fope_lab.sweep import SweepError, load_sweep
 
@@ -90,9 +90,9 @@ def test_a_worker_for_each_gpu_unless_told_otherwise(given: dict[str, float], si
 
 def test_a_machine_must_hold_all_workers_of_a_stage(tmp_path: Path) -> None:
     stages = load_sweep(sweep_of(tmp_path, "{workers: 4, gpus: 4, cpus: 2}")).stages
-    require_fit(stages, {"CPU": 8, "GPU": 4})
+    require_nodes(stages, {"CPU": 8, "GPU": 4})
     with pytest.raises(ResourcesError) as error:
-        require_fit(stages, {"CPU": 7, "GPU": 2})
+        require_nodes(stages, {"CPU": 7, "GPU": 2})
     assert str(error.value).splitlines() == [
         "pretrain[seed=0] needs 8 CPU for its 4 workers, this machine has 7",
         "pretrain[seed=0] needs 4 GPU for its 4 workers, this machine has 2",

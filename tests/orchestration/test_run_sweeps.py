@@ -1,20 +1,23 @@
-"""The end of a run: whatever goes wrong with its report, the failures of stages are printed."""
+"""The end of a run: whatever else goes wrong, the failures of stages are printed."""
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from fope_lab.orchestration import controller
 from fope_lab.orchestration import run_sweeps as running
-from fope_lab.store import StageState, Status
-from fope_lab.sweep import load_sweep
+from fope_lab.store import StageState, Status, StoreError
+from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking import Tracker
+from fope_lab.tracking.ledger import Ledger
 
 SWEEP = """
 name: two-seeds
@@ -33,35 +36,106 @@ def broken(*_: object, **__: object) -> None:
     raise OSError("no space left on the device")
 
 
+class Run:
+    """A run whose pretrainings failed, without Ray."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "sweep.yaml"
+        path.write_text(SWEEP)
+        self.sweep, self.store = load_sweep(path), folder / "store"
+        self.states: Mapping[str, StageState] = {
+            stage.key: StageState(Status.FAILED, f"{stage.label} went wrong")
+            if stage.kind == "pretrain"
+            else StageState(Status.DONE)
+            for stage in self.sweep.stages
+        }
+        self.output = io.StringIO()
+
+    def __call__(self) -> Mapping[str, StageState]:
+        return running.run_sweeps(
+            [self.sweep],
+            store=str(self.store),
+            tracking_uri=None,
+            address="local",
+            console=Console(file=self.output, width=200),
+        )
+
+    def assert_failures_are_printed(self) -> None:
+        reasons = [state.reason for state in self.states.values() if state.reason]
+        assert len(reasons) == 2
+        for reason in reasons:
+            assert self.output.getvalue().count(f": {reason}\n") == 1
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("owner", "name"),
     [(running, "report_of_plan"), (running, "print_report"), (Tracker, "project")],
 )
 def test_a_broken_report_hides_no_failure(
-    owner: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    owner: Any, name: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "sweep.yaml"
-    path.write_text(SWEEP)
-    sweep = load_sweep(path)
-    states: Mapping[str, StageState] = {
-        stage.key: StageState(Status.FAILED, f"{stage.label} went wrong")
-        if stage.kind == "pretrain"
-        else StageState(Status.DONE)
-        for stage in sweep.stages
-    }
-    failed = {key: state for key, state in states.items() if not state.is_done}
-    outcome = SimpleNamespace(interrupted=False, not_done=failed)
-    monkeypatch.setattr(running, "_run_stages", lambda *_: outcome)
+    monkeypatch.setattr(running, "_run_stages", lambda *_: (run.states, None))
     monkeypatch.setattr(owner, name, broken)
-    output = io.StringIO()
     with pytest.raises(OSError, match="no space left"):
-        running.run_sweeps(
-            [sweep],
-            store=str(tmp_path / "store"),
-            tracking_uri=None,
-            address="local",
-            console=Console(file=output, width=200),
-        )
-    assert len(failed) == 2
-    for state in failed.values():
-        assert state.reason in output.getvalue()
+        run()
+    run.assert_failures_are_printed()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_run_that_ends_early_hides_no_failure(
+    error: type[BaseException], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stage failed an hour before Ctrl-C, or before Ray itself met the full disk."""
+
+    def run_stages(*_: object, watch: Any, **__: object) -> None:
+        with watch(lambda: run.states):
+            raise error
+
+    monkeypatch.setattr(controller, "run_stages", run_stages)
+    with pytest.raises(error):
+        run()
+    run.assert_failures_are_printed()
+    assert ("Run the same command again" in run.output.getvalue()) is (error is KeyboardInterrupt)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "told"),
+    [
+        (running, "keep_report", "report: not written (no space left on the device)"),
+        (Ledger, "keep_report", "the store can't record two-seeds for MLflow: no space left"),
+        (Ledger, "record", "the store can't record two-seeds for MLflow: no space left"),
+    ],
+)
+def test_a_full_disk_costs_the_report_but_not_the_end_of_the_run(
+    owner: Any, name: str, told: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_run_stages", lambda *_: (run.states, None))
+    monkeypatch.setattr(owner, name, broken)
+    assert len(run()) == 2
+    assert told in run.output.getvalue()
+    run.assert_failures_are_printed()
+
+
+def test_an_upload_that_did_not_finish_is_not_tried_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread still holds the lock, so that another try could only wait for it."""
+    monkeypatch.setattr(running, "_run_stages", lambda *_: (run.states, "MLflow was too slow"))
+    monkeypatch.setattr(Tracker, "project", broken)
+    run()
+    assert "MLflow is not up to date: MLflow was too slow" in run.output.getvalue()
+    assert f"Run `fope-lab sync --store {run.store}` to finish it." in run.output.getvalue()
+
+
+def test_data_to_be_fetched_is_named_with_the_stages_that_need_it(run: Run) -> None:
+    planned = plan(run.sweep)
+    first, *_ = planned.stages
+    blocked = StageState(Status.BLOCKED, "the data must be fetched first")
+    planned = dataclasses.replace(planned, states={**planned.states, first.key: blocked})
+    with pytest.raises(StoreError, match=f"^{re.escape(first.label)}: the data must be fetched"):
+        running.require_unblocked([planned, planned])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ray.tune.search import Searcher
 
 from fope_lab.orchestration.searcher import StageSearcher
-from fope_lab.orchestration.trial import KEY, OUTCOME
+from fope_lab.orchestration.trial import KEY, REASON, STATUS
 from fope_lab.planning.capacity import Capacity, Demand, Lookahead
 from fope_lab.planning.schedule import Machines, remaining_path, wall_time
 from fope_lab.store import Status, Store
@@ -107,7 +107,7 @@ def simulate(
         assert running, "nothing runs, yet the searcher is not finished"
         now, trial, key = heapq.heappop(running)
         finish(store, key)
-        searcher.on_trial_complete(trial, {OUTCOME: "done"})
+        searcher.on_trial_complete(trial, {STATUS: "done"})
 
 
 @settings(max_examples=50, deadline=None)
@@ -202,7 +202,7 @@ def test_a_group_that_waits_is_overtaken_only_by_what_does_not_delay_it(tmp_path
 
     def end(trial: str, key: str) -> None:
         finish(store, key)
-        searcher.on_trial_complete(trial, {OUTCOME: "done"})
+        searcher.on_trial_complete(trial, {STATUS: "done"})
 
     end("t2", "brief")
     assert searcher.suggest("t3") is None, "slow would delay the group"
@@ -242,13 +242,13 @@ def test_a_failed_stage_fails_its_descendants_and_nothing_else(tmp_path: Path) -
     assert searcher.suggest("t1")[KEY] == "a"
     with pytest.raises(RuntimeError), store.folder(KIND, "a").begin("driver", {}):
         raise RuntimeError("no luck")
-    searcher.on_trial_complete("t1", {OUTCOME: "failed"})
+    searcher.on_trial_complete("t1", {STATUS: "failed"})
     assert searcher.suggest("t2")[KEY] == "b"
     finish(store, "b")
-    searcher.on_trial_complete("t2", {OUTCOME: "done"})
+    searcher.on_trial_complete("t2", {STATUS: "done"})
     assert searcher.suggest("t3")[KEY] == "b child"
     finish(store, "b child")
-    searcher.on_trial_complete("t3", {OUTCOME: "done"})
+    searcher.on_trial_complete("t3", {STATUS: "done"})
     assert searcher.suggest("t4") == Searcher.FINISHED
     states = searcher.states()
     assert {key: one.status for key, one in states.items()} == {
@@ -287,7 +287,7 @@ def test_a_stage_of_another_driver_is_waited_for_and_then_taken_from_the_store(
 def test_a_trial_that_found_the_stage_held_gives_it_back(tmp_path: Path) -> None:
     searcher = searcher_of([Node("a")], Store(tmp_path), 1, {"a": 1})
     assert searcher.suggest("t1")[KEY] == "a"
-    searcher.on_trial_complete("t1", {OUTCOME: Status.RUNNING})
+    searcher.on_trial_complete("t1", {STATUS: Status.RUNNING})
     assert searcher.suggest("t2")[KEY] == "a"
 
 
@@ -298,10 +298,57 @@ def test_no_more_is_handed_out_than_fits(tmp_path: Path) -> None:
     assert [searcher.suggest(f"t{i}") is None for i in range(4)] == [False, False, True, True]
 
 
-def test_a_stage_that_ends_without_a_word_is_failed(tmp_path: Path) -> None:
-    """Its process died more often than Tune retries."""
+def test_a_stage_whose_process_died_is_failed_in_the_store_too(tmp_path: Path) -> None:
+    """Its process died more often than Tune retries; no view may call it running any more."""
+    store = Store(tmp_path)
+    searcher = searcher_of([Node("a"), Node("b", {"from": "a"})], store, 1, {"a": 1, "b": 1})
+    searcher.suggest("t1")
+    store.folder(KIND, "a").begin("driver", {}).lease.heartbeat.stop()
+    searcher.on_trial_complete("t1", None, error=True)
+    states = searcher.states()
+    assert states["a"] == store.folder(KIND, "a").state()
+    assert states["a"].status is Status.FAILED
+    assert states["a"].reason.startswith("its process died on every try, the last time on ")
+    assert states["b"].status is Status.BLOCKED
+
+
+def test_a_stage_that_never_began_is_failed(tmp_path: Path) -> None:
     searcher = searcher_of([Node("a")], Store(tmp_path), 1, {"a": 1})
     searcher.suggest("t1")
     searcher.on_trial_complete("t1", None, error=True)
-    assert searcher.states()["a"].status is Status.FAILED
-    assert "died" in searcher.states()["a"].reason
+    state = searcher.states()["a"]
+    assert (state.status, state.reason) == (
+        Status.FAILED,
+        "its process died before it could begin",
+    )
+
+
+def test_a_reason_that_only_the_trial_knows_is_recorded_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk was full when the stage failed, so that the store calls it running."""
+    store, report = Store(tmp_path), {STATUS: "failed", REASON: "the loss is nan"}
+    folder = store.folder(KIND, "a")
+    with pytest.raises(OSError, match="yesterday"), folder.begin("another driver", {}):
+        raise OSError("yesterday")
+    searcher = searcher_of([Node("a")], store, 1, {"a": 1})
+    searcher.suggest("t1")
+    searcher.on_trial_complete("t1", report)  # it could not even begin
+    assert searcher.states()["a"].reason == "the loss is nan"
+    searcher = searcher_of([Node("a")], store, 1, {"a": 1})
+    searcher.suggest("t1")
+    folder.begin("driver", {}).lease.heartbeat.stop()
+    with monkeypatch.context() as full:
+        full.setattr("fope_lab.store.lease.create_exclusive", no_space)
+        searcher.on_trial_complete("t1", report)
+    assert searcher.states()["a"].reason == "the loss is nan"
+    assert folder.state().status is Status.RUNNING
+    searcher = searcher_of([Node("a")], store, 1, {"a": 1})
+    searcher.suggest("t1")
+    searcher.on_trial_complete("t1", report)
+    assert searcher.states()["a"] == folder.state()
+    assert (folder.state().status, folder.state().reason) == (Status.FAILED, "the loss is nan")
+
+
+def no_space(*_: object) -> bool:
+    raise OSError(28, "No space left on device")

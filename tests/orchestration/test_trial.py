@@ -1,38 +1,162 @@
-"""A trial's attempt at a stage, where others may have been quicker."""
+"""A trial's attempts at a stage: others may have been quicker, and what ends it is always told."""
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_attempt
-from fope_lab.store import Status, Store
+import pytest
+import ray.tune
+
+from fope_lab.orchestration import trial
+from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_stage, run_until_ended
+from fope_lab.store import RunWriter, StageFolder, StageState, Status, Store
+from trainers.distributed import WorkersLostError
 
 
-def attempt_of(owner: str, store: Store) -> Status:
-    stage: Any = SimpleNamespace(
+def stage_of(work: str = "", parents: dict[str, str] | None = None, key: str = "key") -> Any:
+    return SimpleNamespace(
         kind="pretrain",
-        key="key",
-        spec=SimpleNamespace(version=1),
+        key=key,
+        label=key.upper(),
+        spec=SimpleNamespace(version=1, entry_point=f"{__name__}:{work}"),
         config={},
-        parents={},
+        parents=parents or {},
         checkpoints={},
     )
-    return run_attempt({KEY: "key", OWNER: owner, SUPERSEDE: None}, {"key": stage}, store)
 
 
-def test_a_stage_that_another_driver_holds_is_left_to_it(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store")
-    with store.folder("pretrain", "key").begin("other", {}):
-        assert attempt_of("me", store) is Status.RUNNING
+def attempt_of(owner: str, store: Store, stage: Any = None) -> StageState:
+    config = {KEY: "key", OWNER: owner, SUPERSEDE: None}
+    return run_until_ended(config, {"key": stage or stage_of()}, store)
 
 
-def test_a_stage_that_another_driver_has_just_finished_is_done(tmp_path: Path) -> None:
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def folder(store: Store) -> StageFolder:
+    return store.folder("pretrain", "key")
+
+
+def fill_disk() -> None:
+    """Let every write fail from now on; the file system is left alone."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+@pytest.fixture
+def room_again() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_stage_that_another_driver_holds_is_left_to_it(store: Store, folder: StageFolder) -> None:
+    with folder.begin("other", {}):
+        assert attempt_of("me", store).status is Status.RUNNING
+
+
+def test_a_stage_that_another_driver_has_just_finished_is_done(
+    store: Store, folder: StageFolder
+) -> None:
     """The searcher saw it free; it was taken and finished before the trial came to it."""
-    store = Store(tmp_path / "store")
-    folder = store.folder("pretrain", "key")
     with folder.begin("other", {}) as attempt:
         attempt.finish({})
-    assert attempt_of("me", store) is Status.DONE
+    assert attempt_of("me", store).is_done
     assert folder.attempts.newest_token() == 1
+
+
+def lose_the_lease(spec: Any, writer: RunWriter, parents: Any) -> dict[str, Any]:
+    StageFolder(writer.paths.folder).begin("other", {}, supersede=1).lease.heartbeat.stop()
+    return {}
+
+
+def test_a_stage_that_another_driver_took_over_is_left_to_it(
+    store: Store, folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "execution_record", lambda *_: {})
+    state = attempt_of("me", store, stage_of("lose_the_lease"))
+    assert (state.status, state.elsewhere) == (Status.RUNNING, True)
+    newest = folder.attempts.newest()
+    assert newest is not None
+    assert (newest.owner, newest.end) == ("other", None)
+
+
+def diverge_on_a_full_disk(spec: Any, writer: RunWriter, parents: Any) -> dict[str, Any]:
+    fill_disk()
+    raise ArithmeticError("the loss is nan\nat step 7")
+
+
+@pytest.mark.usefixtures("room_again")
+def test_on_a_full_disk_the_trial_still_says_why(store: Store, folder: StageFolder) -> None:
+    state = attempt_of("me", store, stage_of("diverge_on_a_full_disk"))
+    assert (state.status, state.reason) == (Status.FAILED, "the loss is nan")
+    assert folder.failure() is None, "the disk was not full"
+
+
+@pytest.mark.usefixtures("room_again")
+def test_an_attempt_that_can_not_begin_on_a_full_disk_says_why(store: Store) -> None:
+    Store.create(store.root)
+    fill_disk()
+    state = attempt_of("me", store)
+    assert state.status is Status.FAILED
+    assert "File too large" in state.reason
+
+
+def test_a_node_that_can_not_write_to_the_store_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    reports: list[dict[str, str]] = []
+    monkeypatch.setattr(ray.tune, "report", reports.append)
+    run_stage({KEY: "key"}, stages={}, store_root=str(tmp_path / "file" / "store"))
+    [report] = reports
+    assert report[trial.STATUS] == "failed"
+    assert "can't be written: Not a directory" in report[trial.REASON]
+
+
+def test_a_parent_that_is_not_done_lends_no_checkpoint(store: Store) -> None:
+    """Its final checkpoint was damaged since: an earlier one must not pass for it."""
+    with store.folder("pretrain", "parent").begin("me", {}) as attempt:
+        attempt.writer.save_checkpoint(1, lambda path: (path / "model").write_text("x") and None)
+    stages = {"key": stage_of(parents={"from": "parent"}), "parent": stage_of(key="parent")}
+    state = run_until_ended({KEY: "key", OWNER: "me", SUPERSEDE: None}, stages, store)
+    assert state.status is Status.FAILED
+    assert state.reason.startswith("the parent PARENT is not done, or has no checkpoint")
+
+
+@pytest.mark.parametrize("lost", [1, 4])
+def test_attempts_that_lost_workers_are_interrupted_and_the_last_one_failed(
+    store: Store, folder: StageFolder, monkeypatch: pytest.MonkeyPatch, lost: int
+) -> None:
+    seen: list[str] = []
+
+    def work(stage: Any, attempt: Any, *_: Any) -> dict[str, Any]:
+        seen.append(folder.state().status)
+        if attempt.lease.token <= lost:
+            raise WorkersLostError("lost workers, by number: 1: it is gone")
+        return {}
+
+    monkeypatch.setattr(trial, "_work", work)
+    monkeypatch.setattr(trial, "execution_record", lambda *_: {})
+    state = attempt_of("me", store)
+    records = [folder.attempts.record(token) for token in range(1, len(seen) + 1)]
+    assert {record.end["error"] for record in records[:lost]} == {  # type: ignore[union-attr,index]
+        "lost workers, by number: 1: it is gone"
+    }
+    endings = [record and record.ending for record in records]
+    if lost < 4:
+        assert endings == ["interrupted", "done"]
+        assert state.is_done
+    else:
+        assert endings == ["interrupted"] * 3 + ["failed"]
+        assert (state.status, state.reason) == (
+            Status.FAILED,
+            "lost workers, by number: 1: it is gone",
+        )
+        assert folder.state().status is Status.FAILED

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.store.lease import Attempts, Heartbeat, LeaseHeldError, LeaseObserver, LeaseState
+from fope_lab.store.lease import (
+    Attempts,
+    Ending,
+    Heartbeat,
+    LeaseHeldError,
+    LeaseObserver,
+    LeaseState,
+)
 
 
 class Clock:
@@ -33,7 +40,7 @@ def test_tokens_grow_and_a_held_lease_is_refused(tmp_path: Path) -> None:
     assert take(attempts, "a") == 1
     with pytest.raises(LeaseHeldError, match="attempt 1 by a"):
         take(attempts, "b")
-    attempts.end(1, {"outcome": "released"})
+    attempts.end(1, Ending.RELEASED)
     assert take(attempts, "b") == 2
 
 
@@ -91,7 +98,7 @@ def test_a_moving_counter_is_held_and_a_still_one_goes_stale(tmp_path: Path) -> 
     assert observer.state(attempts)[0] is LeaseState.HELD
     clock.now += 0.2
     assert observer.state(attempts) == (LeaseState.STALE, 1)
-    attempts.end(1, {"outcome": "released"})
+    attempts.end(1, Ending.RELEASED)
     assert observer.state(attempts) == (LeaseState.FREE, 1)
 
 

@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fope_lab.store import Attempt, LeaseLostError, StageDoneError, StageFolder, Store, StoreError
-from fope_lab.store.lease import LeaseHeldError
+from fope_lab.store import (
+    Attempt,
+    LeaseLostError,
+    StageDoneError,
+    StageFolder,
+    Status,
+    Store,
+    StoreError,
+)
+from fope_lab.store.lease import Ending, LeaseHeldError
 
 
 @pytest.fixture
@@ -74,6 +82,52 @@ def test_an_attempt_that_fails_says_why_and_frees_the_stage(folder: StageFolder)
     with folder.begin("someone else", {}) as attempt:
         assert attempt.lease.token == 2
         assert folder.failure() is None
+
+
+def test_an_attempt_that_can_not_open_its_files_fails_and_frees_the_stage(
+    folder: StageFolder,
+) -> None:
+    folder.paths.log.mkdir(parents=True)
+    with pytest.raises(IsADirectoryError):
+        folder.begin("me", {})
+    failure = folder.failure()
+    assert failure is not None
+    assert failure["type"] == "IsADirectoryError"
+    folder.paths.log.rmdir()
+    with folder.begin("someone else", {}) as attempt:
+        assert attempt.lease.token == 2
+
+
+def test_the_first_word_about_an_end_is_believed(folder: StageFolder) -> None:
+    """A run was interrupted, and its trial dies of that a moment later."""
+    attempt = folder.begin("me", {})
+    folder.attempts.end(attempt.lease.token, Ending.INTERRUPTED)
+    attempt.fail(RuntimeError("the machine is going down"))
+    assert folder.failure() is None
+    assert folder.state().status is Status.INTERRUPTED
+
+
+def test_the_log_tells_of_every_attempt_and_of_one_that_died(folder: StageFolder) -> None:
+    attempt = folder.begin("me", {})
+    save(attempt, 3)
+    die(attempt)
+    with folder.begin("me", {}):
+        pass
+    lines = [line.split("Z ")[1] for line in folder.paths.log.read_text().splitlines()]
+    assert lines == [
+        "[1] started by me from step 0",
+        "[2] attempt 1 ended without a word: its process must have died",
+        "[2] started by me from step 3",
+    ]
+
+
+def test_only_a_finished_stage_has_a_final_checkpoint(folder: StageFolder) -> None:
+    with folder.begin("me", {}) as attempt:
+        save(attempt, 1)
+        assert folder.checkpoint() is not None
+        assert folder.final_checkpoint() is None
+        attempt.finish({})
+    assert folder.final_checkpoint() == folder.checkpoint() is not None
 
 
 def test_a_finished_stage_is_not_begun_again(folder: StageFolder) -> None:

@@ -21,6 +21,7 @@ from mlflow import MlflowClient
 from tracking_scene import Scene, expected, finish, of, write_nothing
 
 from fope_lab.store import Attempt, StageFolder
+from fope_lab.store.lease import Ending
 from fope_lab.tracking import Tracker, TrackingError
 
 
@@ -132,7 +133,7 @@ def test_a_lease_that_was_freed_without_a_time_counts_as_interrupted(scene: Scen
     plan = scene.plan()
     stage = of(plan, "pretrain")
     attempt = scene.folder(stage).begin("test", {})
-    scene.folder(stage).attempts.end(attempt.lease.token, {"outcome": "interrupted"})
+    scene.folder(stage).attempts.end(attempt.lease.token, Ending.INTERRUPTED)
     scene.tracker.project(plan)
     assert scene.run(stage).info.status == "KILLED"
     attempt.__exit__(None, None, None)

@@ -19,7 +19,7 @@ from fope_lab.data.tokenizers.recipe import TrainedTokenizer, parse_tokenizer
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.data.tokenizers.train_bpe import train_bpe
 from fope_lab.model import read_config
-from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_attempt
+from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_until_ended
 from fope_lab.store import Store
 from fope_lab.sweep import Sweep, load_sweep
 from trainers.stage import run
@@ -110,8 +110,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Sweep]:
     by_key = {stage.key: stage for stage in sweep.stages}
     for stage in sweep.stages:
         config = {KEY: stage.key, OWNER: "me", SUPERSEDE: None}
-        outcome = run_attempt(config, by_key, store)
-        assert outcome == "done", (stage.label, store.folder(stage.kind, stage.key).failure())
+        state = run_until_ended(config, by_key, store)
+        assert state.is_done, (stage.label, store.folder(stage.kind, stage.key).failure())
     return store, sweep
 
 
@@ -232,7 +232,7 @@ def test_a_changed_corpus_of_a_tokenizer_is_refused(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     stage = sweep.stages[0]
     config = {KEY: stage.key, OWNER: "me", SUPERSEDE: None}
-    assert run_attempt(config, {stage.key: stage}, store) == "failed"
+    assert run_until_ended(config, {stage.key: stage}, store).status == "failed"
     failure = store.folder(stage.kind, stage.key).failure()
     assert failure is not None
     assert "has other content here than when and where the sweep was planned" in failure["error"]

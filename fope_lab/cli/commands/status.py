@@ -14,13 +14,15 @@ ARGUMENTS = (add_file, add_store)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the state of every stage; returns the exit code."""
-    from fope_lab.orchestration.progress_view import observe_states, states_table
+    """Print the state of every stage, and each problem with its reason; returns the exit code."""
+    from fope_lab.orchestration.progress_view import observe_states, print_problems, states_table
     from fope_lab.store import Status, Store
 
     sweep = load_single_sweep(options.file)
     store = Store.open(options.store)
     states = observe_states(sweep.stages, store)
-    make_console().print(states_table(sweep.stages, states, store))
+    console = make_console()
+    console.print(states_table(sweep.stages, states, store))
+    print_problems(sweep.stages, states, store, console)
     failed = any(state.status is Status.FAILED for state in states.values())
     return FAILED if failed else DONE
