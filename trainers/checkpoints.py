@@ -1,7 +1,7 @@
 """What a training stage saves, so that resuming from it changes no bit of the result.
 
 A checkpoint folder holds the model (fope_lab/model/checkpoint.py) and training.json with the
-progress. Unless it is the stage's final checkpoint, it also holds what the resumed loop needs:
+record. Unless it is the stage's final checkpoint, it also holds what the resumed loop needs:
 training.pt with the optimizer's state and the random-number generators, and best.safetensors with
 the weights of the least validation loss, if the stage selects those and the model has moved on.
 """
@@ -19,14 +19,14 @@ import torch
 
 from fope_lab.model.checkpoint import WEIGHTS
 
-PROGRESS = "training.json"
+RECORD = "training.json"
 STATE = "training.pt"
 BEST = "best.safetensors"
 
 
 @dataclass
-class Progress:
-    """Progress of a training: steps done, the loss of each (nats) and the seconds they took.
+class TrainingRecord:
+    """A training so far: steps done, the loss of each (nats) and the seconds that they took.
 
     `validation_losses` were measured after `validation_steps`.
     """
@@ -53,14 +53,14 @@ class ResumeState:
     """The file with the best weights so far, or None if those are the model's own."""
 
 
-def write_progress(directory: Path, progress: Progress) -> None:
-    """Save the progress of a training in `directory`."""
-    (directory / PROGRESS).write_text(json.dumps(asdict(progress)), encoding="utf-8")
+def write_record(directory: Path, record: TrainingRecord) -> None:
+    """Save the record of a training in `directory`."""
+    (directory / RECORD).write_text(json.dumps(asdict(record)), encoding="utf-8")
 
 
-def read_progress(directory: Path) -> Progress:
-    """Read the progress that `write_progress` saved in `directory`."""
-    return Progress(**json.loads((directory / PROGRESS).read_text(encoding="utf-8")))
+def read_record(directory: Path) -> TrainingRecord:
+    """Read the record that `write_record` saved in `directory`."""
+    return TrainingRecord(**json.loads((directory / RECORD).read_text(encoding="utf-8")))
 
 
 def write_state(directory: Path, state: ResumeState, device: torch.device) -> None:

@@ -50,7 +50,8 @@ class WorkerInputs:
     stage: TrainingConfig
     handle: AttemptHandle
     parents: Mapping[str, Path]
-    scratch: Path
+    reservations: Path
+    """The folder in which attempts leave what they reserved, to be freed by the next one."""
 
 
 def run_workers(
@@ -96,8 +97,8 @@ def run_workers(
     try:
         result, checkpoint = trainer.fit().return_value
     except TrainingFailedError as error:
-        raise _reason(error) from None
-    attempt.writer.newest = checkpoint
+        raise _cause(error) from None
+    attempt.writer.newest = checkpoint  # worker 0 saved it with a writer of its own
     return dict(result)
 
 
@@ -152,7 +153,7 @@ def _work(inputs: WorkerInputs) -> tuple[dict[str, Any], Checkpoint | None]:
     workers = STRATEGIES[resources.strategy]()
     if workers.rank == 0:
         reserved = pickle.dumps(get_current_placement_group())
-        write_atomic(inputs.scratch / f"{inputs.handle.token}{RESERVED}", reserved)
+        write_atomic(inputs.reservations / f"{inputs.handle.token}{RESERVED}", reserved)
     places: list[str] = [""] * workers.size
     dist.all_gather_object(places, f"{socket.gethostname()}:{os.getpid()}")
     work = load_function(inputs.stage.entry_point)
@@ -171,7 +172,7 @@ def _work(inputs: WorkerInputs) -> tuple[dict[str, Any], Checkpoint | None]:
 
 
 def _free_reservations(folder: Path) -> None:
-    """Free what earlier attempts had reserved for their workers.
+    """Free what earlier attempts of this driver had reserved for their workers.
 
     Ray Train does this itself, unless the process that called it dies. The reservation then stays:
     Ray's process for this case asks the dashboard, which may not be running.
@@ -183,8 +184,8 @@ def _free_reservations(folder: Path) -> None:
         path.unlink()
 
 
-def _reason(error: Exception) -> Exception:
-    """The error that the work itself raised, or else WorkersLostError.
+def _cause(error: Exception) -> Exception:
+    """The error that the work raised, Ray Train's own failure, or WorkersLostError.
 
     When a worker is gone, the others only report that they can't reach it.
     """

@@ -24,12 +24,12 @@ from fope_lab.model.decoder import Decoder
 from fope_lab.stages import Resources, TrainSettings
 from fope_lab.store import RunWriter
 from trainers.checkpoints import (
-    Progress,
     ResumeState,
+    TrainingRecord,
     best_weights,
-    read_progress,
+    read_record,
     restore_state,
-    write_progress,
+    write_record,
     write_state,
 )
 from trainers.gradient_accumulation import StepRunner
@@ -92,8 +92,8 @@ def train(
     with torch.random.fork_rng(devices=cuda_devices):
         torch.manual_seed(seed)
         run = _Run(model, settings, writer, write_model, device, held_out, workers or WorkerGroup())
-        while run.progress.step < settings.steps:
-            run.update(batches(run.progress.step))
+        while run.record.step < settings.steps:
+            run.update(batches(run.record.step))
     return run.summary()
 
 
@@ -108,31 +108,31 @@ class _Run:
     device: torch.device
     held_out: HeldOutBatches | None
     workers: WorkerGroup
-    progress: Progress = field(init=False)
+    record: TrainingRecord = field(init=False)
 
     def __post_init__(self) -> None:
         self.model.train()
         self.runner = StepRunner(self.model, self.settings, self.device, self.workers)
         self.optimizer = build_optimizer(self.runner.module, self.settings)
-        self.progress = Progress()
+        self.record = TrainingRecord()
         resumed = self.writer.resumed_from
         if resumed is not None:
-            self.progress = read_progress(resumed.path)
-            if self.progress.step < self.settings.steps:
+            self.record = read_record(resumed.path)
+            if self.record.step < self.settings.steps:
                 state = restore_state(resumed.path, self.device)
                 self.workers.load_optimizer_state(self.model, self.optimizer, state)
         # Loss and gradient norm of the latest steps stay on the device for a while: reading them at
         # once would make every step wait for the GPU.
         self.unread: list[Tensor] = []
-        self.row_step = self.progress.step
+        self.row_step = self.record.step
         self.row_time = time.monotonic()
-        self.seconds_before = self.progress.seconds
+        self.seconds_before = self.record.seconds
         self.started = self.row_time
 
     def update(self, batch: Batch) -> None:
         """Take one optimizer step, then log, validate and save what is due."""
         settings = self.settings
-        rate = learning_rate(self.progress.step, settings)
+        rate = learning_rate(self.record.step, settings)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         loss = self.runner.backward(batch)
@@ -140,7 +140,7 @@ class _Run:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.unread.append(torch.stack((loss, norm.detach())))
-        self.progress.step = step = self.progress.step + 1
+        self.record.step = step = self.record.step + 1
 
         final = step == settings.steps
         row_due = final or step % settings.log_every == 0
@@ -149,66 +149,71 @@ class _Run:
         )
         checkpoint_due = final or step % settings.checkpoint_every == 0
         if row_due or validation_due or checkpoint_due:
-            norm_value = self._read()
+            norm_value = self._check_unread()
         if row_due:
             self._log(rate, norm_value)
         if validation_due:
             self._validate()
             # The best weights go into a checkpoint, so that they outlive this process.
-            checkpoint_due |= settings.select == "best" and self.progress.best_step == step
+            checkpoint_due |= settings.select == "best" and self.record.best_step == step
         if checkpoint_due:
             self._save(final)
 
     def summary(self) -> dict[str, Any]:
         """The part of result.json that describes the training."""
-        settings, progress = self.settings, self.progress
+        settings, record = self.settings, self.record
         last = max(settings.steps // FINAL_SHARE, 1)
         on_gpu = self.device.type == "cuda"
         tokens = settings.steps * settings.batch_tokens
         return {
-            "loss": statistics.fmean(progress.losses[-last:]),
+            "loss": statistics.fmean(record.losses[-last:]),
             "steps": settings.steps,
             "tokens": tokens,
-            "seconds": progress.seconds,
-            "tokens_per_second": tokens / progress.seconds,
+            "seconds": record.seconds,
+            "tokens_per_second": tokens / record.seconds,
             "device": torch.cuda.get_device_name(self.device) if on_gpu else self.device.type,
             **self._selected(),
         }
 
     def _selected(self) -> dict[str, Any]:
         """The weights that the stage ends with and their loss, if it validates."""
-        progress = self.progress
+        record = self.record
         if self.settings.validate_every is None:
             return {}
         best = self.settings.select == "best"
-        step = progress.best_step if best else progress.step
+        step = record.best_step if best else record.step
         assert step is not None  # the last step is always validated
-        loss = progress.validation_losses[progress.validation_steps.index(step)]
+        loss = record.validation_losses[record.validation_steps.index(step)]
         # The least of several measured losses underestimates the loss on other data.
         return {
             "selected_step": step,
             "validation_loss": loss,
-            "least_validation_loss": min(progress.validation_losses),
+            "least_validation_loss": min(record.validation_losses),
             "optimistic": best,
         }
 
-    def _read(self) -> float:
-        """Move the unread losses into the progress; returns the last step's gradient norm."""
+    def _check_unread(self) -> float:
+        """Move the unread losses into the record; returns the last step's gradient norm.
+
+        Raises NonFiniteError for the first loss or norm that is not finite. This comes before every
+        row, validation and checkpoint, so that no checkpoint has steps after such a loss.
+        """
         values = torch.stack(self.unread).tolist()
         self.unread.clear()
         for loss, norm in values:
-            if not (math.isfinite(loss) and math.isfinite(norm)):
-                raise self._not_finite(loss, norm)
-            self.progress.losses.append(loss)
+            for what, value in (("loss", loss), ("gradient's norm", norm)):
+                if not math.isfinite(value):
+                    raise self._not_finite(what, value, step=len(self.record.losses))
+            self.record.losses.append(loss)
         return float(norm)
 
     def _log(self, rate: float, norm: float) -> None:
-        step, now = self.progress.step, time.monotonic()
+        step, now = self.record.step, time.monotonic()
         steps_per_second = (step - self.row_step) / max(now - self.row_time, 1e-9)
         # A row begins at the same step even if another attempt took some of its steps.
         row_start = (step - 1) // self.settings.log_every * self.settings.log_every
         values = {
-            "loss": statistics.fmean(self.progress.losses[row_start:]),
+            "loss": statistics.fmean(self.record.losses[row_start:]),
             "learning_rate": rate,
             "gradient_norm": norm,
             "tokens_per_second": steps_per_second * self.settings.batch_tokens,
@@ -222,28 +227,25 @@ class _Run:
         """Measure the loss on held-out data, without changing the training."""
         assert self.held_out is not None
         started = time.monotonic()
-        step = self.progress.step
+        step = self.record.step
         cuda_devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=cuda_devices):  # some embeddings draw positions
             torch.manual_seed(VALIDATION_SEED)
             loss = self.runner.loss(self.held_out())
         if not math.isfinite(loss):
-            raise NonFiniteError(
-                f"the validation loss is {loss} after step {step} of {self.settings.steps};"
-                f" {self._kept()}"
-            )
-        self.progress.validation_steps.append(step)
-        self.progress.validation_losses.append(loss)
+            raise self._not_finite("validation loss", loss, step - 1)
+        self.record.validation_steps.append(step)
+        self.record.validation_losses.append(loss)
         values = {"validation_loss": loss}
         if step == self.settings.steps:
-            values["least_validation_loss"] = min(self.progress.validation_losses)
+            values["least_validation_loss"] = min(self.record.validation_losses)
         self.writer.log(step, values)
         self.row_time += time.monotonic() - started  # validation does not count as training time
 
     def _save(self, final: bool) -> None:
-        progress, device = self.progress, self.device
-        progress.seconds = self.seconds_before + time.monotonic() - self.started
-        earlier = self.settings.select == "best" and progress.best_step not in (None, progress.step)
+        record, device = self.record, self.device
+        record.seconds = self.seconds_before + time.monotonic() - self.started
+        earlier = self.settings.select == "best" and record.best_step not in (None, record.step)
         last = self.writer.newest
         best = best_weights(last.path) if earlier and last else None
         weights, state = None, None
@@ -256,24 +258,21 @@ class _Run:
 
         def write(directory: Path) -> None:
             self.write_model(directory, load_file(best) if weights is None else weights)
-            write_progress(directory, progress)
+            write_record(directory, record)
             if state is not None:
                 write_state(directory, state, device)
 
-        self.writer.save_checkpoint(progress.step, write)
+        self.writer.save_checkpoint(record.step, write)
 
-    def _not_finite(self, loss: float, norm: float) -> NonFiniteError:
-        step = len(self.progress.losses)
-        what = f"loss is {loss}" if not math.isfinite(loss) else f"gradient's norm is {norm}"
-        return NonFiniteError(
-            f"the {what} at step {step + 1} of {self.settings.steps} (batch {step},"
-            f" learning rate {learning_rate(step, self.settings):.3g}); {self._kept()}."
-            " Try a lower train.learning_rate or a longer train.warmup."
-        )
-
-    def _kept(self) -> str:
-        """Says which checkpoint training could resume from."""
+    def _not_finite(self, what: str, value: float, step: int) -> NonFiniteError:
+        """The error of a value that is not finite in step `step`, from 0."""
         last = self.writer.newest
-        if last is None:
-            return "there is no checkpoint before it"
-        return f"the last good checkpoint is {last.path} after step {last.step}"
+        kept = "there is no checkpoint before it"
+        if last is not None:
+            kept = f"the last good checkpoint is {last.path} after step {last.step}"
+        return NonFiniteError(
+            f"the {what} is {value} at step {step + 1} of {self.settings.steps} (batch {step},"
+            f" learning rate {learning_rate(step, self.settings):.3g}); {kept}. Another run would"
+            " repeat the same steps from there. A lower train.learning_rate or a longer"
+            " train.warmup makes another stage, which starts from step 0."
+        )

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import torch
 
 from fope_lab.stages import TrainingConfig
+from fope_lab.store.problems import first_line
 
 CPU_ALLOCATOR = "DefaultCPUAllocator"
-"""How torch's error begins on the CPU, where it is a plain RuntimeError."""
+"""What torch's error contains on the CPU, where it is a plain RuntimeError."""
 
 
 class TrainingMemoryError(RuntimeError):
@@ -32,15 +33,18 @@ def memory_advice(stage: TrainingConfig) -> Iterator[None]:
 def _advice(stage: TrainingConfig, error: BaseException) -> TrainingMemoryError:
     train, length = stage.train, stage.data.length
     micro = train.micro_batch(stage.resources.size)
-    ways = []
+    kept, anew = [], []
     if micro > length:
-        ways.append(f"lower train.micro_batch_tokens (now {micro}; at least data.length)")
+        kept.append(f"lower train.micro_batch_tokens (now {micro}; at least data.length)")
     if not train.gradient_checkpointing:
-        ways.append("set train.gradient_checkpointing: true (now false)")
-    if train.precision != "bfloat16":
-        ways.append(f"set train.precision: bfloat16 (now {train.precision})")
+        kept.append("set train.gradient_checkpointing: true (now false)")
     if stage.resources.strategy != "fsdp":
-        ways.append("share the model: more resources.workers, and strategy: fsdp")
-    ways.append(f"lower data.length (now {length})")
-    cause = (str(error).splitlines() or [type(error).__name__])[0]
-    return TrainingMemoryError(f"out of memory; in this order: {'; '.join(ways)}. ({cause})")
+        kept.append("share the model: more resources.workers, and strategy: fsdp")
+    if train.precision != "bfloat16":
+        anew.append(f"set train.precision: bfloat16 (now {train.precision})")
+    anew.append(f"lower data.length (now {length})")
+    ways = [
+        *([f"To continue from the last checkpoint: {'; '.join(kept)}."] if kept else []),
+        f"As another stage, which starts from step 0: {'; '.join(anew)}.",
+    ]
+    return TrainingMemoryError(f"out of memory. {' '.join(ways)} ({first_line(error)})")

@@ -108,7 +108,7 @@ def test_a_run_that_ends_early_hides_no_failure(
     [
         (running, "keep_report", "report: not written (no space left on the device)"),
         (Ledger, "keep_report", "the store can't record two-seeds for MLflow: no space left"),
-        (Ledger, "record", "the store can't record two-seeds for MLflow: no space left"),
+        (Ledger, "save_outline", "the store can't record two-seeds for MLflow: no space left"),
     ],
 )
 def test_a_full_disk_costs_the_report_but_not_the_end_of_the_run(
