@@ -58,9 +58,9 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def is_full_disk(error: BaseException | None) -> bool:
-    """Whether an error, or what it came from, is that no more could be written.
+    """Whether an error, or one of its causes, is a full disk.
 
-    Libraries that write in another language say so in words of their own.
+    Libraries in Rust raise no OSError; their message contains "os error 28".
     """
     while error is not None:
         if isinstance(error, OSError) and error.errno in FULL:

@@ -1,6 +1,7 @@
 """The command `fope-lab`: finds the command that is asked for, runs it, and prints its error.
 
-Exit codes: 0 all done, 1 some stage failed, 2 wrong input, 130 interrupted.
+Exit codes: 0 nothing failed, 1 some stage failed or was blocked, 2 wrong input (or a store, server
+or cluster that can't be used), 130 interrupted.
 
 A command is a module of `fope_lab.cli.commands` with `HELP`, `ARGUMENTS` and `run(options) -> int`.
 Each of ARGUMENTS adds one argument, or a group of them, to a parser. Only these modules see the

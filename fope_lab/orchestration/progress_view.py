@@ -22,6 +22,7 @@ from rich.text import Text
 
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store.lease import LEASE_SECONDS, LOOK_SECONDS
+from fope_lab.store.state import IMPORTANCE
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.stage_states import block_descendants, read_states
 
@@ -40,8 +41,7 @@ STYLES = {
     Status.BLOCKED: "red",
     Status.DONE: "green",
 }
-"""How each status is drawn; the most important comes first, since a long sweep fills the screen."""
-ORDER = tuple(STYLES)
+"""How each status is drawn."""
 REASON_WIDTH = 44  # of a reason in the table, in characters; `print_problems` prints it whole
 PROBLEMS = (Status.FAILED, Status.BLOCKED, Status.DAMAGED, Status.INTERRUPTED)
 """The statuses whose reason the user wants to know."""
@@ -111,7 +111,7 @@ def states_table(
     stages: Sequence[Stage], states: States, store: Store, limit: int | None = None
 ) -> Table:
     """A table of all stages, or of the `limit` most important ones, under their counts."""
-    shown = sorted(stages, key=lambda stage: ORDER.index(states[stage.key].status))[:limit]
+    shown = sorted(stages, key=lambda stage: IMPORTANCE.index(states[stage.key].status))[:limit]
     table = Table(title=summary(states), title_justify="left", box=None, pad_edge=False)
     table.add_column("stage", overflow="fold")
     table.add_column("state")
@@ -134,7 +134,7 @@ def summary(states: States) -> str:
     counts = Counter(state.status for state in states.values())
     rest = [
         f"{counts[status]} {status}"
-        for status in ORDER
+        for status in IMPORTANCE
         if counts[status] and status is not Status.DONE
     ]
     return ", ".join([f"{counts[Status.DONE]} of {len(states)} done", *rest])

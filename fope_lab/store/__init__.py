@@ -1,7 +1,8 @@
 """The store: one folder per stage, which alone says what was asked, measured and finished.
 
     <store>/<kind>/<key>/
-      stage.yaml      what was asked: the resolved configuration and where it came from
+      stage.yaml      what the first attempt was asked: the resolved configuration and its origin;
+                      settings that are not in the key may differ in later attempts
       attempts/       who worked on the stage (fope_lab/store/lease.py)
       metrics/        <token>-<step>.jsonl: one segment per attempt and checkpoint interval
       checkpoint/     <token>-<step>/, each with a manifest.json that was written last
@@ -9,8 +10,8 @@
       log.txt  result.json  DONE
 
 A checkpoint counts when its manifest exists and every file has the size that the manifest states. A
-stage is done when DONE exists and what it names is whole. If an attempt resumed from a checkpoint,
-rows past that checkpoint belong to the lost attempt and are not read.
+stage is done when DONE exists and what it names is whole. Of a stage that is not done, the rows are
+read up to its newest checkpoint: an attempt that resumes from there writes the later ones again.
 """
 
 from __future__ import annotations

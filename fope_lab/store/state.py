@@ -22,6 +22,17 @@ class Status(enum.StrEnum):
     BLOCKED = "blocked"  # it can't start: an ancestor failed, or something that it needs is missing
 
 
+IMPORTANCE = (
+    Status.FAILED,
+    Status.RUNNING,
+    Status.DAMAGED,
+    Status.INTERRUPTED,
+    Status.WAITING,
+    Status.NOT_STARTED,
+    Status.BLOCKED,
+    Status.DONE,
+)
+"""The statuses in the order in which people want to know of them."""
 ENDED = (Status.DONE, Status.FAILED, Status.BLOCKED)
 """The statuses with which a run is done with a stage."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from fope_lab.tracking.errors import TrackingError, shown
-from fope_lab.tracking.view import Life, Point
+from fope_lab.tracking.view import Point, StageTimeline
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -115,7 +115,7 @@ class Experiment:
         self._client = client
         self.experiment_id, self.created = experiment_id, created
         self.runs: dict[str, Run] = {}
-        self.settled: dict[str, Life] = {}
+        self.settled: dict[str, StageTimeline] = {}
 
     def create(self, key: str, tags: Mapping[str, str], started: int) -> Run:
         """Create a run that started at `started` (ms since 1970)."""

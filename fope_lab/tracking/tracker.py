@@ -31,7 +31,6 @@ from fope_lab.tracking.view import (
     Outline,
     Point,
     StageOutline,
-    life,
     metric_path,
     not_finite,
     parameters,
@@ -39,6 +38,7 @@ from fope_lab.tracking.view import (
     points,
     summary_tags,
     tags,
+    timeline,
 )
 
 MLFLOW_STATUS = {
@@ -152,7 +152,7 @@ class Tracker:
         if settled is not None and settled.status is Status.DONE:
             return
         folder = self._store.folder(stage.kind, stage.key)
-        now = life(folder)
+        now = timeline(folder)
         if now is None or now == settled:
             return
         params = parameters(stage.config)

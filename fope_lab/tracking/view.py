@@ -1,7 +1,7 @@
 """What MLflow shows of a sweep: a pure function of its plan and the store's folders.
 
     Outline.of(plan)     the stages, as JSON that does not need the sweep file
-    life(folder)         the progress of a stage, with its actual times
+    timeline(folder)     when a stage began and ended, and how
     tags, parameters     the description of a stage, for filters, groups and the compare page
     points(row)          the metrics of a stage
 
@@ -91,10 +91,10 @@ class Outline:
 
 
 @dataclass(frozen=True)
-class Life:
-    """The progress of a stage, with times in ms since 1970.
+class StageTimeline:
+    """When a stage began and ended (in ms since 1970), how, and its newest checkpoint.
 
-    Equal lives have the same durable rows.
+    Two equal ones have the same durable rows, since rows become durable with a checkpoint.
     """
 
     status: Status
@@ -104,8 +104,8 @@ class Life:
     checkpoint: Path | None
 
 
-def life(folder: StageFolder) -> Life | None:
-    """The progress of the stage in `folder`, or None if it was never started.
+def timeline(folder: StageFolder) -> StageTimeline | None:
+    """The timeline of the stage in `folder`, or None if it was never started.
 
     A stage starts with its first attempt. A stage whose process was killed counts as running until
     it is resumed, because only watching its lease for a while would show the difference.
@@ -115,21 +115,23 @@ def life(folder: StageFolder) -> Life | None:
     started, finished = folder.started_at(), folder.finished_at()
     if finished is not None:
         begun = finished - (folder.seconds() or 0.0) if started is None else started
-        return Life(Status.DONE, _ms(begun), _ms(finished), None, path)
+        return StageTimeline(Status.DONE, _ms(begun), _ms(finished), None, path)
     if started is None or state.attempt is None:
         return None
     end = state.attempt.end or {}
-    ended = end.get("time")  # missing while it runs, and if the lease of a dead process was freed
-    error = str(end["error"]) if state.status is Status.FAILED else None
-    return Life(state.status, _ms(started), ended and _ms(ended), error, path)
+    ended = end.get("time")  # None while it runs
+    error = str(end.get("error") or state.reason) if state.status is Status.FAILED else None
+    return StageTimeline(state.status, _ms(started), ended and _ms(ended), error, path)
 
 
-def pictures(life: Life) -> list[Path]:
+def pictures(stage_timeline: StageTimeline) -> list[Path]:
     """The paths of a stage's figures, sorted by name."""
-    return [] if life.checkpoint is None else sorted(life.checkpoint.glob("*.svg"))
+    return (
+        [] if stage_timeline.checkpoint is None else sorted(stage_timeline.checkpoint.glob("*.svg"))
+    )
 
 
-def tags(sweep: str, stage: StageOutline, life: Life) -> dict[str, str]:
+def tags(sweep: str, stage: StageOutline, stage_timeline: StageTimeline) -> dict[str, str]:
     """The tags of a stage's run in the experiment of `sweep`."""
     values = {
         "mlflow.runName": stage.label,
@@ -140,9 +142,9 @@ def tags(sweep: str, stage: StageOutline, life: Life) -> dict[str, str]:
         "embedding": stage.embedding,
         "scale": stage.scale,
         "seed": stage.seed,
-        "state": life.status,
+        "state": stage_timeline.status,
         "cached": "true" if stage.cached else "false",
-        "error": life.error,
+        "error": stage_timeline.error,
         **{f"axis.{name}": _text(value) for name, value in stage.axes.items()},
         **{f"parent.{role}": key for role, key in stage.parents.items()},
     }

@@ -20,8 +20,8 @@ from fope_lab.tracking.errors import TrackingError, readable, shown
 from fope_lab.tracking.view import (
     PARAMETER_LENGTH,
     Digest,
-    Life,
     Outline,
+    StageTimeline,
     metric_path,
     not_finite,
     parameters,
@@ -119,8 +119,8 @@ def test_a_stage_stays_cached_or_not_as_it_was_first_planned() -> None:
 
 
 def test_tags_are_texts_and_leave_out_what_a_stage_does_not_have() -> None:
-    life = Life("failed", 0, 1, "boom " * 1000, Path("0001-000000010"))
-    found = tags("my sweep", Outline.of(plan_of(seed=None), {}).stages[0], life)
+    failed = StageTimeline("failed", 0, 1, "boom " * 1000, Path("0001-000000010"))
+    found = tags("my sweep", Outline.of(plan_of(seed=None), {}).stages[0], failed)
     assert found["axis.pretrain.embedding"] == '{"type": "rope", "base": 129}'
     assert found["parent.data.0"] == "k0"
     assert found["sweep.my sweep"] == "true"

@@ -10,6 +10,7 @@ from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.metric import LENGTH
 from fope_lab.store import Status
+from fope_lab.store.state import IMPORTANCE
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,15 @@ class Summary:
 def summarise(results: Sequence[StageResult], groups: Sequence[MetricGroup]) -> Summary:
     """Summarise the stages of a sweep; the findings are those of `groups`."""
     counts = Counter(result.state.status for result in results)
-    order = list(Status)
     return Summary(
         total=len(results),
-        counts={status: counts[status] for status in order if counts[status]},
+        counts={status: counts[status] for status in IMPORTANCE if counts[status]},
         seeds=tuple(sorted({r.stage.seed for r in results if r.stage.seed is not None})),
         seconds=sum(result.seconds or 0.0 for result in results),
         findings=tuple(text for group in groups for text in _findings(group)),
         missing=tuple(
             f"{result.stage.label}: {result.state.status}: {result.state.reason}"
-            for result in sorted(results, key=lambda result: order.index(result.state.status))
+            for result in sorted(results, key=lambda result: IMPORTANCE.index(result.state.status))
             if not result.state.is_done
         ),
     )
