@@ -19,8 +19,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fope_lab.cli.exit_codes import DONE, INTERRUPTED, WRONG_INPUT
 from fope_lab.config.errors import UserError
+from fope_lab.config.exit_codes import INTERRUPTED, OK, WRONG_INPUT
 
 COMMANDS = (
     *("validate", "plan", "run", "evaluate", "analyze", "status", "report", "sync", "ui"),
@@ -56,7 +56,7 @@ def _run(command: Callable[[argparse.Namespace], int], options: argparse.Namespa
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output, such as `head`, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+        return OK
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return WRONG_INPUT

@@ -23,12 +23,11 @@ import requests
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobStatus, JobSubmissionClient
 
+from fope_lab.config.exit_codes import FAILED, OK, WRONG_INPUT
 from fope_lab.orchestration.job_package import COMMAND, SubmitError, build_package
 from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.keys import digest
 
-DONE, FAILED, WRONG_INPUT = 0, 1, 2
-"""The exit codes of `fope-lab run` on the cluster, which become those of `submit`."""
 ANSWER_SECONDS = 10.0
 """How long to wait for the cluster's first answer."""
 SETTLE_SECONDS = 60.0
@@ -73,7 +72,7 @@ def submit(
         environment = {name: value for name, value in variables.items() if value}
         cluster.start(job, package, environment)
     print(f"job {job}\n{cluster.advice(job)}")
-    return cluster.follow(job) if wait else DONE
+    return cluster.follow(job) if wait else OK
 
 
 class Cluster:
@@ -152,7 +151,7 @@ class Cluster:
             time.sleep(POLL_SECONDS)
             details = self._client.get_job_info(job)
         if details.status == JobStatus.SUCCEEDED:
-            return DONE
+            return OK
         if details.status == JobStatus.STOPPED:
             print(f"Job {job} was stopped. Submit the sweep again to continue from its store.")
             return FAILED

@@ -69,6 +69,20 @@ def test_a_store_that_does_not_exist_is_not_made(
     assert "pretrain" in capsys.readouterr().out
 
 
+def test_status_prints_the_whole_error_of_a_failed_stage(
+    sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store.create(tmp_path / "store")
+    [stage] = load_sweep(sweep).stages
+    error = f"the loss is nan{' and nan' * 40}\nThe advice comes last."
+    with pytest.raises(RuntimeError), store.folder(stage.kind, stage.key).begin("test", {}):
+        raise RuntimeError(error)
+    assert main(["status", str(sweep), "--store", str(store.root)]) == 1
+    output = capsys.readouterr().out
+    log = store.folder(stage.kind, stage.key).paths.log
+    assert f"failed {stage.label}: {error} (log: {log})" in output
+
+
 def test_a_report_of_a_missing_store_says_so(
     sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

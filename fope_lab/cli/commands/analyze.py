@@ -6,8 +6,8 @@ import argparse
 
 from fope_lab.cli.adhoc_run import ADHOC_ARGUMENTS, run_adhoc_sweep
 from fope_lab.cli.console import make_console
-from fope_lab.cli.exit_codes import DONE, FAILED
 from fope_lab.cli.shared_options import CHECKPOINT, argument
+from fope_lab.config.exit_codes import FAILED, OK
 
 HELP = "run an analysis from a paper: arrays and a figure"
 ARGUMENTS = (
@@ -32,8 +32,8 @@ def run(options: argparse.Namespace) -> int:
     console = make_console()
     if options.name is None:
         print_analyses(console)
-        return DONE
+        return OK
     content = analysis_content(options.name, options.checkpoints, options.corpus, options.gpus)
     sweep, failures = run_adhoc_sweep("analyze", content, options, console)
     print_figures(sweep.stages, Store.open(options.store), console)
-    return FAILED if failures else DONE
+    return FAILED if failures else OK

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.cli.console import make_console, print_json
-from fope_lab.cli.exit_codes import DONE
 from fope_lab.cli.shared_options import add_json, argument, number, whole_number
+from fope_lab.config.exit_codes import OK
 
 if TYPE_CHECKING:
     from fope_lab.cli.embedding_sizes import Sizes
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
         _describe_one(options.name, sizes, as_json=options.json)
     else:
         _list_all(sizes, as_json=options.json, as_markdown=options.markdown)
-    return DONE
+    return OK
 
 
 def _describe_one(name: str, sizes: Sizes | None, *, as_json: bool) -> None:

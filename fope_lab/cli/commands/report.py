@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from fope_lab.cli.console import make_console
-from fope_lab.cli.exit_codes import DONE
 from fope_lab.cli.inputs import load_single_sweep
 from fope_lab.cli.shared_options import add_file, add_json, add_store, add_tracking_uri
+from fope_lab.config.exit_codes import OK
 
 HELP = "show a sweep's results so far"
 
@@ -46,4 +46,4 @@ def run(options: argparse.Namespace) -> int:
         except OSError as error:
             text = f"report: not written, the store is read-only ({error})"
         console.print(text, soft_wrap=True, highlight=False, markup=False)
-    return DONE
+    return OK

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from fope_lab.cli.console import make_console
-from fope_lab.cli.exit_codes import DONE, FAILED
 from fope_lab.cli.inputs import load_sweeps
 from fope_lab.cli.shared_options import (
     add_address,
@@ -14,6 +13,7 @@ from fope_lab.cli.shared_options import (
     add_tracking_uri,
     argument,
 )
+from fope_lab.config.exit_codes import FAILED, OK
 
 HELP = "run every stage that the store does not have yet"
 ARGUMENTS = (
@@ -41,4 +41,4 @@ def run(options: argparse.Namespace) -> int:
         console=make_console(),
         device=options.device,
     )
-    return FAILED if failures else DONE
+    return FAILED if failures else OK

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from fope_lab.cli.console import make_console, print_json
-from fope_lab.cli.exit_codes import DONE
 from fope_lab.cli.shared_options import add_json, whole_number
+from fope_lab.config.exit_codes import OK
 
 HELP = "list the model sizes: parameters, FLOPs and memory"
 
@@ -58,4 +58,4 @@ def run(options: argparse.Namespace) -> int:
         print_json({"scales": rows})
     else:
         print_scales(rows, step, make_console())
-    return DONE
+    return OK

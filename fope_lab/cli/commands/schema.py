@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from fope_lab.cli.console import print_json
-from fope_lab.cli.exit_codes import DONE
 from fope_lab.cli.shared_options import AddArgument
+from fope_lab.config.exit_codes import OK
 
 HELP = "print the JSON Schema of sweep files, for editors"
 ARGUMENTS: tuple[AddArgument, ...] = ()
@@ -17,4 +17,4 @@ def run(options: argparse.Namespace) -> int:
     from fope_lab.sweep.schema import sweep_json_schema
 
     print_json(sweep_json_schema())
-    return DONE
+    return OK

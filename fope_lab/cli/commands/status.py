@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from fope_lab.cli.console import make_console
-from fope_lab.cli.exit_codes import DONE, FAILED
 from fope_lab.cli.inputs import load_single_sweep
 from fope_lab.cli.shared_options import add_file, add_store
+from fope_lab.config.exit_codes import FAILED, OK
 
 HELP = "show a sweep's progress"
 ARGUMENTS = (add_file, add_store)
@@ -25,4 +25,4 @@ def run(options: argparse.Namespace) -> int:
     console.print(states_table(sweep.stages, states, store))
     print_problems(sweep.stages, states, store, console)
     failed = any(state.status is Status.FAILED for state in states.values())
-    return FAILED if failed else DONE
+    return FAILED if failed else OK

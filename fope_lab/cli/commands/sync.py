@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from fope_lab.cli.exit_codes import DONE
 from fope_lab.cli.shared_options import add_store, add_tracking_uri
+from fope_lab.config.exit_codes import OK
 
 HELP = "bring MLflow up to date with the store"
 ARGUMENTS = (add_store, add_tracking_uri)
@@ -17,4 +17,4 @@ def run(options: argparse.Namespace) -> int:
 
     names = Tracker(options.store, options.tracking_uri).sync()
     print(f"up to date: {', '.join(names) or 'nothing has run yet'}")
-    return DONE
+    return OK
