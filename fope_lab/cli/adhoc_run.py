@@ -32,7 +32,8 @@ ADHOC_ARGUMENTS = (
 def run_adhoc_sweep(
     command: str, content: Mapping[str, Any], options: argparse.Namespace, console: Console
 ) -> tuple[Sweep, Mapping[str, StageState]]:
-    """Save and run the sweep with this content; returns it with the stages that failed, by key.
+    """Save and run the sweep with this content; returns it with the stages that failed or were
+    blocked, by key.
 
     `options` holds those of ADHOC_ARGUMENTS. Raises SweepError for wrong content, and what
     run_sweeps raises.
@@ -46,11 +47,11 @@ def run_adhoc_sweep(
     require_unblocked([plan(sweep, Store.open(options.store))])
     path = save_sweep(sweep, text, Store.create(options.store).root)
     console.print(f"saved as a sweep: {path}", highlight=False, soft_wrap=True, markup=False)
-    failures = run_sweeps(
+    failed_or_blocked = run_sweeps(
         [sweep],
         store=options.store,
         tracking_uri=options.tracking_uri,
         address=options.address,
         console=console,
     )
-    return sweep, failures
+    return sweep, failed_or_blocked

@@ -122,20 +122,17 @@ class Ledger:
     def save_outline(self, plan: Plan) -> Outline:
         """Save the outline of a plan and return it; `cached` stays as it was first recorded."""
         path = self._sweep_folder(plan.sweep.name) / "plan.json"
-        before = path.read_text(encoding="utf-8") if path.exists() else None
-        try:
-            known = Outline.parse(before).stages if before is not None else ()
-        except (TypeError, KeyError, ValueError):  # written by another version of this program
-            known = ()
-        outline = Outline.of(plan, {stage.key: stage.cached for stage in known})
-        if outline.json() != before:
+        before = _read_outline(path)
+        cached = {stage.key: stage.cached for stage in before.stages} if before else {}
+        outline = Outline.of(plan, cached)
+        if outline != before:
             write_atomic(path, outline.json())
         return outline
 
     def outlines(self) -> list[Outline]:
         """The outlines of all sweeps that are recorded in this store."""
         files = sorted((self._root / "sweeps").glob("*/plan.json"))
-        return [Outline.parse(path.read_text(encoding="utf-8")) for path in files]
+        return [outline for path in files if (outline := _read_outline(path)) is not None]
 
     def keep_report(self, sweep: str, files: Sequence[Path], metrics: Mapping[str, float]) -> None:
         """Copy a report into the store; an identical report keeps its time."""
@@ -173,3 +170,11 @@ class Ledger:
 
     def _hash(self, sweep: str) -> str:
         return hashlib.sha256(f"{self._uri}\n{sweep}".encode()).hexdigest()[:16]
+
+
+def _read_outline(path: Path) -> Outline | None:
+    """The outline in a file, or None if there is none that this version can read."""
+    try:
+        return Outline.parse(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, TypeError, KeyError, ValueError):
+        return None

@@ -21,7 +21,6 @@ from mlflow import MlflowClient
 from tracking_scene import Scene, expected, finish, of, write_nothing
 
 from fope_lab.store import Attempt, StageFolder
-from fope_lab.store.lease import Ending
 from fope_lab.tracking import Tracker, TrackingError
 
 
@@ -133,10 +132,22 @@ def test_a_lease_that_was_freed_without_a_time_counts_as_interrupted(scene: Scen
     plan = scene.plan()
     stage = of(plan, "pretrain")
     attempt = scene.folder(stage).begin("test", {})
-    scene.folder(stage).attempts.end(attempt.lease.token, Ending.INTERRUPTED)
+    (scene.folder(stage).path / "attempts" / "0001.end").write_text('{"outcome": "interrupted"}')
     scene.tracker.project(plan)
     assert scene.run(stage).info.status == "KILLED"
     attempt.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"name": "first", "stages": [{"of": "later"}]}'])
+def test_a_plan_that_another_version_recorded_is_recorded_again(scene: Scene, text: str) -> None:
+    plan = scene.plan()
+    scene.tracker.project(plan)
+    [path] = (scene.store.root / "tracking").rglob("plan.json")
+    recorded = path.read_text()
+    path.write_text(text)
+    assert scene.restart().sync() == []
+    scene.restart().project(plan)
+    assert path.read_text() == recorded
 
 
 def test_a_stage_that_nobody_began_has_no_run(scene: Scene) -> None:

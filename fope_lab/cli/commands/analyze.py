@@ -34,6 +34,6 @@ def run(options: argparse.Namespace) -> int:
         print_analyses(console)
         return OK
     content = analysis_content(options.name, options.checkpoints, options.corpus, options.gpus)
-    sweep, failures = run_adhoc_sweep("analyze", content, options, console)
+    sweep, failed_or_blocked = run_adhoc_sweep("analyze", content, options, console)
     print_figures(sweep.stages, Store.open(options.store), console)
-    return FAILED if failures else OK
+    return FAILED if failed_or_blocked else OK

@@ -40,8 +40,8 @@ def run(options: argparse.Namespace) -> int:
 
     content = evaluation_content(options.checkpoints, options.tasks, options.lengths, options.gpus)
     console = make_console(stderr=options.json)
-    sweep, failures = run_adhoc_sweep("evaluate", content, options, console)
+    sweep, failed_or_blocked = run_adhoc_sweep("evaluate", content, options, console)
     if options.json:
         store = Store.open(options.store)
         print(render_json(report_of_sweep(sweep, store, options.tracking_uri)))
-    return FAILED if failures else OK
+    return FAILED if failed_or_blocked else OK

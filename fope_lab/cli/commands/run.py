@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the sweeps; returns the exit code."""
     from fope_lab.orchestration.run_sweeps import run_sweeps
 
-    failures = run_sweeps(
+    failed_or_blocked = run_sweeps(
         load_sweeps(options.files),
         store=options.store,
         tracking_uri=options.tracking_uri,
@@ -41,4 +41,4 @@ def run(options: argparse.Namespace) -> int:
         console=make_console(),
         device=options.device,
     )
-    return FAILED if failures else OK
+    return FAILED if failed_or_blocked else OK
