@@ -58,7 +58,8 @@ def _load(path: Path, loader: SweepLoader, text: str | None = None) -> Sweep:
     references = StageReferences(path, loader)
     points = expand_grid(file, references.axes(file, problems), problems)
     axes_known = not problems.concern("grid", "zip", "include", "exclude")
-    preparation = PreparationStages(loader.cache, Resources(cpus=file.prepare.resources.cpus))
+    cpus = float(file.prepare.resources.cpus)
+    preparation = PreparationStages(loader.cache, Resources(cpus=cpus))
     resolved = resolve_stages(
         file,
         points,
