@@ -26,8 +26,9 @@ from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.embeddings import build_embedding, resolve_embedding
 from fope_lab.evaluation import leval, longbench
 from fope_lab.model import Decoder, load_model, save_model
-from fope_lab.stages import StageConfig, TrainingConfig, plain
+from fope_lab.stages import StageConfig, TrainingConfig
 from fope_lab.stages.entry_points import load_function
+from fope_lab.stages.serialise import config_json
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.keys import digest
@@ -72,7 +73,7 @@ class Workshop:
             parents["from"] = self.run(by_key()[stage.parents["from"]])
         elif stage.checkpoints:
             parents["from"] = self.published(stage.model_spec)
-        asked = {name: item for name, item in plain(spec).items() if name != "from"}
+        asked = {name: item for name, item in config_json(spec).items() if name != "from"}
         if isinstance(spec, TrainingConfig):
             asked |= {"embedding": method(asked["embedding"]), "parent": str(parents.get("from"))}
         else:
@@ -94,7 +95,7 @@ class Workshop:
                 roles[f"data.{i}"] = self._pack(corpus, "validation")
         folder = self._store.folder(spec.kind, key)
         work = load_function(type(spec).entry_point)
-        with folder.begin("test", {"config": plain(spec)}) as attempt:
+        with folder.begin("test", {"config": config_json(spec)}) as attempt:
             attempt.finish(work(spec, attempt.writer, roles))
         logged: dict[str, set[int]] = {}
         for row in folder.rows():
@@ -119,7 +120,7 @@ class Workshop:
     def published(self, model_spec: ModelSpec) -> Path:
         """A model of the hub, small and untrained, with RoPE."""
         config = small_model(model_spec.model)
-        folder = self._folder / digest(plain(config))
+        folder = self._folder / digest(dataclasses.asdict(config))
         if not folder.is_dir():
             folder.mkdir()
             first = model_spec.train_length

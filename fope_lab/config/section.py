@@ -22,7 +22,8 @@ class Section:
     """A part of a configuration file. Reading it checks its values, each and together."""
 
     excluded_from_key: ClassVar[frozenset[str]] = frozenset()
-    """Fields that can't change a stage's numbers, and so are left out of its key."""
+    """Fields that the key leaves out: those that can't change a number, and `from`, since the key
+    has the parents."""
 
     def problems(self) -> Iterable[Problem]:
         """What is wrong with the values together."""

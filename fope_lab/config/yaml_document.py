@@ -51,10 +51,9 @@ for _name, _pattern in _SCALARS.items():
 class Document:
     """A parsed YAML file: `.value`, and `.line(path)` for any field path in it.
 
-    With a `text`, that instead of the file's content; `path` then only names it in problems.
-
+    If `text` is given, it is parsed instead of the file; `path` then only names it in problems.
     `problems` are keys given twice, of which the value has the first. Raises SweepError if the file
-    is no YAML, or holds what a sweep file can't.
+    is not YAML, or holds what a sweep file can't.
     """
 
     def __init__(self, path: Path, text: str | None = None) -> None:

@@ -202,7 +202,7 @@ class Benchmark(ModelEvaluation):
                     "the sweep again to plan with it"
                 )
 
-    def identities(self) -> Mapping[str, Any]:
+    def key_replacements(self) -> Mapping[str, Any]:
         """The content of local files instead of their place; the commit of files on the hub."""
         if self.files.is_local:
             return {"dataset": self.contents}

@@ -123,7 +123,7 @@ class StageConfig(Section, ABC):
         """What the stage can't do with the model of its parent."""
         return ()
 
-    def identities(self) -> Mapping[str, Any]:
+    def key_replacements(self) -> Mapping[str, Any]:
         """What the key has instead of some fields: the content of local files, by field.
 
         Raises fope_lab.data.problems.DataError.

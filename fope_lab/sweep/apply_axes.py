@@ -14,14 +14,14 @@ from fope_lab.sweep.grid_point import Choice
 class StageSection:
     """A stage's section at a grid point.
 
-    `axes` are the values of the axes that set its fields. `origins` maps the path of every value
-    that an axis set to the place in the file where the value stands; `created` does the same for
-    the sections that an axis created around its value. `problems` are the axes that could not be
-    set, each with its place in the file.
+    `axes` are the values of the axes that set its fields. The origin of a value is its place in
+    the file: `origins` has it for every value that an axis set, by the value's path, and `created`
+    for the sections that an axis created around its value. `problems` are the axes that could not
+    be set, each with its place in the file.
     """
 
     name: str
-    value: dict[str, Any]
+    fields: dict[str, Any]
     axes: Mapping[str, Any]
     origins: Mapping[FieldPath, FieldPath]
     created: Mapping[FieldPath, FieldPath]
@@ -45,20 +45,20 @@ def apply_axes(
     Whole objects are set before the dotted paths inside them, so the order of the axes in the file
     does not matter. A preset's name becomes {type: name} when an axis sets an option of it.
     """
-    value: dict[str, Any] = _copy(section)
+    fields: dict[str, Any] = _copy(section)
     origins: dict[FieldPath, FieldPath] = {}
     created: dict[FieldPath, FieldPath] = {}
     problems = []
     for axis, choice in sorted(choices.items(), key=lambda item: item[0].count(".")):
         try:
-            path, sections = _set(value, axis.split(".")[1:], _copy(choice.value))
+            path, sections = _set(fields, axis.split(".")[1:], _copy(choice.value))
         except LookupError as error:
             problems.append(Problem(choice.origin, str(error)))
         else:
             origins[path] = choice.origin
             created |= dict.fromkeys(sections - created.keys(), choice.origin)
     axes = {axis: choice.value for axis, choice in choices.items()}
-    return StageSection(name, value, axes, origins, created, tuple(problems))
+    return StageSection(name, fields, axes, origins, created, tuple(problems))
 
 
 def _set(

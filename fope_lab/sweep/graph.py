@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fope_lab.stages import StageConfig, plain
+from fope_lab.stages import StageConfig
 from fope_lab.stages.labels import stage_label
+from fope_lab.stages.serialise import config_json
 from fope_lab.sweep.cost import Cost, estimate
 from fope_lab.sweep.external_model import ExternalModel
 from fope_lab.sweep.keys import stage_key
@@ -21,10 +22,9 @@ class Stage:
     """One unit of work, checked and with its identity.
 
     `section` is the name of its section in the sweep file, `label` that name with the axes and seed
-    of this stage. `config` is the whole resolved configuration as JSON values, `spec` the same as
-    an object. `parents` are the keys of the stages that it needs, by role ("from", "data.0", …),
-    and `checkpoints` the checkpoint folders that it starts from. `model_spec` describes its model,
-    if it has one.
+    of this stage. `spec` is its configuration, and `config` the same as JSON values. `parents` are
+    the keys of the stages that it needs, by role ("from", "data.0", …), and `checkpoints` the
+    checkpoint folders that it starts from. `model_spec` describes its model, if it has one.
     """
 
     key: str
@@ -79,25 +79,25 @@ def make_stage(
     seed: int | None = None,
     parents: Mapping[str, str] | None = None,
     external: ExternalModel | None = None,
-    identities: Mapping[str, Any] | None = None,
+    key_replacements: Mapping[str, Any] | None = None,
     model_spec: ModelSpec | None = None,
     learned_parameters: int = 0,
 ) -> Stage:
     """Return a stage with its key, label and cost.
 
-    `external` is the model that the stage starts from, unless a parent makes it. `identities`
-    replace fields of the configuration in the key. `learned_parameters` is the number of parameters
-    that the position embedding of `model_spec` learns.
+    `external` is the model that the stage starts from, unless a parent makes it.
+    `key_replacements` replace fields of the configuration in the key. `learned_parameters` is
+    the number of parameters that the position embedding of `model_spec` learns.
     """
     axes, parents = dict(axes or {}), dict(parents or {})
     origin = {"from": external.key} if external else {}
     return Stage(
-        key=stage_key(spec, parents | origin, identities),
+        key=stage_key(spec, parents | origin, key_replacements),
         label=label or stage_label(section, axes, seed),
         section=section,
         kind=spec.kind,
         spec=spec,
-        config=plain(spec),
+        config=config_json(spec),
         axes=axes,
         seed=seed,
         parents=parents,

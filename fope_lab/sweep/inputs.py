@@ -13,8 +13,6 @@ from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
 from fope_lab.stages import Finetune, StageConfig, TrainingConfig
 from fope_lab.stages.labels import corpus_label, tokenizer_label
 
-"""Paths inside a stage's section, each with a message."""
-
 
 @dataclass(frozen=True)
 class Input:
@@ -31,14 +29,14 @@ class Input:
 
 
 def inputs_of(
-    spec: StageConfig, section: Mapping[str, Any], tokenizer: TokenizerRecipe
+    spec: StageConfig, given: Mapping[str, Any], tokenizer: TokenizerRecipe
 ) -> list[Input]:
-    """Return the corpora that a stage reads; `section` is its section of the sweep file.
+    """Return the corpora that a stage reads; `given` are the fields of its section.
 
     Raises ConfigError for what the stage can't read, or can't do with the tokenizer.
     """
     if isinstance(spec, TrainingConfig):
-        inputs, problems = _training_inputs(spec, section["data"], tokenizer)
+        inputs, problems = _training_inputs(spec, given["data"], tokenizer)
     else:
         inputs = [
             Input(f"data.{i}", corpus, (field,), "validation")
@@ -50,22 +48,21 @@ def inputs_of(
         raise ConfigError(problems)
     if isinstance(spec, TrainingConfig) and spec.train.validate_every is not None:
         inputs += [
-            replace(one, role=one.role.replace("data", "validation"), split="validation")
-            for one in inputs
+            replace(each, role=each.role.replace("data", "validation"), split="validation")
+            for each in inputs
         ]
     return inputs
 
 
 def _training_inputs(
-    spec: TrainingConfig, section: Mapping[str, Any], tokenizer: TokenizerRecipe
+    spec: TrainingConfig, data: Mapping[str, Any], tokenizer: TokenizerRecipe
 ) -> tuple[list[Input], list[Problem]]:
     """Return the corpora of a stage's `data`, and what is wrong with its other fields."""
     inputs = []
     problems = list(_settings_without_effect(spec))
     for i, source in enumerate(spec.data.mix):
-        given, path = (
-            (section["mix"][i], ("data", "mix", i)) if "mix" in section else (section, ("data",))
-        )
+        mixed = "mix" in data
+        given, path = (data["mix"][i], ("data", "mix", i)) if mixed else (data, ("data",))
         if source.corpus is not None:
             field = ("corpus",) if "corpus" in given else ()
             inputs.append(Input(f"data.{i}", source.corpus, (*path, *field), "train"))
@@ -101,17 +98,14 @@ def _corpus_problems(
 ) -> Iterator[Problem]:
     """Yield the corpora that a stage of this kind can't read with this tokenizer."""
     readable = ("pairs", "chats") if isinstance(spec, Finetune) else ("text",)
-    for one in inputs:
-        name = corpus_label(one.corpus)
-        if one.corpus.kind not in readable:
+    for each in inputs:
+        kind, holds = each.corpus.kind, f"the corpus {corpus_label(each.corpus)} holds"
+        if kind not in readable:
+            reads = f"a stage of kind {spec.kind} reads {' or '.join(readable)}"
+            yield Problem(each.path, f"{holds} {kind}; {reads}")
+        elif kind == "chats" and not may_write_chats(tokenizer):
             message = (
-                f"the corpus {name} holds {one.corpus.kind}; a stage of kind {spec.kind} reads "
-                f"{' or '.join(readable)}"
-            )
-            yield Problem(one.path, message)
-        elif one.corpus.kind == "chats" and not may_write_chats(tokenizer):
-            message = (
-                f"the corpus {name} holds chats, and the tokenizer {tokenizer_label(tokenizer)} "
+                f"{holds} chats, and the tokenizer {tokenizer_label(tokenizer)} "
                 "has no chat template to write them in"
             )
-            yield Problem(one.path, message)
+            yield Problem(each.path, message)

@@ -13,36 +13,34 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fope_lab.stages import StageConfig, plain
+from fope_lab.stages import StageConfig
+from fope_lab.stages.serialise import hashed_fields
 
 KEY_LENGTH = 20  # hexadecimal digits: 80 bits
 
 
 def stage_key(
-    spec: StageConfig, parents: Mapping[str, str], identities: Mapping[str, Any] | None = None
+    spec: StageConfig, parents: Mapping[str, str], key_replacements: Mapping[str, Any] | None = None
 ) -> str:
     """Return the key of a stage.
 
-    `parents` are the keys of its parents by role. `identities` replace fields of the configuration,
-    such as the name of a local file by the hash of its content.
+    `parents` are the keys of its parents by role. `key_replacements` replace fields, such as the
+    name of a local file by the hash of its content.
     """
-    config = {**plain(spec, key=True), **(identities or {})}
+    config = {**hashed_fields(spec), **(key_replacements or {})}
     if "tokenizer" in parents:
         config.pop("tokenizer", None)
     for i, field in enumerate(spec.corpora()):
         if f"data.{i}" in parents:
             config.pop(field, None)
-    for i, source in enumerate(config.get("data", {}).get("mix", ())):
-        if f"data.{i}" in parents:
-            source.pop("corpus")
-    return digest(
-        {
-            "kind": spec.kind,
-            "version": spec.version,
-            "config": config,
-            "parents": dict(parents),
-        }
-    )
+    if "mix" in (data := config.get("data", {})):
+        mix = [
+            {k: v for k, v in source.items() if k != "corpus" or f"data.{i}" not in parents}
+            for i, source in enumerate(data["mix"])
+        ]
+        config["data"] = {**data, "mix": mix}
+    of = {"kind": spec.kind, "version": spec.version, "config": config, "parents": dict(parents)}
+    return digest(of)
 
 
 def digest(value: Any) -> str:

@@ -1,13 +1,15 @@
 """`load_sweep`: from a sweep file to a checked `Sweep`.
 
-The steps, each of which takes what the one before it returns:
+The steps, in this order:
 
     Document       the YAML text, with the line of every field        config/yaml_document.py
     SweepFile      the top level of the file                          sweep_file.py
     GridPoint      the value of every axis, and a seed                expand.py
-    StageSection   a stage's section at a grid point                  apply_axes.py
-    Parent         what the section's `from` means there              parents.py
-    Stage          the section checked, with its key                  stage_builder.py
+    resolve.py, for each section at each point:
+      Parent         what the section's `from` means there            parents.py
+      StageSection   the section with the values of the axes          apply_axes.py
+      Stage          the section checked, with its key, and its       stage_builder.py
+                     preparation stages                               preparation_stages.py
     Sweep          all stages, and a report section that fits them    report_check.py
 
 A step reports what is wrong and leaves it out, so that one SweepError holds the problems of all.

@@ -44,18 +44,18 @@ class ModelSpec:
 
 
 def model_spec_of(
-    spec: StageConfig, section: Mapping[str, Any], parent: ModelSpec | None, cache: Cache
+    spec: StageConfig, given: Mapping[str, Any], parent: ModelSpec | None, cache: Cache
 ) -> ModelSpec:
-    """Return the model of a stage, given its section of the file and its parent's model.
+    """Return the model of a stage, given the fields of its section and its parent's model.
 
     Raises ConfigError if there can be no such model, or if its embedding has no positions for the
     stage's longest sequence.
     """
     if isinstance(spec, Pretrain):
-        model_spec = _new_model(spec, section)
+        model_spec = _new_model(spec, given)
     else:
         assert parent is not None, "only a pretraining starts from no model"
-        model_spec = _with_embedding(parent, spec, section)
+        model_spec = _with_embedding(parent, spec, given)
     if model_spec is not parent:
         _check_embedding(model_spec, cache)
     model_spec = _with_tokenizer(model_spec, spec)
@@ -74,14 +74,14 @@ def learned_parameters_of(model_spec: ModelSpec, cache: Cache) -> int:
     )
 
 
-def _new_model(spec: Pretrain, section: Mapping[str, Any]) -> ModelSpec:
-    given = section["model"]
+def _new_model(spec: Pretrain, given: Mapping[str, Any]) -> ModelSpec:
+    model = given["model"]
     return ModelSpec(
         tokenizer=spec.tokenizer,
         model=_sized_model(spec),
-        scale=given.get("scale") if isinstance(given, Mapping) else str(given),
+        scale=model.get("scale") if isinstance(model, Mapping) else str(model),
         embedding=spec.embedding,
-        embedding_label=label(section["embedding"]),
+        embedding_label=label(given["embedding"]),
         train_length=spec.data.length,
         last_trained_length=spec.data.length,
     )
@@ -106,7 +106,7 @@ def _sized_model(spec: Pretrain) -> ModelConfig:
     return ModelConfig(**sizes)
 
 
-def _with_embedding(parent: ModelSpec, spec: StageConfig, section: Mapping[str, Any]) -> ModelSpec:
+def _with_embedding(parent: ModelSpec, spec: StageConfig, given: Mapping[str, Any]) -> ModelSpec:
     """Return the parent's model with the embedding that a further training gives it.
 
     An embedding with a base needs it spelled out if its default differs from the parent's: the
@@ -115,16 +115,16 @@ def _with_embedding(parent: ModelSpec, spec: StageConfig, section: Mapping[str, 
     """
     if not isinstance(spec, FurtherTraining) or spec.embedding is None:
         return parent
-    given = section["embedding"]
+    embedding = given["embedding"]
     base, parents = _base(spec.embedding), _base(parent.embedding)
-    is_given = isinstance(given, Mapping) and "base" in given
+    is_given = isinstance(embedding, Mapping) and "base" in embedding
     if not is_given and None not in (base, parents) and base != parents:
         message = (
             f"set `base` explicitly: default {base:g} differs from the parent's {parents:g}; "
             f"{{type: …, base: {parents:g}}} keeps the parent's"
         )
         raise ConfigError(Problem(("embedding",), message))
-    return dataclasses.replace(parent, embedding=spec.embedding, embedding_label=label(given))
+    return dataclasses.replace(parent, embedding=spec.embedding, embedding_label=label(embedding))
 
 
 def _base(embedding: Mapping[str, Any]) -> float | None:

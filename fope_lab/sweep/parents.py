@@ -31,12 +31,12 @@ class Parent:
     """What a stage starts from at a grid point: a stage, a model that no stage makes, or nothing.
 
     `problem` says why there is nothing; it is None if the stage has no `from`, and if the parent
-    has a problem of its own. `identity` tells parents apart: stages that are equal, and that
+    has a problem of its own. `memo_key` tells parents apart: stages that are equal, and that
     different axes lead to, are different parents. `ancestors` are the stages of other files that
     come into the sweep with this parent, itself included.
     """
 
-    identity: Hashable = None
+    memo_key: Hashable = None
     stage: Stage | None = None
     external: ExternalModel | None = None
     problem: str | None = None
@@ -101,8 +101,8 @@ class ParentFinder:
         """
         if "#" in reference and not reference.startswith(PREFIX):
             stage = self._references.parent(reference, point)
-            identity = (stage.key, json.dumps(stage.axes, sort_keys=True))
-            return Parent(identity, stage, ancestors=self._references.ancestors(reference, stage))
+            memo_key = (stage.key, json.dumps(stage.axes, sort_keys=True))
+            return Parent(memo_key, stage, ancestors=self._references.ancestors(reference, stage))
         if reference.startswith(PREFIX):
             model = self._cache.get(("hub", reference), lambda: read_hub_model(reference))
             return Parent(model.key, external=model)

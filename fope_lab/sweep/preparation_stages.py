@@ -34,12 +34,12 @@ class Prepared:
     """What preparation stages make for one stage.
 
     `stages` are the preparation stages, parents first, and `parents` their keys by role.
-    `identities` replace fields of the stage in its key.
+    `key_replacements` replace fields of the stage in its key.
     """
 
     stages: tuple[Stage, ...]
     parents: dict[str, str]
-    identities: dict[str, Any]
+    key_replacements: dict[str, Any]
 
 
 class PreparationStages:
@@ -59,7 +59,7 @@ class PreparationStages:
         names_tokenizer = getattr(spec, "tokenizer", None) is not None
         stages: list[Stage] = []
         parents: dict[str, str] = {}
-        identities: dict[str, Any] = {}
+        key_replacements: dict[str, Any] = {}
         try:
             made = self._tokenizer(tokenizer)
         except DataError as error:
@@ -70,7 +70,7 @@ class PreparationStages:
             if names_tokenizer:
                 parents["tokenizer"] = made.key
         elif names_tokenizer and tokenizer != "byte":
-            identities["tokenizer"] = made
+            key_replacements["tokenizer"] = made
         for one in inputs:
             try:
                 stage = self._corpus(one.corpus, tokenizer, one.split)
@@ -78,7 +78,7 @@ class PreparationStages:
                 raise ConfigError(Problem(one.path, str(error))) from error
             stages.append(stage)
             parents[one.role] = stage.key
-        return Prepared(tuple(stages), parents, identities)
+        return Prepared(tuple(stages), parents, key_replacements)
 
     def _tokenizer(self, recipe: TokenizerRecipe) -> Stage | dict[str, Any]:
         """Return the stage that makes a tokenizer, or the identity of one that exists."""
@@ -106,24 +106,25 @@ class PreparationStages:
             spec = CopyTokenizer(tokenizer=recipe, resources=self._resources)
             identity = {"sha256": GPT_NEOX_SHA256}
         label = f"{spec.kind}[{tokenizer_label(recipe)}]"
-        return make_stage(spec, section=spec.kind, label=label, identities={"tokenizer": identity})
+        replaced = {"tokenizer": identity}
+        return make_stage(spec, section=spec.kind, label=label, key_replacements=replaced)
 
     def _tokenize(self, corpus: Corpus, tokenizer: TokenizerRecipe, split: Split) -> Stage:
         spec = PrepareData(
             corpus=corpus, tokenizer=tokenizer, split=split, resources=self._resources
         )
-        parents, identities = {}, {"corpus": corpus.identity()}
+        parents, key_replacements = {}, {"corpus": corpus.identity()}
         made = self._tokenizer(tokenizer)
         if isinstance(made, Stage):
             parents["tokenizer"] = made.key
         else:
-            identities["tokenizer"] = made
+            key_replacements["tokenizer"] = made
         return make_stage(
             spec,
             section=spec.kind,
             label=f"{spec.kind}[{corpus_label(corpus)},{tokenizer_label(tokenizer)},{split}]",
             parents=parents,
-            identities=identities,
+            key_replacements=key_replacements,
         )
 
 

@@ -1,7 +1,7 @@
 """The stages of a sweep: those of every section of the file, at every grid point.
 
-A stage multiplies with its parent, and equal stages are one. A section is therefore checked once
-for each combination of the axis values and the parent that its stage depends on.
+If a parent has several variants, so has its child; equal stages become one. A section is therefore
+checked once for each combination of the axis values and the parent that its stage depends on.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ def resolve_stages(
         resolved: dict[str, Parent] = {}
         for name in _parents_first(references, choices, point, problems):
             parent = parents.find(references[name], name, point, resolved)
-            identity = (
+            memo_key = (
                 name,
                 tuple(sorted((axis, choice.origin) for axis, choice in choices[name].items())),
-                parent.identity,
+                parent.memo_key,
                 point.seed,
             )
-            if identity not in built:
+            if memo_key not in built:
                 section = apply_axes(name, sections[name], choices[name])
-                built[identity] = builder.build(section, parent, point.seed)
-            resolved[name] = Parent(identity, built[identity].stage)
-            problems.add_at_point(point, *built[identity].problems)
+                built[memo_key] = builder.build(section, parent, point.seed)
+            resolved[name] = Parent(memo_key, built[memo_key].stage)
+            problems.add_at_point(point, *built[memo_key].problems)
     stages: dict[str, Stage] = {}
     by_section: dict[str, list[Stage]] = {name: [] for name in file.stages}
     for one in built.values():

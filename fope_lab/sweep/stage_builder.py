@@ -51,7 +51,7 @@ class StageBuilder:
         if parent.problem is not None:
             problems.append(Problem(section.locate(("from",)), parent.problem))
         try:
-            spec = FILE_KINDS.parse(section.value, self._folder, cache=self._cache)
+            spec = FILE_KINDS.parse(section.fields, self._folder, cache=self._cache)
             if isinstance(spec, TrainingConfig):
                 spec = dataclasses.replace(spec, seed=seed)
             if not problems and (parent.exists or spec.stands_alone()):
@@ -72,13 +72,13 @@ class StageBuilder:
         if it can't read its data.
         """
         axes = {**(parent.stage.axes if parent.stage else {}), **section.axes}
-        if not parent.exists and not isinstance(spec, Pretrain):  # it looks at no model
-            identities = spec.identities()
-            return [make_stage(spec, section=section.name, axes=axes, identities=identities)]
+        replaced = spec.key_replacements()
+        if not parent.exists and not isinstance(spec, Pretrain):  # an analysis of no model
+            return [make_stage(spec, section=section.name, axes=axes, key_replacements=replaced)]
         if parent.stage is not None:
             _check_parent(spec, parent.stage)
-        model_spec = model_spec_of(spec, section.value, parent.model_spec, self._cache)
-        inputs = inputs_of(spec, section.value, model_spec.tokenizer)
+        model_spec = model_spec_of(spec, section.fields, parent.model_spec, self._cache)
+        inputs = inputs_of(spec, section.fields, model_spec.tokenizer)
         prepared = self._preparation.prepare(spec, model_spec.tokenizer, inputs)
         if isinstance(spec, Pretrain):
             spec = dataclasses.replace(spec, model=model_spec.model)
@@ -90,7 +90,7 @@ class StageBuilder:
             seed=spec.seed if isinstance(spec, TrainingConfig) else inherited_seed,
             parents=({"from": parent.stage.key} if parent.stage else {}) | prepared.parents,
             external=parent.external,
-            identities={**prepared.identities, **spec.identities()},
+            key_replacements={**prepared.key_replacements, **replaced},
             model_spec=model_spec,
             learned_parameters=learned_parameters_of(model_spec, self._cache),
         )

