@@ -10,6 +10,9 @@ from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.corpora.hub import PRESETS
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 
+ABSENT = "–"
+"""Stands where an axis has no value."""
+
 
 def label(value: Any) -> str:
     """An axis value as a short text: {type: p-rope, p: 0.25} → 'p-rope(p=0.25)'."""
@@ -75,6 +78,16 @@ def tokenizer_label(tokenizer: TokenizerRecipe) -> str:
     if isinstance(tokenizer, str):
         return tokenizer
     return f"{tokenizer.train}({tokenizer.vocabulary},{corpus_label(tokenizer.corpus)})"
+
+
+def axis_label(axes: Mapping[str, Any], path: str) -> str:
+    """The value of an axis as a short text; ABSENT if there is none."""
+    return label(axes[path]) if path in axes else ABSENT
+
+
+def is_embedding(path: str) -> bool:
+    """Whether an axis selects the embedding."""
+    return path.rpartition(".")[2] == "embedding"
 
 
 def stage_label(stage: str, axes: Mapping[str, Any], seed: int | None) -> str:

@@ -22,7 +22,7 @@ ARGUMENTS = (add_file, add_store, add_tracking_uri, _add_form)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the report, or write its page; returns the exit code."""
+    """Print the report; in its default form, write its files into the store too."""
     from fope_lab.orchestration.sweep_report import keep_report, report_of_sweep
     from fope_lab.report.render.json import render_json
     from fope_lab.report.render.markdown import render_markdown

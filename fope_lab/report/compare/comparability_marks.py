@@ -18,10 +18,10 @@ from fope_lab.report.compare.training_history import (
     compare,
     read_history,
 )
-from fope_lab.report.results.axes import is_embedding, short_names
+from fope_lab.report.results.axes import short_names
 from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.report.results.stage_results import StageResult
-from fope_lab.stages.labels import label
+from fope_lab.stages.labels import is_embedding, label
 
 MARK = "‡"
 MOST_GROUPS = 4

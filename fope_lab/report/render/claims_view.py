@@ -10,7 +10,7 @@ from fope_lab.report.compare.claims import VERDICTS, Verdict, VerdictWord, forma
 from fope_lab.report.compare.comparability_marks import MARK
 from fope_lab.report.compare.paired import ALPHA
 from fope_lab.report.results.axes import short_names
-from fope_lab.stages.labels import label
+from fope_lab.stages.labels import axis_label
 
 MARKS: Mapping[VerdictWord, str] = {
     "holds": "✓",
@@ -96,10 +96,7 @@ def group_verdicts(verdicts: Iterable[Verdict]) -> tuple[ClaimView, ...]:
     for text, members in by_claim.items():
         paths = list(dict.fromkeys(path for verdict in members for path in verdict.axes))
         names = short_names(paths)
-        rows = [
-            VerdictView(tuple(label(v.axes[p]) if p in v.axes else "–" for p in paths), v)
-            for v in members
-        ]
+        rows = [VerdictView(tuple(axis_label(v.axes, p) for p in paths), v) for v in members]
         claims.append(ClaimView(text, tuple(names[path] for path in paths), tuple(rows)))
     return tuple(claims)
 

@@ -120,7 +120,7 @@ def build_tables(report: Report) -> tuple[Table, ...]:
     for index, group in enumerate(report.table_groups):
         table = build_table(group, report.marks[group.key])
         rows = tuple((row.labels, row.seeds) for row in table.rows)
-        place = (group.section, _kind(group), rows) if group.metric.axis is None else index
+        place = (group.section, _last_word(group), rows) if group.metric.axis is None else index
         joined.setdefault(place, []).append((group, table))
     return tuple(_join(tables) for tables in joined.values())
 
@@ -170,7 +170,7 @@ def _join(tables: Sequence[tuple[MetricGroup, Table]]) -> Table:
     if levels:
         notes.append(f"{GUESSING}: {', '.join(levels)}.")
     return Table(
-        title=f"{_kind(group).capitalize()} ({group.section})",
+        title=f"{_last_word(group).capitalize()} ({group.section})",
         labels=first.labels,
         columns=tuple(TableColumn(_subject(member), False) for member, _ in tables),
         rows=tuple(
@@ -181,14 +181,15 @@ def _join(tables: Sequence[tuple[MetricGroup, Table]]) -> Table:
     )
 
 
-def _kind(group: MetricGroup) -> str:
-    """The kind of the number, which is the last word of the metric: accuracy, loss."""
+def _last_word(group: MetricGroup) -> str:
+    """The last word of a metric's label, as in accuracy or loss: a section's single numbers whose
+    labels end in the same word share a table."""
     return group.metric.label.split()[-1]
 
 
 def _subject(group: MetricGroup) -> str:
-    """The words before the kind, such as the name of a task."""
-    return group.metric.label.removesuffix(_kind(group)).strip() or group.metric.label
+    """The words before the last one, such as the name of a task."""
+    return group.metric.label.removesuffix(_last_word(group)).strip() or group.metric.label
 
 
 def shown_xs(group: MetricGroup) -> tuple[int | None, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fope_lab.report.results.aggregate import Cell
-from fope_lab.stages.labels import label, split_label
+from fope_lab.stages.labels import axis_label, is_embedding, split_label
 from fope_lab.sweep.graph import Stage
 
 HasAxes = Stage | Cell
@@ -58,7 +58,7 @@ class Axes:
 
     def _shown(self, member: HasAxes, path: str) -> str:
         """The value of an axis; a checkpoint's folder is shortened and follows its embedding."""
-        value = _value(member, path)
+        value = axis_label(member.axes, path)
         if value not in self.folders:
             return value
         return f"{member.embedding or 'model'} ({self.folders[value]})"
@@ -70,17 +70,17 @@ def read_axes(members: Iterable[HasAxes]) -> Axes:
     distinct: dict[str, set[str]] = {}
     for path in dict.fromkeys(path for member in members for path in member.axes):
         if not any(_repeats(path, other, members) for other in distinct):
-            distinct[path] = {_value(member, path) for member in members}
+            distinct[path] = {axis_label(member.axes, path) for member in members}
     paths = sorted(distinct, key=lambda path: not is_embedding(path))
     names = short_names(paths)
     varying = tuple(path for path in paths if len(distinct[path]) > 1)
     embeddings = tuple(path for path in varying if is_embedding(path))
     values = {value for path in paths if is_model(path) for value in distinct[path]}
-    chosen = [tuple(_value(member, path) for path in embeddings) for member in members]
+    chosen = [tuple(axis_label(member.axes, path) for path in embeddings) for member in members]
     choices = set(chosen)
 
     def follows(path: str) -> bool:
-        pairs = {(one, _value(m, path)) for one, m in zip(chosen, members, strict=True)}
+        pairs = {(one, axis_label(m.axes, path)) for one, m in zip(chosen, members, strict=True)}
         return len(pairs) == len(choices)
 
     return Axes(
@@ -97,7 +97,9 @@ def read_axes(members: Iterable[HasAxes]) -> Axes:
 def _repeats(path: str, other: str, members: Iterable[HasAxes]) -> bool:
     """Whether an axis repeats another: the same setting of another stage, with equal values."""
     same_setting = path.rpartition(".")[2] == other.rpartition(".")[2]
-    return same_setting and all(_value(one, path) == _value(one, other) for one in members)
+    return same_setting and all(
+        axis_label(one.axes, path) == axis_label(one.axes, other) for one in members
+    )
 
 
 def is_model(path: str) -> bool:
@@ -127,7 +129,7 @@ def shorten_labels(labels: Iterable[str]) -> dict[str, str]:
     `fope(base=129)` becomes `fope` if there is no other fope. Next to it,
     `fope(base=129,sigma=0.1)` becomes `fope(sigma=0.1)`.
     """
-    split = {label: split_label(label) for label in labels}
+    split = {text: split_label(text) for text in labels}
     named: dict[str, list[set[str]]] = {}
     for name, options in split.values():
         named.setdefault(name, []).append(set(options))
@@ -144,16 +146,7 @@ def _joined(name: str, options: Sequence[str]) -> str:
     return f"{name}({','.join(options)})" if options else name
 
 
-def is_embedding(path: str) -> bool:
-    """Whether an axis selects the embedding."""
-    return path.rpartition(".")[2] == "embedding"
-
-
 def short_names(paths: Sequence[str]) -> dict[str, str]:
     """The shortest ending of each path that is unique, with spaces for underscores."""
     endings = _unique_endings({path: path.split(".") for path in paths})
     return {path: ".".join(ending).replace("_", " ") for path, ending in endings.items()}
-
-
-def _value(member: HasAxes, path: str) -> str:
-    return label(member.axes[path]) if path in member.axes else "–"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.config.problems import did_you_mean, name_list, shown
-from fope_lab.stages.labels import label, label_parts
+from fope_lab.stages.labels import axis_label, is_embedding, label, label_parts
 from fope_lab.sweep.claims.grammar import Claim, ClaimError, Pin
 from fope_lab.sweep.claims.selection import Catalogue, Selected
 from fope_lab.sweep.graph import Stage
@@ -65,11 +65,11 @@ def compare(claim: Claim, catalogue: Catalogue) -> Comparison:
     groups: dict[tuple[str, ...], list[dict[int | None, Stage]]] = {}
     axes: dict[tuple[str, ...], dict[str, Any]] = {}
     for stage in stages:
-        place = tuple(_label(stage, path) for path in open_axes)
+        place = tuple(axis_label(stage.axes, path) for path in open_axes)
         members = groups.setdefault(place, [{} for _ in claim.terms])
         axes.setdefault(place, {p: stage.axes[p] for p in open_axes if p in stage.axes})
         for member, value in zip(members, chosen, strict=True):
-            if _label(stage, axis) == value:
+            if axis_label(stage.axes, axis) == value:
                 member.setdefault(stage.seed, stage)
     whole = [place for place, members in groups.items() if all(members)]
     if not whole:
@@ -91,7 +91,7 @@ def _pinned(pin: Pin, stages: Sequence[Stage]) -> list[Stage]:
     assert pin.axis is not None
     named = {p: _values_named(pin.value, p, stages) for p in _axes_named(pin.axis, stages)}
     found = {
-        path: [stage for stage in stages if _label(stage, path) == values[0]]
+        path: [stage for stage in stages if axis_label(stage.axes, path) == values[0]]
         for path, values in named.items()
         if len(values) == 1
     }
@@ -115,10 +115,10 @@ def _compared(claim: Claim, stages: Sequence[Stage]) -> tuple[str, list[str]]:
     if not found:
         raise _no_axis(claim, paths, stages)
     if len(found) > 1:
-        embeddings = {path: labels for path, labels in found.items() if _is_embedding(path)}
+        embeddings = {path: labels for path, labels in found.items() if is_embedding(path)}
         found = embeddings or found
     members = {
-        path: [s for value in labels for s in stages if _label(s, path) == value]
+        path: [s for value in labels for s in stages if axis_label(s.axes, path) == value]
         for path, labels in found.items()
     }
     axis = _only(" and ".join(str(term) for term in claim.terms), members)
@@ -169,7 +169,7 @@ def _no_axis(claim: Claim, paths: Sequence[str], stages: Sequence[Stage]) -> Cla
         return ClaimError(f"compares values of different axes: {where}")
     best = max(paths, key=lambda path: sum(path in found for found in having.values()))
     if not any(having.values()):
-        best = next((path for path in paths if _is_embedding(path)), paths[0])
+        best = next((path for path in paths if is_embedding(path)), paths[0])
     known = _labels(best, stages)
     near = _near(unknown[0].value, known)
     names = " and ".join(str(term) for term in unknown)
@@ -198,10 +198,10 @@ def _open_axes(axis: str, stages: Sequence[Stage]) -> list[str]:
     """
     found: dict[tuple[str, ...], str] = {}
     for path in _paths(stages):
-        values = tuple(_label(stage, path) for stage in stages)
+        values = tuple(axis_label(stage.axes, path) for stage in stages)
         with_value: dict[str, set[str]] = {}
         for stage, value in zip(stages, values, strict=True):
-            with_value.setdefault(_label(stage, axis), set()).add(value)
+            with_value.setdefault(axis_label(stage.axes, axis), set()).add(value)
         if path != axis and any(len(labels) > 1 for labels in with_value.values()):
             found.setdefault(values, path)
     return list(found.values())
@@ -233,14 +233,6 @@ def _paths(stages: Sequence[Stage]) -> list[str]:
 def _labels(path: str, stages: Sequence[Stage]) -> list[str]:
     """Return the values of an axis in the form that tables show."""
     return list(dict.fromkeys(label(s.axes[path]) for s in stages if path in s.axes))
-
-
-def _label(stage: Stage, path: str) -> str:
-    return label(stage.axes[path]) if path in stage.axes else "–"
-
-
-def _is_embedding(path: str) -> bool:
-    return path.rpartition(".")[2] == "embedding"
 
 
 def _values_named(text: str, path: str, stages: Sequence[Stage]) -> list[str]:
