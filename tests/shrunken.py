@@ -14,17 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fope_lab.analysis import Analysis
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.recipe import Data
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.embeddings.spec import parse_embedding
-from fope_lab.evaluation.analysis import AnalysisStage
-from fope_lab.evaluation.leval import LEval
-from fope_lab.evaluation.longbench import LongBench
-from fope_lab.evaluation.passkey import Passkey
-from fope_lab.evaluation.perplexity import Perplexity
-from fope_lab.evaluation.posgen import PosGen
+from fope_lab.evaluation.base import Evaluation
 from fope_lab.model.config import ModelConfig
 from fope_lab.stages import (
     Finetune,
@@ -39,7 +35,7 @@ from fope_lab.sweep.model_spec import ModelSpec
 LENGTH = 64
 """What a longer training length becomes."""
 LONGEST = 256
-ENGLISH_PASSKEY = 400
+ENGLISH_PROMPT = 400
 """In tokens of the byte tokenizer: the least of the prompt, and some filler."""
 LOCAL = {"text": "python-docs", "pairs": "python-docstrings", "chats": "python-docstrings"}
 """What is read in place of a corpus, by what it holds. The byte tokenizer writes no chats."""
@@ -101,23 +97,8 @@ def small_stage(spec: StageConfig, model_spec: ModelSpec) -> StageConfig:
         changes["embedding"] = small_embedding(spec.embedding, first)
     if isinstance(spec, Finetune):
         changes["tokenizer"] = None
-    if isinstance(spec, Perplexity):
-        changes |= {"lengths": _lengths(spec.lengths, first), "corpus": local(spec.corpus)}
-        changes["tokens"] = 2 * max(changes["lengths"]) + 1
-        changes["over"] = spec.over and parse_corpus("python-docs", Path())
-        if spec.stride is not None:
-            changes["stride"] = min(spec.stride, *changes["lengths"])
-    if isinstance(spec, Passkey):
-        english = {"lengths": (ENGLISH_PASSKEY,)}
-        symbolic = {"lengths": _lengths(spec.lengths, first)}
-        changes |= {"trials": 2, **{"english": english, "symbolic": symbolic}[spec.form]}
-    if isinstance(spec, PosGen):
-        changes["count"] = 2
-    if isinstance(spec, LongBench | LEval):
-        changes |= {"context_length": 2048, "format": "plain"}
-    if isinstance(spec, AnalysisStage):
-        changes["analysis"] = dataclasses.replace(spec.analysis, length=LENGTH)
-        changes["corpus"] = spec.corpus and local(spec.corpus)
+    if isinstance(spec, Evaluation):
+        changes |= _small_evaluation(spec, first)
     return dataclasses.replace(spec, **changes)
 
 
@@ -138,6 +119,31 @@ def _small_training(spec: TrainingConfig, first: int) -> dict[str, Any]:
     )
     rows = {"documents": spec.data.documents, "pack": spec.data.pack}
     return {"data": Data(length=length, mix=mix, **rows), "train": train}
+
+
+def _small_evaluation(spec: Evaluation, first: int) -> dict[str, Any]:
+    """Less of whatever the evaluation has, by the names of its fields."""
+    given = {each.name: getattr(spec, each.name) for each in dataclasses.fields(spec)}
+    changes: dict[str, Any] = {name: local(corpus) for name, corpus in spec.corpora().items()}
+    if "lengths" in given:
+        english = given.get("form") == "english"  # such a prompt has a least length
+        changes["lengths"] = (ENGLISH_PROMPT,) if english else _lengths(given["lengths"], first)
+    changes |= {name: 2 for name in ("trials", "count") if name in given}
+    if "tokens" in given:
+        changes["tokens"] = 2 * max(changes.get("lengths", (LONGEST,))) + 1
+    if given.get("stride") is not None:
+        changes["stride"] = min(given["stride"], *changes.get("lengths", ()))
+    if "context_length" in given:
+        changes |= {"context_length": 2048, "format": "plain"}
+    if "analysis" in given:
+        changes["analysis"] = _small_analysis(given["analysis"])
+    return changes
+
+
+def _small_analysis(analysis: Analysis) -> Analysis:
+    fields = {each.name for each in dataclasses.fields(analysis)}  # type: ignore[arg-type]
+    small = {"length": LENGTH, "sequences": 2}
+    return dataclasses.replace(analysis, **{n: small[n] for n in small.keys() & fields})  # type: ignore[type-var]
 
 
 def _lengths(lengths: tuple[int, ...], first: int) -> tuple[int, ...]:
