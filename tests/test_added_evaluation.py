@@ -91,7 +91,7 @@ def test_it_runs_through_a_sweep_its_report_and_its_claims(checkout: Path, tmp_p
 
     key = planned[0]["key"]
     result = json.loads((tmp_path / "store" / "induction" / key / "result.json").read_text())
-    assert result["recorded"] == {"symbols": 64}
+    assert result["recorded"] == {}
     assert {(metric["name"], metric["x"]) for metric in result["metrics"]} == {
         (METRIC, 32),
         (METRIC, 64),

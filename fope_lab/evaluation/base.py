@@ -44,9 +44,10 @@ class Evaluation(StageConfig):
 
     @abstractmethod
     def run(self, context: Context) -> dict[str, Any]:
-        """Measure, log what `metrics` declares, and return what else the numbers depend on.
+        """Measure, log what `metrics` declares, and return what only running decided.
 
-        A report lists what is returned among the stage's settings.
+        The numbers depend on what is returned, such as how many tokens were read, and reports list
+        it among the stage's settings. They list options from the configuration.
         """
 
 

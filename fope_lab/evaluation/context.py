@@ -45,7 +45,7 @@ class Context:
 
     def __init__(self, stage: StageConfig, writer: RunWriter, parents: Mapping[str, Path]) -> None:
         self._stage, self._writer, self._parents = stage, writer, parents
-        self._declared = {metric.name for metric in stage.metrics()}
+        self._declared = {metric.name: metric for metric in stage.metrics()}
         self._measured: list[Measurement] = []
         self._numbers: dict[str, float] = {}
         self._heatmaps: list[Mapping[str, Any]] = []
@@ -106,10 +106,10 @@ class Context:
         return Progress(self.report_progress, total)
 
     def log(self, *measurements: Measurement, step: int | None = None) -> None:
-        """Log measurements as one row of metrics, and put them into the result.
+        """Log measurements of one x as one row of metrics, and put them into the result.
 
         The row's step is their x, or `step` for single numbers (default 0). Raises ValueError for
-        a metric that the evaluation does not declare.
+        a metric or a point that the evaluation does not declare, and for several points at once.
         """
         for measurement in measurements:
             if measurement.name not in self._declared:
@@ -118,7 +118,17 @@ class Context:
                     f"{type(self._stage).__name__}.metrics() does not declare "
                     f"{measurement.name!r}{near}"
                 )
-        [x] = {measurement.x for measurement in measurements}
+            points = self._declared[measurement.name].xs or (None,)
+            if measurement.x not in points:
+                raise ValueError(
+                    f"{measurement.name} is measured at {measurement.x}, and declared at "
+                    f"{', '.join(map(str, points))}"
+                )
+        xs = {measurement.x for measurement in measurements}
+        if len(xs) != 1:
+            found = ", ".join(map(str, xs)) or "none"
+            raise ValueError(f"log takes the measurements of one point, found {found}")
+        [x] = xs
         rows = [measurement.row for measurement in measurements]
         values = {name: value for row in rows for name, value in row.items()}
         self._writer.log(x if x is not None else step or 0, values)
@@ -131,7 +141,7 @@ class Context:
         self._numbers |= numbers
 
     def keep(self, **details: Any) -> None:
-        """Put values into the result that no report shows, by name."""
+        """Put values into the details of the result, by name; no report shows them."""
         self._details |= details
 
     def add_heatmap(self, heatmap: Mapping[str, Any]) -> None:

@@ -66,7 +66,11 @@ class Needle(ModelEvaluation, kind="needle"):
 
     def metrics(self) -> Iterable[Metric]:
         """The accuracy at each length, over all depths."""
-        return [accuracy_by_length("needle", METRIC, self.lengths, self.corpus)]
+        return [
+            accuracy_by_length(
+                name=METRIC, short_name="needle", lengths=self.lengths, corpus=self.corpus
+            )
+        ]
 
     def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
         """The shortest prompt, if it is too short."""

@@ -52,7 +52,7 @@ class Passkey(ModelEvaluation, kind="passkey"):
 
     def metrics(self) -> Iterable[Metric]:
         """The accuracy at each length."""
-        return [accuracy_by_length("passkey", METRIC, self.lengths)]
+        return [accuracy_by_length(name=METRIC, short_name="passkey", lengths=self.lengths)]
 
     def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
         """The shortest prompt, if it is too short."""

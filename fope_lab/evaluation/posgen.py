@@ -193,7 +193,7 @@ class PosGen(ModelEvaluation, kind="posgen"):
             for name, shares in ((BEYOND, result.beyond), (WITHIN, result.within))
             if len(shares)
         ]
-        context.log(*measured, step=self.length)
+        context.log(*measured, step=self.length)  # where MLflow draws numbers without an x
         return {
             **dataclasses.asdict(self.sequence_set),
             "split": self.split,

@@ -102,7 +102,9 @@ class Ruler(ModelEvaluation, kind="ruler"):
     def metrics(self) -> Iterable[Metric]:
         """The accuracy of each task at each length."""
         for task in self.tasks:
-            yield accuracy_by_length(task, METRICS[task], self.lengths, self.corpus)
+            yield accuracy_by_length(
+                name=METRICS[task], short_name=task, lengths=self.lengths, corpus=self.corpus
+            )
 
     def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
         """The shortest prompt of each task that is too short."""

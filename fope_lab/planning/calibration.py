@@ -85,8 +85,11 @@ class Calibration:
             for timing in self._timings.get(device.name, ())
             if timing.work.question == work.question and timing.work.share == work.share
         ]
-        if not same:
+        if not same and (work.family == EVALUATION or work.kind in PREPARING):
             return UNKNOWN_WORK
+        if not same:
+            reason = f"no stage with these settings was timed on {device.name}"
+            return TimeEstimate(None, f"unknown until run ({reason})")
         seconds = statistics.median(
             timing.seconds * (work.flops or 1.0) / (timing.work.flops or 1.0) for timing in same
         )

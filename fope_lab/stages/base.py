@@ -66,6 +66,7 @@ class Resources(Section):
 class StageConfig(Section, ABC):
     """What all kinds of stages have. Defining a class with a `kind` registers it."""
 
+    # The kind and the parents have places of their own in the key (sweep/keys.py).
     excluded_from_key = frozenset({"from_", "resources"})
 
     kind: ClassVar[str]

@@ -108,7 +108,7 @@ class Metric:
 
 
 def accuracy_by_length(
-    short_name: str, name: str, lengths: tuple[int, ...], corpus: Corpus | None = None
+    *, name: str, short_name: str, lengths: tuple[int, ...], corpus: Corpus | None = None
 ) -> Metric:
     """An accuracy at several context lengths; the shorter ones tell whether the task is learned."""
     return Metric(

@@ -158,3 +158,23 @@ def test_a_metric_that_is_not_declared_is_an_error(tmp_path: Path) -> None:
         context = Context(stage, attempt.writer, {})  # type: ignore[arg-type]
         with pytest.raises(ValueError, match=r"Passkey\.metrics\(\) does not declare 'passkey_"):
             context.log(Measurement(name="passkey_loss", value=1.0))
+
+
+@pytest.mark.parametrize(
+    ("xs", "message"),
+    [
+        ((64, 128), "log takes the measurements of one point, found 64, 128"),
+        ((), "log takes the measurements of one point, found none"),
+        ((96,), "passkey_accuracy_by_length is measured at 96, and declared at 64, 128"),
+        ((None,), "is measured at None"),
+    ],
+)
+def test_a_row_has_one_declared_point(
+    tmp_path: Path, xs: tuple[int | None, ...], message: str
+) -> None:
+    stage = section({"kind": "passkey", "lengths": [64, 128]})
+    with Store(tmp_path).folder(stage.kind, "key").begin("test", {}) as attempt:
+        context = Context(stage, attempt.writer, {})  # type: ignore[arg-type]
+        measured = [Measurement(name="passkey_accuracy_by_length", x=x, value=1.0) for x in xs]
+        with pytest.raises(ValueError, match=message):
+            context.log(*measured)

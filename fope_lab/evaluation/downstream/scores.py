@@ -82,7 +82,7 @@ class DownstreamResult:
     def standard_error(self, values: NDArray[Any]) -> float | None:
         """The standard error of the mean of `values` (questions,); None for a single document.
 
-        It is the deviation between documents, of whose variations the mean counts, by √documents.
+        Variations of a document are averaged first, so it is the standard error over documents.
         """
         of = [question.document for question in self.asked.questions]
         _, index, variations = np.unique(of, return_inverse=True, return_counts=True)

@@ -23,9 +23,10 @@ def correct_tokens(
     batch_tokens: int = 16_384,
     progress: Callable[[int], None] = lambda done: None,
 ) -> NDArray[np.bool_]:
-    """Which tokens of sequences (count, length) are the argmax after those before them.
+    """Which tokens of sequences (count, length) a model predicts when it reads those before them.
 
-    (count, length − given), from token number `given` on. `model.hidden(input_ids)` is
+    Its prediction is the argmax. The result is (count, length − given), from token number `given`
+    on. `model.hidden(input_ids)` is
     (batch, length, …), and `model.head` of some of these states their logits. About `batch_tokens`
     are read at once; `progress` takes how many sequences are done.
     """

@@ -65,7 +65,7 @@ def _score(model: Any, reader: Reader, questions: Sequence[Question]) -> NDArray
     ids = np.stack([one.input_ids for one in questions])
     sizes = np.array([[len(one.answer_ids)] for one in questions])
     longest = int(sizes.max())
-    # Answers are of different lengths where a tokenizer merges digits: all end with the prompt.
+    # A tokenizer that merges digits makes answers of different lengths; all end the sequence.
     predicted = model.head(reader.last_states(ids[:, :-1], longest)).argmax(-1).cpu().numpy()
     asked = np.arange(longest) >= longest - sizes
     right: NDArray[np.bool_] = ((predicted == ids[:, -longest:]) | ~asked).all(-1)

@@ -25,7 +25,7 @@ ANSWERS = "answers.jsonl"
 class ScoredQuestion:
     """A question with what a model answered.
 
-    `asked` are the tokens of each prompt, and how many of the text's tokens were left out;
+    `asked` has for each prompt its number of tokens, and how many of the text's were cut;
     `answers` is what was written after each, `scores` are in percent, one for each prompt.
     """
 

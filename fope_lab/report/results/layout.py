@@ -93,7 +93,8 @@ class MetricGroup:
         words = self.metric.label[:1].upper() + self.metric.label[1:]
         if self.metric.axis not in (None, LENGTH):
             words += f" by {self.metric.by}"
-        named = self.section in self.metric.name and self.only
+        section, metric = (set(name.split("_")) for name in (self.section, self.metric.name))
+        named = section <= metric and self.only
         return words if named else f"{words} ({self.section})"
 
 

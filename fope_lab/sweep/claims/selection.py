@@ -104,7 +104,10 @@ Having = dict[str, list[tuple[Stage, Metric]]]
 
 
 def _of_corpus(having: Having, quantity: Quantity) -> Having:
-    """Those that measure it on the quantity's corpus. Raises ClaimError if none does."""
+    """The stages whose metric is measured on the quantity's corpus.
+
+    Raises ClaimError if none is.
+    """
     labels: dict[str, None] = {}
     found: Having = {}
     for name, measuring in having.items():
