@@ -83,20 +83,24 @@ class StageSearcher(Searcher):
     ) -> None:
         """Note that Tune ended a trial; the store says how the stage ended, else the trial.
 
-        A trial that reports RUNNING found the stage with another driver. A failure that the store
-        does not have yet is recorded, so that all views agree and no lease is left.
+        A trial that reports RUNNING found the stage with another driver, which may also have taken
+        it from a trial whose process died. A failure that the store does not have yet is recorded,
+        so that all views agree and no lease is left.
         """
         with self._lock:
             key, reported = self._trials.pop(trial_id), result or {}
             self._capacity.release(key)
             folder = self._folder(key)
-            state = folder.state()
+            state, reason = folder.state(), reported.get(REASON)
+            lease, _ = self._observer.state(folder.attempts, self._owner)
             if state.is_done:
                 self._states[key] = state
-            elif reported.get(STATUS) == Status.RUNNING:
+            elif reported.get(STATUS) == Status.RUNNING or (
+                lease is LeaseState.HELD and not reason
+            ):
                 self._states[key] = WAITING
             else:
-                self._states[key] = self._failed(folder, state, reported.get(REASON))
+                self._states[key] = self._failed(folder, state, reason)
                 self._states = block_descendants(list(self._stages.values()), self._states)
 
     def states(self) -> dict[str, StageState]:

@@ -312,6 +312,19 @@ def test_a_stage_whose_process_died_is_failed_in_the_store_too(tmp_path: Path) -
     assert states["b"].status is Status.BLOCKED
 
 
+def test_a_stage_that_another_driver_took_from_a_dead_process_is_left_to_it(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    searcher = searcher_of([Node("a")], store, 1, {"a": 1})
+    searcher.suggest("t1")
+    folder = store.folder(KIND, "a")
+    folder.begin("driver", {}).lease.heartbeat.stop()
+    with folder.begin("another driver", {}, supersede=1):
+        searcher.on_trial_complete("t1", None, error=True)
+        assert searcher.suggest("t2") is None
+        assert searcher.states()["a"].elsewhere
+    assert folder.attempts.record(1).end is None  # type: ignore[union-attr]
+
+
 def test_a_stage_that_never_began_is_failed(tmp_path: Path) -> None:
     searcher = searcher_of([Node("a")], Store(tmp_path), 1, {"a": 1})
     searcher.suggest("t1")
