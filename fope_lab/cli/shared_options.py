@@ -63,9 +63,11 @@ def whole_number(first: int, last: int | None = None) -> Callable[[str], int]:
     return _number(int, "a whole number", first, last)
 
 
-def number(first: float, last: float | None = None) -> Callable[[str], float]:
+def number(
+    first: float, last: float | None = None, noun: str = "a number"
+) -> Callable[[str], float]:
     """An argparse type: a finite number from `first` to `last`, or without an upper limit."""
-    return _number(float, "a number", first, last)
+    return _number(float, noun, first, last)
 
 
 def _number(

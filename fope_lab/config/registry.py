@@ -15,7 +15,15 @@ from typing import Any, Generic, TypeVar
 from fope_lab.config.cache import Cache
 from fope_lab.config.named_types import NamedTypes
 from fope_lab.config.options import Entry, entry_of
-from fope_lab.config.problems import ConfigError, FieldPath, Problem, missing, shown, unknown_name
+from fope_lab.config.problems import (
+    ConfigError,
+    FieldPath,
+    Problem,
+    missing,
+    name_list,
+    shown,
+    unknown_name,
+)
 
 T = TypeVar("T")
 
@@ -116,9 +124,12 @@ class Registry(Generic[T]):
         if name in self.all_names():
             return name
         problem = unknown_name(at, self.noun, name, sorted(self.all_names()))
-        # Without a mapping around it, a name has no options.
-        allowed = problem.allowed if at else tuple(sorted(self.names()))
-        raise ConfigError(dataclasses.replace(problem, allowed=allowed))
+        alone = self.names()
+        with_options = sorted({*self.all_names()} - {*alone})
+        if not at and with_options:  # there is no mapping around the name
+            allowed = (*sorted(alone), f"and with options {name_list(with_options)}")
+            problem = dataclasses.replace(problem, allowed=allowed)
+        raise ConfigError(problem)
 
     def json_schema(self) -> dict[str, Any]:
         """The JSON Schema of a description: a name where nothing is required, or a mapping."""

@@ -50,7 +50,7 @@ def test_every_command_and_argument_has_a_help_of_its_own(name: str) -> None:
         (["ui", "--port", "99999"], "--port: found '99999', needs a whole number, 1 to 65535"),
         (
             ["plan", "x.yaml", "--price", "-1"],
-            "--price: found '-1', needs a number, at least 0",
+            "--price: found '-1', needs a number of dollars, at least 0",
         ),
     ],
 )

@@ -72,7 +72,8 @@ def test_a_description_stands_for_a_thing(
     [
         (
             "circel",
-            "at: unknown shape 'circel'; did you mean 'circle'? (allowed: dot, unit)",
+            "at: unknown shape 'circel'; did you mean 'circle'? (allowed: dot, unit, and with "
+            "options circle)",
         ),
         (
             {"type": "dott"},

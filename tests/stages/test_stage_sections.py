@@ -33,8 +33,14 @@ KINDS = f"(allowed: {', '.join(sorted(FILE_KINDS.all_names()))})"
 EMBEDDINGS = f"(allowed: {', '.join(sorted({*PRESETS, *EMBEDDING_TYPES.all()}))})"
 TRANSFORMS = f"(allowed: {', '.join(sorted(TRANSFORM_TYPES.all()))})"
 SCALES = f"(allowed: {', '.join(MODEL_SCALES)})"
-BARE_EMBEDDINGS = f"(allowed: {', '.join(sorted(REGISTERED.names()))})"
-BARE_CORPORA = f"(allowed: {', '.join(sorted(CORPORA.names()))})"
+BARE_EMBEDDINGS = (
+    f"(allowed: {', '.join(sorted(REGISTERED.names()))}, and with options fope-yarn, llama3, ntk, "
+    "pi, resonance-yarn, yarn)"
+)
+BARE_CORPORA = (
+    f"(allowed: {', '.join(sorted(CORPORA.names()))}, and with options dataset, dataset-chat, "
+    "dataset-joined, dataset-pairs, files)"
+)
 
 
 @pytest.mark.parametrize(

@@ -280,7 +280,8 @@ def grid_of(text: str, stages: str = f"p: {PRETRAIN_LINE}") -> str:
             "grid:\n  p.embedding: [rope,\n    nop]",
             [
                 "6 grid.p.embedding[1]: unknown embedding 'nop'; did you mean 'nope'? (allowed: "
-                f"{', '.join(sorted(EMBEDDINGS.names()))})"
+                f"{', '.join(sorted(EMBEDDINGS.names()))}, and with options fope-yarn, llama3, "
+                "ntk, pi, resonance-yarn, yarn)"
             ],
         ),
         (

@@ -187,7 +187,7 @@ def test_a_price_is_a_number_of_dollars(price: str, capsys: pytest.CaptureFixtur
         main(["plan", "sweep.yaml", "--price", price])
     assert caught.value.code == 2
     said = capsys.readouterr().err
-    assert f"--price: found '{price}', needs a number, at least 0" in said
+    assert f"--price: found '{price}', needs a number of dollars, at least 0" in said
 
 
 def test_which_machines_the_time_by_the_clock_is_for(tmp_path: Path, pair: list[Sweep]) -> None:

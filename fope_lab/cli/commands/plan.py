@@ -26,7 +26,12 @@ ARGUMENTS = (
         metavar="NAME",
         help="estimate stages with GPUs for this device: a6000, h100, … or cpu",
     ),
-    argument("--price", type=number(0), metavar="DOLLARS", help="price of one GPU for one hour"),
+    argument(
+        "--price",
+        type=number(0, noun="a number of dollars"),
+        metavar="DOLLARS",
+        help="price of one GPU for one hour",
+    ),
     argument(
         "--gpus",
         type=whole_number(1),
