@@ -20,7 +20,7 @@ from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.pairs import PAIRS, by_pair, pair_norms, rotated_frequencies
 from fope_lab.analysis.passages import ReadsPassages, passages
 from fope_lab.analysis.positional_heads import best_heads, weights_at
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -113,9 +113,11 @@ class CauchySchwarz(
 ):
     """Scores and bounds, total and by pair, of the heads most on the current and previous token."""
 
-    sequences: Annotated[int, Interval(ge=1)] = 10
-    length: Annotated[int, Interval(ge=4)] = 256
-    drawn: Annotated[int, Interval(ge=2)] = 8
+    sequences: Annotated[int, Interval(ge=1), Doc("The number of passages that are read.")] = 10
+    length: Annotated[int, Interval(ge=4), Doc("The tokens of a passage.")] = 256
+    drawn: Annotated[
+        int, Interval(ge=2), Doc("The number of tokens that the scores are drawn for.")
+    ] = 8
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Find the best head of each kind, own and previous: `heads` (kinds, 2), layer and head.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import rotation
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.embeddings import parse_embedding
@@ -118,13 +118,19 @@ class Constructions(
 ):
     """Scores that peak at chosen distances, positional heads by norm, semantic heads by context."""
 
-    embedding: str = "rope"
-    head_dim: Annotated[int, Interval(ge=4)] = 128
-    length: Annotated[int, Interval(ge=16)] = 1024
-    context: Annotated[int, Interval(ge=16)] = 2**20
-    miss: Annotated[float, Interval(gt=0, lt=0.5)] = 0.01
-    queries: Annotated[int, Interval(ge=1)] = 8
-    seed: Annotated[int, Interval(ge=0)] = 0
+    embedding: Annotated[str, Doc("The preset of the embedding.")] = "rope"
+    head_dim: Annotated[int, Interval(ge=4), Doc("The dimensions of a head.")] = 128
+    length: Annotated[
+        int, Interval(ge=16), Doc("The trained length in tokens, and the number of distances.")
+    ] = 1024
+    context: Annotated[
+        int, Interval(ge=16), Doc("The context in tokens at which a semantic head is tried.")
+    ] = 2**20
+    miss: Annotated[
+        float, Interval(gt=0, lt=0.5), Doc("The share of attention that may miss the sought token.")
+    ] = 0.01
+    queries: Annotated[int, Interval(ge=1), Doc("The number of random queries.")] = 8
+    seed: Annotated[int, Interval(ge=0), Doc("The seed of all random draws.")] = 0
 
     def __post_init__(self) -> None:
         rotary = rotation(

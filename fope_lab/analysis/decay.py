@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import OneRotation, as_complex
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,12 +45,16 @@ class Decay(
 ):
     """Scores by distance of all-ones and of Gaussian queries and keys under a rotation."""
 
-    embedding: str = "rope"
-    head_dim: Annotated[int, Interval(ge=2)] = 256
-    base: Annotated[float, Interval(gt=1)] = 10_000.0
-    length: Annotated[int, Interval(ge=16)] = 2048
-    pairs: Annotated[int, Interval(ge=CURVES)] = 1000
-    seed: Annotated[int, Interval(ge=0)] = 0
+    embedding: Annotated[str, Doc("The preset of the embedding.")] = "rope"
+    head_dim: Annotated[int, Interval(ge=2), Doc("The dimensions of a head.")] = 256
+    base: Annotated[float, Interval(gt=1), Doc("The base of RoPE's frequencies (θ).")] = 10_000.0
+    length: Annotated[
+        int, Interval(ge=16), Doc("The trained length in tokens, and the number of distances.")
+    ] = 2048
+    pairs: Annotated[
+        int, Interval(ge=CURVES), Doc("The number of random pairs of a query and a key.")
+    ] = 1000
+    seed: Annotated[int, Interval(ge=0), Doc("The seed of all random draws.")] = 0
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute scores by distance: `constant` (length,) and `gaussian` (pairs, length)."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import Rotation, rotation
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.embeddings import parse_embedding
@@ -70,18 +70,20 @@ class FeatureGap(
 ):
     """Feature gaps (Eq. 8) of several embeddings, by wavelength and by position."""
 
-    embeddings: list[str] | tuple[str, ...] = (
+    embeddings: Annotated[list[str] | tuple[str, ...], Doc("The presets that are compared.")] = (
         "rope",
         "resonance-rope",
         "yarn",
         "resonance-yarn",
     )
-    head_dim: Annotated[int, Interval(ge=2)] = 64
-    base: Annotated[float, Interval(gt=1)] = 10_000.0
-    train_length: Annotated[int, Interval(ge=2)] = 64
-    length: Annotated[int, Interval(ge=3)] = 256
-    factor: Annotated[float, Interval(gt=1)] | None = None
-    """The factor of YaRN and similar embeddings; by default `length` / `train_length`."""
+    head_dim: Annotated[int, Interval(ge=2), Doc("The dimensions of a head.")] = 64
+    base: Annotated[float, Interval(gt=1), Doc("The base of RoPE's frequencies (θ).")] = 10_000.0
+    train_length: Annotated[int, Interval(ge=2), Doc("The trained length, in tokens.")] = 64
+    length: Annotated[int, Interval(ge=3), Doc("The number of positions, in tokens.")] = 256
+    factor: Annotated[
+        Annotated[float, Interval(gt=1)] | None,
+        Doc("The factor of presets that need one; the default is length / train_length."),
+    ] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "embeddings", tuple(self.embeddings))

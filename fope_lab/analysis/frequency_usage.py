@@ -16,7 +16,7 @@ from fope_lab.analysis.activations import record
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.pairs import PAIRS, pair_norms, quarter_shares, rotated_frequencies
 from fope_lab.analysis.passages import ReadsPassages, passages
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.data.problems import DataError
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ class FrequencyUsage(
 ):
     """Mean norms of queries and keys by pair and layer, and by pair and head in one layer."""
 
-    sequences: Annotated[int, Interval(ge=1)] = 10
-    length: Annotated[int, Interval(ge=2)] = 256
-    layer: Annotated[int, Interval(ge=0)] = 0
+    sequences: Annotated[int, Interval(ge=1), Doc("The number of passages that are read.")] = 10
+    length: Annotated[int, Interval(ge=2), Doc("The tokens of a passage.")] = 256
+    layer: Annotated[int, Interval(ge=0), Doc("The layer whose heads are shown.")] = 0
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute `frequencies` (head_dim/2,) in radians per token, from fast to slow, and the mean

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import OneRotation, as_complex, undertrained
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,13 +55,16 @@ class GaussianContribution(
 ):
     """Mean scores by distance of Gaussian queries and keys of mean 0, 0.1 and 1."""
 
-    embedding: str = "rope"
-    head_dim: Annotated[int, Interval(ge=2)] = 128
-    base: Annotated[float, Interval(gt=1)] = 10_000.0
-    length: Annotated[int, Interval(ge=16)] = 4096
-    """The trained length, which is also the number of distances."""
-    pairs: Annotated[int, Interval(ge=1)] = 1000
-    seed: Annotated[int, Interval(ge=0)] = 0
+    embedding: Annotated[str, Doc("The preset of the embedding.")] = "rope"
+    head_dim: Annotated[int, Interval(ge=2), Doc("The dimensions of a head.")] = 128
+    base: Annotated[float, Interval(gt=1), Doc("The base of RoPE's frequencies (θ).")] = 10_000.0
+    length: Annotated[
+        int, Interval(ge=16), Doc("The trained length in tokens, and the number of distances.")
+    ] = 4096
+    pairs: Annotated[
+        int, Interval(ge=1), Doc("The number of random pairs of a query and a key.")
+    ] = 1000
+    seed: Annotated[int, Interval(ge=0), Doc("The seed of all random draws.")] = 0
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute `gaussian` (3, length), mean scores for entries of mean 0, 0.1 and 1 and variance

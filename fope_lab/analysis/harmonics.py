@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 
@@ -82,13 +82,26 @@ class Harmonics(
 ):
     """Spectra of two waves: before a linear layer, after it, and after an activation function."""
 
-    length: Annotated[int, Interval(ge=64, le=2**20)] = 1024
-    first_cycles: Annotated[int, Interval(ge=1)] = 97
-    second_cycles: Annotated[int, Interval(ge=1)] = 40
-    leak: Annotated[float, Interval(ge=0, le=1)] = 0.3
-    activation: Activation = "silu"
-    order: Annotated[int, Interval(ge=1, le=16)] = 4
-    """The highest j + k of the frequencies jω₁ ± kω₂ that are marked."""
+    length: Annotated[int, Interval(ge=64, le=2**20), Doc("The number of samples of a wave.")] = (
+        1024
+    )
+    first_cycles: Annotated[
+        int, Interval(ge=1), Doc("The cycles of the first wave in all samples.")
+    ] = 97
+    second_cycles: Annotated[
+        int, Interval(ge=1), Doc("The cycles of the second wave in all samples.")
+    ] = 40
+    leak: Annotated[
+        float,
+        Interval(ge=0, le=1),
+        Doc("The share of the other wave that the linear layer adds to each."),
+    ] = 0.3
+    activation: Annotated[Activation, Doc("The activation function.")] = "silu"
+    order: Annotated[
+        int,
+        Interval(ge=1, le=16),
+        Doc("The highest j + k of the frequencies jω₁ ± kω₂ that are marked."),
+    ] = 4
 
     def __post_init__(self) -> None:
         if self.length % 2:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import OneRotation
 from fope_lab.analysis.spectrum import angular, plain_ticks, power_spectrum
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,11 +46,12 @@ class LowPass(
 ):
     """The frequencies of an embedding, and the response of its scores to each frequency up to π."""
 
-    embedding: str = "rope"
-    head_dim: Annotated[int, Interval(ge=2)] = 128
-    base: Annotated[float, Interval(gt=1)] = 10_000.0
-    length: Annotated[int, Interval(ge=16)] = 4096
-    """The trained length, which is also the number of distances."""
+    embedding: Annotated[str, Doc("The preset of the embedding.")] = "rope"
+    head_dim: Annotated[int, Interval(ge=2), Doc("The dimensions of a head.")] = 128
+    base: Annotated[float, Interval(gt=1), Doc("The base of RoPE's frequencies (θ).")] = 10_000.0
+    length: Annotated[
+        int, Interval(ge=16), Doc("The trained length in tokens, and the number of distances.")
+    ] = 4096
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute `frequencies` (head_dim/2,) in radians per token; `omega` and `power`

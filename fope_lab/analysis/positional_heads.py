@@ -19,7 +19,7 @@ from fope_lab.analysis.attention_pattern import attention_weights
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.pairs import PAIRS, pair_norms, quarter_shares
 from fope_lab.analysis.passages import ReadsPassages, passages
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -119,10 +119,12 @@ class PositionalHeads(
     The earlier token is `offset` places back. A pattern is drawn for the best head of each kind.
     """
 
-    sequences: Annotated[int, Interval(ge=1)] = 10
-    length: Annotated[int, Interval(ge=4)] = 256
-    offset: Annotated[int, Interval(ge=2)] = 2
-    drawn: Annotated[int, Interval(ge=2)] = 24
+    sequences: Annotated[int, Interval(ge=1), Doc("The number of passages that are read.")] = 10
+    length: Annotated[int, Interval(ge=4), Doc("The tokens of a passage.")] = 256
+    offset: Annotated[int, Interval(ge=2), Doc("How many places back the earlier token is.")] = 2
+    drawn: Annotated[
+        int, Interval(ge=2), Doc("The number of tokens that the attention patterns show.")
+    ] = 24
 
     def __post_init__(self) -> None:
         if self.offset >= self.length:

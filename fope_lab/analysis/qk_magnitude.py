@@ -18,7 +18,7 @@ from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.pairs import frequencies_of
 from fope_lab.analysis.passages import ReadsPassages, passages
 from fope_lab.analysis.rotation import undertrained
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,8 +63,8 @@ class QkMagnitude(
 ):
     """Mean absolute queries and keys by layer and dimension, over heads and tokens."""
 
-    sequences: Annotated[int, Interval(ge=1)] = 4
-    length: Annotated[int, Interval(ge=2)] = 256
+    sequences: Annotated[int, Interval(ge=1), Doc("The number of passages that are read.")] = 4
+    length: Annotated[int, Interval(ge=2), Doc("The tokens of a passage.")] = 256
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute `queries` and `keys` (2, layers, head_dim): by dimension, the mean absolute

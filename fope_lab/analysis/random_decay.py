@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import as_complex
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.embeddings.ladder import rope_ladder
 
 if TYPE_CHECKING:
@@ -61,13 +61,19 @@ class RandomDecay(
     Random positions are drawn from 2, 4, … `reach` times as many; scores are means over draws.
     """
 
-    head_dim: Annotated[int, Interval(ge=2)] = 256
-    base: Annotated[float, Interval(gt=1)] = 10_000.0
-    length: Annotated[int, Interval(ge=16)] = 2048
-    reach: Annotated[int, Interval(ge=2)] = 16
-    draws: Annotated[int, Interval(ge=1)] = 20
-    pairs: Annotated[int, Interval(ge=2)] = 200
-    seed: Annotated[int, Interval(ge=0)] = 0
+    head_dim: Annotated[int, Interval(ge=2), Doc("The dimensions of a head.")] = 256
+    base: Annotated[float, Interval(gt=1), Doc("The base of RoPE's frequencies (θ).")] = 10_000.0
+    length: Annotated[int, Interval(ge=16), Doc("The number of distances, in tokens.")] = 2048
+    reach: Annotated[
+        int,
+        Interval(ge=2),
+        Doc("The highest multiple of positions that random ones are drawn from."),
+    ] = 16
+    draws: Annotated[int, Interval(ge=1), Doc("The number of draws of random positions.")] = 20
+    pairs: Annotated[
+        int, Interval(ge=2), Doc("The number of random pairs of a query and a key.")
+    ] = 200
+    seed: Annotated[int, Interval(ge=0), Doc("The seed of all random draws.")] = 0
 
     def __post_init__(self) -> None:
         if self.head_dim % 2:

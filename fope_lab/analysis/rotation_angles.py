@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import rotation
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 
@@ -55,11 +55,13 @@ class RotationAngles(
 ):
     """Rotation angles of a pair at positions within and beyond the trained length."""
 
-    pair: Annotated[int, Interval(ge=0)] = 6
-    head_dim: Annotated[int, Interval(ge=2)] = 64
-    base: Annotated[float, Interval(gt=1)] = 10_000.0
-    train_length: Annotated[int, Interval(ge=2)] = 64
-    length: Annotated[int, Interval(ge=3)] = 128
+    pair: Annotated[
+        int, Interval(ge=0), Doc("The pair of dimensions, counted from the fastest.")
+    ] = 6
+    head_dim: Annotated[int, Interval(ge=2), Doc("The dimensions of a head.")] = 64
+    base: Annotated[float, Interval(gt=1), Doc("The base of RoPE's frequencies (θ).")] = 10_000.0
+    train_length: Annotated[int, Interval(ge=2), Doc("The trained length, in tokens.")] = 64
+    length: Annotated[int, Interval(ge=3), Doc("The number of positions, in tokens.")] = 128
 
     def __post_init__(self) -> None:
         if self.pair >= self.head_dim // 2:

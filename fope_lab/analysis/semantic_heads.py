@@ -21,7 +21,7 @@ from fope_lab.analysis.frequency_usage import mean_norms
 from fope_lab.analysis.pairs import PAIRS, quarter_shares
 from fope_lab.analysis.passages import ReadsPassages, passages, words
 from fope_lab.analysis.positional_heads import best_heads
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 
@@ -118,10 +118,14 @@ class SemanticHeads(
 ):
     """The heads that attend most to tokens with one of `characters`, from any or the next token."""
 
-    characters: Annotated[str, MinLen(1)] = "'’"
-    sequences: Annotated[int, Interval(ge=1)] = 20
-    length: Annotated[int, Interval(ge=4)] = 256
-    drawn: Annotated[int, Interval(ge=4)] = 20
+    characters: Annotated[
+        str, MinLen(1), Doc("The characters, one of which a sought token contains.")
+    ] = "'’"
+    sequences: Annotated[int, Interval(ge=1), Doc("The number of passages that are read.")] = 20
+    length: Annotated[int, Interval(ge=4), Doc("The tokens of a passage.")] = 256
+    drawn: Annotated[
+        int, Interval(ge=4), Doc("The number of tokens that the attention patterns show.")
+    ] = 20
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute `mass`, `behind`, `elsewhere` and `first` (layers, heads), `chance` and

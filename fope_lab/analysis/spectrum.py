@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import turns, undertrained
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.data.problems import DataError
 
 if TYPE_CHECKING:
@@ -53,8 +53,9 @@ class Spectrum(
 ):
     """The frequencies of a model, and the spectrum of the scores of all-ones queries and keys."""
 
-    reach: Annotated[int, Interval(ge=2)] = 16
-    """The number of distances in the spectrum, as a multiple of the trained length."""
+    reach: Annotated[
+        int, Interval(ge=2), Doc("The number of distances, as a multiple of the trained length.")
+    ] = 16
 
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """Compute the pairs' `frequencies` (head_dim/2,), `train_length`, and `omega` (n,) and

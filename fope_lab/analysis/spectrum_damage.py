@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.harmonics import ACTIVATIONS, Activation, mixing
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 
@@ -82,16 +82,30 @@ class SpectrumDamage(
 ):
     """Scores of two dimensions after an MLP: the true scores, RoPE's and FoPE's."""
 
-    first_period: Annotated[float, Interval(gt=2)] = 16.0
-    second_period: Annotated[float, Interval(gt=2)] = 42.0
-    first_leak: Annotated[float, Interval(ge=0, le=1)] = 0.4
-    second_leak: Annotated[float, Interval(ge=0, le=1)] = 0.2
-    activation: Activation = "silu"
-    train_length: Annotated[int, Interval(ge=8)] = 64
-    length: Annotated[int, Interval(ge=16)] = 128
-    sigma: Annotated[float, Interval(ge=0)] = 0.3
-    draws: Annotated[int, Interval(ge=1)] = 1000
-    seed: Annotated[int, Interval(ge=0)] = 0
+    first_period: Annotated[
+        float, Interval(gt=2), Doc("The period of the first dimension, in tokens.")
+    ] = 16.0
+    second_period: Annotated[
+        float, Interval(gt=2), Doc("The period of the second dimension, in tokens.")
+    ] = 42.0
+    first_leak: Annotated[
+        float,
+        Interval(ge=0, le=1),
+        Doc("The share of the second dimension that is added to the first."),
+    ] = 0.4
+    second_leak: Annotated[
+        float,
+        Interval(ge=0, le=1),
+        Doc("The share of the first dimension that is added to the second."),
+    ] = 0.2
+    activation: Annotated[Activation, Doc("The activation function of the MLP.")] = "silu"
+    train_length: Annotated[int, Interval(ge=8), Doc("The trained length, in tokens.")] = 64
+    length: Annotated[int, Interval(ge=16), Doc("The number of distances, in tokens.")] = 128
+    sigma: Annotated[
+        float, Interval(ge=0), Doc("The standard deviation of the noise in the coefficients.")
+    ] = 0.3
+    draws: Annotated[int, Interval(ge=1), Doc("The number of draws of FoPE's coefficients.")] = 1000
+    seed: Annotated[int, Interval(ge=0), Doc("The seed of all random draws.")] = 0
 
     def __post_init__(self) -> None:
         if self.length <= self.train_length:

@@ -26,15 +26,23 @@ class ModelConfig:
     are equal. Raises ValueError if num_heads is not divisible by num_kv_heads.
     """
 
-    num_layers: Count
-    num_heads: Count
-    head_dim: Count
-    num_kv_heads: Count = None  # type: ignore[assignment]  # never None after __post_init__
-    hidden_size: Count = None  # type: ignore[assignment]
-    intermediate_size: Count = None  # type: ignore[assignment]
-    vocab_size: Count = 50_304
-    tie_embeddings: bool = False
-    norm_eps: Annotated[float, Interval(gt=0)] = 1e-5
+    num_layers: Annotated[Count, Doc("The number of layers.")]
+    num_heads: Annotated[Count, Doc("The number of attention heads of a layer.")]
+    head_dim: Annotated[Count, Doc("The dimensions of a head.")]
+    num_kv_heads: Annotated[
+        Count, Doc("The number of key-value heads; the default is num_heads.")
+    ] = None  # type: ignore[assignment]  # never None after __post_init__
+    hidden_size: Annotated[
+        Count, Doc("The dimensions of the hidden state; the default is num_heads × head_dim.")
+    ] = None  # type: ignore[assignment]
+    intermediate_size: Annotated[
+        Count, Doc("The dimensions of the feed-forward; the default is 4 × hidden_size.")
+    ] = None  # type: ignore[assignment]
+    vocab_size: Annotated[Count, Doc("The number of different tokens.")] = 50_304
+    tie_embeddings: Annotated[
+        bool, Doc("Whether the head and the token embeddings share their weights.")
+    ] = False
+    norm_eps: Annotated[float, Interval(gt=0), Doc("The ε of the norms.")] = 1e-5
     qk_norm: Annotated[
         Literal["none", "layer", "rms"],
         Doc(

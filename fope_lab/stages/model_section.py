@@ -48,7 +48,7 @@ def parse_model(value: Any, base: Path) -> dict[str, Any]:
 
 def model_json_schema() -> dict[str, Any]:
     """The JSON Schema of a scale's name, or of a mapping of sizes."""
-    scales = {"enum": list(SCALES)}
+    scales = {"description": "The name of a scale.", "enum": list(SCALES)}
     sizes = SIZES.json_schema()
     del sizes["properties"]["vocab_size"]["default"]  # the tokenizer's
     return {"anyOf": [scales, {**sizes, "properties": {"scale": scales, **sizes["properties"]}}]}

@@ -62,7 +62,12 @@ def _stage_schema() -> dict[str, Any]:
     return {
         "type": "object",
         "description": "A stage: work of a kind, on data or on the model of another stage.",
-        "properties": {"kind": {"enum": list(FILE_KINDS.all_names())}},
+        "properties": {
+            "kind": {
+                "description": "What the stage does, which decides its other options.",
+                "enum": list(FILE_KINDS.all_names()),
+            }
+        },
         "required": ["kind"],
         "allOf": [
             {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +122,21 @@ def test_every_kind_and_every_reference_is_defined() -> None:
     for part in text.split('"#/$defs/')[1:]:
         assert part.partition('"')[0] in schema["$defs"]
     assert '"section"' not in text
+
+
+def test_every_option_says_what_it_means() -> None:
+    """But names of types, and options that refer to a section, which says what it means itself."""
+    options = dict(_options(sweep_json_schema()))
+    assert len(options) > 200
+    for path, option in options.items():
+        itself = isinstance(option, dict) and "const" not in option and "$ref" not in str(option)
+        assert not itself or option.get("description"), path
+
+
+def _options(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    items = schema.items() if isinstance(schema, dict) else enumerate(schema)
+    for name, item in items:
+        if name == "properties" and path[-1:] != ("properties",):
+            yield from (((*path, option), about) for option, about in item.items())
+        if isinstance(item, dict | list):
+            yield from _options(item, (*path, str(name)))

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.named_types import given_options
 from fope_lab.config.problems import Problem, missing
 from fope_lab.data.chat import ASSISTANT, Chat
@@ -70,14 +70,18 @@ class Dataset(HubOrFolder, Corpus):
     name = "dataset"
     shorthand: ClassVar[str | None] = "dataset"
 
-    dataset: str
-    config: str | None = None
-    split: str = "train"
-    validation_split: str | None = None
-    revision: str | None = None
-    limit: Count | None = None
-    validation_limit: Count | None = None
-    column: str = "text"
+    dataset: Annotated[str, Doc("The name of the data set on the hub.")]
+    config: Annotated[
+        str | None, Doc("The configuration of the data set; the default is its own.")
+    ] = None
+    split: Annotated[str, Doc("The split to train on.")] = "train"
+    validation_split: Annotated[
+        str | None, Doc("The split to hold out; the default holds out a part of `split`.")
+    ] = None
+    revision: Annotated[str | None, Doc("The commit of the data set.")] = None
+    limit: Annotated[Count | None, Doc("The most documents to read.")] = None
+    validation_limit: Annotated[Count | None, Doc("The most documents to hold out.")] = None
+    column: Annotated[str, Doc("The column to read.")] = "text"
 
     def identity(self) -> dict[str, Any]:
         options = given_options(self)
@@ -159,8 +163,8 @@ class DatasetPairs(Dataset):
     kind: ClassVar[Kind] = "pairs"
     shorthand = None
 
-    column: str = "prompt"
-    answer_column: str = "answer"
+    column: Annotated[str, Doc("The column to read.")] = "prompt"
+    answer_column: Annotated[str, Doc("The column of the answers.")] = "answer"
 
     def _document(self, row: Mapping[str, Any]) -> Pair | str:
         return self._columns(row)
@@ -183,7 +187,7 @@ class DatasetJoined(DatasetPairs):
     name = "dataset-joined"
     kind = "text"
 
-    separator: str = "\n"
+    separator: Annotated[str, Doc("The text between a prompt and its answer.")] = "\n"
 
     def _document(self, row: Mapping[str, Any]) -> str:
         return self.separator.join(self._columns(row))
@@ -203,7 +207,7 @@ class DatasetChat(Dataset):
     kind = "chats"
     shorthand = None
 
-    column: str = "messages"
+    column: Annotated[str, Doc("The column to read.")] = "messages"
 
     def _document(self, row: Mapping[str, Any]) -> Chat:
         messages = self._value(row, self.column)

@@ -11,8 +11,9 @@ import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
+from fope_lab.config.annotations import Doc
 from fope_lab.config.problems import Problem
 from fope_lab.data.corpora.base import Corpus, Pair, Split, sha256_of, split_items, split_texts
 from fope_lab.data.problems import CorpusError, DataError
@@ -88,7 +89,9 @@ class Files(Corpus):
     name = "files"
     shorthand = "files"
 
-    files: str | tuple[str, ...]
+    files: Annotated[
+        str | tuple[str, ...], Doc("The files to read, or patterns such as texts/*.txt.")
+    ]
     """The glob, path or list of them; a tuple of absolute paths once resolved."""
 
     def resolved(self, base: Path) -> Self:

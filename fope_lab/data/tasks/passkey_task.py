@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.base import PromptRows, Task
 from fope_lab.data.tasks.passkey import prompt_form
@@ -23,9 +23,15 @@ class PasskeyTask(Task):
 
     task: ClassVar[str] = "passkey"
 
-    form: Literal["symbolic", "english"] = "symbolic"
-    digits: Annotated[int, Interval(ge=1, le=9)] = 5
-    queries: Annotated[int, Interval(ge=1)] | None = None
+    form: Annotated[
+        Literal["symbolic", "english"],
+        Doc("How a prompt is written: in English, or in tokens without a language."),
+    ] = "symbolic"
+    digits: Annotated[int, Interval(ge=1, le=9), Doc("The number of digits of a key.")] = 5
+    queries: Annotated[
+        Annotated[int, Interval(ge=1)] | None,
+        Doc("The number of keys that a sequence asks for; the default is as many as fit."),
+    ] = None
 
     def __post_init__(self) -> None:
         if self.form == "english" and self.queries is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, ClassVar
 
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.data.rows import IGNORED, EpochOrder, Rows
@@ -32,12 +32,18 @@ class PosGenTask(Task):
     task: ClassVar[str] = "posgen"
     has_held_out: ClassVar[bool] = True
 
-    subtask: Subtask
-    examples: Annotated[int, Interval(ge=1)] = 10_000
-    modulus: Annotated[int, Interval(ge=2)] = MODULUS
-    j: Annotated[int, Interval(ge=1)] = FAR
-    k: Annotated[int, Interval(ge=1)] = NEAR
-    official_leaky: bool = False
+    subtask: Annotated[Subtask, Doc("How a token follows from the tokens before it.")]
+    examples: Annotated[int, Interval(ge=1), Doc("The number of training sequences.")] = 10_000
+    modulus: Annotated[int, Interval(ge=2), Doc("The number of different tokens.")] = MODULUS
+    j: Annotated[
+        int, Interval(ge=1), Doc("The distance of the far tokens that a token depends on.")
+    ] = FAR
+    k: Annotated[int, Interval(ge=1), Doc("The number of near tokens that a token depends on.")] = (
+        NEAR
+    )
+    official_leaky: Annotated[
+        bool, Doc("Whether sequences begin as in the released code, also held-out ones.")
+    ] = False
 
     def __post_init__(self) -> None:
         if lacking := self.sequence_set.lacking("train", self.examples):

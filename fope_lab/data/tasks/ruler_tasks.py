@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.base import PromptRows, Task
@@ -22,8 +22,14 @@ class RulerTask(Task):
     """What both tasks share. A symbolic row to train on asks between 1 and `questions` times
     (default: as often as fits), the last time at its end; only the answers have a loss."""
 
-    form: Literal["symbolic", "english"] = "symbolic"
-    questions: Annotated[int, Interval(ge=1)] | None = None
+    form: Annotated[
+        Literal["symbolic", "english"],
+        Doc("How a prompt is written: in English, or in tokens without a language."),
+    ] = "symbolic"
+    questions: Annotated[
+        Annotated[int, Interval(ge=1)] | None,
+        Doc("The number of questions of a sequence; the default is as many as fit."),
+    ] = None
 
     def __post_init__(self) -> None:
         if self.form == "english" and self.questions is not None:
@@ -49,9 +55,9 @@ class KeyValueTask(RulerTask):
 
     task: ClassVar[str] = "key-value"
 
-    keys: Annotated[int, Interval(ge=1)] = 4
-    queries: Annotated[int, Interval(ge=1)] = 1
-    digits: Annotated[int, Interval(ge=1, le=9)] = 7
+    keys: Annotated[int, Interval(ge=1), Doc("The number of keys that a sequence holds.")] = 4
+    queries: Annotated[int, Interval(ge=1), Doc("The number of keys that a question asks for.")] = 1
+    digits: Annotated[int, Interval(ge=1, le=9), Doc("The number of digits of a value.")] = 7
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,8 +82,8 @@ class VariableTrackingTask(RulerTask):
 
     task: ClassVar[str] = "variable-tracking"
 
-    chains: Annotated[int, Interval(ge=1)] = 1
-    hops: Annotated[int, Interval(ge=1)] = 4
+    chains: Annotated[int, Interval(ge=1), Doc("The number of chains of variables.")] = 1
+    hops: Annotated[int, Interval(ge=1), Doc("The number of assignments of a chain.")] = 4
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fope_lab.config.annotations import Interval
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.named_types import given_options
 from fope_lab.config.options import entry_of
 from fope_lab.config.parsed import Parsed
@@ -39,7 +39,9 @@ class TrainedTokenizer:
     """A tokenizer that is trained on a corpus: byte-level BPE, which can write any text."""
 
     train: Literal["bpe"]
-    vocabulary: Annotated[int, Interval(ge=256 + len(SPECIAL_TOKENS), le=1 << 20)]
+    vocabulary: Annotated[
+        int, Interval(ge=256 + len(SPECIAL_TOKENS), le=1 << 20), Doc("The number of tokens.")
+    ]
     corpus: Annotated[Corpus, Parsed(_text_corpus, corpus_json_schema)]
 
     def canonical(self) -> dict[str, Any]:
