@@ -76,14 +76,7 @@ def random_model(folder: Path, tokenizer: Tokenizer, name: str) -> None:
         for weight in model.parameters():
             if weight.dim() > 1:
                 weight.mul_(8)
-    save_model(
-        folder,
-        model,
-        embedding="fope",
-        train_length=512,
-        context_length=512,
-        tokenizer=name,
-    )
+    save_model(folder, model, context_length=512, tokenizer=name)
 
 
 def tokens_of(asked: TokenizedTask) -> list[list[tuple[list[int], list[int]]]]:

@@ -31,8 +31,7 @@ model = Decoder(config, spec, train_length=64, seed=1).eval()
 with torch.no_grad():
     for parameter in model.parameters():
         parameter.add_(0.1 * torch.randn_like(parameter))
-lengths = {"train_length": 64, "context_length": 128}
-save_model("ours", model, embedding=spec, tokenizer="byte", **lengths)
+save_model("ours", model, tokenizer="byte", context_length=128)
 export("ours", "llama", to="llama")
 theirs = AutoModelForCausalLM.from_pretrained("llama")
 assert type(theirs) is LlamaForCausalLM

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +58,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme") / "checkpoint"
     config = ModelConfig(num_layers=1, num_heads=2, head_dim=16, vocab_size=272)
     model = Decoder(config, "rope", train_length=64)
-    settings: Mapping[str, Any] = {"train_length": 64, "context_length": 64, "tokenizer": "byte"}
-    save_model(folder, model, embedding="rope", **settings)
+    save_model(folder, model, context_length=64, tokenizer="byte")
     return folder
 
 

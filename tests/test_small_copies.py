@@ -129,8 +129,6 @@ class Workshop:
             save_model(
                 folder,
                 Decoder(config, rope, train_length=length, seed=0),
-                embedding=rope,
-                train_length=length,
                 context_length=length,
                 tokenizer="byte",
             )

@@ -71,11 +71,9 @@ def _train(
         save_model(
             directory,
             model,
-            embedding=model.embedding,
-            train_length=model.train_length,
             context_length=stage.data.length,
             tokenizer=tokenizer.save(directory),
-            state=weights,
+            weights=weights,
         )
 
     held_out = _held_out(stage, parents, tokenizer, workers)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.embeddings.registry import TRANSFORMS
-from fope_lab.embeddings.spec import Spec, resolve_embedding
+from fope_lab.embeddings.spec import Spec
 from fope_lab.model.checkpoint_config import CheckpointConfig, CheckpointError
 from fope_lab.model.checkpoint_formats import FORMAT, ConfigSource, format_of
 from fope_lab.model.huggingface.names import config_file, hub_name, model_folder
@@ -46,35 +46,27 @@ def save_model(
     path: str | os.PathLike[str],
     model: Decoder,
     *,
-    embedding: Spec,
-    train_length: int,
     context_length: int,
     tokenizer: str,
-    state: Mapping[str, Tensor] | None = None,
+    weights: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Write `model` to the directory `path`, which is created if it does not exist.
 
-    `train_length` and `context_length` are in tokens (see `CheckpointConfig`). `state` are the
-    weights if the model itself does not hold them whole (see `Decoder.untied_state`). Raises
-    ValueError if `embedding` or `train_length` differ from those of the model.
+    `context_length` is the length in tokens that the model was last trained at. `weights` are its
+    tensors if the model itself does not hold them whole (see `Decoder.untied_state`).
     """
     from safetensors.torch import save_file
 
     config = CheckpointConfig(
         model=model.config,
-        embedding=resolve_embedding(embedding),
-        train_length=train_length,
+        embedding=model.embedding,
+        train_length=model.train_length,
         context_length=context_length,
         tokenizer=tokenizer,
     )
-    if (config.embedding, train_length) != (model.embedding, model.train_length):
-        raise ValueError(
-            f"the model has embedding {model.embedding} and training length {model.train_length},"
-            f" not {config.embedding} and {train_length}"
-        )
     directory = Path(path)
     directory.mkdir(parents=True, exist_ok=True)
-    save_file(dict(model.untied_state() if state is None else state), directory / WEIGHTS)
+    save_file(dict(model.untied_state() if weights is None else weights), directory / WEIGHTS)
     description = {"format": FORMAT, **dataclasses.asdict(config)}
     (directory / CONFIG).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
 

@@ -26,14 +26,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("checkpoints")
     for name in ("rope", "nope"):
         model = Decoder(SIZES, name, train_length=64)
-        save_model(
-            folder / name,
-            model,
-            embedding=name,
-            train_length=64,
-            context_length=64,
-            tokenizer="byte",
-        )
+        save_model(folder / name, model, context_length=64, tokenizer="byte")
     return [folder / "rope", folder / "nope"]
 
 

@@ -18,14 +18,7 @@ def parents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     model_directory = tmp_path_factory.mktemp("model")
     config = ModelConfig(num_layers=1, num_heads=2, head_dim=8, vocab_size=272)
     model = Decoder(config, "rope", train_length=32, seed=0)
-    save_model(
-        model_directory,
-        model,
-        embedding="rope",
-        train_length=32,
-        context_length=32,
-        tokenizer="byte",
-    )
+    save_model(model_directory, model, context_length=32, tokenizer="byte")
     data_directory = tmp_path_factory.mktemp("data")
     corpus = parse_corpus("python-docs", Path())
     write_packed(data_directory, corpus, ByteTokenizer(), "validation")

@@ -296,14 +296,7 @@ def test_contexts_beyond_the_last_position_are_an_error_before_the_work(tmp_path
     config = ModelConfig(num_layers=1, num_heads=2, head_dim=8, vocab_size=272)
     embedding = {"type": "randomised", "max_length": 16}
     model = Decoder(config, embedding, train_length=16, seed=0)
-    save_model(
-        checkpoint,
-        model,
-        embedding=embedding,
-        train_length=16,
-        context_length=16,
-        tokenizer="byte",
-    )
+    save_model(checkpoint, model, context_length=16, tokenizer="byte")
     folder = Store(store_with_tasks(tmp_path / "store")).folder("downstream", "key")
     with (
         pytest.raises(DataError, match="positions for 16; max_length: 16 would leave out"),

@@ -111,14 +111,7 @@ def checkpoint_of(tmp_path: Path, data: Any = None) -> Path:
     model = Decoder(config, "rope", train_length=16, seed=0)
 
     def write(directory: Path) -> None:
-        save_model(
-            directory,
-            model,
-            embedding="rope",
-            train_length=16,
-            context_length=32,
-            tokenizer="byte",
-        )
+        save_model(directory, model, context_length=32, tokenizer="byte")
 
     request = {} if data is None else {"config": {"data": data}}
     with folder.begin("test", request) as attempt:

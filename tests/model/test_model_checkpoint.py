@@ -32,14 +32,7 @@ def saved(
     directory: Path, embedding: Any = "rope", config: ModelConfig = CONFIG, seed: int = 3
 ) -> Decoder:
     model = Decoder(config, embedding, train_length=64, seed=seed)
-    save_model(
-        directory,
-        model,
-        embedding=embedding,
-        train_length=64,
-        context_length=128,
-        tokenizer="byte",
-    )
+    save_model(directory, model, context_length=128, tokenizer="byte")
     return model
 
 
@@ -80,9 +73,7 @@ def test_weights_are_float32_whatever_was_saved(
     tmp_path: Path, embedding: Any, dtype: torch.dtype
 ) -> None:
     model = Decoder(CONFIG, embedding, train_length=64).to(dtype)
-    save_model(
-        tmp_path, model, embedding=embedding, train_length=64, context_length=64, tokenizer="byte"
-    )
+    save_model(tmp_path, model, context_length=64, tokenizer="byte")
     loaded = load_model(tmp_path)
     assert {tensor.dtype for tensor in loaded.state_dict().values()} == {torch.float32}
     assert all(parameter.requires_grad for parameter in loaded.parameters())
@@ -118,21 +109,6 @@ def test_the_configuration_is_read_without_the_weights(tmp_path: Path) -> None:
         "transforms": [{"type": "clip_floor"}],
     }
     assert (config.train_length, config.context_length, config.tokenizer) == (64, 128, "byte")
-
-
-def test_a_wrong_description_is_not_saved(tmp_path: Path) -> None:
-    model = Decoder(CONFIG, "rope", train_length=64)
-    for embedding, length in (("alibi", 64), ("rope", 65)):
-        with pytest.raises(ValueError, match="the model has embedding"):
-            save_model(
-                tmp_path,
-                model,
-                embedding=embedding,
-                train_length=length,
-                context_length=64,
-                tokenizer="byte",
-            )
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("embedding", ["nope", "alibi", FOPE, {"type": "yarn", "factor": 4}])

@@ -75,14 +75,7 @@ def test_it_is_counted_and_saved(qk_norm: str, tmp_path: Path) -> None:
             if "_norm" in name:
                 parameter.uniform_(0.5, 2)
     assert parameters(config).total == sum(p.numel() for p in model.parameters())
-    save_model(
-        tmp_path,
-        model,
-        embedding=model.embedding,
-        train_length=64,
-        context_length=64,
-        tokenizer="byte",
-    )
+    save_model(tmp_path, model, context_length=64, tokenizer="byte")
     tokens = torch.arange(40).expand(2, 40)
     assert torch.equal(load_model(tmp_path)(tokens).logits, model.eval()(tokens).logits)
 

@@ -138,8 +138,7 @@ def test_a_checkpoint_named_by_a_relative_path_comes_along(
     def write(folder: Path) -> None:
         sizes = ModelConfig(vocab_size=272, num_layers=1, num_heads=2, head_dim=16)
         model = Decoder(sizes, "rope", train_length=32)
-        about = {"train_length": 32, "context_length": 32, "tokenizer": "byte"}
-        save_model(folder, model, embedding="rope", **about)
+        save_model(folder, model, context_length=32, tokenizer="byte")
 
     if reference == "../model":
         write(project / "model")

@@ -85,14 +85,7 @@ def checkpoint(folder: Path, name: str = "fope", tokenizer: str = "byte") -> Dec
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
-    save_model(
-        folder,
-        model,
-        embedding=embedding,
-        train_length=TRAIN_LENGTH,
-        context_length=128,
-        tokenizer=tokenizer,
-    )
+    save_model(folder, model, context_length=128, tokenizer=tokenizer)
     return model
 
 

@@ -41,14 +41,7 @@ def checkpoint(folder: Path, embedding: Any = "rope", **sizes: Any) -> Decoder:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
-    save_model(
-        folder,
-        model,
-        embedding=embedding,
-        train_length=64,
-        context_length=128,
-        tokenizer="byte",
-    )
+    save_model(folder, model, context_length=128, tokenizer="byte")
     return model
 
 
