@@ -20,7 +20,7 @@ import urllib.request
 from pathlib import Path
 
 from fope_lab.store import Store
-from fope_lab.sweep import load_sweep, plan
+from fope_lab.sweep import load_sweep
 from fope_lab.tracking import Tracker, metric_link
 
 # Headless Chromium on a machine without a network: no first-run pages, no background requests.
@@ -68,8 +68,7 @@ def main() -> None:
     take(options.chromium, report.as_uri(), options.out / "report.png", (1280, 1500), 2_000)
 
     tracker = Tracker(store.root)
-    planned = plan(sweep, store)
-    run_ids, experiment = tracker.run_ids(planned), tracker.experiment_id(planned)
+    run_ids, experiment = tracker.run_ids(sweep), tracker.experiment_id(sweep)
     compared = [run_ids[stage.key] for stage in sweep.stages if stage.section == options.stage]
     if experiment is None or not compared:
         sys.exit(f"nothing to compare: the stage {options.stage!r} of {sweep.name} has no runs")

@@ -23,8 +23,8 @@ from fope_lab.sweep.model_spec import learned_parameters_of
 def test_it_is_planned_and_its_cost_is_known(file: Path) -> None:
     sweep = sweep_of(file)
     planned = plan(sweep)
-    assert planned.stages
-    assert len({one.key for one in planned.stages}) == len(planned.stages)
+    assert planned.sweep.stages
+    assert len({one.key for one in planned.sweep.stages}) == len(planned.sweep.stages)
     for name, stages in sweep.by_section.items():
         assert stages, name
     for stage in sweep.stages:

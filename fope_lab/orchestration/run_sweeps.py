@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fope_lab.orchestration.progress_view import live_view, print_line, print_problems
-from fope_lab.orchestration.sweep_report import keep_report, report_of_plan
+from fope_lab.orchestration.sweep_report import keep_report, tracked_report
 from fope_lab.planning.devices import device_named, this_machine
 from fope_lab.planning.forecast import forecast_seconds
 from fope_lab.planning.memory_fit import too_large, too_large_error
@@ -51,7 +51,7 @@ def run_sweeps(
     require_unblocked(plans)
     _require_memory(plans, device, address)
     tracker = Tracker(place.root, tracking_uri)
-    stages = list({stage.key: stage for planned in plans for stage in planned.stages}.values())
+    stages = list({s.key: s for sweep in sweeps for s in sweep.stages}.values())
     actions = {key: planned.action(key) for planned in plans for key in planned.states}
     counts = [f"{n} {word}" for word in ACTIONS if (n := list(actions.values()).count(word))]
     names = ", ".join(sweep.name for sweep in sweeps)
@@ -78,7 +78,7 @@ def require_unblocked(plans: Sequence[Plan]) -> None:
     """Raises StoreError if data that a stage needs must be fetched first."""
     labels: dict[str, dict[str, None]] = {}
     for planned in plans:
-        for stage in planned.stages:
+        for stage in planned.sweep.stages:
             state = planned.states[stage.key]
             if state.status is Status.BLOCKED:
                 labels.setdefault(state.reason, {})[stage.label] = None
@@ -95,7 +95,7 @@ def _require_memory(plans: Sequence[Plan], device: str | None, address: str) -> 
     cpu = this_machine() if address == LOCAL else None
     reasons: dict[str, str] = {}
     for planned in plans:
-        reasons |= too_large(planned.stages, planned.states, gpu, cpu)
+        reasons |= too_large(planned.sweep.stages, planned.states, gpu, cpu)
     if reasons:
         raise too_large_error(plans, reasons)
 
@@ -152,7 +152,7 @@ def _finish(
             tracker.project(planned)
         except TrackingError as error:
             problem = str(error)
-    report = report_of_plan(planned, store, tracker)
+    report = tracked_report(planned.sweep, store, tracker)
     where = ""
     try:
         path = keep_report(report, store)

@@ -8,21 +8,21 @@ from fope_lab.report import Report, RunLinks, build_report
 from fope_lab.report.files import write_report
 from fope_lab.store import Store
 from fope_lab.store.provenance import provenance
-from fope_lab.sweep import Plan, Sweep, plan
+from fope_lab.sweep import Sweep
 from fope_lab.tracking import Tracker, run_link
 
 
 def report_of_sweep(sweep: Sweep, store: Store, tracking_uri: str | None) -> Report:
     """The results so far of a sweep. Raises TrackingError for a URI that is not MLflow's."""
-    return report_of_plan(plan(sweep, store), store, Tracker(store.root, tracking_uri))
+    return tracked_report(sweep, store, Tracker(store.root, tracking_uri))
 
 
-def report_of_plan(planned: Plan, store: Store, tracker: Tracker) -> Report:
-    """The results so far of a planned sweep; no MLflow server is contacted."""
-    ids, experiment = tracker.run_ids(planned), tracker.experiment_id(planned)
+def tracked_report(sweep: Sweep, store: Store, tracker: Tracker) -> Report:
+    """The results so far of a sweep; no MLflow server is contacted."""
+    ids, experiment = tracker.run_ids(sweep), tracker.experiment_id(sweep)
     addresses = {key: run_link(tracker.uri, str(experiment), run) for key, run in ids.items()}
-    facts = provenance(planned.sweep.path)
-    return build_report(planned, store, provenance=facts, links=RunLinks(ids, addresses))
+    links = RunLinks(ids, addresses)
+    return build_report(sweep, store, provenance=provenance(sweep.path), links=links)
 
 
 def keep_report(report: Report, store: Store) -> Path:

@@ -141,21 +141,21 @@ class PlanEstimate:
 
     def shared(self, plan: Plan) -> list[Stage]:
         """The stages of a plan that another plan has as well."""
-        others = {stage.key for one in self.plans if one is not plan for stage in one.stages}
-        return [stage for stage in plan.stages if stage.key in others]
+        others = {stage.key for one in self.plans if one is not plan for stage in one.sweep.stages}
+        return [stage for stage in plan.sweep.stages if stage.key in others]
 
     def _of_plan(self, plan: Plan) -> dict[str, Any]:
         shared = self.sums(self.shared(plan))
         return {
             "name": plan.sweep.name,
             "path": str(plan.sweep.path),
-            "stages": len(plan.stages),
+            "stages": len(plan.sweep.stages),
             **self.sharing([plan]),
             "shared": {
                 "stages": len(self.shared(plan)),
                 **{name: shared[name] for name in SAVED},
             },
-            **self.sums(plan.stages),
+            **self.sums(plan.sweep.stages),
         }
 
     def _row(self, stage: Stage) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def estimate_plans(
     calibration = calibrate(store)
     name = calibration.most_measured() if device is None else device
     gpu, cpu = (None if name is None else device_named(name)), this_machine()
-    stages = tuple({stage.key: stage for plan in plans for stage in plan.stages}.values())
+    stages = tuple({stage.key: stage for plan in plans for stage in plan.sweep.stages}.values())
     machines = _machines(stages, gpus, cpus, named=device is not None)
     states = {key: state for plan in plans for key, state in plan.states.items()}
     reasons = {}

@@ -84,7 +84,7 @@ def too_large_error(plans: Iterable[Plan], reasons: Mapping[str, str]) -> SweepE
     groups = Counter(
         (one.sweep.path, stage.section, reasons[stage.key])
         for one in plans
-        for stage in one.stages
+        for stage in one.sweep.stages
         if stage.key in reasons
     )
     return SweepError(

@@ -27,7 +27,7 @@ def print_plan(estimate: PlanEstimate, console: Console, *, every: bool = False)
 
     More than MANY stages are grouped by name, unless `every` row is asked for.
     """
-    grouped = not every and sum(len(plan.stages) for plan in estimate.plans) > MANY
+    grouped = not every and sum(len(plan.sweep.stages) for plan in estimate.plans) > MANY
     for plan in estimate.plans:
         if len(estimate.plans) > 1:
             _line(console, _of_sweep(estimate, plan), style="bold")
@@ -82,7 +82,7 @@ def hours(value: float) -> str:
 
 def _by_stage(estimate: PlanEstimate, plan: Plan) -> Table:
     table = _table(estimate, ("stage", "state"), ("key", "why"))
-    for stage in plan.stages:
+    for stage in plan.sweep.stages:
         state, action = plan.states[stage.key], plan.action(stage.key)
         table.add_row(
             Text(stage.label),
@@ -97,7 +97,7 @@ def _by_stage(estimate: PlanEstimate, plan: Plan) -> Table:
 def _by_name(estimate: PlanEstimate, plan: Plan) -> Table:
     table = _table(estimate, ("stage", "stages", "state"), ("why",))
     by_name: dict[str, list[Stage]] = {}
-    for stage in plan.stages:
+    for stage in plan.sweep.stages:
         by_name.setdefault(stage.section, []).append(stage)
     for name, stages in by_name.items():
         counts = Counter(plan.action(stage.key) for stage in stages)
@@ -161,7 +161,7 @@ def _of_sweep(estimate: PlanEstimate, plan: Plan) -> str:
     of_these = f" ({hours(gpu)} GPU-hours)" if gpu else ""
     return (
         f"{plan.sweep.name} ({plan.sweep.path}): {requested:,} stages requested, "
-        f"{len(plan.stages):,} unique, {len(shared):,} of them{of_these} in other sweeps too"
+        f"{len(plan.sweep.stages):,} unique, {len(shared):,} of them{of_these} in other sweeps too"
     )
 
 

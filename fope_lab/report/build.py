@@ -1,4 +1,4 @@
-"""The data of a sweep's report, read from its plan and the store."""
+"""The data of a sweep's report, read from the store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fope_lab.report.results.stage_results import StageResult, read_stages
 from fope_lab.report.results.summary import Summary, summarise
 from fope_lab.report.results.training import TrainingCurves, group_training_curves
 from fope_lab.store import Store
-from fope_lab.sweep.plan import Plan
+from fope_lab.sweep.graph import Sweep
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,14 @@ class Report:
 
 
 def build_report(
-    plan: Plan, store: Store, *, provenance: Mapping[str, object], links: RunLinks = RunLinks()
+    sweep: Sweep, store: Store, *, provenance: Mapping[str, object], links: RunLinks = RunLinks()
 ) -> Report:
-    """Read the stages of `plan` from `store`, and aggregate and compare their results.
+    """Read the stages of `sweep` from `store`, and aggregate and compare their results.
 
     `provenance` (versions, commit, places) and `links` are shown unchanged.
     """
-    sweep = plan.sweep
     section, by_section = sweep.report, sweep.by_section
-    stages = read_stages(plan, store)
+    stages = read_stages(sweep.stages, store)
     cells = build_cells(stages)
     groups = group_metrics(cells, stages)
     histories = read_histories(stages)

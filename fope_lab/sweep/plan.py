@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store.state import NOT_STARTED
-from fope_lab.sweep.graph import Stage, Sweep
+from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.stage_states import read_states, unfinished_parents
 
 ACTIONS = ("cached", "resume", "run", "blocked")
@@ -17,10 +17,9 @@ ACTIONS = ("cached", "resume", "run", "blocked")
 
 @dataclass(frozen=True)
 class Plan:
-    """The stages of a sweep, parents before children, and the state of each by key."""
+    """A sweep, and the state of each of its stages by key."""
 
     sweep: Sweep
-    stages: tuple[Stage, ...]
     states: dict[str, StageState]
 
     def action(self, key: str) -> str:
@@ -61,7 +60,7 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
         else:
             parents = [by_key[key].section for key in unfinished_parents(stage, found)]
             states[stage.key] = replace(state, reason=_reason(state, parents))
-    return Plan(sweep, sweep.stages, states)
+    return Plan(sweep, states)
 
 
 def _reason(state: StageState, parents: Sequence[str]) -> str:

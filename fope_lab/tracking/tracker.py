@@ -13,6 +13,7 @@ from pathlib import Path
 
 from fope_lab.store import Row, Status, Store
 from fope_lab.store.problems import first_line
+from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.errors import TrackingError, concerns_one_run, readable
 from fope_lab.tracking.ledger import Ledger, RunRecord
@@ -106,13 +107,13 @@ class Tracker:
             self._ledger.keep_report(outline.name, files, metrics)
         self._project(outline)
 
-    def run_ids(self, plan: Plan) -> dict[str, str]:
+    def run_ids(self, sweep: Sweep) -> dict[str, str]:
         """The ids of MLflow runs by stage key, for stages that have a run; contacts no server."""
-        return {key: record.run_id for key, record in self._records(plan).items()}
+        return {key: record.run_id for key, record in self._records(sweep).items()}
 
-    def experiment_id(self, plan: Plan) -> str | None:
-        """The id of the plan's experiment, or None before its first run; contacts no server."""
-        return next((record.experiment_id for record in self._records(plan).values()), None)
+    def experiment_id(self, sweep: Sweep) -> str | None:
+        """The id of the sweep's experiment, or None before its first run; contacts no server."""
+        return next((record.experiment_id for record in self._records(sweep).values()), None)
 
     def _outline(self, plan: Plan) -> Outline:
         known = self._outlines.get(plan.sweep.name)
@@ -121,9 +122,8 @@ class Tracker:
                 known = self._outlines[plan.sweep.name] = (plan, self._ledger.save_outline(plan))
         return known[1]
 
-    def _records(self, plan: Plan) -> dict[str, RunRecord]:
-        name = plan.sweep.name
-        records = {s.key: self._ledger.run(name, s.kind, s.key) for s in plan.stages}
+    def _records(self, sweep: Sweep) -> dict[str, RunRecord]:
+        records = {s.key: self._ledger.run(sweep.name, s.kind, s.key) for s in sweep.stages}
         return {key: record for key, record in records.items() if record is not None}
 
     def _project(self, outline: Outline) -> None:

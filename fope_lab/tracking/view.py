@@ -67,7 +67,7 @@ class Outline:
         """The outline of a plan; `cached` holds, by key, what was recorded for stages before."""
         own = [entry.name for entry in dataclasses.fields(StageOutline) if entry.name != "cached"]
         stages = []
-        for stage in plan.stages:
+        for stage in plan.sweep.stages:
             raw = {STORED_AS.get(name, name): getattr(stage, name) for name in own}
             is_cached = plan.states[stage.key].is_done
             stages.append(raw | {"cached": cached.get(stage.key, is_cached)})

@@ -134,7 +134,7 @@ def test_an_upload_that_did_not_finish_is_not_tried_again(
 
 def test_data_to_be_fetched_is_named_with_the_stages_that_need_it(run: Run) -> None:
     planned = plan(run.sweep)
-    first, *_ = planned.stages
+    first, *_ = planned.sweep.stages
     blocked = StageState(Status.BLOCKED, "the data must be fetched first")
     planned = dataclasses.replace(planned, states={**planned.states, first.key: blocked})
     with pytest.raises(StoreError, match=f"^{re.escape(first.label)}: the data must be fetched"):

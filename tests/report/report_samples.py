@@ -74,7 +74,7 @@ def finish(
     """Do every stage of `plan` in the store, but those named in `skip` and what follows them."""
     fail = fail or {}
     absent = set()
-    for stage in plan.stages:
+    for stage in plan.sweep.stages:
         if stage.label in skip or absent & set(stage.parents.values()):
             absent.add(stage.key)
             continue
@@ -127,10 +127,10 @@ NO_LINKS = RunLinks()
 def make_report(plan: Plan, store: Store, links: RunLinks = NO_LINKS) -> Report:
     """The report of a plan, with a made-up provenance."""
     provenance = {"sweep file": "sample.yaml", "fope-lab": "0.1.0", "commit": "abc1234"}
-    return build_report(plan, store, provenance=provenance, links=links)
+    return build_report(plan.sweep, store, provenance=provenance, links=links)
 
 
 def links_of(plan: Plan, address: str = "http://127.0.0.1:5000") -> RunLinks:
     """A run for every stage, with an address."""
-    ids = {stage.key: f"run-{stage.key}" for stage in plan.stages}
+    ids = {stage.key: f"run-{stage.key}" for stage in plan.sweep.stages}
     return RunLinks(ids, {key: f"{address}/#/runs/{run}" for key, run in ids.items()})

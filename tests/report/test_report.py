@@ -97,7 +97,7 @@ def test_json_keeps_the_contract_and_holds_no_nan(tmp_path: Path, store: Store) 
         assert all(value["run_id"] == f"run-{value['key']}" for value in cell["values"])
         if cell["x"] == 256:
             assert [v["value"] for v in cell["values"]] == ["-Infinity", "NaN", "Infinity"]
-    assert {stage["key"] for stage in given["stages"]} == {stage.key for stage in plan.stages}
+    assert {stage["key"] for stage in given["stages"]} == {stage.key for stage in plan.sweep.stages}
 
 
 def test_axes_that_are_objects_are_given_whole(tmp_path: Path, store: Store) -> None:

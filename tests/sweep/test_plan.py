@@ -39,7 +39,7 @@ def two(tmp_path: Path) -> Plan:
 
 
 def stage(planned: Plan, name: str) -> Stage:
-    [found] = [one for one in planned.stages if one.label == name]
+    [found] = [one for one in planned.sweep.stages if one.label == name]
     return found
 
 
@@ -72,7 +72,8 @@ def fail(message: str) -> Work:
 def states(planned: Plan, store: Store) -> dict[str, tuple[str, str]]:
     found = plan(planned.sweep, store)
     return {
-        one.label: (found.action(one.key), found.states[one.key].reason) for one in found.stages
+        one.label: (found.action(one.key), found.states[one.key].reason)
+        for one in found.sweep.stages
     }
 
 
@@ -91,7 +92,9 @@ def test_nothing_in_the_store(two: Plan, store: Store) -> None:
         NOPE_TEXT: ("run", "not in the store; after pretrain, prepare-data"),
     }
     assert states(two, store) == expected
-    without = {one.label: (two.action(one.key), two.states[one.key].reason) for one in two.stages}
+    without = {
+        one.label: (two.action(one.key), two.states[one.key].reason) for one in two.sweep.stages
+    }
     assert without == expected, "and without a store"
 
 
@@ -242,7 +245,7 @@ def test_the_table_names_every_stage_and_the_totals(two: Plan, store: Store) -> 
     planned = plan(two.sweep, store)
     print_plan(estimate_plans([planned], store), console)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    for one in planned.stages:
+    for one in planned.sweep.stages:
         [line] = [line for line in lines if line.startswith(one.label)]
         assert action(planned.states[one.key]) in line
         assert one.key[:8] in line

@@ -26,15 +26,15 @@ from fope_lab.tracking import Tracker, TrackingError
 
 def test_one_run_a_stage_however_often_it_is_projected(scene: Scene) -> None:
     plan = scene.plan()
-    for stage in plan.stages:
+    for stage in plan.sweep.stages:
         scene.tracker.project(plan)
         finish(scene.folder(stage))
         scene.tracker.project(plan)
     scene.restart().project(scene.plan())
     scene.tracker.project(scene.plan())
     runs = scene.runs()
-    assert sorted(run.data.tags["key"] for run in runs) == sorted(s.key for s in plan.stages)
-    for stage in plan.stages:
+    assert sorted(run.data.tags["key"] for run in runs) == sorted(s.key for s in plan.sweep.stages)
+    for stage in plan.sweep.stages:
         assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
 
 
@@ -154,8 +154,8 @@ def test_a_stage_that_nobody_began_has_no_run(scene: Scene) -> None:
     plan = scene.plan()
     scene.tracker.project(plan)
     assert scene.runs() == []
-    assert scene.tracker.run_ids(plan) == {}
-    assert scene.tracker.experiment_id(plan) is None
+    assert scene.tracker.run_ids(plan.sweep) == {}
+    assert scene.tracker.experiment_id(plan.sweep) is None
 
 
 def test_length_curves_have_the_length_as_their_step(scene: Scene) -> None:
@@ -215,17 +215,17 @@ def test_a_stage_that_can_not_go_up_holds_up_no_other(scene: Scene) -> None:
 
 def test_lost_records_cost_nothing_but_time(scene: Scene) -> None:
     plan = scene.plan(embeddings="rope")
-    for stage in plan.stages:
+    for stage in plan.sweep.stages:
         finish(scene.folder(stage), steps=600)  # more points than fit a request
     scene.tracker.project(plan)
     before = {run.info.run_id: scene.points(run) for run in scene.runs()}
-    ids = scene.tracker.run_ids(plan)
+    ids = scene.tracker.run_ids(plan.sweep)
     for record in scene.store.root.glob("*/*/tracking/*.json"):
         record.unlink()
-    assert scene.tracker.run_ids(plan) == {}
+    assert scene.tracker.run_ids(plan.sweep) == {}
     scene.restart().project(plan)
     assert {run.info.run_id: scene.points(run) for run in scene.runs()} == before
-    assert scene.tracker.run_ids(plan) == ids
+    assert scene.tracker.run_ids(plan.sweep) == ids
     assert set(ids.values()) == before.keys()
 
 
@@ -233,7 +233,7 @@ def test_a_finished_sweep_is_replayed_without_sending_anything(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = scene.plan()
-    for stage in plan.stages:
+    for stage in plan.sweep.stages:
         finish(scene.folder(stage))
     scene.tracker.project(plan)
     for name in ("log_batch", "create_run", "set_terminated", "update_run", "get_metric_history"):
@@ -249,7 +249,7 @@ def test_sweeps_that_share_a_stage_have_a_run_each(scene: Scene) -> None:
     finish(scene.folder(stage))
     scene.tracker.project(first)
     second = scene.plan("second", "rope, nope")
-    assert stage.key in {s.key for s in second.stages}
+    assert stage.key in {s.key for s in second.sweep.stages}
     scene.tracker.project(second)
     finish(scene.folder(of(second, "pretrain", "nope")))
     scene.tracker.project(second)
@@ -281,12 +281,12 @@ def test_two_stores_in_one_mlflow_keep_to_their_own_runs(
 def test_two_processes_on_one_store_make_no_second_run(scene: Scene) -> None:
     plan = scene.plan()
     here, there = scene.tracker, Tracker(scene.store.root, scene.uri)
-    for stage in plan.stages:
+    for stage in plan.sweep.stages:
         here.project(plan)
         finish(scene.folder(stage))
         there.project(plan)
         here.project(plan)
-    assert len(scene.runs()) == len(plan.stages)
+    assert len(scene.runs()) == len(plan.sweep.stages)
 
 
 def test_a_run_that_was_made_twice_by_a_timeout_is_one_again(scene: Scene) -> None:
@@ -345,7 +345,7 @@ def test_sync_needs_no_sweep_file_and_fills_another_mlflow(
 ) -> None:
     for name, embeddings in (("first", "rope, nope"), ("second", "rope")):
         plan = scene.plan(name, embeddings)
-        for stage in plan.stages:
+        for stage in plan.sweep.stages:
             if not scene.folder(stage).is_done():
                 finish(scene.folder(stage))
         scene.tracker.project(plan)
@@ -546,4 +546,4 @@ def test_mlflow_has_every_durable_point_once_after_any_history(
         assert chaos.scene.points(run) == expected(rows)
         steps = [point[:2] for point in chaos.scene.points(run)]
         assert len(steps) == len(set(steps))
-        assert chaos.scene.tracker.run_ids(chaos.plan) == {chaos.stage.key: run.info.run_id}
+        assert chaos.scene.tracker.run_ids(chaos.plan.sweep) == {chaos.stage.key: run.info.run_id}

@@ -38,15 +38,15 @@ def get(url: str) -> bytes:
 
 def test_a_server_gets_every_point_once(remote: Scene) -> None:
     plan = remote.plan("over-http")
-    for stage in plan.stages:
+    for stage in plan.sweep.stages:
         finish(remote.folder(stage))
         remote.tracker.project(plan)
     stage = of(plan, "pretrain")
     for record in remote.folder(stage).path.glob("tracking/*.json"):
         record.unlink()
     remote.restart().project(plan)
-    assert len(remote.runs("over-http")) == len(plan.stages)
-    for one in plan.stages:
+    assert len(remote.runs("over-http")) == len(plan.sweep.stages)
+    for one in plan.sweep.stages:
         run = remote.run(one, "over-http")
         assert remote.points(run) == expected(remote.folder(one).rows())
         assert run.info.status == "FINISHED"
@@ -75,9 +75,9 @@ def test_the_pages_of_a_store_show_what_was_written_without_a_server(
     html.write_text("<p>direct</p>")
     data.write_text("{}")
     local.tracker.log_summary(plan, [html, data], {})
-    run_id = local.tracker.run_ids(plan)[stage.key]
+    run_id = local.tracker.run_ids(plan.sweep)[stage.key]
     run = json.loads(get(f"{server.uri}/api/2.0/mlflow/runs/get?run_id={run_id}"))["run"]
-    assert run["info"]["experiment_id"] == local.tracker.experiment_id(plan)
+    assert run["info"]["experiment_id"] == local.tracker.experiment_id(plan.sweep)
     assert get(run_link(server.uri, run["info"]["experiment_id"], run_id)).startswith(b"<!doctype")
     (summary,) = [r for r in local.runs("written-directly") if r.data.tags["kind"] == "summary"]
     page = f"{server.uri}/get-artifact?path=report.html&run_uuid={summary.info.run_id}"
@@ -91,7 +91,7 @@ def test_the_thread_keeps_up_with_a_run(remote: Scene) -> None:
     thread.start()
     finish(remote.folder(stage))
     deadline = time.monotonic() + 20
-    while stage.key not in remote.tracker.run_ids(plan) and time.monotonic() < deadline:
+    while stage.key not in remote.tracker.run_ids(plan.sweep) and time.monotonic() < deadline:
         time.sleep(0.05)
     last = of(plan, "perplexity")
     finish(remote.folder(last))  # done between the last projection and the flush

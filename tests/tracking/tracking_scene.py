@@ -88,7 +88,7 @@ class Scene:
 
 def of(plan: Plan, kind: str, embedding: str | None = "rope") -> Stage:
     """The stage of a kind with an embedding."""
-    return next(s for s in plan.stages if s.kind == kind and s.embedding == embedding)
+    return next(s for s in plan.sweep.stages if s.kind == kind and s.embedding == embedding)
 
 
 def expected(rows: list[Row]) -> list[tuple[str, int, int, str]]:

@@ -1,8 +1,8 @@
-"""What the store holds of each stage of a plan, read once for a whole report."""
+"""What the store holds of each stage of a sweep, read once for a whole report."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,6 @@ from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement, MetricPoint, ResultRecord
 from fope_lab.store import Row, StageFolder, StageState, Status, Store
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.plan import Plan
 from fope_lab.sweep.stage_states import block_descendants, read_states, unfinished_parents
 
 
@@ -45,12 +44,12 @@ class StageResult:
         return {(m.name, m.x): m for m in metrics if m.name in known}
 
 
-def read_stages(plan: Plan, store: Store) -> tuple[StageResult, ...]:
-    """Read every stage of `plan`, parents before children."""
-    states = block_descendants(plan.stages, read_states(plan.stages, store))
-    names = {stage.key: stage.label for stage in plan.stages}
+def read_stages(stages: Sequence[Stage], store: Store) -> tuple[StageResult, ...]:
+    """Read every stage; `stages` come parents first."""
+    states = block_descendants(stages, read_states(stages, store))
+    names = {stage.key: stage.label for stage in stages}
     by_key: dict[str, StageResult] = {}
-    for stage in plan.stages:
+    for stage in stages:
         state = states[stage.key]
         if state.status is Status.NOT_STARTED and (keys := unfinished_parents(stage, states)):
             state = replace(state, reason=f"waits for {', '.join(names[key] for key in keys)}")

@@ -263,7 +263,7 @@ def posgen_report(folder: Path, within: float) -> Report:
     }  # fmt: skip
     plan = write_plan(folder, {"stages": stages, "report": {"claims": ["posgen: fope > rope"]}})
     store = Store(folder / "store")
-    for stage in plan.stages:
+    for stage in plan.sweep.stages:
         with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
             if stage.kind == "posgen":
                 beyond = {"fope": 0.7, "rope": 0.3}.get(stage.embedding or "", 0.5)

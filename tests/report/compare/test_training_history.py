@@ -24,7 +24,7 @@ PRETRAIN, PERPLEXITY = BASE["stages"]["pretrain"], BASE["stages"]["perplexity"]
 
 
 def keys_of(plan: Plan, stage: str = "perplexity", seed: int = 0) -> list[str]:
-    return [s.key for s in plan.stages if s.section == stage and s.seed == seed]
+    return [s.key for s in plan.sweep.stages if s.section == stage and s.seed == seed]
 
 
 def compared(folder: Path, changes: dict[str, Any], stage: str = "perplexity") -> tuple[str, ...]:
@@ -35,7 +35,7 @@ def compared(folder: Path, changes: dict[str, Any], stage: str = "perplexity") -
 
 
 def readings_of(plan: Plan, folder: Path) -> Mapping[str, StageResult]:
-    return {r.stage.key: r for r in read_stages(plan, Store(folder / "store"))}
+    return {r.stage.key: r for r in read_stages(plan.sweep.stages, Store(folder / "store"))}
 
 
 def chain(first: dict[str, Any], second: dict[str, Any] | None) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def plan_of(folder: Path, **changes: object) -> Plan:
 
 
 def done(plan: Plan, store: Store) -> Report:
-    for stage in plan.stages:
+    for stage in plan.sweep.stages:
         with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
             attempt.finish(run(stage.spec, attempt.writer, {}))  # type: ignore[arg-type]
     return make_report(plan, store)
@@ -72,7 +72,7 @@ def test_no_number_of_an_analysis_is_a_metric(
     monkeypatch.setattr(Decay, "numbers", lambda self, arrays: {"decay_loss": 0.5})
     plan = plan_of(tmp_path)
     assert done(plan, store).cells == ()
-    [stage] = plan.stages
+    [stage] = plan.sweep.stages
     content = dict(store.folder(stage.kind, stage.key).result() or {})
     assert content.pop("numbers") == {"decay_loss": 0.5}
     content["metrics"] = [dataclasses.asdict(Measurement(name="decay_loss", value=0.5))]
@@ -95,7 +95,7 @@ def test_an_analysis_that_is_not_done_has_no_figure(tmp_path: Path, store: Store
 def test_damaged_arrays_are_told(tmp_path: Path, store: Store, damage: str) -> None:
     plan = plan_of(tmp_path)
     report = done(plan, store)
-    folder = store.folder(plan.stages[0].kind, plan.stages[0].key)
+    folder = store.folder(plan.sweep.stages[0].kind, plan.sweep.stages[0].key)
     checkpoint = folder.checkpoint()
     assert checkpoint is not None
     path = checkpoint.path / ARRAYS

@@ -237,7 +237,7 @@ def test_nothing_is_drawn_where_nothing_is_finite(tmp_path: Path, store: Store) 
 def test_chance_is_drawn_where_results_name_it(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path, {"seeds": [0]})
     finish(plan, store, skip={"passkey[embedding=rope,seed=0]"})
-    stage = next(s for s in plan.stages if s.label == "passkey[embedding=rope,seed=0]")
+    stage = next(s for s in plan.sweep.stages if s.label == "passkey[embedding=rope,seed=0]")
     with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
         attempt.writer.log(64, {"passkey_accuracy_by_length": 0.5})
         attempt.finish({"chance": 0.1})
@@ -284,13 +284,13 @@ def test_drawings_follow_the_page() -> None:
 
 def test_training_curves_come_from_durable_rows(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path, {"seeds": [0], "grid": {"pretrain.embedding": ["rope"]}})
-    stage = next(s for s in plan.stages if s.section == "pretrain")
+    stage = next(s for s in plan.sweep.stages if s.section == "pretrain")
     with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
         for step in range(1, 4 * BINS + 1):
             attempt.writer.log(step, {"loss": float(step), "learning_rate": 1.0})
         attempt.writer.save_checkpoint(4 * BINS, lambda folder: None)
         attempt.writer.log(4 * BINS + 1, {"loss": 1e9})  # after the checkpoint: lost
-    [block] = group_training_curves(read_stages(plan, store))
+    [block] = group_training_curves(read_stages(plan.sweep.stages, store))
     [history] = block.curves
     assert len(history.values) == BINS
     assert history.values[0] == pytest.approx(2.5)  # the mean of steps 1 … 4

@@ -37,7 +37,7 @@ def report_of(
 ) -> Report:
     """A report whose needles left what `maps` makes of a stage, by default MAP."""
     plan = write_plan(folder, {"stages": STAGES} | changes)
-    for stage in plan.stages:
+    for stage in plan.sweep.stages:
         if stage.label == skip:
             continue
         with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:

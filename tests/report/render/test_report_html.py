@@ -134,8 +134,8 @@ def test_hostile_text_stays_text(tmp_path: Path, store: Store) -> None:
     hostile = "\"><script>alert('1')</script><img src=x onerror=alert(2)>"
     plan = write_plan(tmp_path, {"description": hostile, "seeds": [0]})
     finish(plan, store, fail={"pretrain[embedding=rope,seed=0]": hostile})
-    report = build_report(plan, store, provenance={hostile: hostile})
-    links = {stage.key: f"http://x/{hostile}" for stage in plan.stages}
+    report = build_report(plan.sweep, store, provenance={hostile: hostile})
+    links = {stage.key: f"http://x/{hostile}" for stage in plan.sweep.stages}
     text = render_html(replace(report, links=RunLinks(addresses=links)))
     page = Page(text)
     assert page.tags.isdisjoint({"script", "img"})
@@ -148,14 +148,14 @@ def test_hostile_text_stays_text(tmp_path: Path, store: Store) -> None:
 def test_only_web_addresses_become_links(tmp_path: Path, store: Store, url: str) -> None:
     plan = write_plan(tmp_path, {"seeds": [0]})
     finish(plan, store)
-    links = dict.fromkeys((stage.key for stage in plan.stages), url)
-    report = build_report(plan, store, provenance={})
+    links = dict.fromkeys((stage.key for stage in plan.sweep.stages), url)
+    report = build_report(plan.sweep, store, provenance={})
     assert url not in Page(render_html(replace(report, links=RunLinks(addresses=links)))).places
 
 
 def test_without_any_result_the_page_says_so(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path)
-    report = build_report(plan, store, provenance={})
+    report = build_report(plan.sweep, store, provenance={})
     words = Page(render_html(report)).words
     assert "0 of 38 stages are done; 38 not started." in words
     assert "Nothing to draw yet." in words

@@ -26,7 +26,7 @@ finite = st.floats(-1e12, 1e12)
 
 def cells_of(plan: Plan, store: Store) -> dict[tuple[str, str, int | None, str], Cell]:
     """(stage, metric, x, embedding) → cell."""
-    cells = build_cells(read_stages(plan, store))
+    cells = build_cells(read_stages(plan.sweep.stages, store))
     found = {(c.section, c.metric.name, c.x, c.axes["pretrain.embedding"]): c for c in cells}
     assert len(found) == len(cells)
     return found
@@ -111,7 +111,7 @@ def test_cells_hold_what_stages_measured(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path)
     finish(plan, store)
     cells = cells_of(plan, store)
-    stages = [s for s in plan.stages if s.section == "perplexity" and s.embedding == "rope"]
+    stages = [s for s in plan.sweep.stages if s.section == "perplexity" and s.embedding == "rope"]
     cell = cells["perplexity", "perplexity_by_length", 128, "rope"]
     expected = [typical_numbers(stage, 128) for stage in sorted(stages, key=lambda s: s.seed or 0)]
     assert [value.value for value in cell.values] == expected
@@ -156,7 +156,10 @@ def test_missing_stages_leave_cells_that_say_so(tmp_path: Path, store: Store) ->
 def test_descendants_of_a_failure_are_blocked(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path)
     finish(plan, store, fail={"pretrain[embedding=rope,seed=0]": "loss is nan\nmore"})
-    states = {r.stage.label: (r.state.status, r.state.reason) for r in read_stages(plan, store)}
+    states = {
+        r.stage.label: (r.state.status, r.state.reason)
+        for r in read_stages(plan.sweep.stages, store)
+    }
     assert states["pretrain[embedding=rope,seed=0]"] == ("failed", "loss is nan")
     blocked = ("blocked", "pretrain[embedding=rope,seed=0] failed")
     assert states["passkey[embedding=rope,seed=0]"] == blocked
@@ -165,13 +168,13 @@ def test_descendants_of_a_failure_are_blocked(tmp_path: Path, store: Store) -> N
 
 def test_an_interrupted_stage_gives_no_value(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path, {"seeds": [0]})
-    training = next(s for s in plan.stages if s.label == "pretrain[embedding=rope,seed=0]")
+    training = next(s for s in plan.sweep.stages if s.label == "pretrain[embedding=rope,seed=0]")
     with store.folder(training.kind, training.key).begin("test", {}) as attempt:
         attempt.writer.log(10, {"loss": 4.0})
         attempt.writer.save_checkpoint(10, lambda folder: None)
         attempt.writer.progress(10, 100)
     finish(plan, store, skip={training.label})
-    reading = next(r for r in read_stages(plan, store) if r.stage.key == training.key)
+    reading = next(r for r in read_stages(plan.sweep.stages, store) if r.stage.key == training.key)
     assert (reading.state.status, reading.state.reason) == (
         "interrupted",
         "stopped at step 10 of 100",
@@ -210,7 +213,7 @@ def test_trained_length_is_that_of_the_last_training(tmp_path: Path, store: Stor
         "far": {**BASE["stages"]["perplexity"], "from": "extend"},
     }
     plan = write_plan(tmp_path, {"seeds": [0], "stages": {**BASE["stages"], **extended}})
-    lengths = {r.stage.section: r.trained_length for r in read_stages(plan, store)}
+    lengths = {r.stage.section: r.trained_length for r in read_stages(plan.sweep.stages, store)}
     assert (lengths["pretrain"], lengths["perplexity"]) == (64, 64)
     assert (lengths["extend"], lengths["far"]) == (256, 256)
     assert lengths["prepare-data"] is None
@@ -220,10 +223,10 @@ def test_a_cell_never_holds_a_seed_twice(tmp_path: Path, store: Store) -> None:
     # both corpora's prepare-data stages share the name, have no axes and no seed
     plan = write_plan(tmp_path)
     finish(plan, store)
-    for cell in build_cells(read_stages(plan, store)):
+    for cell in build_cells(read_stages(plan.sweep.stages, store)):
         seeds = [value.seed for value in cell.values]
         assert len(seeds) == len(set(seeds))
-    twins = [r for r in read_stages(plan, store) if r.stage.section == "prepare-data"]
+    twins = [r for r in read_stages(plan.sweep.stages, store) if r.stage.section == "prepare-data"]
     assert len(twins) == 2
 
 
@@ -231,7 +234,7 @@ def test_every_cell_has_a_key_of_its_own(tmp_path: Path, store: Store) -> None:
     grid = {"pretrain.embedding": ["rope", "nope"], "perplexity.tokens": [10000, 20000]}
     plan = write_plan(tmp_path, {"grid": grid})
     finish(plan, store, skip={"pretrain[embedding=nope,seed=0]"})
-    cells = build_cells(read_stages(plan, store))
+    cells = build_cells(read_stages(plan.sweep.stages, store))
     assert len({cell.key for cell in cells}) == len(cells)
     for cell in cells:
         same = {other.series for other in cells if set(other.keys) == set(cell.keys)}

@@ -27,7 +27,7 @@ def report_of(
     """A report of one embedding whose passkey stages logged these rows and left this result."""
     grid = {"pretrain.embedding": ["rope"]}
     plan = write_plan(folder, {"seeds": list(seeds), "grid": grid})
-    passkeys = [stage for stage in plan.stages if stage.kind == "passkey"]
+    passkeys = [stage for stage in plan.sweep.stages if stage.kind == "passkey"]
     finish(plan, store, skip={stage.label for stage in passkeys})
     for stage in passkeys:
         with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
@@ -219,7 +219,7 @@ def test_tasks_of_a_stage_are_columns_of_one_table(tmp_path: Path, store: Store)
 
 def test_the_best_is_that_of_each_task(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path, {"seeds": [0], "grid": {"pretrain.embedding": ["rope", "fope"]}})
-    passkeys = [stage for stage in plan.stages if stage.kind == "passkey"]
+    passkeys = [stage for stage in plan.sweep.stages if stage.kind == "passkey"]
     finish(plan, store, skip={stage.label for stage in passkeys})
     for stage, (a, b) in zip(passkeys, ((0.1, 0.9), (0.2, 0.8)), strict=True):
         with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
