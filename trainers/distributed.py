@@ -47,7 +47,7 @@ class WorkFailedError(Exception):
 class WorkerInputs:
     """What every worker of an attempt gets."""
 
-    stage: TrainingConfig
+    spec: TrainingConfig
     handle: AttemptHandle
     parents: Mapping[str, Path]
     reservations: Path
@@ -55,7 +55,7 @@ class WorkerInputs:
 
 
 def run_workers(
-    stage: TrainingConfig,
+    spec: TrainingConfig,
     attempt: Attempt,
     parents: Mapping[str, Path],
     *,
@@ -71,22 +71,22 @@ def run_workers(
     from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
     from ray.train.torch import TorchConfig, TorchTrainer
 
-    on_gpus = stage.resources.gpus > 0
-    folder = scratch / f"{stage.kind}-{attempt.writer.paths.key}"
+    on_gpus = spec.resources.gpus > 0
+    folder = scratch / f"{spec.kind}-{attempt.writer.paths.key}"
     _free_reservations(folder)
-    size = stage.resources.size
+    size = spec.resources.size
     if is_retry:
-        rows = stage.train.batch_tokens // stage.data.length
-        size = _available_size(stage.resources, possible_sizes(rows, size))
-        stage = with_memory_as_planned(stage)
+        rows = spec.train.batch_tokens // spec.data.length
+        size = _available_size(spec.resources, possible_sizes(rows, size))
+        spec = with_memory_as_planned(spec)
     trainer = TorchTrainer(
-        functools.partial(_work, WorkerInputs(stage, attempt.writer.handle, parents, folder)),
+        functools.partial(_work, WorkerInputs(spec, attempt.writer.handle, parents, folder)),
         # Some sums, such as those of counts, are on the CPU.
         torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if on_gpus else "gloo"),
         scaling_config=ScalingConfig(
             num_workers=size,
             use_gpu=on_gpus,
-            resources_per_worker=_worker_bundle(stage.resources),
+            resources_per_worker=_worker_bundle(spec.resources),
         ),
         run_config=RunConfig(
             name=str(attempt.lease.token),
@@ -102,13 +102,13 @@ def run_workers(
     return dict(result)
 
 
-def with_memory_as_planned(stage: TrainingConfig) -> TrainingConfig:
+def with_memory_as_planned(spec: TrainingConfig) -> TrainingConfig:
     """The stage with the micro-batches of all its workers, so that fewer need no more memory each.
 
     Their shares of a batch are larger, and they process them in more parts.
     """
-    tokens = stage.train.micro_batch(stage.resources.size)
-    return replace(stage, train=replace(stage.train, micro_batch_tokens=tokens))
+    tokens = spec.train.micro_batch(spec.resources.size)
+    return replace(spec, train=replace(spec.train, micro_batch_tokens=tokens))
 
 
 def _worker_bundle(resources: Resources) -> dict[str, float]:
@@ -149,19 +149,19 @@ def _work(inputs: WorkerInputs) -> tuple[dict[str, Any], Checkpoint | None]:
 
     from trainers.process_group import STRATEGIES, is_lost_peer
 
-    resources = inputs.stage.resources
+    resources = inputs.spec.resources
     workers = STRATEGIES[resources.strategy]()
     if workers.rank == 0:
         reserved = pickle.dumps(get_current_placement_group())
         write_atomic(inputs.reservations / f"{inputs.handle.token}{RESERVED}", reserved)
     places: list[str] = [""] * workers.size
     dist.all_gather_object(places, f"{socket.gethostname()}:{os.getpid()}")
-    work = load_function(inputs.stage.entry_point)
+    work = load_function(inputs.spec.entry_point)
     writer = (FolderWriter if workers.rank == 0 else RunWriter)(inputs.handle)
     try:
         with contextlib.closing(writer):
             writer.note(f"workers ({resources.strategy}): {', '.join(places)}")
-            result = work(inputs.stage, writer, inputs.parents, workers=workers)
+            result = work(inputs.spec, writer, inputs.parents, workers=workers)
     except Exception as error:
         if is_lost_peer(error):
             raise

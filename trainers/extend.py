@@ -17,11 +17,11 @@ from fope_lab.stages import Extend
 from trainers.start import Start
 
 
-def start(stage: Extend, parents: Mapping[str, Path]) -> Start:
+def start(spec: Extend, parents: Mapping[str, Path]) -> Start:
     """The model in the parent's checkpoint, whose role is "from".
 
     It keeps its own embedding if the stage's is None. Raises CheckpointError and EmbeddingError.
     """
     parent = parents["from"]
-    build_model = partial(load_model, parent, embedding=stage.embedding, seed=stage.seed)
+    build_model = partial(load_model, parent, embedding=spec.embedding, seed=spec.seed)
     return Start(load_tokenizer(read_config(parent).tokenizer), build_model)

@@ -16,7 +16,7 @@ from fope_lab.stages import Finetune
 from trainers.start import Start
 
 
-def start(stage: Finetune, parents: Mapping[str, Path]) -> Start:
+def start(spec: Finetune, parents: Mapping[str, Path]) -> Start:
     """The model in the parent's checkpoint, whose role is "from".
 
     The stage's tokenizer may add a chat template and tokens to the model's own. Raises DataError if
@@ -25,11 +25,11 @@ def start(stage: Finetune, parents: Mapping[str, Path]) -> Start:
     parent = parents["from"]
     config = read_config(parent)
     tokenizer = own = load_tokenizer(config.tokenizer)
-    if stage.tokenizer is not None:
-        tokenizer = load_for_stage(stage.tokenizer, parents)
+    if spec.tokenizer is not None:
+        tokenizer = load_for_stage(spec.tokenizer, parents)
         if not own.vocabulary().items() <= tokenizer.vocabulary().items():
             raise DataError(
-                f"the tokenizer {stage.tokenizer} has other ids than {config.tokenizer}, which the "
+                f"the tokenizer {spec.tokenizer} has other ids than {config.tokenizer}, which the "
                 f"model of {parent} was trained with"
             )
         if tokenizer.tokens > config.model.vocab_size:
@@ -37,5 +37,5 @@ def start(stage: Finetune, parents: Mapping[str, Path]) -> Start:
                 f"the tokenizer has {tokenizer.tokens} tokens, and the model of {parent} has "
                 f"{config.model.vocab_size}"
             )
-    build_model = partial(load_model, parent, embedding=stage.embedding, seed=stage.seed)
+    build_model = partial(load_model, parent, embedding=spec.embedding, seed=spec.seed)
     return Start(tokenizer, build_model)

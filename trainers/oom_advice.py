@@ -19,7 +19,7 @@ class TrainingMemoryError(RuntimeError):
 
 
 @contextlib.contextmanager
-def memory_advice(stage: TrainingConfig) -> Iterator[None]:
+def memory_advice(spec: TrainingConfig) -> Iterator[None]:
     """Turn every out-of-memory error of the block into a TrainingMemoryError."""
     try:
         yield
@@ -27,18 +27,18 @@ def memory_advice(stage: TrainingConfig) -> Iterator[None]:
         is_known = isinstance(error, torch.OutOfMemoryError | MemoryError)
         if not is_known and CPU_ALLOCATOR not in str(error):
             raise
-        raise _advice(stage, error) from error
+        raise _advice(spec, error) from error
 
 
-def _advice(stage: TrainingConfig, error: BaseException) -> TrainingMemoryError:
-    train, length = stage.train, stage.data.length
-    micro = train.micro_batch(stage.resources.size)
+def _advice(spec: TrainingConfig, error: BaseException) -> TrainingMemoryError:
+    train, length = spec.train, spec.data.length
+    micro = train.micro_batch(spec.resources.size)
     kept, anew = [], []
     if micro > length:
         kept.append(f"lower train.micro_batch_tokens (now {micro}; at least data.length)")
     if not train.gradient_checkpointing:
         kept.append("set train.gradient_checkpointing: true (now false)")
-    if stage.resources.strategy != "fsdp":
+    if spec.resources.strategy != "fsdp":
         kept.append("share the model: more resources.workers, and strategy: fsdp")
     if train.precision != "bfloat16":
         anew.append(f"set train.precision: bfloat16 (now {train.precision})")

@@ -16,25 +16,25 @@ from fope_lab.store import RunWriter, StageFolder
 from fope_lab.sweep.keys import stage_key
 
 
-def run(stage: PrepareData, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
+def run(spec: PrepareData, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
     """Write the prepared data as the stage's checkpoint; returns a summary of them.
 
     One process tokenizes per CPU of the stage. Raises DataError if the corpus has changed since the
     stage was planned.
     """
     if writer.resumed_from is not None:  # the data are whole; only the end of the stage is missing
-        packed = PackedCorpus(writer.resumed_from.path, {"split": stage.split})
+        packed = PackedCorpus(writer.resumed_from.path, {"split": spec.split})
         packed.verify()
         return _result(packed.info)
-    tokenizer = load_for_stage(stage.tokenizer, parents)
-    identity = data_identity(stage.corpus, tokenizer.identity(), stage.split)
+    tokenizer = load_for_stage(spec.tokenizer, parents)
+    identity = data_identity(spec.corpus, tokenizer.identity(), spec.split)
     # A tokenizer that another stage makes is in this key by that stage's key.
     request = StageFolder(writer.paths.folder).request()
     planned = (request or {}).get("parents", {})
     parts = {name: identity[name] for name in ("corpus", "tokenizer") if name not in planned}
-    if stage_key(stage, planned, parts) != writer.paths.key:
+    if stage_key(spec, planned, parts) != writer.paths.key:
         raise DataError(
-            f"{stage.corpus.canonical()} has other content here than when and where the sweep was "
+            f"{spec.corpus.canonical()} has other content here than when and where the sweep was "
             f"planned (found {parts}); run the sweep again to plan with this content"
         )
     data: dict[str, Any] = {}
@@ -49,10 +49,10 @@ def run(stage: PrepareData, writer: RunWriter, parents: Mapping[str, Path]) -> d
         data.update(
             write_packed(
                 directory,
-                stage.corpus,
+                spec.corpus,
                 tokenizer,
-                stage.split,
-                processes=max(1, int(stage.resources.cpus)),
+                spec.split,
+                processes=max(1, int(spec.resources.cpus)),
                 progress=progress,
             )
         )

@@ -12,12 +12,12 @@ from fope_lab.stages import Pretrain
 from trainers.start import Start
 
 
-def start(stage: Pretrain, parents: Mapping[str, Path]) -> Start:
+def start(spec: Pretrain, parents: Mapping[str, Path]) -> Start:
     """A new model. Its weights and its embedding's coefficients follow from the stage's seed.
 
     Raises EmbeddingError, and DataError if the tokenizer can't be loaded.
     """
     build_model = partial(
-        Decoder, stage.model, stage.embedding, train_length=stage.data.length, seed=stage.seed
+        Decoder, spec.model, spec.embedding, train_length=spec.data.length, seed=spec.seed
     )
-    return Start(load_for_stage(stage.tokenizer, parents), build_model)
+    return Start(load_for_stage(spec.tokenizer, parents), build_model)

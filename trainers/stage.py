@@ -29,7 +29,7 @@ from trainers.worker_group import WorkerGroup
 
 
 def run(
-    stage: TrainingConfig,
+    spec: TrainingConfig,
     writer: RunWriter,
     parents: Mapping[str, Path],
     workers: WorkerGroup | None = None,
@@ -41,28 +41,28 @@ def run(
     Raises oom_advice.TrainingMemoryError, which says what to lower, loop.NonFiniteError, DataError,
     CheckpointError and EmbeddingError.
     """
-    start: Start = load_function(stage.start)(stage, parents)
-    with memory_advice(stage):
-        return _train(stage, writer, parents, start, workers or WorkerGroup())
+    start: Start = load_function(spec.start)(spec, parents)
+    with memory_advice(spec):
+        return _train(spec, writer, parents, start, workers or WorkerGroup())
 
 
 def _train(
-    stage: TrainingConfig,
+    spec: TrainingConfig,
     writer: RunWriter,
     parents: Mapping[str, Path],
     start: Start,
     workers: WorkerGroup,
 ) -> dict[str, Any]:
-    device = choose_device(stage.resources)
+    device = choose_device(spec.resources)
     resumed, tokenizer = writer.resumed_from, start.tokenizer
     model = start.build_model() if resumed is None else load_model(resumed.path)
-    model.gradient_checkpointing = stage.train.gradient_checkpointing
+    model.gradient_checkpointing = spec.train.gradient_checkpointing
     data = TrainingData(
-        stage.data,
+        spec.data,
         parents,
         tokenizer,
-        batch_size=stage.train.batch_tokens // stage.data.length,
-        seed=stage.seed,
+        batch_size=spec.train.batch_tokens // spec.data.length,
+        seed=spec.seed,
         rank=workers.rank,
         world_size=workers.size,
     )
@@ -71,19 +71,19 @@ def _train(
         save_model(
             directory,
             model,
-            context_length=stage.data.length,
+            context_length=spec.data.length,
             tokenizer=tokenizer.save(directory),
             weights=weights,
         )
 
-    held_out = _held_out(stage, parents, tokenizer, workers)
+    held_out = _held_out(spec, parents, tokenizer, workers)
     summary = train(
         model.to(device),
         data.batch,
-        stage.train,
+        spec.train,
         writer,
         write_model,
-        seed=stage.seed,
+        seed=spec.seed,
         device=device,
         held_out=None if held_out is None else held_out.batches,
         workers=workers,
@@ -94,20 +94,20 @@ def _train(
     examples = {"examples": data.examples()} if data.examples() else {}
     validated = {} if held_out is None else {"validation_rows": held_out.total}
     recorded = {**summary, **validated, "parameters": _parameter_counts(model), **facts, **examples}
-    names = [metric.name for metric in stage.metrics() if metric.name in recorded]
+    names = [metric.name for metric in spec.metrics() if metric.name in recorded]
     measured = [Measurement(name=name, value=recorded.pop(name)) for name in names]
     return ResultRecord(metrics=tuple(measured), recorded=recorded).as_json()
 
 
 def _held_out(
-    stage: TrainingConfig, parents: Mapping[str, Path], tokenizer: Tokenizer, workers: WorkerGroup
+    spec: TrainingConfig, parents: Mapping[str, Path], tokenizer: Tokenizer, workers: WorkerGroup
 ) -> HeldOut | None:
     """The held-out data of a stage that validates, read in micro-batches of the training's size."""
-    train, length = stage.train, stage.train.validation_length or stage.data.length
+    train, length = spec.train, spec.train.validation_length or spec.data.length
     if train.validation_tokens is None:
         return None
     return HeldOut(
-        stage.data,
+        spec.data,
         parents,
         tokenizer,
         tokens=train.validation_tokens,

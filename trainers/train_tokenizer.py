@@ -17,15 +17,15 @@ from fope_lab.store import RunWriter
 from fope_lab.sweep.keys import stage_key
 
 
-def run(stage: TrainTokenizer, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
+def run(spec: TrainTokenizer, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
     """Train a tokenizer; returns its identity, digest and vocabulary size.
 
     A small corpus gives a smaller vocabulary than was asked for. Raises DataError if the corpus has
     changed since the stage was planned.
     """
-    recipe = stage.tokenizer
+    recipe = spec.tokenizer
     identity = recipe.identity()
-    if stage_key(stage, {}, {"tokenizer": identity}) != writer.paths.key:
+    if stage_key(spec, {}, {"tokenizer": identity}) != writer.paths.key:
         raise DataError(
             f"{recipe.corpus.canonical()} has other content here than when and where the sweep was "
             f"planned (found {identity['corpus']}); run the sweep again to plan with this content"
@@ -41,7 +41,7 @@ def run(stage: TrainTokenizer, writer: RunWriter, parents: Mapping[str, Path]) -
     return ResultRecord(recorded=recorded).as_json()
 
 
-def copy(stage: CopyTokenizer, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
+def copy(spec: CopyTokenizer, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
     """Copy GPT-NeoX's tokenizer from the store that this stage is in; returns digest and size.
 
     `fope-lab fetch` put it there. Raises DataError if it is missing or not the expected file.

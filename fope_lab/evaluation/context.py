@@ -43,9 +43,9 @@ class Progress:
 class Context:
     """One run of an evaluation."""
 
-    def __init__(self, stage: StageConfig, writer: RunWriter, parents: Mapping[str, Path]) -> None:
-        self._stage, self._writer, self._parents = stage, writer, parents
-        self._declared = {metric.name: metric for metric in stage.metrics()}
+    def __init__(self, spec: StageConfig, writer: RunWriter, parents: Mapping[str, Path]) -> None:
+        self._spec, self._writer, self._parents = spec, writer, parents
+        self._declared = {metric.name: metric for metric in spec.metrics()}
         self._measured: list[Measurement] = []
         self._numbers: dict[str, float] = {}
         self._heatmaps: list[Mapping[str, Any]] = []
@@ -59,7 +59,7 @@ class Context:
     @functools.cached_property
     def model(self) -> nn.Module:
         """The model in eval mode, on a GPU if the stage reserves one."""
-        device = "cuda" if self._stage.resources.gpus else "cpu"
+        device = "cuda" if self._spec.resources.gpus else "cpu"
         return load_model(self._parents["from"]).to(device)
 
     @functools.cached_property
@@ -88,7 +88,7 @@ class Context:
         Slices are read from disk. Raises DataError if there are fewer than `at_least` tokens, which
         `purpose` needs.
         """
-        role = f"data.{list(self._stage.corpora()).index(field)}"
+        role = f"data.{list(self._spec.corpora()).index(field)}"
         expected = {"tokenizer": self.tokenizer.identity(), "split": "validation"}
         tokens = PackedCorpus(self._parents[role], expected).tokens
         if len(tokens) < at_least:
@@ -115,7 +115,7 @@ class Context:
             if measurement.name not in self._declared:
                 near = did_you_mean(measurement.name, sorted(self._declared))
                 raise ValueError(
-                    f"{type(self._stage).__name__}.metrics() does not declare "
+                    f"{type(self._spec).__name__}.metrics() does not declare "
                     f"{measurement.name!r}{near}"
                 )
             points = self._declared[measurement.name].xs or (None,)

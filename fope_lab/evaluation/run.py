@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fope_lab.store import RunWriter
 
 
-def run(stage: Evaluation, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
+def run(spec: Evaluation, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
     """Run an evaluation of the models in `parents`, and return the content of its result.json."""
-    context = Context(stage, writer, parents)
-    return context.record(stage.run(context)).as_json()
+    context = Context(spec, writer, parents)
+    return context.record(spec.run(context)).as_json()
