@@ -51,7 +51,7 @@ def write_packed(
     """
     identity = data_identity(corpus, tokenizer.identity(), split)
     dtype = np.dtype(np.uint16 if tokenizer.vocabulary_size <= 1 << 16 else np.uint32)
-    count = documents = learnt = 0
+    count = documents = counted = 0
     with ExitStack() as stack:
 
         def writer(name: str, dtype: np.dtype[Any], length: int) -> ShardWriter:
@@ -66,13 +66,13 @@ def write_packed(
             starts.append(count + np.cumsum(part.sizes) - part.sizes)
             if part.loss is not None:
                 loss.append(part.loss)
-                learnt += int(part.loss.sum())
+                counted += int(part.loss.sum())
             count += len(part.tokens)
             documents += len(part.sizes)
             progress(documents, count)
     if not documents:
         raise DataError(f"the {split} split of {corpus.canonical()} has no document")
-    if loss.shards and not learnt:
+    if loss.shards and not counted:
         raise DataError(
             f"the {split} split of {corpus.canonical()} has no token to learn: "
             "check the tokenizer's chat template"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from fope_lab.report import Report, RunLinks, build_report
 from fope_lab.report.files import write_report
+from fope_lab.report.provenance import provenance
 from fope_lab.store import Store
-from fope_lab.store.provenance import provenance
 from fope_lab.sweep import Sweep
 from fope_lab.tracking import Tracker, run_link
 

@@ -29,7 +29,14 @@ class Resources(Section):
     A process has one GPU at most, so a training on several GPUs has as many workers.
     """
 
-    cpus: Annotated[float, Interval(gt=0), Doc("The number of CPUs of each worker.")] = 1
+    cpus: Annotated[
+        float,
+        Interval(gt=0),
+        Doc(
+            "The number of CPUs reserved for each worker: the processes of prepare-data; torch"
+            " computes with one thread."
+        ),
+    ] = 1
     gpus: Annotated[
         float,
         Interval(ge=0),

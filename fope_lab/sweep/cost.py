@@ -27,19 +27,19 @@ class Cost:
     memory: int | None = None
 
 
-def estimate(spec: StageConfig, model: ModelConfig, learned: int) -> Cost:
+def cost_of(spec: StageConfig, model: ModelConfig, embedding_parameters: int) -> Cost:
     """Return the cost of a stage.
 
-    `learned` is the number of parameters that the position embedding learns. They count as body.
+    `embedding_parameters` are those that the position embedding learns. They count as body.
     """
     size = parameters(model)
-    size = replace(size, body=size.body + learned)
+    size = replace(size, body=size.body + embedding_parameters)
     if isinstance(spec, TrainingConfig):
         tokens = spec.train.steps * spec.train.batch_tokens
         flops = tokens * flops_per_token(model, spec.data.length)
-        return Cost(size, tokens, flops, training_peak(spec, model, learned).peak)
+        return Cost(size, tokens, flops, training_peak(spec, model, embedding_parameters).peak)
     if isinstance(spec, ModelEvaluation):
-        peak = reading_peak(spec, model, learned)
+        peak = reading_peak(spec, model, embedding_parameters)
         memory = None if peak is None else peak.peak
         passes = spec.forward_passes()
         if passes is None:
@@ -48,8 +48,8 @@ def estimate(spec: StageConfig, model: ModelConfig, learned: int) -> Cost:
     return Cost(size)
 
 
-def training_peak(spec: TrainingConfig, model: ModelConfig, learned: int) -> Memory:
-    """Return the memory of a worker; `learned` is what the position embedding learns."""
+def training_peak(spec: TrainingConfig, model: ModelConfig, embedding_parameters: int) -> Memory:
+    """Return the memory of a worker; for `embedding_parameters` see `cost_of`."""
     train, resources = spec.train, spec.resources
     at_once = train.micro_batch(resources.size)
     return training_memory(
@@ -59,12 +59,14 @@ def training_peak(spec: TrainingConfig, model: ModelConfig, learned: int) -> Mem
         precision=train.precision,
         gradient_checkpointing=train.gradient_checkpointing,
         micro_batches=-(-train.share(resources.size) // at_once),
-        learned=learned,
+        learned=embedding_parameters,
         shards=resources.size if resources.strategy == "fsdp" else 1,
     )
 
 
-def reading_peak(spec: ModelEvaluation, model: ModelConfig, learned: int) -> Memory | None:
+def reading_peak(
+    spec: ModelEvaluation, model: ModelConfig, embedding_parameters: int
+) -> Memory | None:
     """Return the memory at the length that needs most: shorter sequences go in larger batches.
 
     Returns None if only running can tell how long the sequences are.
@@ -76,7 +78,10 @@ def reading_peak(spec: ModelEvaluation, model: ModelConfig, learned: int) -> Mem
     lengths = {longest[1], *(each.length for each in passes if each.sequences)}
     peaks = (
         reading_memory(
-            model, batch=max(1, spec.batch_tokens // length), length=length, learned=learned
+            model,
+            batch=max(1, spec.batch_tokens // length),
+            length=length,
+            learned=embedding_parameters,
         )
         for length in lengths
         if length

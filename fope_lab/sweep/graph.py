@@ -10,7 +10,7 @@ from typing import Any
 from fope_lab.stages import StageConfig
 from fope_lab.stages.labels import stage_label
 from fope_lab.stages.serialise import config_json
-from fope_lab.sweep.cost import Cost, estimate
+from fope_lab.sweep.cost import Cost, cost_of
 from fope_lab.sweep.external_model import ExternalModel
 from fope_lab.sweep.keys import stage_key
 from fope_lab.sweep.model_spec import ModelSpec
@@ -103,5 +103,5 @@ def make_stage(
         parents=parents,
         checkpoints={"from": str(external.path)} if external else {},
         model_spec=model_spec,
-        cost=estimate(spec, model_spec.model, learned_parameters) if model_spec else Cost(),
+        cost=cost_of(spec, model_spec.model, learned_parameters) if model_spec else Cost(),
     )

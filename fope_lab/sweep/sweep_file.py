@@ -128,12 +128,11 @@ def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile
     if not isinstance(stages, dict) or not stages:
         return None
     for axes in {"grid", "zip"} & value.keys() - right.keys():
-        inside = {path[1] for path in (p.path for p in wrong) if path[0] == axes and path[1:]}
+        inside = {p.path[1] for p in wrong if p.path[0] == axes and p.path[1:]}
         if inside:
             right[axes] = {axis: v for axis, v in value[axes].items() if axis not in inside}
     file = SweepFile(**{"name": "", **right, "stages": stages})
-    for name, kind in STAGE_TYPES.all().items():
-        if name in stages and not kind.user_facing:
-            message = "this name is reserved for a preparation stage"
-            problems.add(Problem(("stages", name), message))
+    reserved = (name for name, kind in STAGE_TYPES.all().items() if not kind.user_facing)
+    message = "this name is reserved for a preparation stage"
+    problems.add(*(Problem(("stages", name), message) for name in reserved if name in stages))
     return file

@@ -34,8 +34,8 @@ def paired_t(differences: Sequence[float]) -> PairedTest:
     """Test whether the mean of `differences` is 0.
 
     Differences that are all equal leave no doubt: p is 0, or 1 if all are 0. There is no test for a
-    single difference, for one that is not finite, or for two equal ones: accuracies counted from a
-    few trials are equal by chance about once in ten times.
+    single difference, for one that is not finite, or for two equal ones: two seeds give the same
+    difference of accuracies by chance about once in ten times.
     """
     estimate = estimate_mean(differences)
     if estimate.mean is None or estimate.ci95 is None:
