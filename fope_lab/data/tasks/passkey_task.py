@@ -24,7 +24,7 @@ class PasskeyTask(Task):
     task: ClassVar[str] = "passkey"
 
     form: Annotated[
-        Literal["symbolic", "english"],
+        Literal["english", "symbolic"],
         Doc("How a prompt is written: in English, or in tokens without a language."),
     ] = "symbolic"
     digits: Annotated[int, Interval(ge=1, le=9), Doc("The number of digits of a key.")] = 5

@@ -23,7 +23,7 @@ class RulerTask(Task):
     (default: as often as fits), the last time at its end; only the answers have a loss."""
 
     form: Annotated[
-        Literal["symbolic", "english"],
+        Literal["english", "symbolic"],
         Doc("How a prompt is written: in English, or in tokens without a language."),
     ] = "symbolic"
     questions: Annotated[
