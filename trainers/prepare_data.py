@@ -28,7 +28,7 @@ def run(spec: PrepareData, writer: RunWriter, parents: Mapping[str, Path]) -> di
         return _result(packed.info)
     tokenizer = load_for_stage(spec.tokenizer, parents)
     identity = data_identity(spec.corpus, tokenizer.identity(), spec.split)
-    # A tokenizer that another stage makes is in this key by that stage's key.
+    # If another stage makes the tokenizer, the key has that stage's key instead of its content.
     request = StageFolder(writer.paths.folder).request()
     planned = (request or {}).get("parents", {})
     parts = {name: identity[name] for name in ("corpus", "tokenizer") if name not in planned}

@@ -51,12 +51,12 @@ def run_stages(
     address: str = LOCAL,
     watch: Watch = lambda read_states: contextlib.nullcontext(),
 ) -> Mapping[str, StageState]:
-    """Run every stage that the store does not hold; returns the state of each stage by key.
+    """Run every stage that is not done in the store; returns the state of each stage by key.
 
-    `stages` come parents first. `seconds` has the plan's forecast of each stage by key: the order
-    and the back-filling follow from it. `address` is "local" for a Ray of our own, otherwise a
-    cluster to join. Raises KeyboardInterrupt at a signal, resources.ResourcesError if a stage could
-    never be placed, and resources.ClusterError if there is no cluster at `address`.
+    `stages` has parents before children. `seconds` has the plan's forecast of each stage by key:
+    the order and the back-filling follow from it. `address` is "local" for a Ray of our own,
+    otherwise a cluster to join. Raises KeyboardInterrupt at a signal, resources.ResourcesError if a
+    stage could never be placed, and resources.ClusterError if there is no cluster at `address`.
     """
     owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     by_key = {stage.key: stage for stage in stages}
@@ -69,6 +69,7 @@ def run_stages(
         if address == LOCAL:
             require_nodes(waiting, ray.cluster_resources())
             lookahead = Lookahead()
+        # Tune has a limit of its own, above ours: Capacity decides.
         os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(CLUSTER_LOOKAHEAD.stages)
         demands = {
             key: Demand(amounts(stage.spec.resources), seconds[key], stage.spec.resources.size)

@@ -5,7 +5,8 @@
                       settings that are not in the key may differ in later attempts
       attempts/       who worked on the stage (fope_lab/store/lease.py)
       metrics/        <token>-<step>.jsonl: one segment per attempt and checkpoint interval
-      checkpoint/     <token>-<step>/, each with a manifest.json that was written last
+      checkpoint/     <token>-<step>/: what the stage leaves to others (a model, prepared data, a
+                      tokenizer, an analysis's files), with a manifest.json written last
       progress.json   for the progress view; never read as a result
       log.txt  result.json  DONE
 

@@ -51,7 +51,7 @@ class Window:
 class PerplexityResult:
     """Summed losses in nats at context length `length`, of all windows or of some.
 
-    `loss_sums` and `counts` (length,) are of the predicted tokens by their position: place i of a
+    `loss_sums` and `counts` (length,) have an entry per position in a window: place i of a
     window predicts from i + 1 tokens of context. `window_loss_sum` adds up the mean losses of
     `windows` windows.
     """
