@@ -444,7 +444,8 @@ class Chaos:
         self.scene, self.monkeypatch = scene, monkeypatch
         plan = scene.plan()
         self.stage = of(plan, "pretrain")
-        self.plan = dataclasses.replace(plan, stages=(self.stage,))
+        only = dataclasses.replace(plan.sweep, stages=(self.stage,))
+        self.plan = dataclasses.replace(plan, sweep=only)
         self.folder: StageFolder = scene.folder(self.stage)
         self.attempt: Attempt = self.begin()
         self.old_record = b""
