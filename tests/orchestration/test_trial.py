@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,11 +50,14 @@ def fill_disk() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 
-@pytest.fixture
-def room_again() -> Iterator[None]:
+@contextlib.contextmanager
+def room_afterwards() -> Iterator[None]:
+    """Let writes succeed again after the block, for pytest writes too."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_stage_that_another_driver_holds_is_left_to_it(store: Store, folder: StageFolder) -> None:
@@ -92,18 +96,18 @@ def diverge_on_a_full_disk(spec: Any, writer: RunWriter, parents: Any) -> dict[s
     raise ArithmeticError("the loss is nan\nat step 7")
 
 
-@pytest.mark.usefixtures("room_again")
 def test_on_a_full_disk_the_trial_still_says_why(store: Store, folder: StageFolder) -> None:
-    state = attempt_of("me", store, stage_of("diverge_on_a_full_disk"))
+    with room_afterwards():
+        state = attempt_of("me", store, stage_of("diverge_on_a_full_disk"))
     assert (state.status, state.reason) == (Status.FAILED, "the loss is nan")
     assert folder.failure() is None, "the disk was not full"
 
 
-@pytest.mark.usefixtures("room_again")
 def test_an_attempt_that_can_not_begin_on_a_full_disk_says_why(store: Store) -> None:
     Store.create(store.root)
-    fill_disk()
-    state = attempt_of("me", store)
+    with room_afterwards():
+        fill_disk()
+        state = attempt_of("me", store)
     assert state.status is Status.FAILED
     assert "File too large" in state.reason
 
