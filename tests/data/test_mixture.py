@@ -247,7 +247,7 @@ def test_a_description_stands_for_what_its_canonical_form_does(spec: dict[str, A
                 ("length",): "found -1",
                 ("mix", 0, "corpus"): r"unknown corpus 'c5' \(allowed: c4",
                 ("mix", 1, "task"): "did you mean 'passkey'",
-                ("mix", 2, "form"): r"found 'german' \(allowed: symbolic, english\)",
+                ("mix", 2, "form"): r"found 'german' \(allowed: english, symbolic\)",
                 ("mix", 3, "digits"): "found 0",
                 ("mix", 4): "queries is for the symbolic form",
                 ("mix", 5, "weight"): "found 0, needs more than 0",
