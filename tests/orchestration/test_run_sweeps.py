@@ -74,7 +74,7 @@ def run(tmp_path: Path) -> Run:
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(running, "report_of_plan"), (running, "print_report"), (Tracker, "project")],
+    [(running, "tracked_report"), (running, "print_report"), (Tracker, "project")],
 )
 def test_a_broken_report_hides_no_failure(
     owner: Any, name: str, run: Run, monkeypatch: pytest.MonkeyPatch

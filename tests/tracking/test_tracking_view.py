@@ -44,8 +44,7 @@ def plan_of(**changes: Any) -> Any:
         "scale": None,
     } | changes
     return SimpleNamespace(
-        sweep=SimpleNamespace(name="s", description="d"),
-        stages=(SimpleNamespace(**stage),),
+        sweep=SimpleNamespace(name="s", description="d", stages=(SimpleNamespace(**stage),)),
         states={"k1": StageState(Status.DONE)},
     )
 
