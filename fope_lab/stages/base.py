@@ -18,7 +18,7 @@ from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.stages.metric import Metric
 
-STAGE_TYPES: NamedTypes[StageConfig] = NamedTypes("fope_lab.evaluation")
+STAGE_TYPES: NamedTypes[StageConfig] = NamedTypes("fope_lab.evaluation", skip=("context", "run"))
 """Every kind of stage by name: those of this package, and each evaluation in a file of its own."""
 
 
