@@ -43,6 +43,7 @@ from transformers import (
     TrainingArguments,
 )
 
+from fope_lab.config.options import entry_of
 from fope_lab.data.mixture import Batch
 from fope_lab.model import SCALES, Decoder, ModelConfig
 from fope_lab.model.config import flops_per_token, parameters
@@ -129,7 +130,7 @@ def start_model(shape: Shape) -> Decoder:
 
 def ours(shape: Shape, tokens: torch.Tensor, turns: Turns, compiled: bool) -> None:
     """Train with the loop of the training stages."""
-    settings = TrainSettings.model_validate(
+    settings = entry_of(TrainSettings).read(
         {
             "tokens": turns.all_steps * shape.batch_tokens,
             "batch_tokens": shape.batch_tokens,

@@ -3,20 +3,22 @@ different values."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fope_lab.config.problems import ConfigError, Problem, nearest_name, shown
+from fope_lab.config.problems import ConfigError, Problem, shown, unknown_name
 
 
-class _Check:
+class _Check(ABC):
     """An annotation that pydantic calls with the value, once the value has the annotated type."""
 
+    @abstractmethod
     def check(self, value: Any) -> None:
         """Raise ConfigError if the value is wrong."""
-        raise NotImplementedError
 
     def schema(self) -> dict[str, Any]:
         """The part of the value's JSON Schema that tells what `check` does."""
@@ -49,9 +51,8 @@ class KnownName(_Check):
     def check(self, value: str) -> None:
         names = tuple(self.names())
         if value not in names:
-            fault = f"unknown {self.noun} {shown(value)}"
-            near, allowed = nearest_name(value, names), self.listed or names
-            raise ConfigError(Problem((), fault, nearest=near, allowed=allowed))
+            problem = unknown_name((), self.noun, value, names)
+            raise ConfigError(dataclasses.replace(problem, allowed=self.listed or names))
 
     def schema(self) -> dict[str, Any]:
         return {"enum": list(self.names())}

@@ -14,7 +14,7 @@ from fope_lab.config.problems import Problem
 
 PositiveInt = Annotated[int, Interval(ge=1)]
 Lengths = Annotated[tuple[Annotated[int, Interval(ge=2)], ...], MinLen(1), EachOnce()]
-"""Context lengths in tokens."""
+"""Different context lengths in tokens, each at least 2."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,8 +33,8 @@ class Resources(Section):
         float,
         Interval(gt=0),
         Doc(
-            "The number of CPUs reserved for each worker: the processes of prepare-data; torch"
-            " computes with one thread."
+            "The number of CPUs reserved for each worker. Preparing data starts a process on each"
+            " of them; torch computes with one thread, however many there are."
         ),
     ] = 1
     gpus: Annotated[

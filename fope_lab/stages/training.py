@@ -141,14 +141,14 @@ class TrainingConfig(StageConfig):
     seed: int = 0
 
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:
-        """A row of training or of validation."""
+        """The longest row that the model reads, in training or in validation."""
         held_out = self.train.validation_length or 0
         if held_out > self.data.length:
             return ("train", "validation_length"), held_out
         return ("data", "length"), self.data.length
 
     def metrics(self) -> Iterable[Metric]:
-        """The last losses."""
+        """The losses in nats: of the last rows trained on, and of the validation if there is one."""
         names = ["loss"]
         if self.train.validate_every is not None:
             names += ["validation_loss", "least_validation_loss"]
@@ -204,7 +204,7 @@ class Pretrain(TrainingConfig, kind="pretrain"):
     tokenizer: TokenizerSection = "byte"
 
     def stands_alone(self) -> bool:
-        """It starts from scratch."""
+        """True: pre-training starts from random weights and needs no parent."""
         return True
 
 

@@ -40,7 +40,7 @@ class LeaseHeldError(Exception):
 
 
 class Ending(enum.StrEnum):
-    """How an attempt ended."""
+    """The words that an attempt's record has for its end."""
 
     DONE = "done"  # it finished the stage
     FAILED = "failed"  # an error ended it, or its process died too often

@@ -11,6 +11,8 @@ from fope_lab.stages.base import STAGE_TYPES
 
 
 class _FileKinds(Registry[StageConfig]):
+    """Every kind of stage, without the kinds that only the plan makes, such as prepare-data."""
+
     def all_names(self) -> tuple[str, ...]:
         """The kinds that a sweep file may name."""
         return tuple(name for name, kind in self._types.all().items() if kind.user_facing)

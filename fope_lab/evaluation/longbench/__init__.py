@@ -97,7 +97,7 @@ class LongBench(Benchmark, kind="longbench"):
         return Group(question.bucket.name, question.bucket.step)
 
     def about(self, question: LongBenchQuestion) -> dict[str, Any]:
-        """The question's length."""
+        """The length of the question in words, as the benchmark counts it."""
         return {"words": question.words}
 
     def prompts(
