@@ -148,7 +148,7 @@ class TrainingConfig(StageConfig):
         return ("data", "length"), self.data.length
 
     def metrics(self) -> Iterable[Metric]:
-        """The losses in nats: of the last rows trained on, and of the validation if there is one."""
+        """The losses in nats: of the last rows trained on, and of validations if there are any."""
         names = ["loss"]
         if self.train.validate_every is not None:
             names += ["validation_loss", "least_validation_loss"]

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from fope_lab.tracking.errors import TrackingError, shown
-from fope_lab.tracking.view import Point, StageTimeline
+from fope_lab.tracking.points import Point
+from fope_lab.tracking.view import StageTimeline
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

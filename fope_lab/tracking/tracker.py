@@ -17,6 +17,7 @@ from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.errors import TrackingError, concerns_one_run, readable
 from fope_lab.tracking.ledger import Ledger, RunRecord
+from fope_lab.tracking.points import Digest, Point, not_finite, points, result_rows
 from fope_lab.tracking.server import (
     ENTRIES_PER_BATCH,
     SUMMARY,
@@ -28,15 +29,11 @@ from fope_lab.tracking.server import (
     default_uri,
 )
 from fope_lab.tracking.view import (
-    Digest,
     Outline,
-    Point,
     StageOutline,
     metric_path,
-    not_finite,
     parameters,
     pictures,
-    points,
     summary_tags,
     tags,
     timeline,
@@ -162,6 +159,8 @@ class Tracker:
         complete = now.ended if now.status is Status.DONE else None
         if run is None or complete is None or known != _record(experiment, run, complete):
             rows = folder.rows()
+            if complete is not None:
+                rows = [*rows, *result_rows(folder.result() or {}, rows, complete)]
             if text := not_finite(rows):
                 wanted["non_finite"] = text
             run = run or experiment.create(stage.key, wanted, now.started)

@@ -3,25 +3,21 @@
     Outline.of(plan)     the stages, as JSON that does not need the sweep file
     timeline(folder)     when a stage began and ended, and how
     tags, parameters     the description of a stage, for filters, groups and the compare page
-    points(row)          the metrics of a stage
 
-MLflow stores an infinity as 1.8e308, which flattens every chart that shows it. So a value that is
-not finite becomes NaN, a gap in the line, and the run's tag `non_finite` names the value.
+points.py has the metrics of a stage.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-from fope_lab.store import Row, StageFolder, Status
+from fope_lab.store import StageFolder, Status
 from fope_lab.sweep.plan import Plan
 
 NAME_LENGTH = 250
@@ -149,7 +145,7 @@ def tags(sweep: str, stage: StageOutline, stage_timeline: StageTimeline) -> dict
         **{f"parent.{role}": key for role, key in stage.parents.items()},
     }
     return {
-        _valid_name(name): str(value)[:TAG_LENGTH]
+        valid_name(name): str(value)[:TAG_LENGTH]
         for name, value in values.items()
         if value is not None
     }
@@ -157,7 +153,7 @@ def tags(sweep: str, stage: StageOutline, stage_timeline: StageTimeline) -> dict
 
 def summary_tags(sweep: str) -> dict[str, str]:
     """The tags of the run that holds the report of `sweep`."""
-    return {"mlflow.runName": "summary", _valid_name(f"sweep.{sweep}"): "true", "kind": "summary"}
+    return {"mlflow.runName": "summary", valid_name(f"sweep.{sweep}"): "true", "kind": "summary"}
 
 
 def parameters(config: Mapping[str, Any]) -> dict[str, str]:
@@ -178,61 +174,8 @@ def parameters(config: Mapping[str, Any]) -> dict[str, str]:
             text = _text(value)
             if len(text) > PARAMETER_LENGTH:
                 text = text[: PARAMETER_LENGTH - 1] + "…"
-            flat[_valid_name(name)] = text
+            flat[valid_name(name)] = text
     return flat
-
-
-class Point(NamedTuple):
-    """A point of a metric as MLflow stores it; `timestamp` is in ms since 1970.
-
-    The first three fields identify it within a run; the value follows from them.
-    """
-
-    name: str
-    step: int
-    timestamp: int
-    value: float
-
-
-def points(row: Row) -> list[Point]:
-    """The metrics of a row as points; a value that is not finite becomes NaN."""
-    return [
-        Point(
-            _valid_name(name),
-            row.step,
-            row.timestamp,
-            float(value) if math.isfinite(value) else math.nan,
-        )
-        for name, value in row.values.items()
-    ]
-
-
-def not_finite(rows: Iterable[Row]) -> str | None:
-    """The values that are not finite, such as "perplexity_by_length=inf at 8192", or None."""
-    found = [
-        f"{name}={value} at {row.step}"
-        for row in rows
-        for name, value in row.values.items()
-        if not math.isfinite(value)
-    ]
-    return ", ".join(found)[:TAG_LENGTH] or None
-
-
-class Digest:
-    """A digest of rows, to tell whether two lists begin with the same rows."""
-
-    def __init__(self, rows: Iterable[Row] = ()) -> None:
-        self._digest = hashlib.sha256()
-        for row in rows:
-            self.add(row)
-
-    def add(self, row: Row) -> None:
-        """Add a row to the digest."""
-        self._digest.update(repr((row.step, row.timestamp, sorted(row.values.items()))).encode())
-
-    def hex(self) -> str:
-        """The digest of the rows added so far, in hexadecimal."""
-        return self._digest.hexdigest()
 
 
 def metric_path(parts: Iterable[str]) -> str:
@@ -244,7 +187,7 @@ def metric_path(parts: Iterable[str]) -> str:
     return "/".join(" ".join(word.split()) for word in words)
 
 
-def _valid_name(name: str) -> str:
+def valid_name(name: str) -> str:
     """`name` with "_" for every character that MLflow refuses in a name (such as "@")."""
     return re.sub(r"[^\w\-./ :]", "_", name)[:NAME_LENGTH]
 

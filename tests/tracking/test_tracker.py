@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from mlflow import MlflowClient
 from tracking_scene import Scene, expected, finish, of, write_nothing
 
+from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import Attempt, StageFolder
 from fope_lab.tracking import Tracker, TrackingError
 
@@ -170,6 +171,30 @@ def test_length_curves_have_the_length_as_their_step(scene: Scene) -> None:
     client = MlflowClient(tracking_uri=scene.uri)
     history = client.get_metric_history(scene.run(stage).info.run_id, "perplexity_by_length")
     assert {point.step: point.value for point in history} == curve
+
+
+def test_the_result_adds_what_the_rows_do_not_have(scene: Scene) -> None:
+    plan = scene.plan()
+    stage = of(plan, "perplexity")
+    values = {64: 9.5, 128: 11.25}
+    measured = [
+        Measurement(name="perplexity_by_length", x=x, value=value, stderr=0.5, ci95=(8.0, 12.5))
+        for x, value in values.items()
+    ]
+    with scene.folder(stage).begin("test", {}) as attempt:
+        for one in measured:
+            attempt.writer.log(one.x or 0, one.row)
+            scene.tracker.project(plan)
+        attempt.finish(ResultRecord(metrics=tuple(measured)).as_json())
+    scene.tracker.project(plan)
+    sent = {(name, step): value for name, step, _, value in scene.points(scene.run(stage))}
+    assert len(sent) == len(scene.points(scene.run(stage)))
+    curves = {"": values, "_stderr": 0.5, "_ci95_low": 8.0, "_ci95_high": 12.5}
+    assert sent == {
+        (f"perplexity_by_length{end}", x): repr(curve[x] if isinstance(curve, dict) else curve)
+        for end, curve in curves.items()
+        for x in values
+    }
 
 
 def test_what_is_not_finite_is_a_gap_and_a_tag(scene: Scene) -> None:
@@ -431,6 +456,8 @@ def test_importing_tracking_does_not_import_mlflow() -> None:
     assert done.stdout == "False\n"
 
 
+BEST = Measurement(name="best", value=0.5, ci95=(0.25, 0.75))
+"""What only the result of the stage says."""
 ACTIONS = (
     *("rows", "rows", "checkpoint", "checkpoint", "interrupt", "damage", "project", "project"),
     *("new process", "lose record", "old record", "request lost", "answer lost"),
@@ -535,7 +562,7 @@ def test_mlflow_has_every_durable_point_once_after_any_history(
             chaos.do("old_record_" if action == "old record" else action)
         with chaos.attempt as attempt:
             if ends:
-                attempt.finish({})
+                attempt.finish(ResultRecord(metrics=(BEST,)).as_json())
         chaos.project()
         rows = chaos.folder.rows()
         (run,) = [
@@ -544,7 +571,11 @@ def test_mlflow_has_every_durable_point_once_after_any_history(
             if run.data.tags["store"] == chaos.scene.tracker._ledger.store_id
         ]
         assert run.info.status == ("FINISHED" if ends else "KILLED")
-        assert chaos.scene.points(run) == expected(rows)
+        sent = chaos.scene.points(run)
+        assert [point for point in sent if not point[0].startswith("best")] == expected(rows)
+        at_the_end = {point[0]: point[3] for point in sent if point[0].startswith("best")}
+        best = {"best": "0.5", "best_ci95_low": "0.25", "best_ci95_high": "0.75"}
+        assert at_the_end == (best if ends else {})
         steps = [point[:2] for point in chaos.scene.points(run)]
         assert len(steps) == len(set(steps))
         assert chaos.scene.tracker.run_ids(chaos.plan.sweep) == {chaos.stage.key: run.info.run_id}

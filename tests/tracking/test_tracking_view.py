@@ -17,15 +17,13 @@ from fope_lab.store import Row, Status
 from fope_lab.store.state import StageState
 from fope_lab.tracking import metric_link, run_link
 from fope_lab.tracking.errors import TrackingError, readable, shown
+from fope_lab.tracking.points import Digest, not_finite, points
 from fope_lab.tracking.view import (
     PARAMETER_LENGTH,
-    Digest,
     Outline,
     StageTimeline,
     metric_path,
-    not_finite,
     parameters,
-    points,
     tags,
 )
 

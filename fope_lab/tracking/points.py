@@ -1,0 +1,103 @@
+"""The metrics of a stage as MLflow stores them: the rows that it logs, then its result.
+
+    points(row)                 the points of a row
+    result_rows(folder, time)   what the result of a finished stage says beyond its rows
+
+MLflow stores an infinity as 1.8e308, which flattens every chart that shows it. So a value that is
+not finite becomes NaN, a gap in the line, and the run's tag `non_finite` names the value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fope_lab.stages.result import FORMAT, Measurement, ResultRecord
+from fope_lab.store import Row
+from fope_lab.tracking.view import TAG_LENGTH, valid_name
+
+
+class Point(NamedTuple):
+    """A point of a metric as MLflow stores it; `timestamp` is in ms since 1970.
+
+    The first three fields identify it within a run; the value follows from them.
+    """
+
+    name: str
+    step: int
+    timestamp: int
+    value: float
+
+
+def points(row: Row) -> list[Point]:
+    """The metrics of a row as points; a value that is not finite becomes NaN."""
+    return [
+        Point(
+            valid_name(name),
+            row.step,
+            row.timestamp,
+            float(value) if math.isfinite(value) else math.nan,
+        )
+        for name, value in row.values.items()
+    ]
+
+
+def result_rows(content: Mapping[str, Any], rows: Sequence[Row], timestamp: int) -> list[Row]:
+    """The numbers of a result.json that `rows` lack, as rows with the given timestamp in ms.
+
+    These are the 95 % intervals of an evaluation, NAME_ci95_low and NAME_ci95_high, and numbers
+    that are known only at the end of a training. A point of a curve has its x as the step. Another
+    number has the step at which the rows have its name last, otherwise 0. A result from before
+    results had a format has none.
+    """
+    if content.get("format") != FORMAT:
+        return []
+    last_steps = {name: row.step for row in rows for name in row.values}
+    present = {(name, row.step) for row in rows for name in row.values}
+    by_step: dict[int, dict[str, float]] = {}
+    for measurement in ResultRecord.parse(content).metrics:
+        step = measurement.x
+        if step is None:
+            step = last_steps.get(measurement.name, 0)
+        for name, value in _columns(measurement).items():
+            if (name, step) not in present:
+                by_step.setdefault(step, {})[name] = value
+    return [Row(step, timestamp, values) for step, values in by_step.items()]
+
+
+def _columns(measurement: Measurement) -> dict[str, float]:
+    if measurement.ci95 is None:
+        return measurement.row
+    low, high = measurement.ci95
+    name = measurement.name
+    return measurement.row | {f"{name}_ci95_low": low, f"{name}_ci95_high": high}
+
+
+def not_finite(rows: Iterable[Row]) -> str | None:
+    """The values that are not finite, such as "perplexity_by_length=inf at 8192", or None."""
+    found = [
+        f"{name}={value} at {row.step}"
+        for row in rows
+        for name, value in row.values.items()
+        if not math.isfinite(value)
+    ]
+    return ", ".join(found)[:TAG_LENGTH] or None
+
+
+class Digest:
+    """A digest of rows, to tell whether two lists begin with the same rows."""
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self._digest = hashlib.sha256()
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: Row) -> None:
+        """Add a row to the digest."""
+        self._digest.update(repr((row.step, row.timestamp, sorted(row.values.items()))).encode())
+
+    def hex(self) -> str:
+        """The digest of the rows added so far, in hexadecimal."""
+        return self._digest.hexdigest()
