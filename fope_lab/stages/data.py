@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from fope_lab.data import olmo_eval
-from fope_lab.data.tokenizers.recipe import TrainedTokenizer
+from fope_lab.data.tokenizers.trained import TrainedTokenizer
 from fope_lab.stages.base import StageConfig
 from fope_lab.stages.sections import CorpusSection, TokenizerSection
 

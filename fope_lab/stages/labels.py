@@ -77,7 +77,7 @@ def tokenizer_label(tokenizer: TokenizerRecipe) -> str:
     """A tokenizer as a short text: its name or path, or 'bpe(4096,python-docs)'."""
     if isinstance(tokenizer, str):
         return tokenizer
-    return f"{tokenizer.train}({tokenizer.vocabulary},{corpus_label(tokenizer.corpus)})"
+    return f"{tokenizer.method}({tokenizer.vocabulary},{corpus_label(tokenizer.corpus)})"
 
 
 def axis_label(axes: Mapping[str, Any], path: str) -> str:

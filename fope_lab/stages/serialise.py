@@ -13,7 +13,7 @@ from fope_lab.analysis import Analysis
 from fope_lab.config.options import default_of, option_name
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.recipe import Data
-from fope_lab.data.tokenizers.recipe import TrainedTokenizer
+from fope_lab.data.tokenizers.trained import TrainedTokenizer
 from fope_lab.stages.base import StageConfig
 
 

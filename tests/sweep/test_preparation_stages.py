@@ -91,8 +91,8 @@ def test_the_processors_of_own_stages_are_given_for_all(tmp_path: Path) -> None:
         (
             {"stages.pretrain.tokenizer.vocabulry": 500},
             [
-                "stages.pretrain.tokenizer.vocabulry: unknown option 'vocabulry' of a "
-                "trained tokenizer; did you mean 'vocabulary'?"
+                "stages.pretrain.tokenizer.vocabulry: unknown option 'vocabulry' of "
+                "trained tokenizer bpe; did you mean 'vocabulary'?"
             ],
         ),
         (

@@ -15,9 +15,9 @@ from transformers import PreTrainedTokenizerFast
 
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizers.recipe import TrainedTokenizer, parse_tokenizer
+from fope_lab.data.tokenizers.recipe import parse_tokenizer
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
-from fope_lab.data.tokenizers.train_bpe import train_bpe
+from fope_lab.data.tokenizers.trained import TrainedTokenizer
 from fope_lab.model import read_config
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_until_ended
 from fope_lab.store import Store
@@ -78,7 +78,7 @@ def write_chatty(folder: Path) -> None:
     """What the sweep's own tokenizer will be, with a chat template."""
     recipe = parse_tokenizer(SWEEP["stages"]["pretrain"]["tokenizer"], folder)
     assert isinstance(recipe, TrainedTokenizer)
-    train_bpe(recipe, folder / "trained.json")
+    recipe.write(folder / "trained.json")
     chatty = PreTrainedTokenizerFast(
         tokenizer_file=str(folder / "trained.json"), eos_token="<|endoftext|>", pad_token="<|pad|>"
     )

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.recipe import (
-    TrainedTokenizer,
     known_vocabulary,
     may_write_chats,
     parse_tokenizer,
@@ -28,15 +27,14 @@ from fope_lab.data.tokenizers.tokenizer import (
     beside,
     load_tokenizer,
 )
-from fope_lab.data.tokenizers.train_bpe import train_bpe
+from fope_lab.data.tokenizers.trained import TrainedTokenizer
 
 RECIPE = {"train": "bpe", "vocabulary": 500, "corpus": "python-docs"}
 TRAIN = """
 import sys
 from pathlib import Path
 from fope_lab.data.tokenizers.recipe import parse_tokenizer
-from fope_lab.data.tokenizers.train_bpe import train_bpe
-train_bpe(parse_tokenizer(eval(sys.argv[1]), Path()), Path(sys.argv[2]))
+parse_tokenizer(eval(sys.argv[1]), Path()).write(Path(sys.argv[2]))
 """
 
 
@@ -46,7 +44,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("trained") / "tokenizer.json"
     recipe = parse_tokenizer(RECIPE, Path())
     assert isinstance(recipe, TrainedTokenizer)
-    train_bpe(recipe, path)
+    recipe.write(path)
     return path
 
 
@@ -118,7 +116,8 @@ def test_a_name_is_kept_as_it_is(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("value", "problems"),
     [
-        ({}, {"train", "vocabulary", "corpus"}),
+        ({}, {"train"}),
+        ({"train": "bpe"}, {"vocabulary", "corpus"}),
         ({**RECIPE, "train": "unigram"}, {"train"}),
         ({**RECIPE, "vocabulary": 257}, {"vocabulary"}),
         ({**RECIPE, "vocabulary": "500"}, {"vocabulary"}),
