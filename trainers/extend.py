@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from fope_lab.data.roles import MODEL
 from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.model import load_model, read_config
 from fope_lab.stages import Extend
@@ -18,10 +19,10 @@ from trainers.start import Start
 
 
 def start(spec: Extend, parents: Mapping[str, Path]) -> Start:
-    """The model in the parent's checkpoint, whose role is "from".
+    """The model in the parent's checkpoint, whose role is MODEL.
 
     It keeps its own embedding if the stage's is None. Raises CheckpointError and EmbeddingError.
     """
-    parent = parents["from"]
+    parent = parents[MODEL]
     build_model = partial(load_model, parent, embedding=spec.embedding, seed=spec.seed)
     return Start(load_tokenizer(read_config(parent).tokenizer), build_model)

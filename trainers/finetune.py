@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from fope_lab.data.problems import DataError
+from fope_lab.data.roles import MODEL
 from fope_lab.data.tokenizers.tokenizer import load_for_stage, load_tokenizer
 from fope_lab.model import load_model, read_config
 from fope_lab.stages import Finetune
@@ -17,12 +18,12 @@ from trainers.start import Start
 
 
 def start(spec: Finetune, parents: Mapping[str, Path]) -> Start:
-    """The model in the parent's checkpoint, whose role is "from".
+    """The model in the parent's checkpoint, whose role is MODEL.
 
     The stage's tokenizer may add a chat template and tokens to the model's own. Raises DataError if
     it changes the ids that the model was trained with, CheckpointError and EmbeddingError.
     """
-    parent = parents["from"]
+    parent = parents[MODEL]
     config = read_config(parent)
     tokenizer = own = load_tokenizer(config.tokenizer)
     if spec.tokenizer is not None:

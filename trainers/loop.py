@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fope_lab.data.mixture import Batch
 from fope_lab.model.decoder import Decoder
-from fope_lab.stages import Resources, TrainSettings
+from fope_lab.stages import TrainSettings
 from fope_lab.store import RunWriter
 from trainers.checkpoints import (
     ResumeState,
@@ -51,21 +51,6 @@ VALIDATION_SEED = 0
 
 class NonFiniteError(RuntimeError):
     """Training stopped because the loss or the gradient is not finite."""
-
-
-def choose_device(resources: Resources) -> torch.device:
-    """The GPU that the stage reserved, or the CPU if it reserved none.
-
-    Raises RuntimeError if the stage reserved a GPU and this process sees none: a stage meant for a
-    GPU would take weeks on the CPU.
-    """
-    if resources.gpus == 0:
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise RuntimeError(
-            f"the stage's resources ask for {resources.gpus:g} GPU, but this process sees none"
-        )
-    return torch.device("cuda")
 
 
 def train(

@@ -17,11 +17,12 @@ from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model import load_model, parameters, save_model
 from fope_lab.model.decoder import Decoder
+from fope_lab.model.device import choose_device
 from fope_lab.stages import TrainingConfig
 from fope_lab.stages.entry_points import load_function
 from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import RunWriter
-from trainers.loop import choose_device, train
+from trainers.loop import train
 from trainers.oom_advice import memory_advice
 from trainers.start import Start
 from trainers.validation import HeldOut
@@ -36,9 +37,9 @@ def run(
 ) -> dict[str, Any]:
     """Train to the end, from the stage's start or from the checkpoint that the attempt resumes.
 
-    `parents` holds the prepared data as "data.0", "data.1", …, and as "validation.0", … if the
-    stage validates. Every checkpoint gets a copy of the tokenizer. Returns what result.json says.
-    Raises oom_advice.TrainingMemoryError, which says what to lower, loop.NonFiniteError, DataError,
+    `parents` holds the checkpoint folders of the stage's parents by role (data/roles.py). Every
+    checkpoint gets a copy of the tokenizer. Returns what result.json says. Raises
+    oom_advice.TrainingMemoryError, which says what to lower, loop.NonFiniteError, DataError,
     CheckpointError and EmbeddingError.
     """
     start: Start = load_function(spec.start)(spec, parents)
@@ -53,7 +54,7 @@ def _train(
     start: Start,
     workers: WorkerGroup,
 ) -> dict[str, Any]:
-    device = choose_device(spec.resources)
+    device = choose_device(spec.resources.gpus)
     resumed, tokenizer = writer.resumed_from, start.tokenizer
     model = start.build_model() if resumed is None else load_model(resumed.path)
     model.gradient_checkpointing = spec.train.gradient_checkpointing

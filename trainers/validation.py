@@ -16,6 +16,7 @@ import torch
 
 from fope_lab.data.mixture import Batch, Mixture, TrainingData
 from fope_lab.data.recipe import Data
+from fope_lab.data.roles import text_role, validation_role
 from fope_lab.data.rows import IGNORED
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from trainers.worker_group import WorkerGroup
@@ -47,7 +48,7 @@ class HeldOut:
         ]
         self._data = TrainingData(
             replace(data, length=length, mix=tuple(data.mix[i] for i in places)),
-            {f"data.{j}": directories[f"validation.{i}"] for j, i in enumerate(texts)},
+            {text_role(j): directories[validation_role(i)] for j, i in enumerate(texts)},
             tokenizer,
             batch_size=rows * workers.size,
             seed=ORDER_SEED,

@@ -17,6 +17,7 @@ from fope_lab.data.corpora.base import Split
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data
+from fope_lab.data.roles import text_role
 from fope_lab.data.rows import ExampleRows, Ids, RowSource, TextRows
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
@@ -75,7 +76,7 @@ class TrainingData:
         for index, source in enumerate(data.mix):
             if source.task is None:
                 expected = {"tokenizer": tokenizer.identity(), "split": split}
-                packed = PackedCorpus(directories[f"data.{index}"], expected)
+                packed = PackedCorpus(directories[text_role(index)], expected)
                 rows = corpus_rows(packed, data, (index, seed), tokenizer.pad_id)
             elif split == "train":
                 rows = source.task.rows(tokenizer, data.length, seed)

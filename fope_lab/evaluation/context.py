@@ -11,9 +11,11 @@ from fope_lab.config.problems import did_you_mean
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data, parse_data
+from fope_lab.data.roles import MODEL, text_role
 from fope_lab.data.shards import ShardedArray
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from fope_lab.model import CheckpointConfig, load_model, read_config
+from fope_lab.model.device import choose_device
 from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import StageFolder
 
@@ -54,13 +56,13 @@ class Context:
     @functools.cached_property
     def model_config(self) -> CheckpointConfig:
         """The model's sizes, tokenizer and trained length; loads no weights."""
-        return read_config(self._parents["from"])
+        return read_config(self._parents[MODEL])
 
     @functools.cached_property
     def model(self) -> nn.Module:
-        """The model in eval mode, on a GPU if the stage reserves one."""
-        device = "cuda" if self._spec.resources.gpus else "cpu"
-        return load_model(self._parents["from"]).to(device)
+        """The model in eval mode, on the device of choose_device, which may raise RuntimeError."""
+        device = choose_device(self._spec.resources.gpus)
+        return load_model(self._parents[MODEL]).to(device)
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
@@ -70,10 +72,10 @@ class Context:
     @property
     def training_data(self) -> Data | None:
         """The data of the training that left the model; None where that is not known."""
-        folder = StageFolder.of_checkpoint(self._parents["from"])
+        folder = StageFolder.of_checkpoint(self._parents[MODEL])
         request = None if folder is None else folder.request()
         try:
-            return parse_data((request or {})["config"]["data"], self._parents["from"])
+            return parse_data((request or {})["config"]["data"], self._parents[MODEL])
         except (KeyError, TypeError, DataError):
             return None
 
@@ -88,7 +90,7 @@ class Context:
         Slices are read from disk. Raises DataError if there are fewer than `at_least` tokens, which
         `purpose` needs.
         """
-        role = f"data.{list(self._spec.corpora()).index(field)}"
+        role = text_role(list(self._spec.corpora()).index(field))
         expected = {"tokenizer": self.tokenizer.identity(), "split": "validation"}
         tokens = PackedCorpus(self._parents[role], expected).tokens
         if len(tokens) < at_least:

@@ -116,7 +116,7 @@ class StageConfig(Section, ABC):
 
     def corpora(self) -> Mapping[str, Corpus]:
         """For a stage that trains nothing: the corpora whose held-out part the stage reads, by
-        field; the first is `data.0`."""
+        field; the first has the role text_role(0)."""
         return {}
 
     def metrics(self) -> Iterable[Metric]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fope_lab.data.roles import MODEL
 from fope_lab.stages import StageConfig
 from fope_lab.stages.labels import stage_label
 from fope_lab.stages.serialise import config_json
@@ -23,7 +24,7 @@ class Stage:
 
     `section` is the name of its section in the sweep file, `label` that name with the axes and seed
     of this stage. `spec` is its configuration, and `config` the same as JSON values. `parents` are
-    the keys of the stages that it needs, by role ("from", "data.0", …), and `checkpoints` the
+    the keys of the stages that it needs, by role (data/roles.py), and `checkpoints` the
     checkpoint folders that it starts from. `model_spec` describes its model, if it has one.
     """
 
@@ -90,7 +91,7 @@ def make_stage(
     the number of parameters that the position embedding of `model_spec` learns.
     """
     axes, parents = dict(axes or {}), dict(parents or {})
-    origin = {"from": external.key} if external else {}
+    origin = {MODEL: external.key} if external else {}
     return Stage(
         key=stage_key(spec, parents | origin, key_replacements),
         label=label or stage_label(section, axes, seed),
@@ -101,7 +102,7 @@ def make_stage(
         axes=axes,
         seed=seed,
         parents=parents,
-        checkpoints={"from": str(external.path)} if external else {},
+        checkpoints={MODEL: str(external.path)} if external else {},
         model_spec=model_spec,
         cost=cost_of(spec, model_spec.model, learned_parameters) if model_spec else Cost(),
     )

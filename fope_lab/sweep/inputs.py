@@ -8,6 +8,7 @@ from typing import Any
 
 from fope_lab.config.problems import ConfigError, FieldPath, Problem
 from fope_lab.data.corpora.base import Corpus, Split
+from fope_lab.data.roles import text_role, validation_role
 from fope_lab.data.tasks.base import task_problem
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
 from fope_lab.stages import Finetune, StageConfig, TrainingConfig
@@ -18,8 +19,7 @@ from fope_lab.stages.labels import corpus_label, tokenizer_label
 class Input:
     """A corpus that a stage reads; `path` is its place inside the stage's section.
 
-    The roles "data.0", … are what a stage trains on or evaluates, "validation.0", … what a training
-    stage validates on.
+    The role is a text_role, or a validation_role of what a training validates on.
     """
 
     role: str
@@ -39,7 +39,7 @@ def inputs_of(
         inputs, problems = _training_inputs(spec, given["data"], tokenizer)
     else:
         inputs = [
-            Input(f"data.{i}", corpus, (field,), "validation")
+            Input(text_role(i), corpus, (field,), "validation")
             for i, (field, corpus) in enumerate(spec.corpora().items())
         ]
         problems = list(spec.tokenizer_problems(tokenizer))
@@ -47,10 +47,8 @@ def inputs_of(
     if problems:
         raise ConfigError(problems)
     if isinstance(spec, TrainingConfig) and spec.train.validate_every is not None:
-        inputs += [
-            replace(each, role=each.role.replace("data", "validation"), split="validation")
-            for each in inputs
-        ]
+        held_out = {text_role(i): validation_role(i) for i in range(len(spec.data.mix))}
+        inputs += [replace(each, role=held_out[each.role], split="validation") for each in inputs]
     return inputs
 
 
@@ -65,7 +63,7 @@ def _training_inputs(
         given, path = (data["mix"][i], ("data", "mix", i)) if mixed else (data, ("data",))
         if source.corpus is not None:
             field = ("corpus",) if "corpus" in given else ()
-            inputs.append(Input(f"data.{i}", source.corpus, (*path, *field), "train"))
+            inputs.append(Input(text_role(i), source.corpus, (*path, *field), "train"))
         elif isinstance(spec, Finetune):
             message = "found a task; a stage of kind finetune reads corpora of pairs or chats"
             problems.append(Problem((*path, "task"), message))

@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from fope_lab.data.roles import TOKENIZER, text_role
 from fope_lab.stages import StageConfig
 from fope_lab.stages.serialise import hashed_fields
 
@@ -28,14 +29,14 @@ def stage_key(
     name of a local file by the hash of its content.
     """
     config = {**hashed_fields(spec), **(key_replacements or {})}
-    if "tokenizer" in parents:
+    if TOKENIZER in parents:
         config.pop("tokenizer", None)
     for i, field in enumerate(spec.corpora()):
-        if f"data.{i}" in parents:
+        if text_role(i) in parents:
             config.pop(field, None)
     if "mix" in (data := config.get("data", {})):
         mix = [
-            {k: v for k, v in source.items() if k != "corpus" or f"data.{i}" not in parents}
+            {k: v for k, v in source.items() if k != "corpus" or text_role(i) not in parents}
             for i, source in enumerate(data["mix"])
         ]
         config["data"] = {**data, "mix": mix}

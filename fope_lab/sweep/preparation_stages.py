@@ -15,6 +15,7 @@ from fope_lab.config.problems import ConfigError, Problem
 from fope_lab.data.corpora.base import Corpus, Split
 from fope_lab.data.olmo_eval import GPT_NEOX, GPT_NEOX_SHA256
 from fope_lab.data.problems import DataError
+from fope_lab.data.roles import TOKENIZER
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import tokenizer_identity
 from fope_lab.data.tokenizers.trained import TrainedTokenizer
@@ -69,7 +70,7 @@ class PreparationStages:
         if isinstance(made, Stage):
             stages.append(made)
             if names_tokenizer:
-                parents["tokenizer"] = made.key
+                parents[TOKENIZER] = made.key
         elif names_tokenizer and tokenizer != "byte":
             key_replacements["tokenizer"] = made
         for one in inputs:
@@ -117,7 +118,7 @@ class PreparationStages:
         parents, key_replacements = {}, {"corpus": corpus.identity()}
         made = self._tokenizer(tokenizer)
         if isinstance(made, Stage):
-            parents["tokenizer"] = made.key
+            parents[TOKENIZER] = made.key
         else:
             key_replacements["tokenizer"] = made
         return make_stage(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fope_lab.config.cache import Cache
 from fope_lab.config.problems import ConfigError, Problem
+from fope_lab.data.roles import MODEL
 from fope_lab.stages import Pretrain, StageConfig, TrainingConfig
 from fope_lab.sweep.apply_axes import StageSection
 from fope_lab.sweep.graph import Stage, make_stage
@@ -88,7 +89,7 @@ class StageBuilder:
             section=section.name,
             axes=axes,
             seed=spec.seed if isinstance(spec, TrainingConfig) else inherited_seed,
-            parents=({"from": parent.stage.key} if parent.stage else {}) | prepared.parents,
+            parents=({MODEL: parent.stage.key} if parent.stage else {}) | prepared.parents,
             external=parent.external,
             key_replacements={**prepared.key_replacements, **replaced},
             model_spec=model_spec,

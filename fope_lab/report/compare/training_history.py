@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, Literal
 
+from fope_lab.data.roles import MODEL, text_role
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.labels import corpus_label, label, tokenizer_label
 from fope_lab.sweep.graph import Stage
@@ -87,9 +88,9 @@ def read_history(results: Mapping[str, StageResult], key: str) -> TrainingHistor
         stage = results[at].stage
         if stage.spec.trains:
             trainings.insert(0, _training(stage))
-        at = stage.parents.get("from")
+        at = stage.parents.get(MODEL)
         if at is None:
-            start = stage.checkpoints.get("from")
+            start = stage.checkpoints.get(MODEL)
         elif at not in results:
             at, start = None, at
     return TrainingHistory(size.total if size else None, start, tuple(trainings))
@@ -168,7 +169,7 @@ def _training(stage: Stage) -> Training:
             name = label({"type": source.task.task, **options})
         else:
             # The key of the stage that prepares a corpus identifies its content too.
-            identity = stage.parents.get(f"data.{index}")
+            identity = stage.parents.get(text_role(index))
             name = corpus_label(source.corpus)
         share = source.weight / total
         sources.append((identity, round(share, 9)))

@@ -1,0 +1,21 @@
+"""The roles of a stage's parents: what a stage reads from each of them."""
+
+from __future__ import annotations
+
+MODEL = "from"
+"""The parent whose model a stage trains further, evaluates or looks at."""
+TOKENIZER = "tokenizer"
+"""The parent that made the stage's tokenizer."""
+
+
+def text_role(index: int) -> str:
+    """The parent that prepared a corpus to train on or to evaluate.
+
+    `index` is that of the source in the mixture, or of the corpus among those of the evaluation.
+    """
+    return f"data.{index}"
+
+
+def validation_role(index: int) -> str:
+    """The parent that prepared the held-out part of the corpus of source `index`."""
+    return f"validation.{index}"

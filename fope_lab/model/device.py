@@ -1,0 +1,20 @@
+"""Where a stage computes."""
+
+from __future__ import annotations
+
+import torch
+
+
+def choose_device(gpus: float) -> torch.device:
+    """The GPU that a stage reserved, or the CPU if it reserved none.
+
+    Raises RuntimeError if it reserved a GPU and this process sees none: a stage that is meant for a
+    GPU would take weeks on the CPU.
+    """
+    if gpus == 0:
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise RuntimeError(
+            f"the stage's resources ask for {gpus:g} GPU, but this process sees none"
+        )
+    return torch.device("cuda")
