@@ -12,8 +12,8 @@ SWEEP ?= sweeps/quickstart.yaml
 quickstart: $(INSTALLED)  ## train, evaluate and compare four embeddings in minutes on two cores
 	$(BIN)/fope-lab run $(SWEEP)
 
-test: $(INSTALLED)  ## everything but what kills processes
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not faults"
+test: $(INSTALLED)  ## everything but what kills processes, in two processes
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not faults" --numprocesses 2 --dist loadfile
 
 faults: $(INSTALLED)  ## kills drivers, workers and servers for real
 	$(BIN)/pytest -m faults
