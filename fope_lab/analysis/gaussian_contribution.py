@@ -85,7 +85,7 @@ class GaussianContribution(
 
     def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return the decay of the scores from the first to the last eighth of the distances: for
-        each mean, for all-ones vectors, and for their undertrained and their other pairs."""
+        each mean, for all-ones vectors, and for the undertrained and other pairs of the latter."""
         part = self.length // 8
         curves = {
             **{f"mean_{mean:g}": arrays["gaussian"][i] for i, mean in enumerate(MEANS)},

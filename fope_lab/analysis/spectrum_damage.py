@@ -36,8 +36,10 @@ def mixture(omegas: Array, layer: Array, activation: str, length: int) -> Array:
 
 
 def contributions(mixed: Array) -> Array:
-    """Return the true contribution of each dimension by distance, for a mixture (dimensions,
-    length): (dimensions, length)."""
+    """Return the true contribution of each dimension at each distance, (dimensions, length).
+
+    `mixed` is the mixture of frequencies in each dimension, (dimensions, length).
+    """
     return mixed[:, :1] * mixed
 
 

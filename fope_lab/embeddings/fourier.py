@@ -108,7 +108,10 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
     ] = "surviving"
     column_sums: Annotated[
         Literal["free", "listing"],
-        Doc("Whether coefficients are divided by their sum over a pair. listing: yes, as printed."),
+        Doc(
+            "The sum of a pair's coefficients. free: as they were drawn. listing: 1, by dividing"
+            " them by their sum, as in the paper's listing."
+        ),
     ] = "free"
     learned: Annotated[bool, Doc("Whether the coefficients are trained.")] = False
     shared_cos_sin: Annotated[

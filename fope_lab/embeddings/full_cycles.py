@@ -42,7 +42,10 @@ class FullCycles(
 
     rounding: Annotated[
         Literal["nearest_frequency", "nearest_wavelength", "ceil", "floor"],
-        Doc("How the cycles in N tokens are rounded to the whole number k."),
+        Doc(
+            "How the cycles in N tokens become the whole number k: to the nearest frequency, to the"
+            " nearest wavelength, up (ceil) or down (floor)."
+        ),
     ] = "nearest_frequency"
     original_length: OriginalLength | None = None
 

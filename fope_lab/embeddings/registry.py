@@ -43,7 +43,8 @@ class _Embeddings(Registry[Embedding]):
     def entry(self, name: str) -> Entry[Embedding]:
         """What the name of a mechanism or of a preset stands for."""
         if name in PRESETS:
-            return _entry(name, PRESETS[name].source, PRESETS[name].composition)
+            preset = PRESETS[name]
+            return _entry(name, f"The preset {name}: {preset.source}.", preset.composition)
         return _entry(name, summary(EMBEDDING_TYPES.all()[name]), {"type": name})
 
 

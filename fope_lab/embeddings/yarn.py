@@ -41,7 +41,10 @@ class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.0007
     ] = 32.0
     ramp: Annotated[
         Literal["index", "cycles"],
-        Doc("What the ramp is linear in. cycles: the cycles L/λ of the pair, as in the paper."),
+        Doc(
+            "What the ramp is linear in. index: the number of the pair, as in the released code."
+            " cycles: the cycles L/λ of the pair, as in the paper."
+        ),
     ] = "index"
     truncate: Annotated[
         bool,
@@ -49,7 +52,10 @@ class Yarn(FrequencyTransform, name="yarn", source="Peng et al., arXiv 2309.0007
     ] = True
     blend: Annotated[
         Literal["frequency", "wavelength"],
-        Doc("What the ramp mixes. wavelength: wavelengths, as in the paper of Resonance RoPE."),
+        Doc(
+            "What the ramp mixes. frequency: the pair's frequencies before and after division, as"
+            " in YaRN. wavelength: their wavelengths, as in the paper of Resonance RoPE."
+        ),
     ] = "frequency"
     attention_factor: (
         Annotated[

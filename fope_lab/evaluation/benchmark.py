@@ -105,7 +105,7 @@ class Benchmark(ModelEvaluation):
 
     @abstractmethod
     def questions(self, task: str) -> Sequence[Any]:
-        """The questions of a task that are asked."""
+        """The questions of a task that the evaluation asks, in a fixed order."""
 
     def prompts_of_a_question(self, task: str) -> int:
         """How many prompts ask a question of the task."""

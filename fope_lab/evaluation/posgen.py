@@ -20,7 +20,7 @@ from fope_lab.config.problems import FieldPath, Problem, collecting
 from fope_lab.config.section import PositiveInt
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data
-from fope_lab.data.tasks.posgen import FAR, MODULUS, NEAR, Subtask, period
+from fope_lab.data.tasks.posgen import FAR, MODULUS, NEAR, SUBTASKS, Subtask, period
 from fope_lab.data.tasks.posgen_splits import SequenceSet
 from fope_lab.data.tasks.posgen_task import PosGenTask
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, known_vocabulary
@@ -42,7 +42,7 @@ BY_POSITION = "posgen_accuracy_by_position"
 class PosGen(ModelEvaluation, kind="posgen"):
     """Whether the model goes on with sequences of PosGen, within the trained length and beyond."""
 
-    subtask: Annotated[Subtask, Doc("How a token follows from the tokens before it.")]
+    subtask: Annotated[Subtask, Doc(SUBTASKS)]
     length: Annotated[PositiveInt, Doc("The number of tokens in a sequence.")] = 256
     count: Annotated[PositiveInt, Doc("The number of sequences.")] = 1000
     split: Annotated[

@@ -1,7 +1,7 @@
 """Causal attention with a position embedding that rotates, biases, or does neither.
 
-Rotations do not change attention itself, so that PyTorch's fused kernels compute it. Two ways
-compute attention with a bias in memory that grows with the length and not with its square:
+A rotation changes only the queries and keys, so PyTorch's fused kernels compute the attention. Two
+ways compute attention with a bias in memory that grows with the length and not with its square:
 `chunked_attention` takes any bias on any device, a few queries at a time, and `flex` is a fused
 CUDA kernel for a bias that depends only on distance.
 """

@@ -35,7 +35,7 @@ class WallTime:
 
     @property
     def bound(self) -> float:
-        """The larger of the two bounds: no order takes less."""
+        """The larger of the two bounds; no order of the stages takes less time."""
         return max(self.longest_chain, self.shared_work)
 
 

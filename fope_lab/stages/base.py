@@ -151,7 +151,7 @@ class ChildConfig(StageConfig):
         str,
         MinLen(1),
         Doc(
-            "The stage that leaves the model, by its name in this file, or FILE.yaml#STAGE,"
-            " a checkpoint folder, or hf:NAME@COMMIT."
+            "The model to start from: the name of a stage in this file, FILE.yaml#STAGE, a"
+            " checkpoint folder, or hf:NAME@COMMIT."
         ),
     ] = field(metadata={"option": "from"})

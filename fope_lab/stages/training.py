@@ -227,7 +227,7 @@ class Extend(FurtherTraining, kind="extend"):
 
 @dataclass(frozen=True, kw_only=True)
 class Finetune(FurtherTraining, kind="finetune"):
-    """Train a model on supervised pairs or chats; only the tokens of the answers have a loss.
+    """Train a model on supervised pairs or chats; the loss is on the tokens of the answers only.
 
     `tokenizer` replaces the model's own: it has the same ids, and a chat template.
     """

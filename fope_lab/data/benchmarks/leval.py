@@ -118,7 +118,7 @@ class LEvalQuestion:
 
     @property
     def fact(self) -> str:
-        """The same question about the real world, for a task with `fact`."""
+        """The question asked about the real world instead of the story, if the task has `fact`."""
         return self.instruction.replace(OF_THE_STORY, OF_THE_WORLD) + ANSWER
 
 

@@ -79,8 +79,10 @@ class Dataset(HubOrFolder, Corpus):
         str | None, Doc("The split to hold out; the default holds out a part of `split`.")
     ] = None
     revision: Annotated[str | None, Doc("The commit of the data set.")] = None
-    limit: Annotated[Count | None, Doc("The most documents to read.")] = None
-    validation_limit: Annotated[Count | None, Doc("The most documents to hold out.")] = None
+    limit: Annotated[Count | None, Doc("The largest number of documents to read.")] = None
+    validation_limit: Annotated[
+        Count | None, Doc("The largest number of documents to hold out.")
+    ] = None
     column: Annotated[str, Doc("The column to read.")] = "text"
 
     def identity(self) -> dict[str, Any]:

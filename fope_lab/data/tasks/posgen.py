@@ -31,6 +31,11 @@ from fope_lab.data.seeding import below, random_words
 
 Ids = NDArray[np.int64]
 Subtask = Literal["recursive", "cot", "semi_recursive"]
+SUBTASKS = (
+    "The earlier tokens that a token is the sum of, beside the last k. recursive: the j tokens"
+    " before those. cot: the first j tokens. semi_recursive: j tokens that move half as fast."
+)
+"""What an option of this type means."""
 MODULUS, FAR, NEAR = 17, 1, 3
 """The paper's modulus, j and k (§6.1.1)."""
 MOST_BEGINNINGS = 2**32

@@ -11,7 +11,7 @@ from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.data.rows import IGNORED, EpochOrder, Rows
 from fope_lab.data.tasks.base import Task
-from fope_lab.data.tasks.posgen import FAR, MODULUS, NEAR, Ids, Subtask
+from fope_lab.data.tasks.posgen import FAR, MODULUS, NEAR, SUBTASKS, Ids, Subtask
 from fope_lab.data.tasks.posgen_splits import SequenceSet
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
@@ -32,7 +32,7 @@ class PosGenTask(Task):
     task: ClassVar[str] = "posgen"
     has_held_out: ClassVar[bool] = True
 
-    subtask: Annotated[Subtask, Doc("How a token follows from the tokens before it.")]
+    subtask: Annotated[Subtask, Doc(SUBTASKS)]
     examples: Annotated[int, Interval(ge=1), Doc("The number of training sequences.")] = 10_000
     modulus: Annotated[int, Interval(ge=2), Doc("The number of different tokens.")] = MODULUS
     j: Annotated[

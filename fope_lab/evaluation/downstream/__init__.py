@@ -39,7 +39,7 @@ TaskName = Annotated[str, KnownName("task", TASKS.keys, listed=(*PAPER_TASKS, OT
 
 @dataclass(frozen=True, kw_only=True)
 class Downstream(ModelEvaluation, kind="downstream"):
-    """Accuracy and loss on the tasks of FoPE's Tables 4–6, or on others of olmo_eval's."""
+    """Accuracy and loss on the tasks of FoPE's Tables 4–6, or on other tasks of olmo_eval."""
 
     tasks: Annotated[
         tuple[TaskName, ...],

@@ -105,7 +105,7 @@ class PerplexityResult:
         return float(self.counts @ np.arange(1, self.length + 1)) / self.count
 
     def as_json(self) -> dict[str, float]:
-        """The sums that the perplexity of the text follows from, for either average."""
+        """The sums of losses and tokens from which either average of the perplexity is computed."""
         return {
             "loss_sum": self.loss_sum,
             "tokens": self.count,

@@ -29,7 +29,7 @@ SIZES = ("tokens", "trials", "documents")
 def lift_result(
     content: Mapping[str, Any], rows: Iterable[Row], metric_of: MetricOf
 ) -> ResultRecord:
-    """The content of an old result.json, and the rows beside it, in the present shape."""
+    """The record of an old result.json and of the rows beside it."""
     heatmaps = content.get("heatmaps")
     return ResultRecord(
         metrics=tuple(_measurements(content, rows, metric_of)),
