@@ -56,11 +56,19 @@ class Analysis(ABC):
     source: ClassVar[str]
     says: ClassVar[str]
     needs: ClassVar[Needs]
+    version: ClassVar[int] = 1
+    """Raised when the same options give other numbers than before; the key of a stage has it."""
 
     def __init_subclass__(cls, *, name: str, source: str, says: str, needs: Needs) -> None:
         super().__init_subclass__()
         cls.name, cls.source, cls.says, cls.needs = name, source, says, needs
         ANALYSIS_TYPES.register(name, cls)
+
+    @property
+    def presets(self) -> tuple[str, ...]:
+        """The embeddings that the analysis builds itself: its options `embedding`, `embeddings`."""
+        one = getattr(self, "embedding", None)
+        return (*([] if one is None else [one]), *getattr(self, "embeddings", ()))
 
     def canonical(self) -> dict[str, Any]:
         """The shortest description; parsing it gives the analysis back."""

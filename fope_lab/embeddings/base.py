@@ -88,6 +88,8 @@ class Embedding:
     source: ClassVar[str]
     rotates: ClassVar[bool] = False
     biases: ClassVar[bool] = False
+    version: ClassVar[int] = 1
+    """Raised when the same options give other numbers than before; the key of a stage has it."""
     draws_positions: ClassVar[bool] = False
     """Whether every call of `positions` draws new random positions."""
     cos_sin_per_head: ClassVar[bool] = False
@@ -222,6 +224,8 @@ class FrequencyTransform:
 
     name: ClassVar[str]
     source: ClassVar[str]
+    version: ClassVar[int] = 1
+    """Raised when the same options give other numbers than before; the key of a stage has it."""
     elementwise: ClassVar[bool] = False
     """Whether a new frequency depends only on the old frequency, and not on its place."""
     dynamic: ClassVar[bool] = False

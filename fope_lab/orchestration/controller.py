@@ -15,7 +15,6 @@ import os
 import shutil
 import signal
 import socket
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -33,6 +32,7 @@ from fope_lab.orchestration.resources import (
 from fope_lab.orchestration.searcher import StageSearcher
 from fope_lab.orchestration.trial import KEY, PROCESS_RETRIES, ray_scratch_dir, run_stage
 from fope_lab.planning.capacity import Capacity, Demand, Lookahead, amounts
+from fope_lab.provenance.checkout import Checkout
 from fope_lab.store import StageState, Store
 from fope_lab.store.lease import Ending
 from fope_lab.sweep.graph import Stage
@@ -58,7 +58,7 @@ def run_stages(
     otherwise a cluster to join. Raises KeyboardInterrupt at a signal, resources.ResourcesError if a
     stage could never be placed, and resources.ClusterError if there is no cluster at `address`.
     """
-    owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    owner = driver_name()
     by_key = {stage.key: stage for stage in stages}
     # Ray's own files about the experiment, which nobody reads: removed unless this run is killed.
     scratch = ray_scratch_dir(store, owner)
@@ -91,7 +91,9 @@ def _tuner(
 ) -> tune.Tuner:
     driver_node = ray.util.get_node_ip_address()
     trainable = tune.with_resources(
-        tune.with_parameters(run_stage, stages=stages, store_root=str(store.root)),
+        tune.with_parameters(
+            run_stage, stages=stages, store_root=str(store.root), checkout=Checkout.current()
+        ),
         lambda config: placement(stages[config[KEY]].spec.resources, driver_node),
     )
     return tune.Tuner(

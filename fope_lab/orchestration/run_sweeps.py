@@ -15,9 +15,11 @@ from fope_lab.report.files import REPORT_FILES
 from fope_lab.report.numbers import report_numbers
 from fope_lab.report.render.terminal import print_report
 from fope_lab.store import StageState, Status, Store, StoreError
+from fope_lab.store.lease import LeaseHeldError, driver_name
 from fope_lab.sweep import Plan, Sweep, plan
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import ACTIONS
+from fope_lab.sweep.redo import stages_to_redo
 from fope_lab.tracking import Tracker, TrackingError, TrackingThread
 
 if TYPE_CHECKING:
@@ -37,8 +39,13 @@ def run_sweeps(
     address: str,
     console: Console,
     device: str | None = None,
+    redo: Sequence[str] = (),
+    redo_stale: bool = False,
 ) -> Mapping[str, StageState]:
     """Run every stage that the store lacks and write the reports.
+
+    `redo` names stages that are made anew with their descendants, and `redo_stale` adds those that
+    other code than today's made. Their output is set aside in their folders.
 
     Returns the states of the stages that failed or were blocked, by key, and prints their errors,
     even if something else ends the run early. `device` names the GPUs of the cluster; if it is
@@ -49,6 +56,9 @@ def run_sweeps(
     place = Store.create(store)
     plans = [plan(sweep, place) for sweep in sweeps]
     require_unblocked(plans)
+    if again := stages_to_redo(plans, redo, stale=redo_stale):
+        _set_aside(again, place, console)
+        plans = [plan(sweep, place) for sweep in sweeps]
     _require_memory(plans, device, address)
     tracker = Tracker(place.root, tracking_uri)
     stages = list({s.key: s for sweep in sweeps for s in sweep.stages}.values())
@@ -72,6 +82,18 @@ def run_sweeps(
         print_problems(stages, states, place, console)
     stopped = (Status.FAILED, Status.BLOCKED)
     return {key: state for key, state in states.items() if state.status in stopped}
+
+
+def _set_aside(stages: Sequence[Stage], store: Store, console: Console) -> None:
+    """Make the stages count as not started. Raises StoreError if a driver works on one of them."""
+    owner = driver_name()
+    for stage in stages:
+        try:
+            folder = store.folder(stage.kind, stage.key).set_aside(owner)
+        except LeaseHeldError as error:
+            raise StoreError(f"{stage.label} can't be made anew now: {error}") from error
+        if folder is not None:
+            print_line(console, f"made anew: {stage.label}; its output before is in {folder}")
 
 
 def require_unblocked(plans: Sequence[Plan]) -> None:

@@ -22,7 +22,7 @@ def tracked_report(sweep: Sweep, store: Store, tracker: Tracker) -> Report:
     ids, experiment = tracker.run_ids(sweep), tracker.experiment_id(sweep)
     addresses = {key: run_link(tracker.uri, str(experiment), run) for key, run in ids.items()}
     links = RunLinks(ids, addresses)
-    return build_report(sweep, store, provenance=provenance(sweep.path), links=links)
+    return build_report(sweep, store, provenance=provenance(sweep, store), links=links)
 
 
 def keep_report(report: Report, store: Store) -> Path:

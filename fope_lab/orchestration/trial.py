@@ -17,6 +17,8 @@ from typing import Any
 
 from fope_lab.planning.devices import CPU, processor
 from fope_lab.planning.workload import workload_of
+from fope_lab.provenance.checkout import Checkout, package_versions
+from fope_lab.provenance.source import source_of
 from fope_lab.stages import TrainingConfig
 from fope_lab.stages.entry_points import load_function
 from fope_lab.store import (
@@ -30,7 +32,9 @@ from fope_lab.store import (
 )
 from fope_lab.store.lease import LeaseHeldError
 from fope_lab.store.problems import first_line
+from fope_lab.store.sources import Sources
 from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.made_by import modules_of
 from trainers.distributed import WorkersLostError, run_workers
 
 KEY, OWNER, SUPERSEDE = "key", "owner", "supersede"
@@ -43,12 +47,21 @@ PROCESS_RETRIES = 3
 """How often Tune starts a trial again whose process died. So a stage gets at most 16 attempts."""
 
 
-def run_stage(config: Mapping[str, Any], *, stages: Mapping[str, Stage], store_root: str) -> None:
-    """Run the stage `config["key"]` as a Tune function; report its status, and why it failed."""
+def run_stage(
+    config: Mapping[str, Any],
+    *,
+    stages: Mapping[str, Stage],
+    store_root: str,
+    checkout: Checkout | None,
+) -> None:
+    """Run the stage `config["key"]` as a Tune function; report its status, and why it failed.
+
+    `checkout` is that of the driver, whose code all nodes run.
+    """
     from ray import tune
 
     try:
-        state = run_until_ended(config, stages, Store.create(store_root))
+        state = run_until_ended(config, stages, Store.create(store_root), checkout)
     except StoreError as error:  # this node can't write to the store
         state = StageState(Status.FAILED, str(error))
     tune.report({STATUS: str(state.status), REASON: state.reason})
@@ -60,7 +73,10 @@ def ray_scratch_dir(store: Store, owner: str) -> Path:
 
 
 def run_until_ended(
-    config: Mapping[str, Any], stages: Mapping[str, Stage], store: Store
+    config: Mapping[str, Any],
+    stages: Mapping[str, Stage],
+    store: Store,
+    checkout: Checkout | None = None,
 ) -> StageState:
     """Run a stage, and again if its workers die; returns the state after the last attempt.
 
@@ -68,14 +84,19 @@ def run_until_ended(
     RUNNING if another driver holds the stage, or took it over.
     """
     for retries in range(WORKERS_RETRIES, -1, -1):
-        state = _attempt(config, stages, store, may_retry=retries > 0)
+        state = _attempt(config, stages, store, checkout, may_retry=retries > 0)
         if state.status is not Status.INTERRUPTED:
             break
     return state
 
 
 def _attempt(
-    config: Mapping[str, Any], stages: Mapping[str, Stage], store: Store, *, may_retry: bool
+    config: Mapping[str, Any],
+    stages: Mapping[str, Stage],
+    store: Store,
+    checkout: Checkout | None,
+    *,
+    may_retry: bool,
 ) -> StageState:
     """Make one attempt at a stage; returns the state that it leaves.
 
@@ -84,7 +105,8 @@ def _attempt(
     stage = stages[config[KEY]]
     folder = store.folder(stage.kind, stage.key)
     try:
-        with folder.begin(config[OWNER], _request(stage), config[SUPERSEDE]) as attempt:
+        made_by = maker(stage, store, checkout)
+        with folder.begin(config[OWNER], _request(stage), config[SUPERSEDE], made_by) as attempt:
             try:
                 result = _work(stage, attempt, _artifacts(stage, stages, store), store, config)
             except WorkersLostError as error:
@@ -157,6 +179,27 @@ def _artifacts(stage: Stage, stages: Mapping[str, Stage], store: Store) -> dict[
             )
         folders[role] = checkpoint.path
     return folders
+
+
+def maker(stage: Stage, store: Store, checkout: Checkout | None) -> dict[str, Any]:
+    """What an attempt at a stage is made by: commit, versions, device, and the code it runs."""
+    return {
+        "commit": checkout and checkout.commit,
+        "clean": checkout and checkout.clean,
+        "versions": package_versions(),
+        "device": _device_name(stage),
+        "source": Sources(store.root).keep(source_of(modules_of(stage))),
+    }
+
+
+def _device_name(stage: Stage) -> str | None:
+    """The device that this process computes on; None if only its workers see the GPUs."""
+    import torch
+
+    resources = stage.spec.resources
+    if not resources.gpus:
+        return processor()
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else None
 
 
 def execution_record(stage: Stage, result: Mapping[str, Any]) -> dict[str, Any]:

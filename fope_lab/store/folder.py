@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from fope_lab.atomic_files import read_json, write_atomic
+from fope_lab.atomic_files import read_json, sync_directory, write_atomic
 from fope_lab.store.attempt import Attempt
 from fope_lab.store.checkpoint import (
     Checkpoint,
@@ -126,12 +126,17 @@ class StageFolder:
         return [] if checkpoint is None else self._rows_up_to(checkpoint.token, checkpoint.step)
 
     def begin(
-        self, owner: str, request: Mapping[str, Any], supersede: int | None = None
+        self,
+        owner: str,
+        request: Mapping[str, Any],
+        supersede: int | None = None,
+        made_by: Mapping[str, Any] | None = None,
     ) -> Attempt:
         """Take the lease and open the stage for writing.
 
         `owner` names the driver that asks; a retry by the same owner takes over at once.
-        `supersede` is the token of an attempt that the caller has watched go stale. Raises
+        `supersede` is the token of an attempt that the caller has watched go stale. `made_by` says
+        which code and device do the work. Raises
         lease.LeaseHeldError if another driver holds the lease, and StageDoneError if the stage is
         finished, perhaps a moment ago and by another driver. An error after the lease was taken
         is recorded as the failure of the attempt, and raised.
@@ -146,7 +151,8 @@ class StageFolder:
         self.attempts.take(
             token,
             owner,
-            {"host": socket.gethostname(), "pid": os.getpid(), "resumed_from": origin},
+            {"host": socket.gethostname(), "pid": os.getpid(), "resumed_from": origin}
+            | ({} if made_by is None else {"made_by": dict(made_by)}),
         )
         writer = FolderWriter(AttemptHandle(self.paths, token, resumed))
         attempt = Attempt(Lease(self.attempts, token), writer)
@@ -170,6 +176,34 @@ class StageFolder:
             attempt.fail(error)
             raise
         return attempt
+
+    def set_aside(self, owner: str) -> Path | None:
+        """Move all output away, so that the next attempt makes the stage from its start.
+
+        Returns the folder that now has the output, or None if there was none. Nothing is deleted.
+        Raises lease.LeaseHeldError if another driver works on the stage.
+        """
+        output = [
+            path
+            for path in (
+                self.paths.checkpoints,  # first: without its checkpoint, a stage is not done
+                self.paths.metrics,
+                self.paths.result,
+                self.paths.done,
+            )
+            if path.exists()
+        ]
+        if not output:
+            return None
+        token = self.attempts.next_token(owner)
+        self.attempts.take(token, owner, {"set_aside": True})
+        folder = self.paths.set_aside(token)
+        folder.mkdir(parents=True)
+        for path in output:
+            os.rename(path, folder / path.name)
+        sync_directory(self.path)
+        self.attempts.end(token, Ending.RELEASED)
+        return folder
 
     def _done(self) -> dict[str, Any] | None:
         """The content of DONE if what it names is whole, else None."""
@@ -197,6 +231,8 @@ class StageFolder:
             return StageState(Status.DAMAGED, reason)
         if attempt is None:
             return NOT_STARTED
+        if attempt.details.get("set_aside"):
+            return StageState(Status.NOT_STARTED, "its output was set aside to make it anew")
         if attempt.end is None:
             reason = f"started by {attempt.owner}, still marked as running"
             return StageState(Status.RUNNING, reason)
@@ -209,6 +245,23 @@ class StageFolder:
         if progress is not None:
             stopped = f"stopped at step {progress['step']} of {progress['total']}"
         return StageState(Status.INTERRUPTED, "; ".join([*lines[:1], stopped]))
+
+    def makers(self) -> list[Mapping[str, Any]]:
+        """What made the result, as each attempt that contributed to it recorded, newest first.
+
+        An attempt from before attempts recorded it gives an empty mapping. A stage that is not
+        finished has none.
+        """
+        done, found = self._done(), []
+        token = None if done is None else int(done["token"])
+        while token:
+            record = self.attempts.record(token)
+            if record is None:
+                break
+            found.append(record.details.get("made_by") or {})
+            origin = record.details.get("resumed_from")
+            token = origin["token"] if origin and origin["token"] < token else None
+        return found
 
     def _rows_up_to(self, token: int, step: int | None) -> list[Row]:
         """The rows of attempt `token` up to `step`, after those that it resumed from."""

@@ -17,8 +17,11 @@ from __future__ import annotations
 import contextlib
 import enum
 import json
+import os
+import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +36,11 @@ LOOK_SECONDS = 1.5 * BEAT_SECONDS
 """How long a look at a counter takes: if it stands still for so long, it is probably dead."""
 LEASE_SECONDS = 16.0
 """How long a counter must stand still before another driver takes the stage."""
+
+
+def driver_name() -> str:
+    """A new name for this process as a driver, the owner of attempts."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
 class LeaseHeldError(Exception):

@@ -18,6 +18,10 @@ class StagePaths:
         self.result = folder / "result.json"  # written when the stage is finished
         self.done = folder / "DONE"  # the marker that it is
 
+    def set_aside(self, token: int) -> Path:
+        """Where attempt `token` moved the output that was there before it."""
+        return self.folder / "set-aside" / f"{token:04d}"
+
     @property
     def store(self) -> Path:
         """The root folder of the store that holds the stage."""

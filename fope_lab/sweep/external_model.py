@@ -20,6 +20,7 @@ from fope_lab.model.checkpoint import (
 )
 from fope_lab.model.huggingface.names import hub_name
 from fope_lab.stages.labels import label
+from fope_lab.stages.parts import parts_of_embedding, versions_of
 from fope_lab.sweep.keys import digest
 from fope_lab.sweep.model_spec import ModelSpec
 
@@ -60,7 +61,7 @@ def read_checkpoint(reference: str, base: Path) -> ExternalModel:
             identity["tokenizer"] = tokenizer_identity(config.tokenizer)
         except DataError as error:
             raise CheckpointError(str(error)) from None
-    return ExternalModel(path=folder, key=digest(identity), model_spec=_model_spec(config))
+    return ExternalModel(folder, _key(identity, config), _model_spec(config))
 
 
 def read_hub_model(reference: str) -> ExternalModel:
@@ -78,11 +79,15 @@ def read_hub_model(reference: str) -> ExternalModel:
             f"commit, hf:{name.repository}@COMMIT, from "
             f"https://huggingface.co/{name.repository}/commits/main"
         )
-    return ExternalModel(
-        path=Path(str(name)),
-        key=digest({"hub": name.repository, "revision": name.revision}),
-        model_spec=_model_spec(read_config(str(name))),
-    )
+    config = read_config(str(name))
+    identity = {"hub": name.repository, "revision": name.revision}
+    return ExternalModel(Path(str(name)), _key(identity, config), _model_spec(config))
+
+
+def _key(identity: dict[str, Any], config: CheckpointConfig) -> str:
+    """The hash of what a model is, and of the versions of the code that computes its embedding."""
+    versions = versions_of(parts_of_embedding(config.embedding))
+    return digest({**identity, "versions": versions} if versions else identity)
 
 
 def _model_spec(config: CheckpointConfig) -> ModelSpec:

@@ -3,7 +3,8 @@
 The configuration enters without fields at their defaults, so that a field added later changes no
 old key, and without the fields that can't change a number. A corpus enters as the key of the
 prepare-data stage that tokenizes it, whose own key has the corpus's identity. A tokenizer that is
-trained or copied enters as the key of the stage that makes it.
+trained or copied enters as the key of the stage that makes it. The versions of the embedding's
+parts, of tasks and of the analysis enter unless they are the first.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from fope_lab.data.roles import TOKENIZER, text_role
 from fope_lab.stages import StageConfig
+from fope_lab.stages.parts import parts_of_stage, versions_of
 from fope_lab.stages.serialise import hashed_fields
 
 KEY_LENGTH = 20  # hexadecimal digits: 80 bits
@@ -41,6 +43,8 @@ def stage_key(
         ]
         config["data"] = {**data, "mix": mix}
     of = {"kind": spec.kind, "version": spec.version, "config": config, "parents": dict(parents)}
+    if versions := versions_of(parts_of_stage(spec)):
+        of["versions"] = versions
     return digest(of)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep.graph import Sweep
+from fope_lab.sweep.made_by import CodeChanges
 from fope_lab.sweep.stage_states import read_states, unfinished_parents
 
 ACTIONS = ("cached", "resume", "run", "blocked")
@@ -17,10 +19,15 @@ ACTIONS = ("cached", "resume", "run", "blocked")
 
 @dataclass(frozen=True)
 class Plan:
-    """A sweep, and the state of each of its stages by key."""
+    """A sweep, and the state of each of its stages by key.
+
+    `code_changes` has, for each stage that was made by other code than today's, the files that have
+    changed since.
+    """
 
     sweep: Sweep
     states: dict[str, StageState]
+    code_changes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def action(self, key: str) -> str:
         """What a run does with the stage: one of ACTIONS."""
@@ -48,19 +55,31 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
     else:
         found = read_states(sweep.stages, store)
     by_key = {stage.key: stage for stage in sweep.stages}
+    code = CodeChanges(store.root) if store else None
+    changes: dict[str, tuple[str, ...]] = {}
     states: dict[str, StageState] = {}
     for stage in sweep.stages:
         state = found[stage.key]
         missing = stage.spec.missing_resource(store.root if store else None)
-        if state.is_done:
-            seconds = store.folder(stage.kind, stage.key).seconds() if store else None
-            states[stage.key] = replace(state, reason=f"done in {seconds or 0:.0f} s")
+        if store and code and state.is_done:
+            folder = store.folder(stage.kind, stage.key)
+            changes[stage.key] = code.of(folder)
+            reason = f"done in {folder.seconds() or 0:.0f} s{_since(changes[stage.key])}"
+            states[stage.key] = replace(state, reason=reason)
         elif missing is not None:
             states[stage.key] = replace(state, status=Status.BLOCKED, reason=missing)
         else:
             parents = [by_key[key].section for key in unfinished_parents(stage, found)]
             states[stage.key] = replace(state, reason=_reason(state, parents))
-    return Plan(sweep, states)
+    return Plan(sweep, states, {key: files for key, files in changes.items() if files})
+
+
+def _since(files: Sequence[str]) -> str:
+    """What a reason says of the files that have changed since a stage was made."""
+    names = [PurePath(path).name for path in files]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    have = "have" if len(names) > 1 else "has"
+    return f", but {', '.join(names[:3])}{more} {have} changed since" if names else ""
 
 
 def _reason(state: StageState, parents: Sequence[str]) -> str:

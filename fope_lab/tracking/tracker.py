@@ -14,6 +14,7 @@ from pathlib import Path
 from fope_lab.store import Row, Status, Store
 from fope_lab.store.problems import first_line
 from fope_lab.sweep.graph import Sweep
+from fope_lab.sweep.made_by import CodeChanges
 from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.errors import TrackingError, concerns_one_run, readable
 from fope_lab.tracking.ledger import Ledger, RunRecord
@@ -31,6 +32,7 @@ from fope_lab.tracking.server import (
 from fope_lab.tracking.view import (
     Outline,
     StageOutline,
+    code_tags,
     metric_path,
     parameters,
     pictures,
@@ -62,6 +64,7 @@ class Tracker:
         self.uri = default_uri(self._store.root) if uri is None else checked_uri(uri)
         self._ledger = Ledger(self._store, self.uri)
         self._server = Server(self.uri, artifact_folder(self._store.root))
+        self._code = CodeChanges(self._store.root)
         self._outlines: dict[str, tuple[Plan, Outline]] = {}
 
     def project(self, plan: Plan) -> None:
@@ -154,6 +157,7 @@ class Tracker:
             return
         params = parameters(stage.config)
         wanted = tags(sweep, stage, now) | {"store": self._ledger.store_id}
+        wanted |= code_tags(folder.makers(), self._code.of(folder))
         run = experiment.runs.get(stage.key)
         known = self._ledger.run(sweep, stage.kind, stage.key)
         complete = now.ended if now.status is Status.DONE else None
@@ -174,8 +178,9 @@ class Tracker:
                 for picture in pictures(now):
                     run.add_file(picture)
         run.log((), wanted, params)  # a complete run may need new tags, from a changed sweep file
-        if now.error is None:
-            run.remove_tag("error")  # it failed before and was tried again
+        for tag in ("error", "changed_since"):  # it was tried again, or a change was taken back
+            if tag not in wanted:
+                run.remove_tag(tag)
         run.set_status(MLFLOW_STATUS[now.status], now.ended)
         record = _record(experiment, run, complete)
         self._ledger.set_run(sweep, stage.kind, stage.key, record)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -149,6 +149,20 @@ def tags(sweep: str, stage: StageOutline, stage_timeline: StageTimeline) -> dict
         for name, value in values.items()
         if value is not None
     }
+
+
+def code_tags(makers: Sequence[Mapping[str, Any]], changed: Sequence[str]) -> dict[str, str]:
+    """The tags that say which code made a finished stage, and which files have changed since.
+
+    `commit` has `+` if the code differed from the commit. A stage that several commits
+    contributed to has all of them, the one that finished it first.
+    """
+    recorded = [made_by for made_by in makers if made_by.get("commit")]
+    commits = dict.fromkeys(
+        made_by["commit"] + ("" if made_by.get("clean") else "+") for made_by in recorded
+    )
+    values = {"commit": ", ".join(commits), "changed_since": ", ".join(changed)}
+    return {name: value[:TAG_LENGTH] for name, value in values.items() if value}
 
 
 def summary_tags(sweep: str) -> dict[str, str]:

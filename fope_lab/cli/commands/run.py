@@ -26,6 +26,19 @@ ARGUMENTS = (
         metavar="NAME",
         help="start nothing if a stage does not fit this GPU of the cluster: a6000, h100, …",
     ),
+    argument(
+        "--redo",
+        action="append",
+        default=[],
+        metavar="STAGE",
+        help="make a stage and all that follows from it anew: its name in the sweep file, or its"
+        " key; may be repeated. What it left is set aside in its folder",
+    ),
+    argument(
+        "--redo-stale",
+        action="store_true",
+        help="make anew every stage that other code than today's made, and all that follows",
+    ),
 )
 
 
@@ -40,5 +53,7 @@ def run(options: argparse.Namespace) -> int:
         address=options.address,
         console=make_console(),
         device=options.device,
+        redo=options.redo,
+        redo_stale=options.redo_stale,
     )
     return FAILED if failed_or_blocked else OK

@@ -1,0 +1,1 @@
+"""Where a number comes from: the source code, the checkout and the versions that made it."""

@@ -1,0 +1,66 @@
+"""The registered classes that a stage computes with: its kind, embedding, tasks, corpora, analysis.
+
+Their versions are in the stage's key, and their source code is what the stage was made by.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from fope_lab.analysis.base import Analysis
+from fope_lab.data.tasks.base import Task
+from fope_lab.embeddings.base import Embedding, FrequencyTransform
+from fope_lab.embeddings.registry import parts_of
+from fope_lab.embeddings.spec import resolve_embedding
+from fope_lab.stages.base import StageConfig
+
+_VERSIONED: tuple[tuple[type[Any], str, str], ...] = (
+    (Embedding, "embedding", "name"),
+    (FrequencyTransform, "transform", "name"),
+    (Task, "task", "task"),
+    (Analysis, "analysis", "name"),
+)
+"""The bases of what has a version of its own, with the attribute that holds its name."""
+
+
+def parts_of_stage(spec: StageConfig) -> list[type[Any]]:
+    """The classes that a configuration names, each once, its own kind first."""
+    return list(dict.fromkeys(_parts(spec)))
+
+
+def parts_of_embedding(composition: Mapping[str, Any]) -> list[type[Any]]:
+    """The mechanism and the frequency transforms of an embedding."""
+    return [part for part, _ in parts_of(composition)]
+
+
+def versions_of(parts: Iterable[type[Any]]) -> dict[str, int]:
+    """The version of each part that has another than the first, by its names in sweep files.
+
+    The first version is left out, so that giving a class a version changes no key. A kind of stage
+    has its version in a place of its own in the key.
+    """
+    return {
+        f"{noun} {getattr(part, name)}": part.version
+        for part in parts
+        for base, noun, name in _VERSIONED
+        if issubclass(part, base) and part.version != 1
+    }
+
+
+def _parts(value: Any) -> Iterator[type[Any]]:
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _parts(item)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield type(value)
+        for field in dataclasses.fields(value):
+            item = getattr(value, field.name)
+            if field.name == "embedding" and isinstance(item, dict):
+                yield from parts_of_embedding(item)
+            else:
+                yield from _parts(item)
+        if isinstance(value, Analysis):
+            for preset in value.presets:
+                yield from parts_of_embedding(resolve_embedding(preset))

@@ -1,0 +1,43 @@
+"""Which code made a finished stage, and whether it is today's."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from fope_lab.provenance.source import changed_files
+from fope_lab.stages import TrainingConfig
+from fope_lab.stages.parts import parts_of_embedding, parts_of_stage
+from fope_lab.store import StageFolder
+from fope_lab.store.sources import Sources
+from fope_lab.sweep.graph import Stage
+
+
+def modules_of(stage: Stage) -> list[str]:
+    """The modules that do a stage's work: they and their imports decide its numbers."""
+    spec = stage.spec
+    functions = [spec.entry_point, *([spec.start] if isinstance(spec, TrainingConfig) else [])]
+    parts = parts_of_stage(spec)
+    if stage.model_spec is not None:
+        parts += parts_of_embedding(stage.model_spec.embedding)
+    modules = [function.partition(":")[0] for function in functions]
+    return list(dict.fromkeys([*modules, *(part.__module__ for part in parts)]))
+
+
+class CodeChanges:
+    """Compares the code that made stages with today's; each state of the code is read once."""
+
+    def __init__(self, store_root: Path) -> None:
+        self._sources = Sources(store_root)
+        self._changed = functools.cache(self._read)
+
+    def of(self, folder: StageFolder) -> tuple[str, ...]:
+        """The files that have changed since a finished stage was made, by their paths then.
+
+        A stage from before attempts recorded their code has none.
+        """
+        names = [made_by["source"] for made_by in folder.makers() if made_by.get("source")]
+        return tuple(dict.fromkeys(path for name in names for path in self._changed(name)))
+
+    def _read(self, name: str) -> tuple[str, ...]:
+        return tuple(changed_files(self._sources.read(name) or {}))
