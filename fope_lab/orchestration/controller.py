@@ -34,7 +34,7 @@ from fope_lab.orchestration.trial import KEY, PROCESS_RETRIES, ray_scratch_dir, 
 from fope_lab.planning.capacity import Capacity, Demand, Lookahead, amounts
 from fope_lab.provenance.checkout import Checkout
 from fope_lab.store import StageState, Store
-from fope_lab.store.lease import Ending
+from fope_lab.store.lease import Ending, driver_name
 from fope_lab.sweep.graph import Stage
 
 ReadStates = Callable[[], Mapping[str, StageState]]

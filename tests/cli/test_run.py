@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from fope_lab.provenance.checkout import Checkout
 from fope_lab.store import Store
+from fope_lab.store.sources import Sources
 from fope_lab.sweep import load_sweep
 
 pytestmark = pytest.mark.cluster
@@ -138,22 +140,44 @@ def test_mlflow_has_one_flat_run_for_each_stage(finished: Finished) -> None:
             assert run.data.tags["seed"] == str(stage.seed)
 
 
-def test_run_again_only_what_failed_is_tried(finished: Finished) -> None:
-    stages = load_sweep(finished.sweep).stages
-
-    def tokens() -> dict[str, int]:
-        return {
-            stage.label: finished.store.folder(stage.kind, stage.key).attempts.newest_token()
-            for stage in stages
-        }
-
-    before = tokens()
+def test_run_again_only_what_failed_and_what_is_named_is_tried(finished: Finished) -> None:
+    stages = {stage.label: stage for stage in load_sweep(finished.sweep).stages}
+    folders = {name: finished.store.folder(stage.kind, stage.key) for name, stage in stages.items()}
+    before = {name: folder.attempts.newest_token() for name, folder in folders.items()}
+    passkey = folders["passkey[seed=0]"]
+    result, rows = passkey.result(), passkey.rows()
     again = fope_lab(
-        "run", finished.sweep, "--store", finished.store.root, folder=finished.sweep.parent
-    )
+        "run", finished.sweep, "--store", finished.store.root, "--redo", "passkey[seed=0]",
+        folder=finished.sweep.parent,
+    )  # fmt: skip
     assert again.returncode == 1
-    changed = {name for name, token in tokens().items() if token != before[name]}
-    assert changed == {"too-long[seed=0]", "too-long[seed=1]"}
+    tokens = {name: folder.attempts.newest_token() for name, folder in folders.items()}
+    changed = {name for name, token in tokens.items() if token != before[name]}
+    assert changed == {"too-long[seed=0]", "too-long[seed=1]", "passkey[seed=0]"}
+    aside = passkey.paths.set_aside(before["passkey[seed=0]"] + 1)
+    assert f"made anew: passkey[seed=0]; its output before is in {aside}" in again.stdout
+    assert json.loads((aside / "result.json").read_text()) == result == passkey.result()
+    assert [row.timestamp for row in passkey.rows()] > [row.timestamp for row in rows]
+
+
+def test_who_made_a_stage_is_recorded_and_reported(
+    finished: Finished, report: dict[str, Any]
+) -> None:
+    for stage in load_sweep(finished.sweep).stages:
+        folder = finished.store.folder(stage.kind, stage.key)
+        for made_by in folder.makers():
+            assert made_by["versions"]["torch"]
+            assert made_by["device"]
+            files = Sources(finished.store.root).read(made_by["source"])
+            assert files is not None
+            assert f"{stage.spec.entry_point.partition(':')[0].replace('.', '/')}.py" in files
+    if checkout := Checkout.current():
+        done = sum(
+            finished.store.folder(s.kind, s.key).is_done()
+            for s in load_sweep(finished.sweep).stages
+        )
+        assert report["provenance"]["stages made at commit"] == f"{checkout} ({done})"
+    assert "code changed since" not in report["provenance"]
 
 
 def test_a_finished_sweep_is_answered_without_ray(finished: Finished, tmp_path: Path) -> None:
