@@ -48,7 +48,7 @@ def read_json(path: Path) -> Any | None:
     """The JSON value in `path`, or None if the file is missing or not whole JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

@@ -79,6 +79,7 @@ def run_sweeps(
         for sweep in sweeps:
             _finish(plan(sweep, place), place, tracker, console, problem)
     finally:  # whatever is wrong with a report, it must not hide why stages failed
+        _print_made_anew(stages, states, console)
         print_problems(stages, states, place, console)
     stopped = (Status.FAILED, Status.BLOCKED)
     return {key: state for key, state in states.items() if state.status in stopped}
@@ -94,6 +95,16 @@ def _set_aside(stages: Sequence[Stage], store: Store, console: Console) -> None:
             raise StoreError(f"{stage.label} can't be made anew now: {error}") from error
         if folder is not None:
             print_line(console, f"made anew: {stage.label}; its output before is in {folder}")
+
+
+def _print_made_anew(
+    stages: Sequence[Stage], states: Mapping[str, StageState], console: Console
+) -> None:
+    """Tell which stages were damaged and made again during the run."""
+    for stage in stages:
+        state = states.get(stage.key)
+        if state is not None and state.is_done and state.reason not in ("", "cached"):
+            print_line(console, f"damaged and made anew: {state.reason}", style="yellow")
 
 
 def require_unblocked(plans: Sequence[Plan]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ray.tune.search import Searcher
@@ -52,6 +53,7 @@ class StageSearcher(Searcher):
         self._store, self._owner, self._capacity = store, owner, capacity
         self._observer = LeaseObserver()
         self._trials: dict[str, str] = {}
+        self._made_anew: dict[str, str] = {}
         self._lock = threading.Lock()
         self._urgency = remaining_path(stages, seconds)
         self._states = {
@@ -83,7 +85,8 @@ class StageSearcher(Searcher):
     ) -> None:
         """Note that Tune ended a trial; the store says how the stage ended, else the trial.
 
-        A trial that reports RUNNING found the stage with another driver, which may also have taken
+        A trial that reports WAITING found a parent's output damaged, which is set aside. A trial
+        that reports RUNNING found the stage with another driver, which may also have taken
         it from a trial whose process died. A failure that the store does not have yet is recorded,
         so that all views agree and no lease is left.
         """
@@ -94,7 +97,9 @@ class StageSearcher(Searcher):
             state, reason = folder.state(), reported.get(REASON)
             lease, _ = self._observer.state(folder.attempts, self._owner)
             if state.is_done:
-                self._states[key] = state
+                self._states[key] = replace(state, reason=self._made_anew.get(key, ""))
+            elif reported.get(STATUS) == Status.WAITING:
+                self._make_parents_anew(key, reason or "")
             elif reported.get(STATUS) == Status.RUNNING or (
                 lease is LeaseState.HELD and not reason
             ):
@@ -117,6 +122,25 @@ class StageSearcher(Searcher):
     def __getstate__(self) -> dict[str, Any]:
         """Tune pickles its arguments for `Tuner.restore`, which is not used."""
         return {}
+
+    def _make_parents_anew(self, key: str, reason: str) -> None:
+        """Let the parents of a stage that are not done any more run again, and the stage after.
+
+        A parent whose output is damaged once more is not made again: its disk loses what it writes.
+        """
+        lost = [
+            parent
+            for parent in self._stages[key].parents.values()
+            if parent in self._stages and not self._folder(parent).is_done()
+        ]
+        self._states[key] = WAITING
+        for parent in lost:
+            if parent in self._made_anew:
+                self._states[parent] = StageState(Status.FAILED, f"damaged twice: {reason}")
+                self._states = block_descendants(list(self._stages.values()), self._states)
+            else:
+                self._states[parent] = WAITING
+                self._made_anew[parent] = reason
 
     def _failed(self, folder: StageFolder, state: StageState, reason: str | None) -> StageState:
         """The state of a stage whose trial ended without finishing it.

@@ -30,6 +30,7 @@ from fope_lab.store import (
     Store,
     StoreError,
 )
+from fope_lab.store.checkpoint import MANIFEST, damaged_files
 from fope_lab.store.lease import LeaseHeldError
 from fope_lab.store.problems import first_line
 from fope_lab.store.sources import Sources
@@ -80,8 +81,9 @@ def run_until_ended(
 ) -> StageState:
     """Run a stage, and again if its workers die; returns the state after the last attempt.
 
-    `stages` holds the stage and its parents by key. The status is DONE, FAILED with the reason, or
-    RUNNING if another driver holds the stage, or took it over.
+    `stages` holds the stage and its parents by key. The status is DONE, FAILED with the reason,
+    RUNNING if another driver holds the stage, or took it over, or WAITING if a parent was damaged
+    and must be made anew.
     """
     for retries in range(WORKERS_RETRIES, -1, -1):
         state = _attempt(config, stages, store, checkout, may_retry=retries > 0)
@@ -108,7 +110,11 @@ def _attempt(
         made_by = maker(stage, store, checkout)
         with folder.begin(config[OWNER], _request(stage), config[SUPERSEDE], made_by) as attempt:
             try:
-                result = _work(stage, attempt, _artifacts(stage, stages, store), store, config)
+                parents = _artifacts(stage, stages, store, config[OWNER])
+                result = _work(stage, attempt, parents, store, config)
+            except ParentDamagedError as error:
+                attempt.interrupt(error)
+                return StageState(Status.WAITING, first_line(error))
             except WorkersLostError as error:
                 if not may_retry:
                     raise
@@ -166,9 +172,25 @@ def _request(stage: Stage) -> dict[str, Any]:
     }
 
 
-def _artifacts(stage: Stage, stages: Mapping[str, Stage], store: Store) -> dict[str, Path]:
-    """The folder that each parent left, by its role."""
+class ParentDamagedError(StoreError):
+    """A parent's output is not what its attempt wrote; it is set aside, to be made anew."""
+
+
+def _artifacts(
+    stage: Stage, stages: Mapping[str, Stage], store: Store, owner: str
+) -> dict[str, Path]:
+    """The folder that each parent left, by its role, with the content that was written.
+
+    Raises ParentDamagedError if a file has other bytes, and StoreError if there is nothing, or if
+    a checkpoint that no stage made is damaged.
+    """
     folders = {role: Path(path) for role, path in stage.checkpoints.items()}
+    for path in folders.values():
+        if (path / MANIFEST).exists() and (damaged := damaged_files(path)):
+            raise StoreError(
+                f"the checkpoint {path} is damaged: {', '.join(damaged)} has other bytes than were"
+                " written"
+            )
     for role, key in stage.parents.items():
         folder = store.folder(stages[key].kind, key)
         checkpoint = folder.final_checkpoint()
@@ -177,6 +199,10 @@ def _artifacts(stage: Stage, stages: Mapping[str, Stage], store: Store) -> dict[
                 f"the parent {stages[key].label} is not done, or has no checkpoint ({folder.path})."
                 " Run the sweep again: it makes what is missing."
             )
+        if damaged := damaged_files(checkpoint.path):
+            reason = f"{', '.join(damaged)} had other bytes than were written"
+            aside = folder.set_aside(owner, reason)
+            raise ParentDamagedError(f"{stages[key].label}: {reason}; what was there is in {aside}")
         folders[role] = checkpoint.path
     return folders
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from fope_lab.atomic_files import files_below, read_json, sha256_file, sync_file, write_json
+from fope_lab.atomic_files import files_below, sha256_file, sync_file, write_json
 from fope_lab.store.paths import StagePaths
+from fope_lab.store.records import read_manifest
 
 MANIFEST = "manifest.json"
 
@@ -20,15 +24,16 @@ class Checkpoint:
     step: int
 
     @classmethod
-    def parse(cls, path: Path) -> Checkpoint:
-        """The checkpoint in `path`; its token and step are in the folder's name."""
-        token, step = path.name.split("-")
-        return cls(path, int(token), int(step))
+    def parse(cls, path: Path) -> Checkpoint | None:
+        """The checkpoint in `path`, whose name has its token and step; None for another name."""
+        token, _, step = path.name.partition("-")
+        return cls(path, int(token), int(step)) if token.isdigit() and step.isdigit() else None
 
 
 def list_checkpoints(paths: StagePaths) -> list[Checkpoint]:
     """All checkpoint folders of a stage, whole or not, newest attempt and step first."""
-    found = [Checkpoint.parse(path) for path in paths.checkpoints.glob("[0-9]*-[0-9]*")]
+    named = (Checkpoint.parse(path) for path in paths.checkpoints.glob("[0-9]*-[0-9]*"))
+    found = [checkpoint for checkpoint in named if checkpoint is not None]
     return sorted(found, key=lambda checkpoint: (checkpoint.token, checkpoint.step), reverse=True)
 
 
@@ -43,29 +48,50 @@ def newest_intact(paths: StagePaths) -> Checkpoint | None:
 
 
 def is_complete(path: Path) -> bool:
-    """Whether the manifest exists and every file that it lists has the size that it states."""
-    manifest = read_json(path / MANIFEST)
+    """Whether the manifest is whole and every file that it lists has the size that it states."""
+    manifest = read_manifest(path / MANIFEST)
     if manifest is None:
         return False
-    for name, entry in manifest["files"].items():
-        try:
-            if (path / name).stat().st_size != entry["size"]:
-                return False
-        except OSError:
-            return False
-    return True
+    return all(_size(path / name) == entry["size"] for name, entry in manifest.items())
 
 
 def is_intact(path: Path) -> bool:
     """Whether the checkpoint is complete and every file has the content that was written."""
-    manifest = read_json(path / MANIFEST)
-    return (
-        manifest is not None
-        and is_complete(path)
-        and all(
-            sha256_file(path / name) == entry["sha256"] for name, entry in manifest["files"].items()
+    return not damaged_files(path)
+
+
+def damaged_files(path: Path) -> list[str]:
+    """The files of a checkpoint that do not have the content that was written, by name.
+
+    Without a whole manifest, that is the manifest. This reads every byte, but no file twice in a
+    process unless it was written again in between.
+    """
+    manifest = read_manifest(path / MANIFEST)
+    if manifest is None:
+        return [MANIFEST]
+    return [name for name, entry in manifest.items() if not _is_as_written(path / name, entry)]
+
+
+def _is_as_written(path: Path, entry: Mapping[str, Any]) -> bool:
+    try:
+        status = path.stat()
+        return status.st_size == entry["size"] and (
+            _sha256(path, status.st_size, status.st_mtime_ns) == entry["sha256"]
         )
-    )
+    except OSError:
+        return False
+
+
+@functools.lru_cache(maxsize=4096)
+def _sha256(path: Path, size: int, written: int) -> str:
+    return sha256_file(path)
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
 
 
 def write_manifest(directory: Path, token: int, step: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from fope_lab.atomic_files import read_json, sync_directory, write_atomic
+from fope_lab.atomic_files import sync_directory, write_atomic
 from fope_lab.store.attempt import Attempt
 from fope_lab.store.checkpoint import (
     Checkpoint,
@@ -25,6 +25,7 @@ from fope_lab.store.checkpoint import (
 from fope_lab.store.lease import AttemptRecord, Attempts, Ending, Lease
 from fope_lab.store.paths import StagePaths
 from fope_lab.store.problems import StageDoneError
+from fope_lab.store.records import as_row, read_done, read_progress, read_result
 from fope_lab.store.state import NOT_STARTED, StageState, Status
 from fope_lab.store.writer import AttemptHandle, FolderWriter, remove_unfinished_checkpoints
 
@@ -66,13 +67,14 @@ class StageFolder:
     def request(self) -> dict[str, Any] | None:
         """The configuration that was asked for, or None if nobody ever began the stage."""
         try:
-            return dict(yaml.safe_load(self.paths.request.read_text(encoding="utf-8")))
-        except (OSError, yaml.YAMLError):
+            request = yaml.safe_load(self.paths.request.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError, yaml.YAMLError):
             return None
+        return request if isinstance(request, dict) else None
 
     def result(self) -> dict[str, Any] | None:
         """The result of a finished stage, else None."""
-        return read_json(self.paths.result) if self.is_done() else None
+        return read_result(self.paths.result) if self.is_done() else None
 
     def seconds(self) -> float | None:
         """The wall time of the attempt that finished the stage, in seconds, or None."""
@@ -87,14 +89,15 @@ class StageFolder:
     def started_at(self) -> float | None:
         """When the first attempt began, in seconds since the epoch, or None."""
         first = self.attempts.record(1)
-        return None if first is None else float(first.details["started"])
+        started = None if first is None else first.details.get("started")
+        return None if started is None else float(started)
 
     def progress(self) -> dict[str, Any] | None:
         """The latest progress of the newest attempt, or None."""
-        progress = read_json(self.paths.progress)
-        if progress is None or progress.get("token") != self.attempts.newest_token():
+        progress = read_progress(self.paths.progress)
+        if progress is None or progress["token"] != self.attempts.newest_token():
             return None
-        return dict(progress)
+        return progress
 
     def failure(self) -> dict[str, Any] | None:
         """The error, its type, traceback and time if the newest attempt failed, else None."""
@@ -177,11 +180,12 @@ class StageFolder:
             raise
         return attempt
 
-    def set_aside(self, owner: str) -> Path | None:
+    def set_aside(self, owner: str, reason: str = "") -> Path | None:
         """Move all output away, so that the next attempt makes the stage from its start.
 
-        Returns the folder that now has the output, or None if there was none. Nothing is deleted.
-        Raises lease.LeaseHeldError if another driver works on the stage.
+        `reason` says why, and is recorded. Returns the folder that now has the output, or None if
+        there was none. Nothing is deleted. Raises lease.LeaseHeldError if another driver works on
+        the stage.
         """
         output = [
             path
@@ -196,7 +200,7 @@ class StageFolder:
         if not output:
             return None
         token = self.attempts.next_token(owner)
-        self.attempts.take(token, owner, {"set_aside": True})
+        self.attempts.take(token, owner, {"set_aside": reason or "on request"})
         folder = self.paths.set_aside(token)
         folder.mkdir(parents=True)
         for path in output:
@@ -207,7 +211,7 @@ class StageFolder:
 
     def _done(self) -> dict[str, Any] | None:
         """The content of DONE if what it names is whole, else None."""
-        done = read_json(self.paths.done)
+        done = read_done(self.paths.done)
         if done is None:
             return None
         try:
@@ -218,7 +222,7 @@ class StageFolder:
             return None
         if done["checkpoint"] and not is_complete(self.paths.checkpoints / done["checkpoint"]):
             return None
-        return dict(done)
+        return done
 
     def _final_checkpoint(self, done: Mapping[str, Any]) -> Checkpoint | None:
         name = done["checkpoint"]
@@ -231,8 +235,8 @@ class StageFolder:
             return StageState(Status.DAMAGED, reason)
         if attempt is None:
             return NOT_STARTED
-        if attempt.details.get("set_aside"):
-            return StageState(Status.NOT_STARTED, "its output was set aside to make it anew")
+        if why := attempt.details.get("set_aside"):
+            return StageState(Status.NOT_STARTED, f"to be made anew: {why}")
         if attempt.end is None:
             reason = f"started by {attempt.owner}, still marked as running"
             return StageState(Status.RUNNING, reason)
@@ -267,15 +271,23 @@ class StageFolder:
         """The rows of attempt `token` up to `step`, after those that it resumed from."""
         record = self.attempts.record(token)
         origin = record.details.get("resumed_from") if record else None
+        if origin is not None and origin["token"] >= token:
+            origin = None  # the attempts before this one were removed, so its token came again
         before = [] if origin is None else self._rows_up_to(origin["token"], origin["step"])
         own = self._rows_of_attempt(token)
         return before + [row for row in own if step is None or row.step <= step]
 
     def _rows_of_attempt(self, token: int) -> Iterator[Row]:
         for path in sorted(self.paths.metrics.glob(f"{token:04d}-*.jsonl")):
-            for line in path.read_text(encoding="utf-8").splitlines():
-                try:
-                    raw = json.loads(line)
-                except ValueError:
-                    break  # a killed process was writing this line
-                yield Row(raw["step"], raw["time"], raw["values"])
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+                row = as_row(_json_of(line))
+                if row is None:
+                    break  # a killed process was writing this line, or it is damaged
+                yield Row(row["step"], row["time"], row["values"])
+
+
+def _json_of(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None

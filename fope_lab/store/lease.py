@@ -27,8 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fope_lab.atomic_files import create_exclusive, read_json, write_atomic
+from fope_lab.atomic_files import create_exclusive, write_atomic
 from fope_lab.store.problems import LeaseLostError
+from fope_lab.store.records import read_attempt, read_end
 
 BEAT_SECONDS = 2.0
 """How often a heartbeat counter grows."""
@@ -41,6 +42,10 @@ LEASE_SECONDS = 16.0
 def driver_name() -> str:
     """A new name for this process as a driver, the owner of attempts."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+_TRACES = ("attempts/*", "metrics/*", "checkpoint/*", "set-aside/*")
+"""Where the names of a stage's files begin with the four digits of a token."""
 
 
 class LeaseHeldError(Exception):
@@ -87,14 +92,18 @@ class Attempts:
 
     def newest_token(self) -> int:
         """The largest token that was taken, or 0."""
-        return max((int(path.stem) for path in self.path.glob("[0-9]*.json")), default=0)
+        names = (path.stem for path in self.path.glob("[0-9]*.json"))
+        return max((int(name) for name in names if name.isdigit()), default=0)
 
     def record(self, token: int) -> AttemptRecord | None:
         """The attempt with this token, or None if there is none."""
-        details = read_json(self._file(token, "json"))
+        path = self._file(token, "json")
+        details = read_attempt(path)
+        if details is None and path.exists():  # somebody's, perhaps still at work
+            details = {"owner": "an attempt whose record is damaged"}
         if details is None:
             return None
-        return AttemptRecord(token, details["owner"], details, read_json(self._file(token, "end")))
+        return AttemptRecord(token, details["owner"], details, read_end(self._file(token, "end")))
 
     def newest(self) -> AttemptRecord | None:
         """The attempt with the largest token, or None if there is none."""
@@ -113,7 +122,7 @@ class Attempts:
         return token, self.beat(token)
 
     def next_token(self, owner: str, supersede: int | None = None) -> int:
-        """The token that `owner` may take now: the newest plus one.
+        """The token that `owner` may take now: above every one that left a trace.
 
         The newest attempt must have ended, belong to the same owner (a retry after a crash), or
         have the token `supersede`, which the caller has watched go stale. Otherwise this raises
@@ -121,12 +130,13 @@ class Attempts:
         `take` is final, since nobody else held the lease in between, unless the process of the
         attempt `supersede` is alive after all.
         """
+        trace = self._newest_trace()  # before the newest attempt, which may be just beginning
         newest = self.newest()
         if newest is None:
-            return 1
+            return trace + 1
         if newest.end is None and newest.owner != owner and newest.token != supersede:
             raise LeaseHeldError(f"{self.path.parent}: attempt {newest.token} by {newest.owner}")
-        return newest.token + 1
+        return max(newest.token, trace) + 1
 
     def take(self, token: int, owner: str, details: Mapping[str, Any]) -> None:
         """Take the lease with a token from `next_token`.
@@ -153,6 +163,11 @@ class Attempts:
     def write_beat(self, token: int, count: int) -> None:
         """Set the heartbeat counter of an attempt."""
         write_atomic(self._file(token, "beat"), str(count))
+
+    def _newest_trace(self) -> int:
+        """The largest token that any file of the stage has, even if its attempt was removed."""
+        names = (path.name[:4] for part in _TRACES for path in self.path.parent.glob(part))
+        return max((int(name) for name in names if name.isdigit()), default=0)
 
     def _file(self, token: int, suffix: str) -> Path:
         return self.path / f"{token:04d}.{suffix}"

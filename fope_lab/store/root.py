@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from fope_lab.atomic_files import create_exclusive, read_json
+from fope_lab.atomic_files import create_exclusive
 from fope_lab.store.folder import StageFolder
 from fope_lab.store.problems import StoreError
+from fope_lab.store.records import read_done
 
 CHOOSE_ANOTHER = "Choose another folder with --store or FOPE_LAB_STORE."
 
@@ -71,6 +72,6 @@ class Store:
         Stages without such a record are left out. This reads one small file per stage.
         """
         for path in sorted(self.root.glob("*/*/DONE")):
-            done = read_json(path)
-            if done is not None and done.get("ran") is not None:
+            done = read_done(path)
+            if done is not None and isinstance(done.get("ran"), dict):
                 yield {**done["ran"], "seconds": float(done["seconds"])}

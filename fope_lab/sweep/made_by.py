@@ -36,8 +36,9 @@ class CodeChanges:
 
         A stage from before attempts recorded their code has none.
         """
-        names = [made_by["source"] for made_by in folder.makers() if made_by.get("source")]
-        return tuple(dict.fromkeys(path for name in names for path in self._changed(name)))
+        names = [made_by.get("source") for made_by in folder.makers()]
+        changed = (path for name in names if isinstance(name, str) for path in self._changed(name))
+        return tuple(dict.fromkeys(changed))
 
     def _read(self, name: str) -> tuple[str, ...]:
         return tuple(changed_files(self._sources.read(name) or {}))

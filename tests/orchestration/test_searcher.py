@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -257,6 +258,32 @@ def test_a_failed_stage_fails_its_descendants_and_nothing_else(tmp_path: Path) -
     }  # fmt: skip
     assert states["a"].reason == "no luck"
     assert states["a grandchild"].reason == "a failed"
+
+
+def test_a_damaged_parent_is_made_anew_before_its_child_and_not_for_ever(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    finish(store, "a")
+    searcher = searcher_of([Node("a"), Node("b", {"from": "a"})], store, 2, {"a": 1, "b": 1})
+
+    def lose(trial: str) -> None:
+        store.folder(KIND, "a").set_aside("driver", "model had other bytes")
+        searcher.on_trial_complete(trial, {STATUS: "waiting", REASON: "A: model had other bytes"})
+
+    assert searcher.suggest("t1")[KEY] == "b"
+    lose("t1")
+    assert searcher.suggest("t2")[KEY] == "a"
+    assert searcher.suggest("t3") is None
+    finish(store, "a")
+    searcher.on_trial_complete("t2", {STATUS: "done"})
+    assert searcher.states()["a"] == dataclasses.replace(
+        store.folder(KIND, "a").state(), reason="A: model had other bytes"
+    )
+    assert searcher.suggest("t4")[KEY] == "b"
+    lose("t4")
+    assert searcher.suggest("t5") == Searcher.FINISHED
+    states = searcher.states()
+    assert (states["a"].status, states["b"].status) == (Status.FAILED, Status.BLOCKED)
+    assert states["a"].reason == "damaged twice: A: model had other bytes"
 
 
 def test_what_the_store_holds_is_not_started(tmp_path: Path) -> None:

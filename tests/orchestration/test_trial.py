@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import ray.tune
 
 from fope_lab.orchestration import trial
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_stage, run_until_ended
+from fope_lab.stages import Resources
 from fope_lab.store import RunWriter, StageFolder, StageState, Status, Store
 from trainers.distributed import WorkersLostError
 
@@ -23,8 +25,9 @@ def stage_of(work: str = "", parents: dict[str, str] | None = None, key: str = "
         kind="pretrain",
         key=key,
         label=key.upper(),
-        spec=SimpleNamespace(version=1, entry_point=f"{__name__}:{work}"),
+        spec=SimpleNamespace(version=1, entry_point=f"{__name__}:{work}", resources=Resources()),
         config={},
+        model_spec=None,
         parents=parents or {},
         checkpoints={},
     )
@@ -118,7 +121,7 @@ def test_a_node_that_can_not_write_to_the_store_says_so(
     (tmp_path / "file").write_text("")
     reports: list[dict[str, str]] = []
     monkeypatch.setattr(ray.tune, "report", reports.append)
-    run_stage({KEY: "key"}, stages={}, store_root=str(tmp_path / "file" / "store"))
+    run_stage({KEY: "key"}, stages={}, store_root=str(tmp_path / "file" / "store"), checkout=None)
     [report] = reports
     assert report[trial.STATUS] == "failed"
     assert "can't be written: Not a directory" in report[trial.REASON]
@@ -132,6 +135,54 @@ def test_a_parent_that_is_not_done_lends_no_checkpoint(store: Store) -> None:
     state = run_until_ended({KEY: "key", OWNER: "me", SUPERSEDE: None}, stages, store)
     assert state.status is Status.FAILED
     assert state.reason.startswith("the parent PARENT is not done, or has no checkpoint")
+
+
+def write_model(path: Path) -> None:
+    (path / "model").write_text("the weights")
+
+
+def finish_parent(store: Store) -> Path:
+    """Finish a parent; returns a file of its checkpoint."""
+    with store.folder("pretrain", "parent").begin("me", {}) as attempt:
+        path = attempt.writer.save_checkpoint(1, write_model).path
+        attempt.finish({})
+    return path / "model"
+
+
+def flip_bit(path: Path) -> None:
+    """Damage a file as a disk does: its size and its times stay."""
+    times, content = path.stat(), bytearray(path.read_bytes())
+    content[3] ^= 1
+    path.write_bytes(bytes(content))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def test_a_flipped_bit_of_a_parent_is_not_believed(store: Store, folder: StageFolder) -> None:
+    flip_bit(finish_parent(store))
+    stages = {"key": stage_of(parents={"from": "parent"}), "parent": stage_of(key="parent")}
+    state = run_until_ended({KEY: "key", OWNER: "me", SUPERSEDE: None}, stages, store)
+    assert state.status is Status.WAITING
+    parent = store.folder("pretrain", "parent")
+    aside = parent.paths.set_aside(2)
+    assert state.reason == (
+        f"PARENT: model had other bytes than were written; what was there is in {aside}"
+    )
+    assert (aside / "checkpoint/0001-000000001/model").exists()
+    assert parent.state().status is Status.NOT_STARTED
+    assert "model had other bytes than were written" in parent.state().reason
+    assert folder.state().status is Status.INTERRUPTED
+
+
+def test_a_damaged_checkpoint_that_no_stage_made_is_refused(store: Store) -> None:
+    damaged = finish_parent(store)
+    flip_bit(damaged)
+    stage = stage_of()
+    stage.checkpoints = {"from": str(damaged.parent)}
+    state = attempt_of("me", store, stage)
+    assert state.status is Status.FAILED
+    assert state.reason == (
+        f"the checkpoint {damaged.parent} is damaged: model has other bytes than were written"
+    )
 
 
 @pytest.mark.parametrize("lost", [1, 4])

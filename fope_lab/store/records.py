@@ -1,0 +1,79 @@
+"""What each JSON file of a stage's folder must hold. A file that does not hold it is damaged.
+
+Every function returns the content of a file, or None if the file is missing, is no whole JSON, or
+has another shape. So damage costs the stage that has it, and never the reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fope_lab.atomic_files import read_json
+
+Shape = Mapping[str, type | tuple[type, ...]]
+"""The types of the fields that a mapping must have."""
+_NUMBER = (int, float)
+_DONE: Shape = {"token": int, "time": _NUMBER, "seconds": _NUMBER, "result_sha256": str}
+_ATTEMPT: Shape = {"owner": str, "started": _NUMBER}
+_END: Shape = {"outcome": str, "time": _NUMBER}
+_ORIGIN: Shape = {"token": int, "step": int}
+_PROGRESS: Shape = {"token": int, "step": int, "total": int}
+_ROW: Shape = {"step": int, "time": int, "values": dict}
+_FILE: Shape = {"size": int, "sha256": str}
+
+
+def read_done(path: Path) -> dict[str, Any] | None:
+    """DONE: who finished the stage, when, and which result and checkpoint belong to it."""
+    done = _shaped(read_json(path), _DONE)
+    return done if done and isinstance(done.get("checkpoint"), str | None) else None
+
+
+def read_attempt(path: Path) -> dict[str, Any] | None:
+    """attempts/TOKEN.json: the owner, the start, and the checkpoint that it resumed from."""
+    attempt = _shaped(read_json(path), _ATTEMPT)
+    if attempt is None:
+        return None
+    origin, made_by = attempt.get("resumed_from"), attempt.get("made_by")
+    if not (origin is None or _shaped(origin, _ORIGIN)):
+        return None
+    return attempt if isinstance(made_by, dict | None) else None
+
+
+def read_end(path: Path) -> dict[str, Any] | None:
+    """attempts/TOKEN.end: how and when the attempt ended."""
+    return _shaped(read_json(path), _END)
+
+
+def read_progress(path: Path) -> dict[str, Any] | None:
+    """progress.json: the attempt, its step, and how many there are."""
+    return _shaped(read_json(path), _PROGRESS)
+
+
+def read_result(path: Path) -> dict[str, Any] | None:
+    """result.json, whose content depends on the kind of stage."""
+    return _shaped(read_json(path), {})
+
+
+def read_manifest(path: Path) -> dict[str, Mapping[str, Any]] | None:
+    """manifest.json: the size and the SHA-256 of each file of a checkpoint, by its name."""
+    manifest = _shaped(read_json(path), {"files": dict})
+    files: dict[str, Mapping[str, Any]] = manifest["files"] if manifest else {}
+    whole = manifest is not None and all(_shaped(entry, _FILE) for entry in files.values())
+    return files if whole else None
+
+
+def as_row(value: Any) -> dict[str, Any] | None:
+    """A line of metrics: a step, its time in ms since 1970, and numbers by name."""
+    row = _shaped(value, _ROW)
+    whole = row is not None and all(isinstance(v, _NUMBER) for v in row["values"].values())
+    return row if whole else None
+
+
+def _shaped(value: Any, shape: Shape) -> dict[str, Any] | None:
+    """The value if it is a mapping whose fields have these types, else None."""
+    if not isinstance(value, dict):
+        return None
+    fields = all(isinstance(value.get(name), kinds) for name, kinds in shape.items())
+    return value if fields else None

@@ -1,0 +1,133 @@
+"""A damaged file is damage of one stage, and never an error of who reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fope_lab.store import StageFolder, Status
+from fope_lab.store.attempt import Attempt
+
+DAMAGE: dict[str, Callable[[bytes], bytes | None]] = {
+    "removed": lambda content: None,
+    "emptied": lambda content: b"",
+    "cut in half": lambda content: content[: len(content) // 2],
+    "zeroed": lambda content: bytes(len(content)),
+    "not text": lambda content: b"\xff\xfe" + content,
+    "an empty mapping": lambda content: b"{}",
+    "an empty list": lambda content: b"[]",
+    "a number": lambda content: b"3",
+    "null": lambda content: b"null",
+    "text for each value": lambda content: _with_values(content, "7"),
+    "null for each value": lambda content: _with_values(content, None),
+    "a list for each value": lambda content: _with_values(content, [1]),
+    "deep": lambda content: b"[" * 100_000,
+}
+
+
+def _with_values(content: bytes, value: object) -> bytes:
+    """JSON in which every field of the outermost mapping has another value."""
+    try:
+        return json.dumps(dict.fromkeys(json.loads(content), value)).encode()
+    except (ValueError, TypeError):
+        return b'{"a": 1}'
+
+
+def write(path: Path) -> None:
+    (path / "model").write_bytes(bytes(range(256)))
+
+
+def work(attempt: Attempt, first: int) -> None:
+    for step in (first, first + 1):
+        attempt.writer.log(step, {"loss": 1.0 / step})
+        attempt.writer.progress(step, 4)
+        attempt.writer.save_checkpoint(step, write)
+
+
+def make(path: Path, *, finished: bool) -> StageFolder:
+    """A stage that was interrupted once, and then finished or failed."""
+    folder = StageFolder(path / "pretrain" / "key")
+    with folder.begin("first", {"config": {}}, made_by={"source": "s"}) as attempt:
+        work(attempt, 1)
+    with folder.begin("second", {"config": {}}) as attempt:
+        work(attempt, 3)
+        if finished:
+            attempt.finish({"format": 2})
+        else:
+            attempt.fail(ArithmeticError("no luck"))
+    return folder
+
+
+def read_all(folder: StageFolder) -> tuple[object, ...]:
+    """Everything that others read of a stage."""
+    names = (
+        *("state", "rows", "result", "request", "seconds", "finished_at", "started_at"),
+        *("progress", "failure", "checkpoint", "final_checkpoint", "makers", "is_done"),
+    )
+    return tuple(getattr(folder, name)() for name in names)
+
+
+def files(folder: StageFolder) -> list[Path]:
+    return sorted(path for path in folder.path.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("finished", [True, False], ids=["finished", "failed"])
+def test_every_file_may_be_damaged(tmp_path: Path, finished: bool, damage: str) -> None:
+    names = [
+        path.relative_to(tmp_path / "sample")
+        for path in files(make(tmp_path / "sample", finished=finished))
+    ]
+    assert len(names) > 10
+    for number, name in enumerate(names):
+        folder = make(tmp_path / str(number), finished=finished)
+        path = tmp_path / str(number) / name
+        before = path.read_bytes()
+        after = DAMAGE[damage](before)
+        if after is None:
+            path.unlink()
+        else:
+            path.write_bytes(after)
+        read_all(folder)
+        if folder.is_done():
+            assert folder.result() == {"format": 2}, name
+            final = folder.final_checkpoint()
+            assert final is not None
+            assert (final.step, (final.path / "model").stat().st_size) == (4, 256), name
+            continue
+        assert folder.result() is None, name
+        with folder.begin("third", {}, supersede=folder.attempts.newest_token()) as attempt:
+            resumed = attempt.writer.resumed_from
+            assert resumed is None or (resumed.path / "model").read_bytes() == bytes(range(256))
+            work(attempt, resumed.step + 1 if resumed else 1)
+            attempt.finish({"format": 2})
+        assert folder.state().status is Status.DONE, name
+        read_all(folder)
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_any_two_files_may_have_any_bytes(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = make(tmp_path_factory.mktemp("stage"), finished=data.draw(st.booleans()))
+    for path in data.draw(st.lists(st.sampled_from(files(folder)), min_size=1, max_size=2)):
+        path.write_bytes(data.draw(st.binary(max_size=40) | st.sampled_from([b"{}", b"[]", b"1"])))
+    read_all(folder)
+
+
+def test_a_token_that_came_again_ends_the_lineage_of_rows(tmp_path: Path) -> None:
+    """`attempts/` was removed, which people do to break a lock."""
+    folder = make(tmp_path, finished=False)
+    for path in list(folder.attempts.path.iterdir()):
+        path.unlink()
+    with folder.begin("third", {}) as attempt:
+        work(attempt, 5)
+        attempt.finish({})
+    assert folder.state().status is Status.DONE
+    assert [row.step for row in folder.rows()][-2:] == [5, 6]
