@@ -1,4 +1,4 @@
-"""Where a stage computes."""
+"""The device that a stage computes on."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from typing import Any
 from fope_lab.analysis.base import Analysis
 from fope_lab.data.tasks.base import Task
 from fope_lab.embeddings.base import Embedding, FrequencyTransform
+from fope_lab.embeddings.presets import PRESETS
 from fope_lab.embeddings.registry import parts_of
-from fope_lab.embeddings.spec import resolve_embedding
 from fope_lab.stages.base import StageConfig
 
 _VERSIONED: tuple[tuple[type[Any], str, str], ...] = (
@@ -63,4 +63,5 @@ def _parts(value: Any) -> Iterator[type[Any]]:
                 yield from _parts(item)
         if isinstance(value, Analysis):
             for preset in value.presets:
-                yield from parts_of_embedding(resolve_embedding(preset))
+                known = PRESETS.get(preset)
+                yield from parts_of_embedding(known.composition if known else {"type": preset})
