@@ -154,16 +154,22 @@ def _require_listener(address: str) -> None:
 
 @contextlib.contextmanager
 def _signals_interrupt() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does: with a store that the next run continues from."""
+    """SIGTERM, and SIGHUP of a terminal that is closed, end a run as Ctrl-C does: with a store that
+    the next run continues from. A signal that is ignored, as nohup ignores SIGHUP, stays so."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    previous = {number: signal.getsignal(number) for number in numbers}
+    heard = [number for number in numbers if previous[number] is not signal.SIG_IGN]
+    for number in heard:
+        signal.signal(number, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number in heard:
+            signal.signal(number, previous[number])
 
 
 @contextlib.contextmanager

@@ -86,7 +86,7 @@ def test_killed_in_the_middle_of_writing_a_checkpoint(run) -> None:  # type: ign
     run.assert_complete()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_it_frees_its_stages_and_the_next_run_goes_on(run, number) -> None:  # type: ignore[no-untyped-def]
     driver = run.start()
     run.wait(lambda: bool(run.training()))
