@@ -126,21 +126,18 @@ class StageSearcher(Searcher):
     def _make_parents_anew(self, key: str, reason: str) -> None:
         """Let the parents of a stage that are not done any more run again, and the stage after.
 
-        A parent whose output is damaged once more is not made again: its disk loses what it writes.
+        A parent that another child found damaged before is on its way. One whose output is damaged
+        once more is not made again: its disk loses what it writes.
         """
-        lost = [
-            parent
-            for parent in self._stages[key].parents.values()
-            if parent in self._stages and not self._folder(parent).is_done()
-        ]
         self._states[key] = WAITING
-        for parent in lost:
-            if parent in self._made_anew:
-                self._states[parent] = StageState(Status.FAILED, f"damaged twice: {reason}")
-                self._states = block_descendants(list(self._stages.values()), self._states)
-            else:
-                self._states[parent] = WAITING
-                self._made_anew[parent] = reason
+        for parent in self._stages[key].parents.values():
+            if self._states[parent].is_done and not self._folder(parent).is_done():
+                if parent in self._made_anew:
+                    self._states[parent] = StageState(Status.FAILED, f"damaged twice: {reason}")
+                else:
+                    self._states[parent] = WAITING
+                    self._made_anew[parent] = reason
+        self._states = block_descendants(list(self._stages.values()), self._states)
 
     def _failed(self, folder: StageFolder, state: StageState, reason: str | None) -> StageState:
         """The state of a stage whose trial ended without finishing it.

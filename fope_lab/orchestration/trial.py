@@ -112,7 +112,7 @@ def _attempt(
             try:
                 parents = _artifacts(stage, stages, store, config[OWNER])
                 result = _work(stage, attempt, parents, store, config)
-            except ParentDamagedError as error:
+            except ParentLostError as error:
                 attempt.interrupt(error)
                 return StageState(Status.WAITING, first_line(error))
             except WorkersLostError as error:
@@ -172,8 +172,8 @@ def _request(stage: Stage) -> dict[str, Any]:
     }
 
 
-class ParentDamagedError(StoreError):
-    """A parent's output is not what its attempt wrote; it is set aside, to be made anew."""
+class ParentLostError(StoreError):
+    """A parent's output is gone, or it was not what its attempt wrote and is set aside."""
 
 
 def _artifacts(
@@ -181,8 +181,8 @@ def _artifacts(
 ) -> dict[str, Path]:
     """The folder that each parent left, by its role, with the content that was written.
 
-    Raises ParentDamagedError if a file has other bytes, and StoreError if there is nothing, or if
-    a checkpoint that no stage made is damaged.
+    Raises ParentLostError for a parent that must be made anew, and StoreError if a checkpoint that
+    no stage made is damaged.
     """
     folders = {role: Path(path) for role, path in stage.checkpoints.items()}
     for path in folders.values():
@@ -195,14 +195,14 @@ def _artifacts(
         folder = store.folder(stages[key].kind, key)
         checkpoint = folder.final_checkpoint()
         if checkpoint is None:
-            raise StoreError(
-                f"the parent {stages[key].label} is not done, or has no checkpoint ({folder.path})."
-                " Run the sweep again: it makes what is missing."
-            )
+            raise ParentLostError(f"{stages[key].label}: its checkpoint is gone from {folder.path}")
         if damaged := damaged_files(checkpoint.path):
             reason = f"{', '.join(damaged)} had other bytes than were written"
-            aside = folder.set_aside(owner, reason)
-            raise ParentDamagedError(f"{stages[key].label}: {reason}; what was there is in {aside}")
+            try:
+                aside = folder.set_aside(owner, reason)
+            except LeaseHeldError as error:  # another child found it, too
+                raise ParentLostError(f"{stages[key].label}: {reason}") from error
+            raise ParentLostError(f"{stages[key].label}: {reason}; what was there is in {aside}")
         folders[role] = checkpoint.path
     return folders
 

@@ -27,7 +27,8 @@ _FILE: Shape = {"size": int, "sha256": str}
 def read_done(path: Path) -> dict[str, Any] | None:
     """DONE: who finished the stage, when, and which result and checkpoint belong to it."""
     done = _shaped(read_json(path), _DONE)
-    return done if done and isinstance(done.get("checkpoint"), str | None) else None
+    named = done is not None and isinstance(done.get("checkpoint", 0), str | None)
+    return done if named else None
 
 
 def read_attempt(path: Path) -> dict[str, Any] | None:

@@ -286,6 +286,23 @@ def test_a_damaged_parent_is_made_anew_before_its_child_and_not_for_ever(tmp_pat
     assert states["a"].reason == "damaged twice: A: model had other bytes"
 
 
+def test_two_children_of_a_damaged_parent_make_it_anew_once(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    finish(store, "a")
+    nodes = [Node("a"), Node("b", {"from": "a"}), Node("c", {"from": "a"})]
+    searcher = searcher_of(nodes, store, 2, dict.fromkeys("abc", 1))
+    assert {searcher.suggest(trial)[KEY] for trial in ("t1", "t2")} == {"b", "c"}
+    store.folder(KIND, "a").set_aside("driver", "model had other bytes")
+    searcher.on_trial_complete("t1", {STATUS: "waiting", REASON: "A: model had other bytes"})
+    assert searcher.suggest("t3")[KEY] == "a"
+    searcher.on_trial_complete("t2", {STATUS: "waiting", REASON: "A: its checkpoint is gone"})
+    assert searcher.suggest("t4") is None
+    finish(store, "a")
+    searcher.on_trial_complete("t3", {STATUS: "done"})
+    assert {searcher.suggest(trial)[KEY] for trial in ("t5", "t6")} == {"b", "c"}
+    assert searcher.states()["a"].reason == "A: model had other bytes"
+
+
 def test_what_the_store_holds_is_not_started(tmp_path: Path) -> None:
     store = Store(tmp_path)
     finish(store, "a")

@@ -133,8 +133,9 @@ def test_a_parent_that_is_not_done_lends_no_checkpoint(store: Store) -> None:
         attempt.writer.save_checkpoint(1, lambda path: (path / "model").write_text("x") and None)
     stages = {"key": stage_of(parents={"from": "parent"}), "parent": stage_of(key="parent")}
     state = run_until_ended({KEY: "key", OWNER: "me", SUPERSEDE: None}, stages, store)
-    assert state.status is Status.FAILED
-    assert state.reason.startswith("the parent PARENT is not done, or has no checkpoint")
+    assert state.status is Status.WAITING
+    parent = store.folder("pretrain", "parent").path
+    assert state.reason == f"PARENT: its checkpoint is gone from {parent}"
 
 
 def write_model(path: Path) -> None:
@@ -183,6 +184,16 @@ def test_a_damaged_checkpoint_that_no_stage_made_is_refused(store: Store) -> Non
     assert state.reason == (
         f"the checkpoint {damaged.parent} is damaged: model has other bytes than were written"
     )
+
+
+def test_a_damaged_parent_that_somebody_makes_anew_is_waited_for(store: Store) -> None:
+    flip_bit(finish_parent(store))
+    stages = {"key": stage_of(parents={"from": "parent"}), "parent": stage_of(key="parent")}
+    attempts = store.folder("pretrain", "parent").attempts
+    attempts.take(attempts.next_token("other"), "other", {})
+    state = run_until_ended({KEY: "key", OWNER: "me", SUPERSEDE: None}, stages, store)
+    assert state.status is Status.WAITING
+    assert state.reason == "PARENT: model had other bytes than were written"
 
 
 @pytest.mark.parametrize("lost", [1, 4])

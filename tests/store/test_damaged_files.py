@@ -26,6 +26,8 @@ DAMAGE: dict[str, Callable[[bytes], bytes | None]] = {
     "text for each value": lambda content: _with_values(content, "7"),
     "null for each value": lambda content: _with_values(content, None),
     "a list for each value": lambda content: _with_values(content, [1]),
+    "every other field": lambda content: _with_fields(content, 0),
+    "the other fields": lambda content: _with_fields(content, 1),
     "deep": lambda content: b"[" * 100_000,
 }
 
@@ -36,6 +38,14 @@ def _with_values(content: bytes, value: object) -> bytes:
         return json.dumps(dict.fromkeys(json.loads(content), value)).encode()
     except (ValueError, TypeError):
         return b'{"a": 1}'
+
+
+def _with_fields(content: bytes, first: int) -> bytes:
+    """JSON with every second field of the outermost mapping."""
+    try:
+        return json.dumps(dict(list(json.loads(content).items())[first::2])).encode()
+    except (ValueError, AttributeError):
+        return b"{}"
 
 
 def write(path: Path) -> None:
