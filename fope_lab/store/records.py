@@ -17,7 +17,7 @@ Shape = Mapping[str, type | tuple[type, ...]]
 _NUMBER = (int, float)
 _DONE: Shape = {"token": int, "time": _NUMBER, "seconds": _NUMBER, "result_sha256": str}
 _ATTEMPT: Shape = {"owner": str, "started": _NUMBER}
-_END: Shape = {"outcome": str, "time": _NUMBER}
+_END: Shape = {"outcome": str}
 _ORIGIN: Shape = {"token": int, "step": int}
 _PROGRESS: Shape = {"token": int, "step": int, "total": int}
 _ROW: Shape = {"step": int, "time": int, "values": dict}
@@ -43,8 +43,9 @@ def read_attempt(path: Path) -> dict[str, Any] | None:
 
 
 def read_end(path: Path) -> dict[str, Any] | None:
-    """attempts/TOKEN.end: how and when the attempt ended."""
-    return _shaped(read_json(path), _END)
+    """attempts/TOKEN.end: how the attempt ended, and when, unless an old version wrote it."""
+    end = _shaped(read_json(path), _END)
+    return end if end is not None and isinstance(end.get("time", 0), _NUMBER) else None
 
 
 def read_progress(path: Path) -> dict[str, Any] | None:

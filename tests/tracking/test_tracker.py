@@ -227,10 +227,10 @@ def test_names_that_mlflow_refuses_are_mended(scene: Scene) -> None:
 def test_a_stage_that_can_not_go_up_holds_up_no_other(scene: Scene) -> None:
     plan = scene.plan()
     bad, good = of(plan, "pretrain"), of(plan, "pretrain", "nope")
-    wrong: Any = "twelve"
-    with scene.folder(bad).begin("test", {}) as attempt:
-        attempt.writer.log(1, {"loss": wrong})
-        attempt.finish({})
+    finish(scene.folder(bad), checkpoint=True)
+    checkpoint = scene.folder(bad).final_checkpoint()
+    assert checkpoint is not None
+    (checkpoint.path / "figure.svg").symlink_to("a file that is gone")
     finish(scene.folder(good))
     for _ in range(2):
         with pytest.raises(TrackingError, match=r"pretrain.*rope"):

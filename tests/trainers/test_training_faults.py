@@ -19,6 +19,7 @@ from torch import nn
 from fope_lab.data.mixture import TrainingData
 from fope_lab.model.decoder import Decoder
 from fope_lab.store import StoreError
+from fope_lab.store.paths import StagePaths
 from trainers.oom_advice import TrainingMemoryError, memory_advice
 
 STEPS = 9
@@ -161,18 +162,23 @@ def test_a_limit_on_files_is_a_full_disk_too(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_metrics_that_can_not_be_written_stop_the_stage(
-    data: dict[str, Path], whole: RealStage, tmp_path: Path
+    data: dict[str, Path], whole: RealStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = make(tmp_path, data)
-    segment = stage.folder.path / "metrics" / "0001-000000002.jsonl"
-    segment.parent.mkdir(parents=True)
-    segment.symlink_to("/dev/full")
+    full = tmp_path / "full"
+    full.symlink_to("/dev/full")
+    real = StagePaths.segment
+
+    def segment(paths: StagePaths, token: int, step: int) -> Path:
+        return full if step == 2 else real(paths, token, step)
+
+    monkeypatch.setattr(StagePaths, "segment", segment)
     with pytest.raises(StoreError, match=r"no space left .* for the checkpoint of step 3"):
         stage.attempt()
+    monkeypatch.undo()
     assert not stage.folder.is_done()
     failure = stage.folder.failure()
     assert failure is not None  # the lease is free
-    segment.unlink()
     stage.attempt()
     assert resumed_step(stage) == 2
     assert_equal(stage, whole)
