@@ -57,7 +57,7 @@ class Analysis(ABC):
     says: ClassVar[str]
     needs: ClassVar[Needs]
     version: ClassVar[int] = 1
-    """Raised when the same options give other numbers than before; the key of a stage has it."""
+    """Part of a stage's key. Raise it when the same options give other numbers than before."""
 
     def __init_subclass__(cls, *, name: str, source: str, says: str, needs: Needs) -> None:
         super().__init_subclass__()

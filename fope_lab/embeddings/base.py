@@ -2,9 +2,8 @@
 
 An embedding is one file: a subclass of `Embedding` whose fields are its options and whose methods
 are pure functions of tensors. Defining the class registers it under its `name`, and every module of
-this package is found, so a new file needs no other change. Files that define embeddings or
-frequency transforms import torch inside functions only, because a sweep is planned from the options
-without torch.
+this package is found, so a new file needs no other change. Such files import torch inside functions
+only, because a sweep is planned from the options without torch.
 """
 
 from __future__ import annotations
@@ -66,8 +65,7 @@ class Tensors:
 
 
 EMBEDDING_TYPES: NamedTypes[Embedding] = NamedTypes("fope_lab.embeddings", skip=("module",))
-"""Every embedding by the name of its mechanism. Planning finds them, so `module`, which imports
-torch, is not looked into."""
+"""Every embedding by name. Planning finds them, so `module`, which imports torch, is skipped."""
 TRANSFORM_TYPES: NamedTypes[FrequencyTransform] = NamedTypes(
     "fope_lab.embeddings", skip=("module",)
 )
@@ -89,7 +87,7 @@ class Embedding:
     rotates: ClassVar[bool] = False
     biases: ClassVar[bool] = False
     version: ClassVar[int] = 1
-    """Raised when the same options give other numbers than before; the key of a stage has it."""
+    """Part of a stage's key. Raise it when the same options give other numbers than before."""
     draws_positions: ClassVar[bool] = False
     """Whether every call of `positions` draws new random positions."""
     cos_sin_per_head: ClassVar[bool] = False
@@ -225,7 +223,7 @@ class FrequencyTransform:
     name: ClassVar[str]
     source: ClassVar[str]
     version: ClassVar[int] = 1
-    """Raised when the same options give other numbers than before; the key of a stage has it."""
+    """Part of a stage's key. Raise it when the same options give other numbers than before."""
     elementwise: ClassVar[bool] = False
     """Whether a new frequency depends only on the old frequency, and not on its place."""
     dynamic: ClassVar[bool] = False

@@ -16,6 +16,7 @@ from fope_lab.report.numbers import report_numbers
 from fope_lab.report.render.terminal import print_report
 from fope_lab.store import StageState, Status, Store, StoreError
 from fope_lab.store.lease import LeaseHeldError, driver_name
+from fope_lab.store.state import CACHED
 from fope_lab.sweep import Plan, Sweep, plan
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import ACTIONS
@@ -44,8 +45,8 @@ def run_sweeps(
 ) -> Mapping[str, StageState]:
     """Run every stage that the store lacks and write the reports.
 
-    `redo` names stages that are made anew with their descendants, and `redo_stale` adds those that
-    other code than today's made. Their output is set aside in their folders.
+    `redo` names stages to re-run with their descendants, and `redo_stale` adds those whose code has
+    changed since they ran. Their previous output is kept in their folders.
 
     Returns the states of the stages that failed or were blocked, by key, and prints their errors,
     even if something else ends the run early. `device` names the GPUs of the cluster; if it is
@@ -57,7 +58,7 @@ def run_sweeps(
     plans = [plan(sweep, place) for sweep in sweeps]
     require_unblocked(plans)
     if again := stages_to_redo(plans, redo, stale=redo_stale):
-        _set_aside(again, place, console)
+        _prepare_rerun(again, place, console)
         plans = [plan(sweep, place) for sweep in sweeps]
     _require_memory(plans, device, address)
     tracker = Tracker(place.root, tracking_uri)
@@ -79,32 +80,33 @@ def run_sweeps(
         for sweep in sweeps:
             _finish(plan(sweep, place), place, tracker, console, problem)
     finally:  # whatever is wrong with a report, it must not hide why stages failed
-        _print_made_anew(stages, states, console)
+        _print_repaired(stages, states, console)
         print_problems(stages, states, place, console)
     stopped = (Status.FAILED, Status.BLOCKED)
     return {key: state for key, state in states.items() if state.status in stopped}
 
 
-def _set_aside(stages: Sequence[Stage], store: Store, console: Console) -> None:
-    """Make the stages count as not started. Raises StoreError if a driver works on one of them."""
+def _prepare_rerun(stages: Sequence[Stage], store: Store, console: Console) -> None:
+    """Make the stages count as not started. Raises StoreError if a driver is running one."""
     owner = driver_name()
     for stage in stages:
         try:
             folder = store.folder(stage.kind, stage.key).set_aside(owner)
         except LeaseHeldError as error:
-            raise StoreError(f"{stage.label} can't be made anew now: {error}") from error
+            raise StoreError(f"{stage.label} can't be re-run now: {error}") from error
         if folder is not None:
-            print_line(console, f"made anew: {stage.label}; its output before is in {folder}")
+            print_line(console, f"re-running {stage.label}; its previous output is in {folder}")
 
 
-def _print_made_anew(
+def _print_repaired(
     stages: Sequence[Stage], states: Mapping[str, StageState], console: Console
 ) -> None:
-    """Tell which stages were damaged and made again during the run."""
+    """Print which stages were re-run because a child found their output damaged."""
     for stage in stages:
         state = states.get(stage.key)
-        if state is not None and state.is_done and state.reason not in ("", "cached"):
-            print_line(console, f"damaged and made anew: {state.reason}", style="yellow")
+        if state is not None and state.is_done and state.reason not in ("", CACHED.reason):
+            text = f"re-run because its output was damaged: {state.reason}"
+            print_line(console, text, style="yellow")
 
 
 def require_unblocked(plans: Sequence[Plan]) -> None:

@@ -21,11 +21,10 @@ from fope_lab.planning.capacity import Capacity
 from fope_lab.planning.schedule import remaining_path
 from fope_lab.store import StageFolder, StageState, Status, Store
 from fope_lab.store.lease import Ending, LeaseObserver, LeaseState
-from fope_lab.store.state import ENDED
+from fope_lab.store.state import CACHED, ENDED
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.stage_states import block_descendants, is_ready
 
-CACHED = StageState(Status.DONE, "cached")
 WAITING = StageState(Status.WAITING)
 STARTED = StageState(Status.RUNNING)
 """Tune got the stage; it may still wait for room."""
@@ -53,7 +52,7 @@ class StageSearcher(Searcher):
         self._store, self._owner, self._capacity = store, owner, capacity
         self._observer = LeaseObserver()
         self._trials: dict[str, str] = {}
-        self._made_anew: dict[str, str] = {}
+        self._damaged: dict[str, str] = {}
         self._lock = threading.Lock()
         self._urgency = remaining_path(stages, seconds)
         self._states = {
@@ -85,7 +84,7 @@ class StageSearcher(Searcher):
     ) -> None:
         """Note that Tune ended a trial; the store says how the stage ended, else the trial.
 
-        A trial that reports WAITING found a parent's output damaged, which is set aside. A trial
+        A trial that reports WAITING found a parent's output damaged, and moved it away. A trial
         that reports RUNNING found the stage with another driver, which may also have taken
         it from a trial whose process died. A failure that the store does not have yet is recorded,
         so that all views agree and no lease is left.
@@ -97,9 +96,9 @@ class StageSearcher(Searcher):
             state, reason = folder.state(), reported.get(REASON)
             lease, _ = self._observer.state(folder.attempts, self._owner)
             if state.is_done:
-                self._states[key] = replace(state, reason=self._made_anew.get(key, ""))
+                self._states[key] = replace(state, reason=self._damaged.get(key, ""))
             elif reported.get(STATUS) == Status.WAITING:
-                self._make_parents_anew(key, reason or "")
+                self._rerun_parents(key, reason or "")
             elif reported.get(STATUS) == Status.RUNNING or (
                 lease is LeaseState.HELD and not reason
             ):
@@ -123,20 +122,20 @@ class StageSearcher(Searcher):
         """Tune pickles its arguments for `Tuner.restore`, which is not used."""
         return {}
 
-    def _make_parents_anew(self, key: str, reason: str) -> None:
-        """Let the parents of a stage that are not done any more run again, and the stage after.
+    def _rerun_parents(self, key: str, reason: str) -> None:
+        """Re-run the parents of a stage that are no longer done, and then the stage.
 
-        A parent that another child found damaged before is on its way. One whose output is damaged
-        once more is not made again: its disk loses what it writes.
+        Another child may have found the same damage first: then the parent already runs. A parent
+        that is damaged a second time fails, because its disk loses what is written.
         """
         self._states[key] = WAITING
         for parent in self._stages[key].parents.values():
             if self._states[parent].is_done and not self._folder(parent).is_done():
-                if parent in self._made_anew:
+                if parent in self._damaged:
                     self._states[parent] = StageState(Status.FAILED, f"damaged twice: {reason}")
                 else:
                     self._states[parent] = WAITING
-                    self._made_anew[parent] = reason
+                    self._damaged[parent] = reason
         self._states = block_descendants(list(self._stages.values()), self._states)
 
     def _failed(self, folder: StageFolder, state: StageState, reason: str | None) -> StageState:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,7 @@ def run_until_ended(
 
     `stages` holds the stage and its parents by key. The status is DONE, FAILED with the reason,
     RUNNING if another driver holds the stage, or took it over, or WAITING if a parent was damaged
-    and must be made anew.
+    and must be re-run first.
     """
     for retries in range(WORKERS_RETRIES, -1, -1):
         state = _attempt(config, stages, store, checkout, may_retry=retries > 0)
@@ -173,80 +173,76 @@ def _request(stage: Stage) -> dict[str, Any]:
 
 
 class ParentLostError(StoreError):
-    """A parent's output is gone, or it was not what its attempt wrote and is set aside."""
+    """A parent's output is gone, or was damaged and has been moved away."""
 
 
 def _artifacts(
     stage: Stage, stages: Mapping[str, Stage], store: Store, owner: str
 ) -> dict[str, Path]:
-    """The folder that each parent left, by its role, with the content that was written.
+    """The checkpoint folder of each parent, by its role; its bytes are those that were written.
 
-    Raises ParentLostError for a parent that must be made anew, and StoreError if a checkpoint that
-    no stage made is damaged.
+    Raises ParentLostError for a parent that must be re-run, and StoreError for a damaged checkpoint
+    that no stage made.
     """
     folders = {role: Path(path) for role, path in stage.checkpoints.items()}
     for path in folders.values():
         if (path / MANIFEST).exists() and (damaged := damaged_files(path)):
-            raise StoreError(
-                f"the checkpoint {path} is damaged: {', '.join(damaged)} has other bytes than were"
-                " written"
-            )
+            raise StoreError(f"the checkpoint {path} is damaged: {_changed(damaged)}")
     for role, key in stage.parents.items():
         folder = store.folder(stages[key].kind, key)
         checkpoint = folder.final_checkpoint()
         if checkpoint is None:
             raise ParentLostError(f"{stages[key].label}: its checkpoint is gone from {folder.path}")
         if damaged := damaged_files(checkpoint.path):
-            reason = f"{', '.join(damaged)} had other bytes than were written"
+            reason = _changed(damaged)
             try:
                 aside = folder.set_aside(owner, reason)
             except LeaseHeldError as error:  # another child found it, too
                 raise ParentLostError(f"{stages[key].label}: {reason}") from error
-            raise ParentLostError(f"{stages[key].label}: {reason}; what was there is in {aside}")
+            raise ParentLostError(
+                f"{stages[key].label}: {reason}; its previous output is in {aside}"
+            )
         folders[role] = checkpoint.path
     return folders
 
 
+def _changed(files: Iterable[str]) -> str:
+    return f"{', '.join(files)} changed after the checkpoint was written"
+
+
 def maker(stage: Stage, store: Store, checkout: Checkout | None) -> dict[str, Any]:
-    """What an attempt at a stage is made by: commit, versions, device, and the code it runs."""
+    """What produces an attempt's numbers: commit, versions, device, and the code that it runs."""
     return {
         "commit": checkout and checkout.commit,
         "clean": checkout and checkout.clean,
         "versions": package_versions(),
-        "device": _device_name(stage),
+        "device": _gpu_name(stage) if stage.spec.resources.gpus else processor(),
         "source": Sources(store.root).keep(source_of(modules_of(stage))),
     }
 
 
-def _device_name(stage: Stage) -> str | None:
-    """The device that this process computes on; None if only its workers see the GPUs."""
-    import torch
-
-    resources = stage.spec.resources
-    if not resources.gpus:
-        return processor()
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else None
-
-
 def execution_record(stage: Stage, result: Mapping[str, Any]) -> dict[str, Any]:
-    """The device, torch's threads and the workload of a stage that has just run in this process.
-
-    This process does not see the GPUs of several workers: a training's `result` names theirs.
-    """
+    """The device, torch's threads and the workload of a stage that has just run in this process."""
     import torch
 
     resources = stage.spec.resources
-    device: str | None = CPU
-    if resources.gpus:
-        alone = resources.size == 1 and torch.cuda.is_available()
-        device = torch.cuda.get_device_name() if alone else result["recorded"].get("device")
+    gpu = _gpu_name(stage) or result["recorded"].get("device") if resources.gpus else None
     return {
-        "device": device,
+        "device": gpu if resources.gpus else CPU,
         "processor": processor(),
         "threads": torch.get_num_threads(),
         "workers": resources.size,
         "work": asdict(workload_of(stage)),
     }
+
+
+def _gpu_name(stage: Stage) -> str | None:
+    """The GPU of this process, or None if only its workers see the GPUs; their training's result
+    names those."""
+    import torch
+
+    alone = stage.spec.resources.size == 1 and torch.cuda.is_available()
+    return torch.cuda.get_device_name() if alone else None
 
 
 def _reset_process() -> None:

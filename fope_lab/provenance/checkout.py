@@ -6,8 +6,9 @@ import functools
 import importlib.metadata
 import platform
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from fope_lab.provenance.source import ROOT
 
@@ -18,7 +19,10 @@ COMMIT_DIGITS = 12
 
 @dataclass(frozen=True)
 class Checkout:
-    """A commit, and whether the code differs from it: `clean` counts untracked files as changes."""
+    """A commit, and whether the code differs from it: `clean` counts untracked files as changes.
+
+    As text it is the commit, with `+` if the code differs.
+    """
 
     commit: str
     clean: bool
@@ -34,6 +38,12 @@ class Checkout:
         except (OSError, subprocess.CalledProcessError):
             return None
         return cls(commit, not changed)
+
+    @classmethod
+    def recorded(cls, made_by: Mapping[str, Any]) -> Self | None:
+        """The checkout that an attempt recorded, or None if it recorded none."""
+        commit = made_by.get("commit")
+        return None if commit is None else cls(commit, bool(made_by.get("clean")))
 
     def __str__(self) -> str:
         return self.commit if self.clean else f"{self.commit}+"

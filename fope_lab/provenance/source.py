@@ -1,9 +1,9 @@
-"""The source code that a stage's work runs through, as digests that outlive a move of a file.
+"""The source code that a stage's numbers depend on, as digests that survive moving a file.
 
-`source_of(modules)` follows the imports of the modules that do the work, and keeps those of the
-rooms that decide numbers. A module's digest is that of its syntax tree without what changes no
-number: docstrings, annotations, imports, and the errors that it raises. So a module that is moved,
-renamed or reformatted has the digest that it had.
+`source_of(modules)` follows the imports of the modules that do the work, inside the packages that
+decide numbers. A module's digest is that of its syntax tree without what changes no number:
+docstrings, annotations, imports, and the errors that it raises. So a module that is moved, renamed
+or reformatted keeps its digest.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _closure(modules: Iterable[str]) -> set[Path]:
 
 
 def _imports(path: Path) -> tuple[Path, ...]:
-    """The files of the rooms that a file imports, for more than a type checker."""
+    """The files of ROOMS that a file imports, except for type checking only."""
     paths = map(_path_of, _imported_names(path.read_text(encoding="utf-8")))
     return tuple(path for path in paths if path is not None)
 
@@ -152,7 +152,7 @@ def _bytes_digest(path: Path) -> str | None:
 
 
 def _codes_of_checkout() -> Iterator[str]:
-    """The digest of every file of the rooms."""
+    """The digest of every file of ROOMS."""
     for room in ROOMS:
         for path in sorted(ROOT.joinpath(*room.split(".")).rglob("*.py")):
             if (code := _code_digest(path)) is not None:

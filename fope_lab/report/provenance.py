@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Any
 
 from fope_lab.provenance.checkout import Checkout, package_versions
 from fope_lab.store import Store
@@ -15,14 +13,14 @@ from fope_lab.sweep import Sweep
 from fope_lab.sweep.made_by import CodeChanges
 
 NOT_RECORDED = "not recorded"
-"""What stages say of their commit that are older than its record, or made without a checkout."""
+"""Stands for the commit of a stage that recorded none: it is old, or ran without a checkout."""
 
 
 def provenance(sweep: Sweep, store: Store) -> dict[str, str]:
     """Versions, commit and machine of the report, and what the finished stages were made by.
 
-    A commit has `+` if the code differed from it. `code changed since` counts the stages by the
-    files that are not today's any more.
+    A commit has `+` if the code differed from it. `code changed since` counts, for each file that
+    has changed, the stages that ran with it.
     """
     facts = {"sweep file": str(sweep.path), **package_versions()}
     if checkout := Checkout.current():
@@ -38,15 +36,10 @@ def _makers(sweep: Sweep, store: Store) -> dict[str, str]:
     for stage in sweep.stages:
         folder = store.folder(stage.kind, stage.key)
         makers = folder.makers()
-        commits.update({_commit(made_by) for made_by in makers})
+        commits.update({str(Checkout.recorded(made_by) or NOT_RECORDED) for made_by in makers})
         changed.update(PurePath(path).name for path in code.of(folder))
     facts = {"stages made at commit": _counts(commits), "code changed since": _counts(changed)}
     return {name: counts for name, counts in facts.items() if counts}
-
-
-def _commit(made_by: Mapping[str, Any]) -> str:
-    commit = made_by.get("commit")
-    return NOT_RECORDED if commit is None else str(Checkout(commit, bool(made_by.get("clean"))))
 
 
 def _counts(counted: Counter[str]) -> str:

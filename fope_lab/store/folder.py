@@ -236,7 +236,7 @@ class StageFolder:
         if attempt is None:
             return NOT_STARTED
         if why := attempt.details.get("set_aside"):
-            return StageState(Status.NOT_STARTED, f"to be made anew: {why}")
+            return StageState(Status.NOT_STARTED, f"to be re-run: {why}")
         if attempt.end is None:
             reason = f"started by {attempt.owner}, still marked as running"
             return StageState(Status.RUNNING, reason)

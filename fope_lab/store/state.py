@@ -59,3 +59,5 @@ class StageState:
 
 NOT_STARTED = StageState(Status.NOT_STARTED, "not in the store")
 """The state of a stage that nobody began."""
+CACHED = StageState(Status.DONE, "cached")
+"""The state, in a run, of a stage that the store had before."""

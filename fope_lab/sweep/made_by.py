@@ -1,4 +1,4 @@
-"""Which code made a finished stage, and whether it is today's."""
+"""Which code a finished stage ran with, and whether it has changed since."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fope_lab.sweep.graph import Stage
 
 
 def modules_of(stage: Stage) -> list[str]:
-    """The modules that do a stage's work: they and their imports decide its numbers."""
+    """The modules that do a stage's work. They and what they import decide its numbers."""
     spec = stage.spec
     functions = [spec.entry_point, *([spec.start] if isinstance(spec, TrainingConfig) else [])]
     parts = parts_of_stage(spec)
@@ -25,16 +25,16 @@ def modules_of(stage: Stage) -> list[str]:
 
 
 class CodeChanges:
-    """Compares the code that made stages with today's; each state of the code is read once."""
+    """Compares the code that stages ran with to today's; each recorded state is read once."""
 
     def __init__(self, store_root: Path) -> None:
         self._sources = Sources(store_root)
         self._changed = functools.cache(self._read)
 
     def of(self, folder: StageFolder) -> tuple[str, ...]:
-        """The files that have changed since a finished stage was made, by their paths then.
+        """The files that have changed since a finished stage ran, by their paths at that time.
 
-        A stage from before attempts recorded their code has none.
+        A stage that did not record its code, because it is older than the record, has none.
         """
         names = [made_by.get("source") for made_by in folder.makers()]
         changed = (path for name in names if isinstance(name, str) for path in self._changed(name))

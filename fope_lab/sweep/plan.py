@@ -21,8 +21,8 @@ ACTIONS = ("cached", "resume", "run", "blocked")
 class Plan:
     """A sweep, and the state of each of its stages by key.
 
-    `code_changes` has, for each stage that was made by other code than today's, the files that have
-    changed since.
+    `code_changes` has, for each finished stage whose code has changed since it ran, the files that
+    changed.
     """
 
     sweep: Sweep

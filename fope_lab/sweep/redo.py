@@ -1,4 +1,4 @@
-"""Which stages a run makes anew although the store has them."""
+"""Which finished stages a run does again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY_DIGITS = 6
 def stages_to_redo(
     plans: Sequence[Plan], names: Iterable[str] = (), *, stale: bool = False
 ) -> list[Stage]:
-    """The stages that are named, those that other code made if `stale`, and all their descendants.
+    """The named stages, with `stale` those whose code has changed, and all their descendants.
 
     A name is that of a section of a sweep file, a stage's label, its key, or at least KEY_DIGITS
     first digits of its key. Parents come before their children. Raises SweepError for a name that

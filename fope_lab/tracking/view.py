@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from fope_lab.provenance.checkout import Checkout
 from fope_lab.store import StageFolder, Status
 from fope_lab.sweep.plan import Plan
 
@@ -152,15 +153,13 @@ def tags(sweep: str, stage: StageOutline, stage_timeline: StageTimeline) -> dict
 
 
 def code_tags(makers: Sequence[Mapping[str, Any]], changed: Sequence[str]) -> dict[str, str]:
-    """The tags that say which code made a finished stage, and which files have changed since.
+    """The tags that say which code a finished stage ran with, and which files have changed since.
 
-    `commit` has `+` if the code differed from the commit. A stage that several commits
-    contributed to has all of them, the one that finished it first.
+    `commit` has `+` if the code differed from the commit. A stage that ran with several commits has
+    all of them, beginning with the one that finished it.
     """
-    recorded = [made_by for made_by in makers if made_by.get("commit")]
-    commits = dict.fromkeys(
-        made_by["commit"] + ("" if made_by.get("clean") else "+") for made_by in recorded
-    )
+    checkouts = (Checkout.recorded(made_by) for made_by in makers)
+    commits = dict.fromkeys(str(checkout) for checkout in checkouts if checkout is not None)
     values = {"commit": ", ".join(commits), "changed_since": ", ".join(changed)}
     return {name: value[:TAG_LENGTH] for name, value in values.items() if value}
 

@@ -155,7 +155,7 @@ def test_run_again_only_what_failed_and_what_is_named_is_tried(finished: Finishe
     changed = {name for name, token in tokens.items() if token != before[name]}
     assert changed == {"too-long[seed=0]", "too-long[seed=1]", "passkey[seed=0]"}
     aside = passkey.paths.set_aside(before["passkey[seed=0]"] + 1)
-    assert f"made anew: passkey[seed=0]; its output before is in {aside}" in again.stdout
+    assert f"re-running passkey[seed=0]; its previous output is in {aside}" in again.stdout
     assert json.loads((aside / "result.json").read_text()) == result == passkey.result()
     assert [row.timestamp for row in passkey.rows()] > [row.timestamp for row in rows]
 

@@ -260,14 +260,14 @@ def test_a_failed_stage_fails_its_descendants_and_nothing_else(tmp_path: Path) -
     assert states["a grandchild"].reason == "a failed"
 
 
-def test_a_damaged_parent_is_made_anew_before_its_child_and_not_for_ever(tmp_path: Path) -> None:
+def test_a_damaged_parent_is_re_run_before_its_child_and_not_for_ever(tmp_path: Path) -> None:
     store = Store(tmp_path)
     finish(store, "a")
     searcher = searcher_of([Node("a"), Node("b", {"from": "a"})], store, 2, {"a": 1, "b": 1})
 
     def lose(trial: str) -> None:
-        store.folder(KIND, "a").set_aside("driver", "model had other bytes")
-        searcher.on_trial_complete(trial, {STATUS: "waiting", REASON: "A: model had other bytes"})
+        store.folder(KIND, "a").set_aside("driver", "model changed")
+        searcher.on_trial_complete(trial, {STATUS: "waiting", REASON: "A: model changed"})
 
     assert searcher.suggest("t1")[KEY] == "b"
     lose("t1")
@@ -276,31 +276,31 @@ def test_a_damaged_parent_is_made_anew_before_its_child_and_not_for_ever(tmp_pat
     finish(store, "a")
     searcher.on_trial_complete("t2", {STATUS: "done"})
     assert searcher.states()["a"] == dataclasses.replace(
-        store.folder(KIND, "a").state(), reason="A: model had other bytes"
+        store.folder(KIND, "a").state(), reason="A: model changed"
     )
     assert searcher.suggest("t4")[KEY] == "b"
     lose("t4")
     assert searcher.suggest("t5") == Searcher.FINISHED
     states = searcher.states()
     assert (states["a"].status, states["b"].status) == (Status.FAILED, Status.BLOCKED)
-    assert states["a"].reason == "damaged twice: A: model had other bytes"
+    assert states["a"].reason == "damaged twice: A: model changed"
 
 
-def test_two_children_of_a_damaged_parent_make_it_anew_once(tmp_path: Path) -> None:
+def test_two_children_of_a_damaged_parent_re_run_it_once(tmp_path: Path) -> None:
     store = Store(tmp_path)
     finish(store, "a")
     nodes = [Node("a"), Node("b", {"from": "a"}), Node("c", {"from": "a"})]
     searcher = searcher_of(nodes, store, 2, dict.fromkeys("abc", 1))
     assert {searcher.suggest(trial)[KEY] for trial in ("t1", "t2")} == {"b", "c"}
-    store.folder(KIND, "a").set_aside("driver", "model had other bytes")
-    searcher.on_trial_complete("t1", {STATUS: "waiting", REASON: "A: model had other bytes"})
+    store.folder(KIND, "a").set_aside("driver", "model changed")
+    searcher.on_trial_complete("t1", {STATUS: "waiting", REASON: "A: model changed"})
     assert searcher.suggest("t3")[KEY] == "a"
     searcher.on_trial_complete("t2", {STATUS: "waiting", REASON: "A: its checkpoint is gone"})
     assert searcher.suggest("t4") is None
     finish(store, "a")
     searcher.on_trial_complete("t3", {STATUS: "done"})
     assert {searcher.suggest(trial)[KEY] for trial in ("t5", "t6")} == {"b", "c"}
-    assert searcher.states()["a"].reason == "A: model had other bytes"
+    assert searcher.states()["a"].reason == "A: model changed"
 
 
 def test_what_the_store_holds_is_not_started(tmp_path: Path) -> None:

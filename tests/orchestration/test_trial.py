@@ -166,11 +166,11 @@ def test_a_flipped_bit_of_a_parent_is_not_believed(store: Store, folder: StageFo
     parent = store.folder("pretrain", "parent")
     aside = parent.paths.set_aside(2)
     assert state.reason == (
-        f"PARENT: model had other bytes than were written; what was there is in {aside}"
+        f"PARENT: model changed after the checkpoint was written; its previous output is in {aside}"
     )
     assert (aside / "checkpoint/0001-000000001/model").exists()
     assert parent.state().status is Status.NOT_STARTED
-    assert "model had other bytes than were written" in parent.state().reason
+    assert "model changed after the checkpoint was written" in parent.state().reason
     assert folder.state().status is Status.INTERRUPTED
 
 
@@ -182,18 +182,19 @@ def test_a_damaged_checkpoint_that_no_stage_made_is_refused(store: Store) -> Non
     state = attempt_of("me", store, stage)
     assert state.status is Status.FAILED
     assert state.reason == (
-        f"the checkpoint {damaged.parent} is damaged: model has other bytes than were written"
+        f"the checkpoint {damaged.parent} is damaged:"
+        " model changed after the checkpoint was written"
     )
 
 
-def test_a_damaged_parent_that_somebody_makes_anew_is_waited_for(store: Store) -> None:
+def test_a_damaged_parent_that_somebody_re_runs_is_waited_for(store: Store) -> None:
     flip_bit(finish_parent(store))
     stages = {"key": stage_of(parents={"from": "parent"}), "parent": stage_of(key="parent")}
     attempts = store.folder("pretrain", "parent").attempts
     attempts.take(attempts.next_token("other"), "other", {})
     state = run_until_ended({KEY: "key", OWNER: "me", SUPERSEDE: None}, stages, store)
     assert state.status is Status.WAITING
-    assert state.reason == "PARENT: model had other bytes than were written"
+    assert state.reason == "PARENT: model changed after the checkpoint was written"
 
 
 @pytest.mark.parametrize("lost", [1, 4])

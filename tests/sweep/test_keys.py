@@ -505,7 +505,7 @@ GOLDEN = {
 }
 """Keys of FULL. Whoever has a store full of finished stages loses them when a key changes.
 
-A difference here means that the same sweep would be trained anew. If that is not wanted, undo what
+A difference here means that the same sweep would be trained again. If that is not wanted, undo what
 changed it: a new field needs a default that is left out of the key. If it is wanted, since the same
 configuration now gives other numbers, raise `version` of the kinds concerned (stages.py), and then
 write the new keys here.

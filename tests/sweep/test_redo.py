@@ -1,4 +1,4 @@
-"""Which stages are made anew on request, and what becomes of the output that they had."""
+"""Which stages are re-run on request, and what becomes of their previous output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_stage_is_named_by_section_label_or_key(planned: Plan) -> None:
     assert len(stages_to_redo([planned], ["extend"])) == 6
 
 
-def test_all_that_follows_is_made_anew_parents_first(planned: Plan) -> None:
+def test_everything_that_depends_on_it_is_re_run_parents_first(planned: Plan) -> None:
     assert sections(planned, "pretrain") == {
         "pretrain", "extend", "finetune", "perplexity", "passkey"
     }  # fmt: skip

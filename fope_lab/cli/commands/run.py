@@ -31,13 +31,14 @@ ARGUMENTS = (
         action="append",
         default=[],
         metavar="STAGE",
-        help="make a stage and all that follows from it anew: its name in the sweep file, or its"
-        " key; may be repeated. What it left is set aside in its folder",
+        help="re-run a stage and everything that depends on it, by its name in the sweep file or"
+        " its key; may be repeated; the old output is kept in the stage's folder",
     ),
     argument(
         "--redo-stale",
         action="store_true",
-        help="make anew every stage that other code than today's made, and all that follows",
+        help="re-run every stage whose code has changed since it ran, and everything that depends"
+        " on it",
     ),
 )
 

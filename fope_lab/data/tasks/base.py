@@ -29,7 +29,7 @@ class Task(ABC):
     task: ClassVar[str]
     """The name of the task in a sweep file."""
     version: ClassVar[int] = 1
-    """Raised when the same options give other numbers than before; the key of a stage has it."""
+    """Part of a stage's key. Raise it when the same options give other numbers than before."""
     has_held_out: ClassVar[bool] = False
     """Whether the task keeps some of its rows out of training."""
 

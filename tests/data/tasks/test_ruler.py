@@ -1,4 +1,4 @@
-"""RULER's prompts, read anew: what is hidden, what is asked, and what follows from it."""
+"""RULER's prompts, read back: what is hidden, what is asked, and what follows from it."""
 
 from __future__ import annotations
 
