@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -116,7 +117,9 @@ class Run:
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
     run = Run(tmp_path)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored, by drivers too
     yield run
+    signal.signal(signal.SIGHUP, before)
     for process in run.processes:
         if process.poll() is None:
             process.kill()
