@@ -1,8 +1,7 @@
 """The store: one folder per stage, which alone says what was asked, measured and finished.
 
     <store>/<kind>/<key>/
-      stage.yaml      what the first attempt was asked: the resolved configuration and its origin;
-                      settings that are not in the key may differ in later attempts
+      stage.yaml      what the newest attempt was asked: the resolved configuration and its origin
       attempts/       who worked on the stage (fope_lab/store/lease.py)
       metrics/        <token>-<step>.jsonl: one segment per attempt and checkpoint interval
       checkpoint/     <token>-<step>/: what the stage leaves to others (a model, prepared data, a
@@ -10,18 +9,21 @@
       progress.json   for the progress view; never read as a result
       log.txt  result.json  DONE
 
-A checkpoint counts when its manifest exists and every file has the size that the manifest states. A
-stage is done when DONE exists and what it names is whole. Of a stage that is not done, the rows are
-read up to its newest checkpoint: an attempt that resumes from there writes the later ones again.
+A checkpoint counts when its manifest exists and every file has the size that the manifest states.
+Who reads its content compares the digests as well. A stage is done when DONE exists and what it
+names is whole: stage.yaml, the result, the rows and the checkpoint. Of a stage that is not done,
+the rows are read up to its newest checkpoint: an attempt that resumes from there writes the later
+ones again.
 """
 
 from __future__ import annotations
 
 from fope_lab.store.attempt import Attempt
 from fope_lab.store.checkpoint import Checkpoint
-from fope_lab.store.folder import Row, StageFolder
+from fope_lab.store.folder import StageFolder
 from fope_lab.store.problems import LeaseLostError, StageDoneError, StoreError
 from fope_lab.store.root import Store
+from fope_lab.store.rows import Row
 from fope_lab.store.state import StageState, Status
 from fope_lab.store.writer import AttemptHandle, FolderWriter, RunWriter
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import time
 import traceback
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from fope_lab.atomic_files import create_exclusive, write_atomic
 from fope_lab.store.checkpoint import newest_complete
+from fope_lab.store.completion import complete
 from fope_lab.store.lease import Ending, Lease
-from fope_lab.store.problems import LeaseLostError, StoreError
+from fope_lab.store.problems import StoreError
 from fope_lab.store.writer import FolderWriter, remove_old_checkpoints
 
 
@@ -80,24 +78,22 @@ class Attempt:
                 f" {expected and expected.path}, but the newest complete checkpoint is"
                 f" {newest and newest.path}"
             )
-        content = json.dumps(dict(result), indent=1, ensure_ascii=False).encode()
-        write_atomic(self._paths.result, content)
         seconds = time.monotonic() - self._started
-        done: dict[str, Any] = {
-            "token": self.lease.token,
-            "time": time.time(),
-            "seconds": seconds,
-            "checkpoint": newest.path.name if newest else None,
-            "result_sha256": hashlib.sha256(content).hexdigest(),
-        }
+        details: dict[str, Any] = {"time": time.time(), "seconds": seconds}
         if execution_record is not None:
-            done["ran"] = {
+            details["ran"] = {
                 **execution_record,
                 "cpu_seconds": time.process_time() - self._started_cpu,
                 "resumed": self.writer.resumed_from is not None,
             }
-        if not create_exclusive(self._paths.done, json.dumps(done, indent=1)):
-            raise LeaseLostError(f"{self._paths.folder} was finished by another attempt")
+        complete(
+            self._paths,
+            self.lease.token,
+            result,
+            checkpoint=newest,
+            segments=self.writer.segments(),
+            details=details,
+        )
         remove_old_checkpoints(self._paths, keep=1)
         self._end(Ending.DONE, seconds=seconds)
 

@@ -1,14 +1,16 @@
-"""Checkpoints of a stage: finding them, and telling whether they are whole."""
+"""Checkpoints of a stage: finding them, and telling whether they are whole.
+
+The manifest of a checkpoint is written last. It has the digests of the checkpoint's files, and of
+the segments of metrics that were complete when it was saved: the rows up to its step.
+"""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from fope_lab.atomic_files import files_below, sha256_file, sync_file, write_json
+from fope_lab.atomic_files import files_below, sync_file, write_json
+from fope_lab.store.digests import FileDigests, changed_files, changed_sizes, digests_of
 from fope_lab.store.paths import StagePaths
 from fope_lab.store.records import read_manifest
 
@@ -29,6 +31,14 @@ class Checkpoint:
         token, _, step = path.name.partition("-")
         return cls(path, int(token), int(step)) if token.isdigit() and step.isdigit() else None
 
+    def segments(self) -> FileDigests | None:
+        """The segments of metrics up to this checkpoint, in order, by their paths from the stage.
+
+        None for a checkpoint that does not say so: it is damaged, or an old version wrote it.
+        """
+        manifest = read_manifest(self.path / MANIFEST)
+        return None if manifest is None else manifest.get("metrics")
+
 
 def list_checkpoints(paths: StagePaths) -> list[Checkpoint]:
     """All checkpoint folders of a stage, whole or not, newest attempt and step first."""
@@ -43,64 +53,51 @@ def newest_complete(paths: StagePaths) -> Checkpoint | None:
 
 
 def newest_intact(paths: StagePaths) -> Checkpoint | None:
-    """The newest checkpoint of a stage that is intact, or None. This reads every byte of it."""
-    return next((c for c in list_checkpoints(paths) if is_intact(c.path)), None)
+    """The newest checkpoint of a stage that is intact, and whose rows of metrics are, or None.
+
+    This reads every byte of it.
+    """
+    return next((c for c in list_checkpoints(paths) if not _damage(paths, c)), None)
 
 
 def is_complete(path: Path) -> bool:
     """Whether the manifest is whole and every file that it lists has the size that it states."""
+    return not incomplete_files(path)
+
+
+def incomplete_files(path: Path) -> list[str]:
+    """The files of a checkpoint that are missing or have another size than was written, by name.
+
+    Without a whole manifest, that is the manifest.
+    """
     manifest = read_manifest(path / MANIFEST)
-    if manifest is None:
-        return False
-    return all(_size(path / name) == entry["size"] for name, entry in manifest.items())
-
-
-def is_intact(path: Path) -> bool:
-    """Whether the checkpoint is complete and every file has the content that was written."""
-    return not damaged_files(path)
+    return [MANIFEST] if manifest is None else changed_sizes(path, manifest["files"])
 
 
 def damaged_files(path: Path) -> list[str]:
-    """The files of a checkpoint that do not have the content that was written, by name.
+    """The files of a checkpoint that do not hold what was written, by name.
 
     Without a whole manifest, that is the manifest. This reads every byte, but no file twice in a
     process unless it was written again in between.
     """
     manifest = read_manifest(path / MANIFEST)
-    if manifest is None:
-        return [MANIFEST]
-    return [name for name, entry in manifest.items() if not _is_as_written(path / name, entry)]
+    return [MANIFEST] if manifest is None else changed_files(path, manifest["files"])
 
 
-def _is_as_written(path: Path, entry: Mapping[str, Any]) -> bool:
-    try:
-        status = path.stat()
-        return status.st_size == entry["size"] and (
-            _sha256(path, status.st_size, status.st_mtime_ns) == entry["sha256"]
-        )
-    except OSError:
-        return False
+def write_manifest(directory: Path, token: int, step: int, metrics: FileDigests) -> None:
+    """Make the files in `directory` durable, then list them in its manifest.
 
-
-@functools.lru_cache(maxsize=4096)
-def _sha256(path: Path, size: int, written: int) -> str:
-    return sha256_file(path)
-
-
-def _size(path: Path) -> int | None:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None
-
-
-def write_manifest(directory: Path, token: int, step: int) -> None:
-    """Make the files in `directory` durable, then list them in its manifest."""
-    files = {}
+    `metrics` are the segments that hold the rows up to this checkpoint.
+    """
+    names = []
     for path in files_below(directory):
         sync_file(path)
-        files[str(path.relative_to(directory))] = {
-            "size": path.stat().st_size,
-            "sha256": sha256_file(path),
-        }
-    write_json(directory / MANIFEST, {"step": step, "token": token, "files": files})
+        names.append(str(path.relative_to(directory)))
+    files = digests_of(directory, names)
+    manifest = {"step": step, "token": token, "files": files, "metrics": dict(metrics)}
+    write_json(directory / MANIFEST, manifest)
+
+
+def _damage(paths: StagePaths, checkpoint: Checkpoint) -> list[str]:
+    segments = checkpoint.segments() or {}
+    return damaged_files(checkpoint.path) + changed_files(paths.folder, segments)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import socket
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +20,14 @@ from fope_lab.store.checkpoint import (
     newest_complete,
     newest_intact,
 )
+from fope_lab.store.completion import completion, damage, result_file
 from fope_lab.store.lease import AttemptRecord, Attempts, Ending, Lease
 from fope_lab.store.paths import StagePaths
 from fope_lab.store.problems import StageDoneError
-from fope_lab.store.records import as_row, read_done, read_progress, read_result
+from fope_lab.store.records import read_done, read_progress, read_result
+from fope_lab.store.rows import Row, durable_rows, segments_up_to
 from fope_lab.store.state import NOT_STARTED, StageState, Status
 from fope_lab.store.writer import AttemptHandle, FolderWriter, remove_unfinished_checkpoints
-
-
-@dataclass(frozen=True)
-class Row:
-    """The metrics of a step, logged at `timestamp`, which is in milliseconds since the epoch."""
-
-    step: int
-    timestamp: int
-    values: dict[str, float]
 
 
 class StageFolder:
@@ -74,7 +65,9 @@ class StageFolder:
 
     def result(self) -> dict[str, Any] | None:
         """The result of a finished stage, else None."""
-        return read_result(self.paths.result) if self.is_done() else None
+        done = self._done()
+        path = None if done is None else result_file(self.paths, done)
+        return None if path is None else read_result(path)
 
     def seconds(self) -> float | None:
         """The wall time of the attempt that finished the stage, in seconds, or None."""
@@ -123,10 +116,7 @@ class StageFolder:
         checkpoint.
         """
         done = self._done()
-        if done is not None:
-            return self._rows_up_to(done["token"], None)
-        checkpoint = self.checkpoint()
-        return [] if checkpoint is None else self._rows_up_to(checkpoint.token, checkpoint.step)
+        return durable_rows(self.paths, done, newest_complete(self.paths) if done is None else None)
 
     def begin(
         self,
@@ -149,6 +139,7 @@ class StageFolder:
             raise StageDoneError(f"{self.path} is finished")
         before = self.attempts.newest()
         resumed = newest_intact(self.paths)
+        segments = tuple(segments_up_to(self.paths, resumed))
         damaged = [c.path.name for c in list_checkpoints(self.paths) if not is_complete(c.path)]
         origin = None if resumed is None else {"token": resumed.token, "step": resumed.step}
         self.attempts.take(
@@ -157,16 +148,15 @@ class StageFolder:
             {"host": socket.gethostname(), "pid": os.getpid(), "resumed_from": origin}
             | ({} if made_by is None else {"made_by": dict(made_by)}),
         )
-        writer = FolderWriter(AttemptHandle(self.paths, token, resumed))
+        writer = FolderWriter(AttemptHandle(self.paths, token, resumed, segments))
         attempt = Attempt(Lease(self.attempts, token), writer)
         if self.is_done():  # the attempt `supersede` was alive after all
             attempt.release()
             raise StageDoneError(f"{self.path} is finished")
         try:
             self.paths.done.unlink(missing_ok=True)  # it names output that is damaged or missing
-            if not self.paths.request.exists():
-                text = yaml.safe_dump(dict(request), sort_keys=False, allow_unicode=True)
-                write_atomic(self.paths.request, text)
+            text = yaml.safe_dump(dict(request), sort_keys=False, allow_unicode=True)
+            write_atomic(self.paths.request, text)
             remove_unfinished_checkpoints(self.paths, before=token)
             if before is not None and before.end is None:
                 writer.note(
@@ -192,7 +182,7 @@ class StageFolder:
             for path in (
                 self.paths.checkpoints,  # first: without its checkpoint, a stage is not done
                 self.paths.metrics,
-                self.paths.result,
+                *self.paths.results(),
                 self.paths.done,
             )
             if path.exists()
@@ -211,18 +201,7 @@ class StageFolder:
 
     def _done(self) -> dict[str, Any] | None:
         """The content of DONE if what it names is whole, else None."""
-        done = read_done(self.paths.done)
-        if done is None:
-            return None
-        try:
-            result = self.paths.result.read_bytes()
-        except OSError:
-            return None
-        if hashlib.sha256(result).hexdigest() != done["result_sha256"]:
-            return None
-        if done["checkpoint"] and not is_complete(self.paths.checkpoints / done["checkpoint"]):
-            return None
-        return done
+        return completion(self.paths)
 
     def _final_checkpoint(self, done: Mapping[str, Any]) -> Checkpoint | None:
         name = done["checkpoint"]
@@ -231,7 +210,9 @@ class StageFolder:
     def _unfinished(self, attempt: AttemptRecord | None) -> StageState:
         """The status of a stage that is not done, and the reason, from its newest attempt."""
         if self.paths.done.exists() or (attempt is not None and attempt.ending == Ending.DONE):
-            reason = "finished earlier, but its output is damaged or missing"
+            done = read_done(self.paths.done)
+            names = [self.paths.done.name] if done is None else damage(self.paths, done)
+            reason = f"finished earlier, but damaged or missing: {', '.join(names)}"
             return StageState(Status.DAMAGED, reason)
         if attempt is None:
             return NOT_STARTED
@@ -266,28 +247,3 @@ class StageFolder:
             origin = record.details.get("resumed_from")
             token = origin["token"] if origin and origin["token"] < token else None
         return found
-
-    def _rows_up_to(self, token: int, step: int | None) -> list[Row]:
-        """The rows of attempt `token` up to `step`, after those that it resumed from."""
-        record = self.attempts.record(token)
-        origin = record.details.get("resumed_from") if record else None
-        if origin is not None and origin["token"] >= token:
-            origin = None  # the attempts before this one were removed, so its token came again
-        before = [] if origin is None else self._rows_up_to(origin["token"], origin["step"])
-        own = self._rows_of_attempt(token)
-        return before + [row for row in own if step is None or row.step <= step]
-
-    def _rows_of_attempt(self, token: int) -> Iterator[Row]:
-        for path in sorted(self.paths.metrics.glob(f"{token:04d}-*.jsonl")):
-            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-                row = as_row(_json_of(line))
-                if row is None:
-                    break  # a killed process was writing this line, or it is damaged
-                yield Row(row["step"], row["time"], row["values"])
-
-
-def _json_of(line: str) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None

@@ -18,6 +18,14 @@ class StagePaths:
         self.result = folder / "result.json"  # written when the stage is finished
         self.done = folder / "DONE"  # the marker that it is
 
+    def result_of(self, token: int) -> Path:
+        """The result that attempt `token` wrote, until DONE says that it is the stage's."""
+        return self.folder / f".result-{token:04d}.json"
+
+    def results(self) -> list[Path]:
+        """The result, and those of attempts that stalled or died before it got its name."""
+        return [self.result, *sorted(self.folder.glob(".result-*.json"))]
+
     def set_aside(self, token: int) -> Path:
         """Where attempt `token` moved the output that was there before it."""
         return self.folder / "set-aside" / f"{token:04d}"

@@ -27,8 +27,9 @@ _FILE: Shape = {"size": int, "sha256": str}
 def read_done(path: Path) -> dict[str, Any] | None:
     """DONE: who finished the stage, when, and which result and checkpoint belong to it."""
     done = _shaped(read_json(path), _DONE)
-    named = done is not None and isinstance(done.get("checkpoint", 0), str | None)
-    return done if named else None
+    if done is None or not isinstance(done.get("checkpoint", 0), str | None):
+        return None
+    return done if _are_digests(done.get("files", {})) else None
 
 
 def read_attempt(path: Path) -> dict[str, Any] | None:
@@ -58,12 +59,16 @@ def read_result(path: Path) -> dict[str, Any] | None:
     return _shaped(read_json(path), {})
 
 
-def read_manifest(path: Path) -> dict[str, Mapping[str, Any]] | None:
-    """manifest.json: the size and the SHA-256 of each file of a checkpoint, by its name."""
+def read_manifest(path: Path) -> dict[str, Any] | None:
+    """manifest.json: the digests of a checkpoint's `files`, and of its rows of `metrics`.
+
+    An old version wrote no `metrics`.
+    """
     manifest = _shaped(read_json(path), {"files": dict})
-    files: dict[str, Mapping[str, Any]] = manifest["files"] if manifest else {}
-    whole = manifest is not None and all(_shaped(entry, _FILE) for entry in files.values())
-    return files if whole else None
+    if manifest is None or not manifest["files"]:
+        return None
+    whole = _are_digests(manifest["files"]) and _are_digests(manifest.get("metrics", {}))
+    return manifest if whole else None
 
 
 def as_row(value: Any) -> dict[str, Any] | None:
@@ -71,6 +76,11 @@ def as_row(value: Any) -> dict[str, Any] | None:
     row = _shaped(value, _ROW)
     whole = row is not None and all(isinstance(v, _NUMBER) for v in row["values"].values())
     return row if whole else None
+
+
+def _are_digests(value: Any) -> bool:
+    """Whether a value has the size and the SHA-256 of files by their names."""
+    return isinstance(value, dict) and all(_shaped(entry, _FILE) for entry in value.values())
 
 
 def _shaped(value: Any, shape: Shape) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fope_lab.atomic_files import is_full_disk, sync_directory, write_json
 from fope_lab.store.checkpoint import (
@@ -25,9 +26,11 @@ from fope_lab.store.checkpoint import (
     newest_complete,
     write_manifest,
 )
+from fope_lab.store.digests import digests_of
 from fope_lab.store.lease import Attempts
 from fope_lab.store.paths import StagePaths
 from fope_lab.store.problems import StoreError
+from fope_lab.store.rows import own_segments
 
 PROGRESS_SECONDS = 1.0
 KEPT_CHECKPOINTS = 2  # the newest, and the one before it in case the newest turns out damaged
@@ -40,6 +43,8 @@ class AttemptHandle:
     paths: StagePaths
     token: int
     resumed_from: Checkpoint | None
+    segments: tuple[str, ...] = ()
+    """The segments with the rows up to that checkpoint, by their paths from the stage's folder."""
 
 
 class RunWriter:
@@ -133,7 +138,7 @@ class FolderWriter(RunWriter):
             self._segment_step = step
             temporary.mkdir(parents=True)
             write(temporary)
-            write_manifest(temporary, token, step)
+            write_manifest(temporary, token, step, self.segments(step))
         except Exception as error:
             shutil.rmtree(temporary, ignore_errors=True)  # it may be what fills the disk
             if is_full_disk(error):
@@ -146,6 +151,14 @@ class FolderWriter(RunWriter):
         remove_old_checkpoints(self.paths, keep=KEPT_CHECKPOINTS)
         self.newest = Checkpoint(final, token, step)
         return self.newest
+
+    def segments(self, step: int | None = None) -> dict[str, dict[str, Any]]:
+        """The digests of the segments with all rows, or with those up to the checkpoint of `step`.
+
+        They begin with the rows up to the checkpoint that the attempt resumed from. Raises OSError.
+        """
+        own = own_segments(self.paths, self.handle.token, step)
+        return digests_of(self.paths.folder, [*self.handle.segments, *own])
 
     def close(self) -> None:
         segment, self._segment = self._segment, None

@@ -90,7 +90,7 @@ def test_the_reason_of_every_problem_is_printed_whole(store: Store) -> None:
     assert (
         "interrupted D: no heartbeat for 3 s; started by driver, still marked as running;" in output
     )
-    assert "damaged E: finished earlier, but its output is damaged or missing (log: " in output
+    assert "damaged E: finished earlier, but damaged or missing: result.json (log: " in output
 
 
 def test_an_interrupted_stage_has_no_time_left(store: Store) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,8 @@ DAMAGE: dict[str, Callable[[bytes], bytes | None]] = {
     "emptied": lambda content: b"",
     "cut in half": lambda content: content[: len(content) // 2],
     "zeroed": lambda content: bytes(len(content)),
+    "one bit flipped": lambda content: _with_flipped_bit(content, len(content) // 2),
+    "one bit flipped at the start": lambda content: _with_flipped_bit(content, 0),
     "not text": lambda content: b"\xff\xfe" + content,
     "an empty mapping": lambda content: b"{}",
     "an empty list": lambda content: b"[]",
@@ -30,6 +33,11 @@ DAMAGE: dict[str, Callable[[bytes], bytes | None]] = {
     "the other fields": lambda content: _with_fields(content, 1),
     "deep": lambda content: b"[" * 100_000,
 }
+
+
+def _with_flipped_bit(content: bytes, at: int) -> bytes:
+    """The bytes with the lowest bit of one byte flipped: of a digit, that gives another digit."""
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :] if content else content
 
 
 def _with_values(content: bytes, value: object) -> bytes:
@@ -73,6 +81,15 @@ def make(path: Path, *, finished: bool) -> StageFolder:
     return folder
 
 
+def right_rows(last: int) -> list[tuple[int, dict[str, float]]]:
+    """The rows of a stage that got to step `last`."""
+    return [(step, {"loss": 1.0 / step}) for step in range(1, last + 1)]
+
+
+def rows(folder: StageFolder) -> list[tuple[int, dict[str, float]]]:
+    return [(row.step, row.values) for row in folder.rows()]
+
+
 def read_all(folder: StageFolder) -> tuple[object, ...]:
     """Everything that others read of a stage."""
     names = (
@@ -86,17 +103,29 @@ def files(folder: StageFolder) -> list[Path]:
     return sorted(path for path in folder.path.rglob("*") if path.is_file())
 
 
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, StageFolder]:
+    """A stage by whether it is finished. Tests damage copies of it."""
+    path = tmp_path_factory.mktemp("samples")
+    return {finished: make(path / str(finished), finished=finished) for finished in (True, False)}
+
+
+def copy(sample: StageFolder, path: Path) -> StageFolder:
+    shutil.copytree(sample.path, path)
+    return StageFolder(path)
+
+
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("finished", [True, False], ids=["finished", "failed"])
-def test_every_file_may_be_damaged(tmp_path: Path, finished: bool, damage: str) -> None:
-    names = [
-        path.relative_to(tmp_path / "sample")
-        for path in files(make(tmp_path / "sample", finished=finished))
-    ]
+def test_every_file_may_be_damaged(
+    samples: dict[bool, StageFolder], tmp_path: Path, finished: bool, damage: str
+) -> None:
+    sample = samples[finished]
+    names = [path.relative_to(sample.path) for path in files(sample)]
     assert len(names) > 10
     for number, name in enumerate(names):
-        folder = make(tmp_path / str(number), finished=finished)
-        path = tmp_path / str(number) / name
+        folder = copy(sample, tmp_path / str(number))
+        path = folder.path / name
         before = path.read_bytes()
         after = DAMAGE[damage](before)
         if after is None:
@@ -109,23 +138,29 @@ def test_every_file_may_be_damaged(tmp_path: Path, finished: bool, damage: str) 
             final = folder.final_checkpoint()
             assert final is not None
             assert (final.step, (final.path / "model").stat().st_size) == (4, 256), name
+            assert rows(folder) == right_rows(4), name
             continue
         assert folder.result() is None, name
-        with folder.begin("third", {}, supersede=folder.attempts.newest_token()) as attempt:
+        with folder.begin(
+            "third", {"config": {}}, supersede=folder.attempts.newest_token()
+        ) as attempt:
             resumed = attempt.writer.resumed_from
             assert resumed is None or (resumed.path / "model").read_bytes() == bytes(range(256))
-            work(attempt, resumed.step + 1 if resumed else 1)
+            work(attempt, first := resumed.step + 1 if resumed else 1)
             attempt.finish({"format": 2})
         assert folder.state().status is Status.DONE, name
+        assert rows(folder) == right_rows(first + 1), name
+        assert folder.request() == {"config": {}}, name
         read_all(folder)
 
 
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_any_two_files_may_have_any_bytes(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    samples: dict[bool, StageFolder], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    folder = make(tmp_path_factory.mktemp("stage"), finished=data.draw(st.booleans()))
+    sample = samples[data.draw(st.booleans())]
+    folder = copy(sample, tmp_path_factory.mktemp("stage") / "key")
     for path in data.draw(st.lists(st.sampled_from(files(folder)), min_size=1, max_size=2)):
         path.write_bytes(data.draw(st.binary(max_size=40) | st.sampled_from([b"{}", b"[]", b"1"])))
     read_all(folder)

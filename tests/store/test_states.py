@@ -61,7 +61,7 @@ def test_a_finished_stage_that_lost_a_part_is_damaged(folder: StageFolder, lost:
     (folder.path / lost).unlink()
     state = folder.state()
     assert state.status is Status.DAMAGED
-    assert state.reason == "finished earlier, but its output is damaged or missing"
+    assert state.reason == f"finished earlier, but damaged or missing: {lost}"
     assert (state.checkpoint is None) == lost.startswith("checkpoint")
     with folder.begin("driver", {}):
         assert folder.state().status is Status.RUNNING

@@ -150,7 +150,7 @@ def test_a_finished_stage_that_was_damaged(two: Plan, store: Store, damaged: str
     assert states(two, store)[TRAIN][0] == "cached"
     (store.folder(one.kind, one.key).path / damaged).unlink()
     state, reason = states(two, store)[TRAIN]
-    assert "finished earlier, but its output is damaged or missing" in reason
+    assert f"finished earlier, but damaged or missing: {damaged}" in reason
     assert state == ("run" if damaged.startswith("checkpoint") else "resume")
     assert states(two, store)[ROPE][1].endswith("after prepare-data")
 
