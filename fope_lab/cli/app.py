@@ -24,7 +24,7 @@ from fope_lab.config.exit_codes import INTERRUPTED, OK, WRONG_INPUT
 
 COMMANDS = (
     *("validate", "plan", "run", "evaluate", "analyze", "status", "report", "sync", "ui"),
-    *("submit", "fetch", "schema", "export", "embeddings", "scales"),
+    *("submit", "fetch", "schema", "export", "embeddings", "scales", "store"),
 )
 """The names of the commands and of their modules, in the order of `--help`."""
 

@@ -19,6 +19,8 @@ from fope_lab.model.checkpoint_formats import FORMAT, ConfigSource, format_of
 from fope_lab.model.huggingface.names import config_file, hub_name, model_folder
 from fope_lab.model.huggingface.pinned_configs import PINNED_CONFIGS
 from fope_lab.model.weights import WEIGHTS, weight_files
+from fope_lab.store import StageFolder, Status
+from fope_lab.store.checkpoint import require_intact
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -85,13 +87,15 @@ def load_model(
     `embedding` replaces the position embedding. If the mechanism and its options stay, and only
     frequencies change (`base`, `transforms`), the new embedding keeps the tensors of the checkpoint
     whose shapes agree. Otherwise its random and learned tensors are drawn from `seed`.
-    Raises CheckpointError, or EmbeddingError if the new embedding does not fit the model.
+    Raises CheckpointError, StoreError if a checkpoint no longer holds what was written, or
+    EmbeddingError if the new embedding does not fit the model.
     """
     import torch
 
     from fope_lab.model.decoder import Decoder
 
     directory = find_checkpoint(path)
+    require_intact(directory)
     config = read_config(directory)
     if (name := hub_name(path)) and name.tokenizer in PINNED_CONFIGS:
         planned = dataclasses.replace(read_config(path), tokenizer=config.tokenizer)
@@ -122,7 +126,8 @@ def find_checkpoint(path: str | os.PathLike[str]) -> Path:
     """The checkpoint directory of `path`: `path` itself, or a checkpoint of a stage's folder.
 
     In a stage's folder it is the checkpoint that DONE names, or else the newest complete one. A
-    model of the hub is downloaded unless a copy exists. Raises CheckpointError if there is none.
+    model of the hub is downloaded unless a copy exists. Raises CheckpointError if there is none, or
+    if the stage is damaged.
     """
     if name := hub_name(path):
         return model_folder(name)
@@ -131,15 +136,14 @@ def find_checkpoint(path: str | os.PathLike[str]) -> Path:
         raise CheckpointError(f"{directory} is not a folder")
     if not (directory / "checkpoint").is_dir():
         return directory
-    if (directory / "DONE").is_file():
-        name = _read_json(directory / "DONE").get("checkpoint")
-        if not name:
+    state = StageFolder(directory).state()
+    if state.status is Status.DAMAGED:
+        raise CheckpointError(f"{directory}: {state.reason}")
+    if state.checkpoint is None:
+        if state.is_done:
             raise CheckpointError(f"{directory} is a finished stage without a checkpoint")
-        return directory / "checkpoint" / name
-    complete = sorted(manifest.parent for manifest in directory.glob("checkpoint/*/manifest.json"))
-    if not complete:
         raise CheckpointError(f"{directory} has no complete checkpoint yet")
-    return complete[-1]
+    return state.checkpoint.path
 
 
 def read_config(path: str | os.PathLike[str]) -> CheckpointConfig:

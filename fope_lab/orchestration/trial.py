@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from fope_lab.store import (
     Store,
     StoreError,
 )
-from fope_lab.store.checkpoint import MANIFEST, damaged_files
+from fope_lab.store.checkpoint import changed_since_written, damaged_files, require_intact
 from fope_lab.store.lease import LeaseHeldError
 from fope_lab.store.problems import first_line
 from fope_lab.store.sources import Sources
@@ -186,15 +186,14 @@ def _artifacts(
     """
     folders = {role: Path(path) for role, path in stage.checkpoints.items()}
     for path in folders.values():
-        if (path / MANIFEST).exists() and (damaged := damaged_files(path)):
-            raise StoreError(f"the checkpoint {path} is damaged: {_changed(damaged)}")
+        require_intact(path)
     for role, key in stage.parents.items():
         folder = store.folder(stages[key].kind, key)
         checkpoint = folder.final_checkpoint()
         if checkpoint is None:
             raise ParentLostError(f"{stages[key].label}: its checkpoint is gone from {folder.path}")
         if damaged := damaged_files(checkpoint.path):
-            reason = _changed(damaged)
+            reason = changed_since_written(damaged)
             try:
                 aside = folder.set_aside(owner, reason)
             except LeaseHeldError as error:  # another child found it, too
@@ -204,10 +203,6 @@ def _artifacts(
             )
         folders[role] = checkpoint.path
     return folders
-
-
-def _changed(files: Iterable[str]) -> str:
-    return f"{', '.join(files)} changed after the checkpoint was written"
 
 
 def maker(stage: Stage, store: Store, checkout: Checkout | None) -> dict[str, Any]:

@@ -6,12 +6,14 @@ the segments of metrics that were complete when it was saved: the rows up to its
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from fope_lab.atomic_files import files_below, sync_file, write_json
 from fope_lab.store.digests import FileDigests, changed_files, changed_sizes, digests_of
 from fope_lab.store.paths import StagePaths
+from fope_lab.store.problems import StoreError
 from fope_lab.store.records import read_manifest
 
 MANIFEST = "manifest.json"
@@ -57,7 +59,7 @@ def newest_intact(paths: StagePaths) -> Checkpoint | None:
 
     This reads every byte of it.
     """
-    return next((c for c in list_checkpoints(paths) if not _damage(paths, c)), None)
+    return next((c for c in list_checkpoints(paths) if not damage_of_checkpoint(paths, c)), None)
 
 
 def is_complete(path: Path) -> bool:
@@ -84,6 +86,28 @@ def damaged_files(path: Path) -> list[str]:
     return [MANIFEST] if manifest is None else changed_files(path, manifest["files"])
 
 
+def damage_of_checkpoint(paths: StagePaths, checkpoint: Checkpoint) -> list[str]:
+    """The damaged files of a checkpoint and of its rows of metrics, by their paths from the stage.
+
+    This reads every byte.
+    """
+    folder = checkpoint.path.relative_to(paths.folder)
+    own = [str(folder / name) for name in damaged_files(checkpoint.path)]
+    return own + changed_files(paths.folder, checkpoint.segments() or {})
+
+
+def require_intact(path: Path) -> None:
+    """Raises StoreError if a checkpoint is damaged. A folder without a manifest is not of a store,
+    and passes."""
+    if (path / MANIFEST).exists() and (damaged := damaged_files(path)):
+        raise StoreError(f"the checkpoint {path} is damaged: {changed_since_written(damaged)}")
+
+
+def changed_since_written(files: Iterable[str]) -> str:
+    """What a message says of damaged files of a checkpoint."""
+    return f"{', '.join(files)} changed after the checkpoint was written"
+
+
 def write_manifest(directory: Path, token: int, step: int, metrics: FileDigests) -> None:
     """Make the files in `directory` durable, then list them in its manifest.
 
@@ -96,8 +120,3 @@ def write_manifest(directory: Path, token: int, step: int, metrics: FileDigests)
     files = digests_of(directory, names)
     manifest = {"step": step, "token": token, "files": files, "metrics": dict(metrics)}
     write_json(directory / MANIFEST, manifest)
-
-
-def _damage(paths: StagePaths, checkpoint: Checkpoint) -> list[str]:
-    segments = checkpoint.segments() or {}
-    return damaged_files(checkpoint.path) + changed_files(paths.folder, segments)

@@ -15,6 +15,7 @@ from fope_lab.atomic_files import sync_directory, write_atomic
 from fope_lab.store.attempt import Attempt
 from fope_lab.store.checkpoint import (
     Checkpoint,
+    damage_of_checkpoint,
     is_complete,
     list_checkpoints,
     newest_complete,
@@ -62,6 +63,19 @@ class StageFolder:
         except (OSError, ValueError, RecursionError, yaml.YAMLError):
             return None
         return request if isinstance(request, dict) else None
+
+    def damage(self) -> list[str]:
+        """The files that no longer hold what was written, by their paths; this reads every byte.
+
+        Of a finished stage these are the files that DONE names, and DONE itself if it is gone. Of
+        any other these are the files of its checkpoints.
+        """
+        state = self.state()
+        if state.status is Status.DAMAGED:
+            return self._damaged_output()
+        found = [state.checkpoint] if state.is_done else list_checkpoints(self.paths)
+        damaged = [damage_of_checkpoint(self.paths, c) for c in found if c is not None]
+        return list(dict.fromkeys(name for names in damaged for name in names))
 
     def result(self) -> dict[str, Any] | None:
         """The result of a finished stage, else None."""
@@ -207,13 +221,16 @@ class StageFolder:
         name = done["checkpoint"]
         return Checkpoint.parse(self.paths.checkpoints / name) if name else None
 
+    def _damaged_output(self) -> list[str]:
+        """What is damaged or missing of a stage that was finished."""
+        done = read_done(self.paths.done)
+        return [self.paths.done.name] if done is None else damage(self.paths, done)
+
     def _unfinished(self, attempt: AttemptRecord | None) -> StageState:
         """The status of a stage that is not done, and the reason, from its newest attempt."""
         if self.paths.done.exists() or (attempt is not None and attempt.ending == Ending.DONE):
-            done = read_done(self.paths.done)
-            names = [self.paths.done.name] if done is None else damage(self.paths, done)
-            reason = f"finished earlier, but damaged or missing: {', '.join(names)}"
-            return StageState(Status.DAMAGED, reason)
+            names = ", ".join(self._damaged_output())
+            return StageState(Status.DAMAGED, f"finished earlier, but damaged or missing: {names}")
         if attempt is None:
             return NOT_STARTED
         if why := attempt.details.get("set_aside"):

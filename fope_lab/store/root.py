@@ -66,6 +66,10 @@ class Store:
         """The folder of a stage, whether it exists or not."""
         return StageFolder(self.root / kind / key)
 
+    def folders(self) -> list[StageFolder]:
+        """The folders of all stages that anybody ever began, by kind and key."""
+        return [StageFolder(path.parent) for path in sorted(self.root.glob("*/*/attempts"))]
+
     def execution_records(self) -> Iterator[dict[str, Any]]:
         """What every finished stage ran on, as DONE records it, with its wall time as `seconds`.
 

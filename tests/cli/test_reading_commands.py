@@ -52,7 +52,7 @@ def test_a_store_is_left_as_it_is(
     [stage] = load_sweep(sweep).stages
     with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
         attempt.writer.log(4, {"loss": 2.5})
-        attempt.writer.save_checkpoint(4, lambda folder: None)
+        attempt.writer.save_checkpoint(4, lambda folder: (folder / "x").touch())
     before = tree(store.root)
     name, *options = command
     assert main([name, str(sweep), *options, "--store", str(store.root)]) == 0

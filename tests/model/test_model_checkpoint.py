@@ -23,6 +23,8 @@ from fope_lab.model import (
     save_model,
 )
 from fope_lab.model import decoder as decoder_module
+from fope_lab.model.export.folder import export
+from fope_lab.store import StageFolder, StoreError
 
 CONFIG = ModelConfig(num_layers=2, num_heads=4, num_kv_heads=2, head_dim=16, vocab_size=90)
 FOPE = {"type": "fope", "base": 129}
@@ -34,6 +36,10 @@ def saved(
     model = Decoder(config, embedding, train_length=64, seed=seed)
     save_model(directory, model, context_length=128, tokenizer="byte")
     return model
+
+
+def write(directory: Path) -> None:
+    saved(directory)
 
 
 def tokens() -> torch.Tensor:
@@ -151,31 +157,48 @@ def test_an_embedding_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         load_model(tmp_path, embedding="alibbi")
 
 
-def complete(folder: Path, name: str) -> Path:
-    saved(folder / "checkpoint" / name)
-    (folder / "checkpoint" / name / "manifest.json").write_text("{}")
-    return folder / "checkpoint" / name
-
-
 def test_a_stage_folder_ends_with_its_newest_complete_checkpoint(tmp_path: Path) -> None:
+    folder = StageFolder(tmp_path)
     (tmp_path / "checkpoint").mkdir()
     with pytest.raises(CheckpointError, match="no complete checkpoint"):
         find_checkpoint(tmp_path)
-    first = complete(tmp_path, "0001-000000200")
-    second = complete(tmp_path, "0002-000000100")
-    saved(tmp_path / "checkpoint" / "0003-000000300")  # no manifest: it is being written
-    assert find_checkpoint(tmp_path) == second
-    (tmp_path / "DONE").write_text(json.dumps({"checkpoint": first.name}))
-    assert find_checkpoint(tmp_path) == first
-    assert find_checkpoint(first) == first
+    with folder.begin("driver", {}) as attempt:
+        attempt.writer.save_checkpoint(200, write)
+    with folder.begin("driver", {}) as attempt:
+        last = attempt.writer.save_checkpoint(300, write).path
+        saved(tmp_path / "checkpoint" / "0003-000000400")  # no manifest: it is being written
+        assert find_checkpoint(tmp_path) == last
+        attempt.finish({})
+    assert find_checkpoint(tmp_path) == last
+    assert find_checkpoint(last) == last
     assert load_model(tmp_path).embedding == {"type": "rotary"}
+    folder.paths.result.unlink()
+    with pytest.raises(CheckpointError, match=r"damaged or missing: result\.json"):
+        find_checkpoint(tmp_path)
 
 
 def test_a_stage_without_a_model_says_so(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").mkdir()
-    (tmp_path / "DONE").write_text(json.dumps({"checkpoint": None}))
+    with StageFolder(tmp_path).begin("driver", {}) as attempt:
+        attempt.finish({})
     with pytest.raises(CheckpointError, match="without a checkpoint"):
         find_checkpoint(tmp_path)
+
+
+def test_a_model_with_a_flipped_bit_is_refused(tmp_path: Path) -> None:
+    """Its file has the right size, and its weights would be read without a word."""
+    with StageFolder(tmp_path).begin("driver", {}) as attempt:
+        weights = attempt.writer.save_checkpoint(1, write).path / "model.safetensors"
+        attempt.finish({})
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    for path in (tmp_path, weights.parent):
+        with pytest.raises(StoreError, match=r"model\.safetensors changed after the checkpoint"):
+            load_model(path)
+    with pytest.raises(StoreError, match="is damaged"):
+        export(tmp_path, tmp_path / "exported")
+    assert not (tmp_path / "exported").exists()
 
 
 def cut(path: Path) -> None:

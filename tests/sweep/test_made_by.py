@@ -89,7 +89,7 @@ def test_the_code_of_every_attempt_that_contributed_counts(tmp_path: Path) -> No
     folder = StageFolder(tmp_path / "pretrain" / "key")
     for source_name, step in (("first", 1), ("second", 2)):
         with folder.begin("test", {}, made_by={"source": source_name}) as attempt:
-            attempt.writer.save_checkpoint(step, lambda path: None)
+            attempt.writer.save_checkpoint(step, lambda path: (path / "x").touch())
     assert folder.makers() == []
     finish(folder, {"source": "third"})
     assert [made_by["source"] for made_by in folder.makers()] == ["third", "second", "first"]

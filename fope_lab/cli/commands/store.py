@@ -1,0 +1,63 @@
+"""`fope-lab store`: look after the folder that holds all stages."""
+
+from __future__ import annotations
+
+import argparse
+
+from fope_lab.cli.console import make_console
+from fope_lab.cli.shared_options import add_store
+from fope_lab.config.exit_codes import FAILED, OK
+
+HELP = "check the files in a store"
+
+
+def add_action(parser: argparse._ActionsContainer) -> None:
+    """Add the action, which is the first word after the command."""
+    parser.add_argument(
+        "action",
+        choices=["verify"],
+        help="verify: read every file that counts and name those that no longer hold what was"
+        " written",
+    )
+
+
+def add_repair(parser: argparse._ActionsContainer) -> None:
+    """Add --repair."""
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="move the output of finished stages with damaged checkpoints away, so that the next"
+        " run does them again; it notices all other damage by itself",
+    )
+
+
+ARGUMENTS = (add_action, add_store, add_repair)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the damaged files of each stage; returns the exit code."""
+    from rich.progress import track
+
+    from fope_lab.store import Store
+    from fope_lab.store.lease import driver_name
+
+    store, console, owner = Store.open(options.store), make_console(), driver_name()
+    folders, damaged = store.folders(), 0
+    progress = make_console(stderr=True)
+    for folder in track(folders, "verifying", console=progress, transient=True):
+        names = folder.damage()
+        if not names:
+            continue
+        damaged += 1
+        reason = ", ".join(names)
+        text = f"damaged {folder.path}: {reason}"
+        if folder.is_done() and options.repair:
+            text += f"; moved to {folder.set_aside(owner, f'damaged: {reason}')}"
+        elif folder.is_done():
+            text += "; --repair moves its output away, and the next run does the stage again"
+        else:
+            text += "; the next run does not use it"
+        console.print(text, soft_wrap=True, highlight=False, markup=False)
+    summary = f"{store.root}: {len(folders)} stages, {damaged or 'none'} damaged"
+    console.print(summary, soft_wrap=True, highlight=False, markup=False)
+    return FAILED if damaged else OK
