@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from fope_lab.orchestration.progress_view import live_view, print_line, print_problems
@@ -21,7 +22,7 @@ from fope_lab.sweep import Plan, Sweep, plan
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import ACTIONS
 from fope_lab.sweep.redo import stages_to_redo
-from fope_lab.tracking import Tracker, TrackingError, TrackingThread
+from fope_lab.tracking import Tracker, TrackingError, TrackingThread, is_server
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -201,12 +202,9 @@ def _finish(
         where = where or f"not written ({error})"
     print_report(report, console)
     print_line(console, f"report: {where}")
-    served = tracker.uri.startswith("http")
-    print_line(
-        console,
-        f"MLflow: {tracker.uri}" + (f" (fope-lab ui --store {store.root})" if not served else ""),
-    )
+    pages = "" if is_server(tracker.uri) else f" (fope-lab ui --store {quote(str(store.root))})"
+    print_line(console, f"MLflow: {tracker.address}{pages}")
     if problem:
         print_line(console, f"MLflow is not up to date: {problem}", style="yellow")
-        again = f"Run `fope-lab sync --store {store.root}` to finish it."
+        again = f"Run `fope-lab sync --store {quote(str(store.root))}` to finish it."
         print_line(console, again, style="yellow")

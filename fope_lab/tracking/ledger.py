@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import json
 import time
@@ -26,11 +25,10 @@ from urllib.parse import quote
 from fope_lab.atomic_files import create_exclusive, read_json, write_atomic, write_json
 from fope_lab.store import Store
 from fope_lab.sweep.plan import Plan
-from fope_lab.tracking.errors import TrackingError
+from fope_lab.tracking.locks import locked
+from fope_lab.tracking.uris import shown
 from fope_lab.tracking.view import Outline
 
-LOCK_SECONDS = 10.0
-"""How long to wait for another process that writes the same experiment."""
 UNNAMED_FILES = ("report.html", "report.json")
 """The files of reports that were saved by versions which did not record file names."""
 
@@ -69,7 +67,7 @@ class Ledger:
     def __init__(self, store: Store, uri: str) -> None:
         self._store, self._uri = store, uri
         self._root = store.root / "tracking"
-        self._writer = uuid.uuid4().hex
+        self._writer = uuid.uuid4().bytes
 
     @cached_property
     def store_id(self) -> str:
@@ -83,21 +81,10 @@ class Ledger:
 
         If it was not, another writer may have changed what the server has. The operating system
         releases the lock when its process ends. Raises TrackingError if the lock stays taken for
-        LOCK_SECONDS.
+        a while.
         """
-        deadline = time.monotonic() + LOCK_SECONDS
-        with (self._root / f"{self._hash(sweep)}.lock").open("a+", encoding="utf-8") as file:
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise TrackingError(
-                            f"an upload of {sweep} to MLflow is still running, here or in another"
-                            " process"
-                        ) from None
-                    time.sleep(0.05)
+        busy = f"an upload of {sweep} to MLflow is still running, here or in another process"
+        with locked(self._root / f"{self._hash(sweep)}.lock", busy) as file:
             file.seek(0)
             same = file.read() == self._writer
             if not same:
@@ -169,7 +156,7 @@ class Ledger:
         return self._store.folder(kind, key).path / "tracking" / f"{self._hash(sweep)}.json"
 
     def _hash(self, sweep: str) -> str:
-        return hashlib.sha256(f"{self._uri}\n{sweep}".encode()).hexdigest()[:16]
+        return hashlib.sha256(f"{shown(self._uri)}\n{sweep}".encode()).hexdigest()[:16]
 
 
 def _read_outline(path: Path) -> Outline | None:

@@ -1,45 +1,38 @@
 """An MLflow server or database: its experiments, their runs, and what each run already has.
 
-This is the only module that imports mlflow. The import takes 1.8 s, so it waits for the first call.
+The import of mlflow takes 2 s, so it waits for the first call.
 """
 
 from __future__ import annotations
 
-import logging
-import os
+import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from fope_lab.tracking.errors import TrackingError, shown
+from fope_lab.tracking.causes import is_damage, one_line
+from fope_lab.tracking.database import Identity, identity, prepare, set_aside
+from fope_lab.tracking.errors import DamagedDatabaseError
+from fope_lab.tracking.locks import locked
 from fope_lab.tracking.points import Point
+from fope_lab.tracking.quiet_mlflow import quiet_mlflow
+from fope_lab.tracking.uris import is_server, shown, sqlite_file
 from fope_lab.tracking.view import StageTimeline
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run as MlflowRun
 
-SERVERS = ("http", "https", "databricks")
-DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 ENTRIES_PER_BATCH = 1_000
 """MLflow's limit for the metrics, parameters and tags of a request."""
 PARAMS_PER_BATCH = TAGS_PER_BATCH = 100
 """MLflow's limits for the parameters and for the tags of a request."""
 SUMMARY = "summary"
-ENVIRONMENT = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-}
-"""Defaults that keep a run from waiting for a dead server, and MLflow from writing to the terminal.
-Values that the user has set take precedence."""
-NOISY_LOGGERS = ("alembic", "mlflow.store.db.utils", "mlflow.store.tracking.sqlalchemy_store")
-# The device and inode of every SQLite database in use. MLflow keeps connections open until the
-# process ends, so after `rm mlflow.db` it would continue to write to the deleted file.
-_OPEN_DATABASES: dict[Path, tuple[int, int]] = {}
+# The file of every SQLite database in use. MLflow keeps connections open until the process ends, so
+# after `rm mlflow.db` it would continue to write to the deleted file.
+_OPEN_DATABASES: dict[Path, Identity] = {}
 
 
 class Run:
@@ -154,12 +147,16 @@ class Experiment:
 class Server:
     """The MLflow at `uri`: a server, or a database that this process writes itself.
 
-    `artifacts` is the folder for the files of experiments in such a database.
+    `artifacts` is the folder for the files of experiments in such a database, and `locks` the one
+    for locks. A SQLite database that is `ours` holds nothing but what the store has: if it can't be
+    read, it is moved away, another one is made, and `replaced` says so.
     """
 
-    def __init__(self, uri: str, artifacts: Path) -> None:
+    def __init__(self, uri: str, artifacts: Path, locks: Path, *, ours: bool) -> None:
         self.uri = uri
-        self._artifacts = artifacts
+        self.replaced: str | None = None
+        self._artifacts, self._locks, self._ours = artifacts, locks, ours
+        self._file = sqlite_file(uri)
         self._experiments: dict[str, Experiment] = {}
 
     def experiment(self, name: str, description: str, store_id: str) -> Experiment:
@@ -167,7 +164,8 @@ class Server:
 
         Later calls return the same object as long as the server has the same experiment.
         """
-        self._check_database()
+        if self._file is not None:
+            self._open(self._file)
         entity = self._client.get_experiment_by_name(name)
         if entity is None:
             experiment_id = self._client.create_experiment(
@@ -191,53 +189,70 @@ class Server:
         """Load this experiment again at the next call, because its content is no longer known."""
         self._experiments.pop(name, None)
 
+    def mended(self, error: Exception) -> bool:
+        """Whether `error` came of damage in our database, which is now replaced by an empty one."""
+        if self._file is None or not self._ours or not is_damage(error):
+            return False
+        self._replace(self._file, _OPEN_DATABASES.get(self._file), one_line(error, self.uri))
+        return True
+
     @cached_property
     def _client(self) -> MlflowClient:
-        for name, value in ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
+        quiet_mlflow()
         from mlflow import MlflowClient
 
-        for name in NOISY_LOGGERS:
-            logging.getLogger(name).setLevel(logging.WARNING)
-        return MlflowClient(tracking_uri=self.uri)
+        client = MlflowClient(tracking_uri=self.uri)
+        if self._file is None and not is_server(self.uri):
+            # The first client makes the tables of a new database, and only one may do so.
+            name = hashlib.sha256(shown(self.uri).encode()).hexdigest()[:16]
+            busy = "another process has been connecting to the MLflow database for too long"
+            with locked(self._locks / f"{name}.database.lock", busy):
+                client.search_experiments(max_results=1)
+        return client
 
     def _artifact_location(self, experiment: str) -> str | None:
         """The folder of an experiment's files, or None if the server chooses it."""
-        if urlsplit(self.uri).scheme in SERVERS or self.uri in SERVERS:
+        if is_server(self.uri):
             return None
         return (self._artifacts / quote(experiment, safe="")).as_uri()
 
-    def _check_database(self) -> None:
-        if not self.uri.startswith("sqlite:///"):
+    def _open(self, file: Path) -> None:
+        """Make sure that the database is whole, and is the one that MLflow has open."""
+        before = identity(file)
+        if before is not None and before == _OPEN_DATABASES.get(file) and self._experiments:
             return
-        path = Path(self.uri.removeprefix("sqlite:///"))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-        file = path.stat()
-        identity = (file.st_dev, file.st_ino)
-        if _OPEN_DATABASES.setdefault(path, identity) != identity:
-            raise TrackingError(f"{path} was removed or replaced while it was in use")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            prepare(file, ours=self._ours)
+        except DamagedDatabaseError as error:
+            if not self._ours:
+                raise
+            self._replace(file, before, str(error))
+        now = identity(file)
+        if now is not None and _OPEN_DATABASES.setdefault(file, now) != now:
+            self._reopen(file, now)
 
+    def _replace(self, file: Path, damaged: Identity | None, reason: str) -> None:
+        moved = set_aside(file, damaged)
+        prepare(file, ours=True)
+        if (now := identity(file)) is not None:
+            self._reopen(file, now)
+        if moved is not None:
+            self.replaced = (
+                f"{reason}. It is kept as {moved.name}, and a new one is filled from the store"
+            )
 
-def default_uri(store_root: Path) -> str:
-    """The URI of the SQLite database in the store, with an absolute path."""
-    return f"sqlite:///{store_root.expanduser().absolute() / 'mlflow.db'}"
+    def _reopen(self, file: Path, now: Identity) -> None:
+        """Close MLflow's connections to the file that had the name before."""
+        from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+        engine = SqlAlchemyStore._engine_map.get(self.uri)
+        if engine is not None:
+            engine.dispose()
+        self._experiments.clear()
+        _OPEN_DATABASES[file] = now
 
 
 def artifact_folder(store_root: Path) -> Path:
     """The folder for the artifacts of the store's SQLite database."""
     return store_root.expanduser().absolute() / "mlartifacts"
-
-
-def checked_uri(uri: str) -> str:
-    """`uri`, with an absolute path if it is SQLite. Raises TrackingError if it is not MLflow's."""
-    allowed = (*SERVERS, *DATABASES)
-    scheme = uri if uri in SERVERS else urlsplit(uri).scheme.split("+")[0]
-    if scheme not in allowed:
-        raise TrackingError(
-            f"the tracking URI {shown(uri)!r} is not an MLflow URI: it must start with one of "
-            f"{', '.join(allowed)}, such as http://HOST:5000 or sqlite:////FOLDER/mlflow.db"
-        )
-    if uri.startswith("sqlite:///"):
-        return f"sqlite:///{Path(uri.removeprefix('sqlite:///')).expanduser().absolute()}"
-    return uri.rstrip("/")

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from fope_lab.store.problems import first_line
 from fope_lab.sweep.plan import Plan
-from fope_lab.tracking.errors import shown
 from fope_lab.tracking.tracker import Tracker
 
 LONGEST_PAUSE = 60.0
@@ -41,7 +40,7 @@ class TrackingThread:
         self._stopping.set()
         self._thread.join(timeout)
         if self._thread.is_alive():
-            return f"MLflow at {shown(self._tracker.uri)} did not finish within {timeout:g} s"
+            return f"MLflow at {self._tracker.address} did not finish within {timeout:g} s"
         return self.last_error
 
     def _run(self) -> None:

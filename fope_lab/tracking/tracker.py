@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fope_lab.store import Row, Status, Store
-from fope_lab.store.problems import first_line
 from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.made_by import CodeChanges
 from fope_lab.sweep.plan import Plan
-from fope_lab.tracking.errors import TrackingError, concerns_one_run, readable
+from fope_lab.tracking.causes import as_tracking_error, concerns_one_run, one_line
+from fope_lab.tracking.errors import TrackingError, UnreachableError
 from fope_lab.tracking.ledger import Ledger, RunRecord
 from fope_lab.tracking.points import Digest, Point, not_finite, points, result_rows
 from fope_lab.tracking.server import (
@@ -26,9 +26,8 @@ from fope_lab.tracking.server import (
     Run,
     Server,
     artifact_folder,
-    checked_uri,
-    default_uri,
 )
+from fope_lab.tracking.uris import checked_uri, default_uri, shown
 from fope_lab.tracking.view import (
     Outline,
     StageOutline,
@@ -54,16 +53,21 @@ class Tracker:
     """Brings MLflow up to date with one store.
 
     `uri` is an MLflow server (http, https, databricks) or a database that this process writes
-    itself; None means the SQLite database `mlflow.db` in the store. Several threads and processes
-    may use the same store, because only one at a time writes an experiment. Raises TrackingError
-    for a URI that is not MLflow's.
+    itself; None means the SQLite database `mlflow.db` in the store, which is made again from the
+    store if it can't be read. Several threads and processes may use the same store, because only
+    one at a time writes an experiment. Raises TrackingError for a URI that is not MLflow's.
+
+    `uri` may hold a password; `address` is the same without it.
     """
 
     def __init__(self, store_root: str | Path, uri: str | None = None) -> None:
         self._store = Store.open(store_root)
         self.uri = default_uri(self._store.root) if uri is None else checked_uri(uri)
+        self.address = shown(self.uri)
         self._ledger = Ledger(self._store, self.uri)
-        self._server = Server(self.uri, artifact_folder(self._store.root))
+        artifacts = artifact_folder(self._store.root)
+        self._server = Server(self.uri, artifacts, self._store.root / "tracking", ours=uri is None)
+        self._filled: str | None = None
         self._code = CodeChanges(self._store.root)
         self._outlines: dict[str, tuple[Plan, Outline]] = {}
 
@@ -74,23 +78,26 @@ class Tracker:
         after sending everything that could be sent.
         """
         self._project(self._outline(plan))
+        if self.replaced != self._filled:
+            self.sync()  # the new database lacks the other sweeps, too
 
     def sync(self) -> list[str]:
         """Bring every sweep that is recorded in this store up to date; returns their names.
 
         Needs no sweep file, and also fills an empty MLflow. Raises TrackingError after trying every
-        sweep.
+        sweep, or at once if MLflow can't be used.
         """
-        problems: list[str] = []
-        outlines = self._ledger.outlines()
-        for outline in outlines:
-            try:
-                self._project(outline)
-            except TrackingError as error:
-                problems.append(str(error))
-        if problems:
-            raise TrackingError("\n".join(dict.fromkeys(problems)))
-        return [outline.name for outline in outlines]
+        before = self.replaced
+        names = self._sync()
+        if self.replaced != before:  # by one of them, and those before it are to be sent again
+            names = self._sync()
+        self._filled = self.replaced
+        return names
+
+    @property
+    def replaced(self) -> str | None:
+        """The line that says that the store's database could not be read, if it was replaced."""
+        return self._server.replaced
 
     def log_summary(
         self, plan: Plan, files: Sequence[Path], numbers: Mapping[tuple[str, ...], float]
@@ -126,26 +133,60 @@ class Tracker:
         records = {s.key: self._ledger.run(sweep.name, s.kind, s.key) for s in sweep.stages}
         return {key: record for key, record in records.items() if record is not None}
 
-    def _project(self, outline: Outline) -> None:
+    def _sync(self) -> list[str]:
         problems: list[str] = []
+        outlines = self._ledger.outlines()
+        for outline in outlines:
+            try:
+                self._project(outline)
+            except UnreachableError:
+                raise
+            except TrackingError as error:
+                problems.append(str(error))
+        if problems:
+            raise TrackingError("\n".join(dict.fromkeys(problems)))
+        return [outline.name for outline in outlines]
+
+    def _project(self, outline: Outline) -> None:
         try:
-            with self._ledger.one_writer(outline.name) as same_writer:
-                if not same_writer:
-                    self._server.forget(outline.name)
-                experiment = self._server.experiment(
-                    outline.name, outline.description, self._ledger.store_id
-                )
-                for stage in outline.stages:
-                    with _collected(problems, stage.label):
-                        self._project_stage(outline.name, experiment, stage)
-                with _collected(problems, SUMMARY):
-                    self._project_report(outline.name, experiment)
+            try:
+                problems = self._upload(outline)
+            except Exception as error:
+                self._server.forget(outline.name)  # it is not known how much of it arrived
+                if not self._server.mended(error):
+                    raise
+                problems = self._upload(outline)
         except Exception as error:
-            self._server.forget(outline.name)  # it is not known how much of it arrived
-            raise TrackingError(readable(error, self.uri)) from error
+            raise as_tracking_error(error, self.uri) from error
         if problems:
             self._server.forget(outline.name)
             raise TrackingError("\n".join(f"{outline.name}, {line}" for line in problems))
+
+    def _upload(self, outline: Outline) -> list[str]:
+        """Send what MLflow lacks of a sweep; returns what is wrong with single runs."""
+        problems: list[str] = []
+        with self._ledger.one_writer(outline.name) as same_writer:
+            if not same_writer:
+                self._server.forget(outline.name)
+            experiment = self._server.experiment(
+                outline.name, outline.description, self._ledger.store_id
+            )
+            for stage in outline.stages:
+                with self._collected(problems, stage.label):
+                    self._project_stage(outline.name, experiment, stage)
+            with self._collected(problems, SUMMARY):
+                self._project_report(outline.name, experiment)
+        return problems
+
+    @contextlib.contextmanager
+    def _collected(self, problems: list[str], name: str) -> Iterator[None]:
+        """Collect an error that affects a single run, so that the other runs are still uploaded."""
+        try:
+            yield
+        except Exception as error:
+            if not concerns_one_run(error):
+                raise
+            problems.append(f"{name}: {one_line(error, self.uri)}")
 
     def _project_stage(self, sweep: str, experiment: Experiment, stage: StageOutline) -> None:
         settled = experiment.settled.get(stage.key)
@@ -255,14 +296,3 @@ def _recorded(sweep: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise TrackingError(f"the store can't record {sweep} for MLflow: {error}") from error
-
-
-@contextlib.contextmanager
-def _collected(problems: list[str], name: str) -> Iterator[None]:
-    """Collect an error that affects a single run, so that the other runs are still uploaded."""
-    try:
-        yield
-    except Exception as error:
-        if not concerns_one_run(error):
-            raise
-        problems.append(f"{name}: {first_line(error)}")

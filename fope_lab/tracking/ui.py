@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -19,8 +20,11 @@ from types import FrameType
 from typing import Any
 from urllib.parse import quote
 
-from fope_lab.tracking.errors import TrackingError
-from fope_lab.tracking.server import artifact_folder, default_uri
+from fope_lab.tracking.causes import as_tracking_error
+from fope_lab.tracking.database import prepare, readable_tables
+from fope_lab.tracking.errors import DamagedDatabaseError, TrackingError
+from fope_lab.tracking.server import artifact_folder
+from fope_lab.tracking.uris import default_uri, page_address, sqlite_file
 
 PAGES = "http://127.0.0.1:5000"
 VIEW = "workflowType=machine_learning"
@@ -53,15 +57,18 @@ def serve(store_root: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
     """Serve the store's MLflow database until SIGINT or SIGTERM; returns 0.
 
     Prints the address when the server is ready; the server's output goes to `mlflow-server.log` in
-    the store. Raises TrackingError if the port is not free or the server ends by itself.
+    the store. Raises TrackingError if the port is not free, the database can't be read, or the
+    server ends by itself.
     """
     _require_free(host, port)
     store_root = store_root.expanduser().absolute()
     store_root.mkdir(parents=True, exist_ok=True)
+    uri = default_uri(store_root)
+    _require_database(uri, store_root)
     command = [
         *(sys.executable, "-m", "mlflow", "server"),
-        *("--backend-store-uri", default_uri(store_root)),
-        *("--artifacts-destination", str(artifact_folder(store_root)), "--serve-artifacts"),
+        *("--backend-store-uri", uri),
+        *("--artifacts-destination", artifact_folder(store_root).as_uri(), "--serve-artifacts"),
         *("--host", host, "--port", str(port), "--workers", "1"),
         *("--uvicorn-opts", "--log-level warning"),  # no line for every request
     ]
@@ -100,6 +107,23 @@ def _require_free(host: str, port: int) -> None:
             raise TrackingError(
                 f"can't serve on {host}:{port}: {reason}. Choose another port with --port."
             ) from error
+
+
+def _require_database(uri: str, store_root: Path) -> None:
+    """Make the store's database if it is missing. Raises TrackingError if it can't be read.
+
+    A database that is there is checked without mlflow, which would stay in memory while serving.
+    """
+    file = sqlite_file(uri)
+    assert file is not None
+    try:
+        if not file.exists() or not readable_tables(file)[0]:
+            prepare(file, ours=True)
+    except DamagedDatabaseError as error:
+        advice = f"`fope-lab sync --store {shlex.quote(str(store_root))}` makes it again"
+        raise TrackingError(f"{error}. {advice} from the store.") from error
+    except Exception as error:
+        raise as_tracking_error(error, uri) from error
 
 
 @contextmanager
@@ -141,4 +165,4 @@ def _tail(log: Path, lines: int = 15) -> str:
 
 
 def _pages(uri: str, ui: str) -> str:
-    return (uri if uri.startswith(("http://", "https://")) else ui).rstrip("/")
+    return page_address(uri) if uri.startswith(("http://", "https://")) else ui.rstrip("/")

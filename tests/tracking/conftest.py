@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from mlflow import MlflowClient
 from tracking_scene import LiveServer, Scene
+
+from fope_lab.tracking.database import prepare
 
 
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A SQLite database with MLflow's tables: making them takes longer than most tests here."""
-    root = tmp_path_factory.mktemp("empty")
-    scene = Scene(root)
-    MlflowClient(tracking_uri=scene.uri).search_experiments()
-    return scene.store.root / "mlflow.db"
+    path = tmp_path_factory.mktemp("empty") / "mlflow.db"
+    prepare(path, ours=True)
+    return path
 
 
 @pytest.fixture
@@ -37,7 +37,9 @@ def second_scene(tmp_path: Path) -> Callable[[str], Scene]:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """A running server, started once for a test module."""
-    live = LiveServer(tmp_path_factory.mktemp("server"))
+    root = tmp_path_factory.mktemp("server") / "a store? %20 #ü"
+    root.mkdir()
+    live = LiveServer(root)
     live.start()
     yield live
     if live.process.poll() is None:

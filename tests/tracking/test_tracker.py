@@ -343,28 +343,6 @@ def test_runs_and_experiments_deleted_in_mlflow_come_back(scene: Scene) -> None:
     assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
 
 
-def test_a_removed_database_is_noticed_and_filled_by_the_next_process(scene: Scene) -> None:
-    plan = scene.plan()
-    stage = of(plan, "pretrain")
-    finish(scene.folder(stage))
-    scene.tracker.project(plan)
-    database = scene.store.root / "mlflow.db"
-    database.unlink()
-    with pytest.raises(TrackingError, match="was removed or replaced"):
-        scene.tracker.project(plan)
-    program = (
-        "import sys; from pathlib import Path; from fope_lab.tracking import Tracker; "
-        "print(Tracker(Path(sys.argv[1])).sync())"
-    )
-    command = [sys.executable, "-c", program, str(scene.store.root)]
-    synced = subprocess.run(command, check=True, text=True, capture_output=True)
-    assert synced.stdout == "['first']\n"
-    assert synced.stderr == ""
-    moved = shutil.copy(database, scene.root / "copy.db")  # this process has the old one open
-    scene.uri = f"sqlite:///{moved}"
-    assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
-
-
 def test_sync_needs_no_sweep_file_and_fills_another_mlflow(
     scene: Scene, empty_database: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import socket
@@ -13,9 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from tracking_scene import LiveServer, Scene, at_most, expected, finish, free_port, of
 
+from fope_lab.orchestration.run_sweeps import run_sweeps
 from fope_lab.tracking import Tracker, TrackingError, TrackingThread, run_link, serve
+from fope_lab.tracking.uris import default_uri
 
 
 @pytest.fixture
@@ -63,10 +67,35 @@ def test_a_server_shows_the_report(remote: Scene) -> None:
     assert get(page) == b"<p>report</p>"
 
 
+def test_a_password_is_used_and_kept_nowhere(tmp_path: Path, server: LiveServer) -> None:
+    secret = "correct-horse"
+    scene = Scene(tmp_path, server.uri.replace("//", f"//me:{secret}@"))
+    plan = scene.plan("with-password")
+    for stage in plan.sweep.stages:
+        finish(scene.folder(stage))
+    output = io.StringIO()
+    run_sweeps(
+        [plan.sweep],
+        store=str(scene.store.root),
+        tracking_uri=scene.uri,
+        address="local",
+        console=Console(file=output, width=200),
+    )
+    assert f"MLflow: {server.uri.replace('//', '//…@')}\n" in output.getvalue()
+    assert "not up to date" not in output.getvalue()
+    assert len(scene.runs("with-password")) == len(plan.sweep.stages) + 1
+    assert secret not in output.getvalue()
+    files = [path for root in (tmp_path, server.root) for path in root.rglob("*")]
+    for path in files:
+        assert not path.is_file() or secret.encode() not in path.read_bytes(), path
+    page = (scene.store.root / "reports" / "with-password" / "report.html").read_text()
+    assert f'href="{server.uri}/#/experiments/' in page
+
+
 def test_the_pages_of_a_store_show_what_was_written_without_a_server(
     server: LiveServer, tmp_path: Path
 ) -> None:
-    local = Scene(tmp_path, f"sqlite:///{server.root / 'mlflow.db'}")
+    local = Scene(tmp_path, default_uri(server.root))
     plan = local.plan("written-directly")
     stage = of(plan, "pretrain")
     finish(local.folder(stage))
@@ -164,7 +193,7 @@ def test_serving_on_a_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
 
 def test_serving_a_damaged_database_says_why(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").write_text("not a database")
-    with pytest.raises(TrackingError, match=r"(?s)ended with code 1.*file is not a database"):
+    with pytest.raises(TrackingError, match=r"file is not a database\. `fope-lab sync --store"):
         serve(tmp_path, port=free_port())
 
 

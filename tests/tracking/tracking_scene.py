@@ -19,7 +19,7 @@ from fope_lab.store import Row, StageFolder, Store
 from fope_lab.sweep import Plan, load_sweep, plan
 from fope_lab.sweep.graph import Stage
 from fope_lab.tracking import Tracker
-from fope_lab.tracking.server import default_uri
+from fope_lab.tracking.uris import default_uri
 
 SWEEP = """
 name: {name}
@@ -57,7 +57,8 @@ class Scene:
 
     def restart(self) -> Tracker:
         """A tracker that knows nothing but what is on disk, as in a new process."""
-        self.tracker = Tracker(self.store.root, self.uri)
+        default = self.uri == default_uri(self.store.root)
+        self.tracker = Tracker(self.store.root, None if default else self.uri)
         return self.tracker
 
     def runs(self, name: str = "first") -> list[Run]:

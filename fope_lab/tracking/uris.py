@@ -1,0 +1,139 @@
+"""Tracking URIs: which are allowed, the file that one names, and how to show one without passwords.
+
+The URI itself, with its password, is only used to connect. What is printed, stored or linked to
+comes from `shown`, `without_secrets` and `page_address`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote, unquote, unquote_plus
+
+from fope_lab.tracking.errors import TrackingError
+
+SERVERS = ("http", "https", "databricks")
+DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
+HARMLESS = ("host", "port", "dbname", "driver", "charset", "sslmode", "timeout", "connect_timeout")
+"""The fields of a query that are shown; any other may hold a password."""
+HIDDEN = "…"
+SHORT = 4
+"""A secret with fewer characters is only hidden where it is a word by itself."""
+_SQLITE = re.compile(r"(sqlite(?:\+\w+)?)://(?:/([^?]*))?(\?.*)?", re.DOTALL)
+_SPECIAL = re.compile(r"[%?]")
+
+
+def default_uri(store_root: Path) -> str:
+    """The URI of the SQLite database in the store, with an absolute path."""
+    return sqlite_uri(store_root.expanduser().absolute() / "mlflow.db")
+
+
+def checked_uri(uri: str) -> str:
+    """`uri`, with an absolute path if it is SQLite. Raises TrackingError if it is not MLflow's."""
+    allowed = (*SERVERS, *DATABASES)
+    scheme = uri if uri in SERVERS else uri.partition(":")[0].split("+")[0].lower()
+    if scheme not in allowed:
+        raise TrackingError(
+            f"the tracking URI {shown(uri)!r} is not an MLflow URI: it must start with one of "
+            f"{', '.join(allowed)}, such as http://HOST:5000 or sqlite:////FOLDER/mlflow.db"
+        )
+    if scheme != "sqlite":
+        return uri.rstrip("/")
+    match = _SQLITE.fullmatch(uri)
+    if match is None or match[2] in (None, "", ":memory:"):
+        raise TrackingError(
+            f"the tracking URI {shown(uri)!r} names no file: it must be sqlite:///FILE, or "
+            "sqlite:////FOLDER/FILE with an absolute path"
+        )
+    if match[2].startswith("file:"):  # SQLite's own kind of URI
+        return uri
+    path = Path(unquote(match[2])).expanduser().absolute()
+    return sqlite_uri(path, match[1]) + (match[3] or "")
+
+
+def is_server(uri: str) -> bool:
+    """Whether `uri` is a server, which keeps its database and its files itself."""
+    return uri in SERVERS or uri.partition(":")[0].lower() in SERVERS
+
+
+def sqlite_file(uri: str) -> Path | None:
+    """The file of a SQLite database, or None if `uri` is not SQLite."""
+    match = _SQLITE.fullmatch(uri)
+    if match is None or not match[2] or match[2].startswith("file:"):
+        return None
+    return Path(unquote(match[2]))
+
+
+def sqlite_uri(path: Path, scheme: str = "sqlite") -> str:
+    """The URI of the SQLite database in the file `path`, which is absolute.
+
+    SQLAlchemy decodes %XX in a path, and "?" ends it. If the URI begins with "sqlite:///", MLflow
+    also makes the folder of the path that is not decoded; it does not if the driver is named.
+    """
+    if not _SPECIAL.search(str(path)):
+        return f"{scheme}:///{path}"
+    driver = "sqlite+pysqlite" if scheme == "sqlite" else scheme
+    return f"{driver}:///{_SPECIAL.sub(lambda match: quote(match[0]), str(path))}"
+
+
+def shown(uri: str) -> str:
+    """`uri` without user name and password, and without what else may be secret."""
+    if _SQLITE.fullmatch(uri):
+        return uri
+    head, user, place, query = _parts(uri)
+    fields = [field for field in query.split("&") if field]
+    kept = [field for field in fields if _is_harmless(field)]
+    kept += [HIDDEN] if len(kept) < len(fields) else []
+    return head + (f"{HIDDEN}@" if user else "") + place + ("?" + "&".join(kept) if kept else "")
+
+
+def page_address(uri: str) -> str:
+    """The address of a server's pages: `uri` without user name, password and query."""
+    head, _, place, _ = _parts(uri)
+    return f"{head}{place}".partition("#")[0].rstrip("/")
+
+
+def without_secrets(text: str, uri: str) -> str:
+    """`text`, such as an error's, without the secrets of `uri`."""
+    text = text.replace(uri, shown(uri))
+    for secret in sorted(set(_secrets(uri)), key=len, reverse=True):
+        word = re.escape(secret)
+        pattern = word if len(secret) >= SHORT else rf"(?<!\w){word}(?!\w)"
+        text = re.sub(pattern, HIDDEN, text)
+    return text
+
+
+def _parts(uri: str) -> tuple[str, str, str, str]:
+    """The scheme with its slashes, the user with the password, the place, and the query of a URI.
+
+    A password may hold "/", "#" or "@" that should have been escaped, so everything up to the last
+    "@" counts as the user. If a "?" comes before an "@", either may belong to a password, and
+    everything counts as the user.
+    """
+    match = re.match(r"[\w+.-]+://", uri)
+    head = match[0] if match else ""
+    rest = uri[len(head) :]
+    if "@" in rest.partition("?")[2]:
+        return head, rest, "", ""
+    rest, _, query = rest.partition("?")
+    user, _, place = rest.rpartition("@")
+    return head, user, place, query
+
+
+def _secrets(uri: str) -> Iterator[str]:
+    """What must not be shown of a URI: whole, in parts, and with or without %XX."""
+    if _SQLITE.fullmatch(uri):
+        return
+    _, user, _, query = _parts(uri)
+    fields = [field for field in query.split("&") if not _is_harmless(field)]
+    for text in (user, *(field.partition("=")[2] or field for field in fields)):
+        decoded = {text, unquote(text), unquote_plus(text)}
+        pieces = {piece for form in decoded for piece in re.split(r"[:@?&=/;#]", form)}
+        passwords = {form.partition(sign)[2] for form in decoded for sign in ":="}
+        for secret in decoded | pieces | passwords:
+            yield from filter(None, (secret, quote(secret, safe="")))
+
+
+def _is_harmless(field: str) -> bool:
+    return field.partition("=")[0].lower() in HARMLESS

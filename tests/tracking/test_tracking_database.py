@@ -1,0 +1,237 @@
+"""The store's SQLite database is whole or not there, and is filled again if it can't be read."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tracking_scene import Scene, expected, finish, of
+
+from fope_lab.tracking import Tracker, TrackingError
+from fope_lab.tracking.database import State, prepare, readable_tables, state
+from fope_lab.tracking.errors import DamagedDatabaseError
+from fope_lab.tracking.quiet_mlflow import quiet_mlflow
+
+AT_ONCE = """
+import os, sys
+from pathlib import Path
+from fope_lab.store import Store
+from fope_lab.sweep import load_sweep, plan
+from fope_lab.tracking import Tracker
+from fope_lab.tracking.quiet_mlflow import quiet_mlflow
+
+quiet_mlflow()
+import mlflow.store.tracking.sqlalchemy_store  # here, so that each child need not
+from mlflow import MlflowClient
+
+files = [Path(name) for name in sys.argv[2:]]
+for attempt in range(2):
+    root = Path(sys.argv[1]) / str(attempt)
+    plans = [plan(load_sweep(file), Store(root)) for file in files]
+    read, write = os.pipe()
+    children = []
+    for one in plans:
+        child = os.fork()
+        if child == 0:
+            os.close(write)
+            os.read(read, 1)  # until the parent closes it: all start at once
+            Tracker(root).project(one)
+            os._exit(0)
+        children.append(child)
+    os.close(read)
+    os.close(write)
+    codes = [os.waitpid(child, 0)[1] for child in children]
+    left = [path.name for path in root.iterdir() if "making" in path.name]
+    print(codes, left, (root / "mlflow.db").exists())
+"""
+
+
+def execute(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
+def half_made(path: Path) -> None:
+    """What a migration leaves that is killed in the middle."""
+    execute(
+        path,
+        "CREATE TABLE _alembic_tmp_experiments (experiment_id INTEGER)",
+        "UPDATE alembic_version SET version_num = '451aebb31d03'",
+        "DROP TABLE trace_info",
+    )
+
+
+def zeros(data: bytes) -> bytes:
+    return bytes(len(data))
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(b"no database" * 1000)
+
+
+def damaged_page(path: Path) -> None:
+    """MLflow's tables look whole, until their rows are read."""
+    with closing(sqlite3.connect(path)) as connection:
+        [size] = connection.execute("PRAGMA page_size").fetchone()
+        query = "SELECT rootpage FROM sqlite_master WHERE name IN ('experiments', 'runs')"
+        pages = [page for (page,) in connection.execute(query)]
+    with path.open("r+b") as file:
+        for page in pages:
+            file.seek((page - 1) * size)
+            file.write(b"\xff" * size)
+
+
+def test_processes_that_start_at_once_share_a_fresh_store(scene: Scene) -> None:
+    names = ("first", "second")
+    for name in names:
+        scene.plan(name)
+    files = [str(scene.root / f"{name}.yaml") for name in names]
+    command = [sys.executable, "-c", AT_ONCE, str(scene.root / "fresh"), *files]
+    done = subprocess.run(command, check=True, text=True, capture_output=True)
+    assert done.stdout.splitlines() == ["[0, 0] [] True"] * 2
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("damage", [garbage, half_made, damaged_page])
+def test_a_database_that_can_not_be_read_is_kept_and_filled_from_the_store(
+    scene: Scene, damage: Callable[[Path], None]
+) -> None:
+    for name in ("first", "second"):
+        plan = scene.plan(name, "rope")
+        for stage in plan.sweep.stages:
+            if not scene.folder(stage).is_done():
+                finish(scene.folder(stage))
+        scene.tracker.project(plan)
+    database = scene.store.root / "mlflow.db"
+    damage(database)
+    before = database.read_bytes()
+    scene.restart().project(scene.plan("first", "rope"))
+    [kept] = scene.store.root.glob("mlflow.db.unreadable-*")
+    assert kept.read_bytes() == before
+    assert scene.tracker.replaced is not None
+    assert f"It is kept as {kept.name}" in scene.tracker.replaced
+    assert "\n" not in scene.tracker.replaced
+    for name in ("first", "second"):  # also the sweep that is not run now
+        runs = scene.runs(name)
+        assert len(runs) == len(scene.plan(name, "rope").sweep.stages)
+        for run in runs:
+            folder = scene.store.folder(run.data.tags["kind"], run.data.tags["key"])
+            assert scene.points(run) == expected(folder.rows())
+    assert scene.restart().sync() == ["first", "second"]
+    assert scene.tracker.replaced is None
+    assert [kept] == list(scene.store.root.glob("mlflow.db.unreadable-*"))
+
+
+@pytest.mark.parametrize(
+    "content", [lambda data: b"no database" * 99, lambda data: data[: len(data) // 2], zeros]
+)
+def test_damage_is_found_without_mlflow(
+    tmp_path: Path, empty_database: Path, content: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "mlflow.db"
+    path.write_bytes(content(empty_database.read_bytes()))
+    with pytest.raises(DamagedDatabaseError, match=f"{re.escape(str(path))}: "):
+        readable_tables(path)
+
+
+@pytest.mark.parametrize("damage", [garbage, half_made])
+def test_a_database_that_the_user_names_is_never_touched(
+    scene: Scene, empty_database: Path, damage: Callable[[Path], None]
+) -> None:
+    plan = scene.plan()
+    path = scene.root / "theirs.db"
+    path.write_bytes(empty_database.read_bytes())
+    damage(path)
+    before = path.read_bytes()
+    with pytest.raises(TrackingError, match="database") as caught:
+        Tracker(scene.store.root, f"sqlite:///{path}").project(plan)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert path.read_bytes() == before
+    assert not list(scene.root.glob("theirs.db.*"))
+
+
+def test_a_database_of_an_older_mlflow_keeps_what_it_has(tmp_path: Path) -> None:
+    quiet_mlflow()
+    import sqlalchemy
+    from alembic import command
+    from mlflow.store.db import utils
+    from mlflow.store.tracking.dbmodels.initial_models import Base
+
+    path = tmp_path / "mlflow.db"
+    engine = sqlalchemy.create_engine(f"sqlite:///{path}", poolclass=sqlalchemy.NullPool)
+    Base.metadata.create_all(engine)
+    config = utils._get_alembic_config(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "451aebb31d03")  # the first step
+    execute(path, "INSERT INTO experiments (experiment_id, name) VALUES (7, 'kept')")
+    old = path.read_bytes()
+    assert state(path) is State.UNFINISHED
+    with pytest.raises(DamagedDatabaseError, match="mlflow db upgrade"):
+        prepare(path, ours=False)
+    assert path.read_bytes() == old
+    prepare(path, ours=True)
+    assert state(path) is State.WHOLE
+    with closing(sqlite3.connect(path)) as connection:
+        names = connection.execute("SELECT name FROM experiments").fetchall()
+    assert ("kept",) in names
+
+
+def test_a_database_of_a_newer_mlflow_is_no_damage(scene: Scene) -> None:
+    database = scene.store.root / "mlflow.db"
+    execute(database, "UPDATE alembic_version SET version_num = 'of the future'")
+    with pytest.raises(TrackingError, match="made by another version of MLflow"):
+        scene.tracker.project(scene.plan())
+    assert not list(scene.store.root.glob("*unreadable*"))
+
+
+def test_a_database_that_is_removed_or_replaced_while_in_use_is_filled_again(
+    scene: Scene, empty_database: Path
+) -> None:
+    plan = scene.plan()
+    stage = of(plan, "pretrain")
+    finish(scene.folder(stage))
+    database = scene.store.root / "mlflow.db"
+    scene.tracker.project(plan)
+    for put in (database.unlink, lambda: empty_database.replace(database)):
+        copy = empty_database.read_bytes()
+        put()
+        scene.tracker.project(plan)
+        empty_database.write_bytes(copy)
+        assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
+    moved = scene.root / "copy.db"  # what is on disk, rather than what this process has open
+    moved.write_bytes(database.read_bytes())
+    scene.uri = f"sqlite:///{moved}"
+    assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
+
+
+@pytest.mark.parametrize("name", ["a?b", "a%20b", "a#b", "a b ü", "a:b@c;d&e=f"])
+def test_a_store_may_have_any_name(tmp_path: Path, empty_database: Path, name: str) -> None:
+    root = tmp_path / name / "store"
+    root.mkdir(parents=True)
+    (root / "mlflow.db").write_bytes(empty_database.read_bytes())
+    scene = Scene(tmp_path / name)
+    plan = scene.plan()
+    stage = of(plan, "pretrain")
+    finish(scene.folder(stage))
+    report = tmp_path / "report.html"
+    report.write_text("a report")
+    scene.tracker.log_summary(plan, [report], {})
+    assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
+    with closing(sqlite3.connect(root / "mlflow.db")) as connection:
+        [runs] = connection.execute("SELECT count(*) FROM runs").fetchone()
+    assert runs == 2
+    assert len(list(root.glob("mlartifacts/*/*/artifacts/report.html"))) == 1
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [name]
+    user_names_it = Tracker(root, Tracker(root).uri)
+    assert user_names_it.uri == Tracker(root).uri
+    assert user_names_it.run_ids(plan.sweep) == scene.tracker.run_ids(plan.sweep)

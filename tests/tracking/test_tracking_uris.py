@@ -1,0 +1,85 @@
+"""Which tracking URIs are allowed, and that none shows its password."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tracking_scene import Scene, at_most, finish, free_port, of
+
+from fope_lab.tracking import Tracker, TrackingError, metric_link, run_link
+from fope_lab.tracking.uris import checked_uri, shown, without_secrets
+
+SECRET = "correct-horse"
+TEMPLATES = (
+    "http://me:{}@host:5000",
+    "https://{}@host/mlflow",
+    "http://host:5000/?token={}&host=there",
+    "postgresql://me:{}@host:5432/db?sslmode=require",
+    "postgresql+psycopg2://me@host/db?password={}&host=there",
+    "mysql://me:other@host/db?ssl_key_password={}",
+    "mssql+pyodbc:///?odbc_connect=DRIVER%3DX%3BPWD%3D{}",
+    "http:/me:{}@host",
+    "me:{}@host:5000",
+)
+"""Where a password may be; the last two are mistyped."""
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+@given(around=st.text(string.punctuation, max_size=4), after=st.text("/@?#:%", max_size=3))
+def test_no_password_is_shown_or_linked_to(template: str, around: str, after: str) -> None:
+    uri = template.format(around + SECRET + after)
+    for text in (
+        shown(uri),
+        run_link(uri, "1", "r"),
+        metric_link(uri, "1", ["r"], "loss"),
+        without_secrets(f"can't connect to {uri}: '{around + SECRET + after}' is no port", uri),
+    ):
+        assert SECRET not in text
+
+
+def test_what_is_no_secret_is_shown() -> None:
+    assert shown("http://host:5000/mlflow") == "http://host:5000/mlflow"
+    assert shown("databricks") == "databricks"
+    assert shown("sqlite:////home/a@b:c@d/mlflow.db") == "sqlite:////home/a@b:c@d/mlflow.db"
+    uri = "postgresql://me:pass@host:5432/db?sslmode=require&password=x"
+    assert shown(uri) == "postgresql://…@host:5432/db?sslmode=require&…"
+    text = "connection to host, port 5432, with the password {} and the extra {}"
+    assert without_secrets(text.format("pass", "x"), uri) == text.format("…", "…")
+    link = run_link("https://me:pass@host/mlflow/?a=b", "1", "r")
+    assert link.startswith("https://host/mlflow/#/experiments/1/runs/r")
+
+
+@pytest.mark.parametrize(
+    ("uri", "checked"),
+    [
+        ("sqlite:////tmp/a.db?timeout=5", "sqlite:////tmp/a.db?timeout=5"),
+        ("sqlite:////tmp/a%20b.db", "sqlite:////tmp/a b.db"),
+        ("sqlite:////tmp/a%3Fb.db", "sqlite+pysqlite:////tmp/a%3Fb.db"),
+        ("http://host:5000/", "http://host:5000"),
+    ],
+)
+def test_a_uri_means_what_it_means_to_mlflow(uri: str, checked: str) -> None:
+    assert checked_uri(uri) == checked
+    assert checked_uri(checked) == checked
+
+
+@pytest.mark.parametrize("uri", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
+def test_a_database_in_memory_is_an_error(uri: str) -> None:
+    with pytest.raises(TrackingError, match="names no file"):
+        checked_uri(uri)
+
+
+@pytest.mark.parametrize(
+    "place", ["127.0.0.1:{port}", "127.0.0.1:{port}/{secret}", "{secret}:x", "[{secret}"]
+)
+def test_errors_show_no_password(scene: Scene, place: str) -> None:
+    plan = scene.plan()
+    finish(scene.folder(of(plan, "pretrain")))
+    uri = f"http://me:{SECRET}@" + place.format(port=free_port(), secret="here")
+    with at_most(20), pytest.raises(TrackingError) as caught:
+        Tracker(scene.store.root, uri).project(plan)
+    assert SECRET not in str(caught.value)
+    assert "\n" not in str(caught.value)
