@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from fope_lab.model.checkpoint import WEIGHTS
+from fope_lab.stages.training import TRAINING_RECORD
 
-RECORD = "training.json"
 STATE = "training.pt"
 BEST = "best.safetensors"
 
@@ -55,12 +55,12 @@ class ResumeState:
 
 def write_record(directory: Path, record: TrainingRecord) -> None:
     """Save the record of a training in `directory`."""
-    (directory / RECORD).write_text(json.dumps(asdict(record)), encoding="utf-8")
+    (directory / TRAINING_RECORD).write_text(json.dumps(asdict(record)), encoding="utf-8")
 
 
 def read_record(directory: Path) -> TrainingRecord:
     """Read the record that `write_record` saved in `directory`."""
-    return TrainingRecord(**json.loads((directory / RECORD).read_text(encoding="utf-8")))
+    return TrainingRecord(**json.loads((directory / TRAINING_RECORD).read_text(encoding="utf-8")))
 
 
 def write_state(directory: Path, state: ResumeState, device: torch.device) -> None:

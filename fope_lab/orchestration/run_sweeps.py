@@ -81,7 +81,7 @@ def run_sweeps(
         for sweep in sweeps:
             _finish(plan(sweep, place), place, tracker, console, problem)
     finally:  # whatever is wrong with a report, it must not hide why stages failed
-        _print_repaired(stages, states, console)
+        _print_reruns(stages, states, console)
         print_problems(stages, states, place, console)
     stopped = (Status.FAILED, Status.BLOCKED)
     return {key: state for key, state in states.items() if state.status in stopped}
@@ -99,15 +99,14 @@ def _prepare_rerun(stages: Sequence[Stage], store: Store, console: Console) -> N
             print_line(console, f"re-running {stage.label}; its previous output is in {folder}")
 
 
-def _print_repaired(
+def _print_reruns(
     stages: Sequence[Stage], states: Mapping[str, StageState], console: Console
 ) -> None:
-    """Print which stages were re-run because a child found their output damaged."""
+    """Print which finished stages were re-run, and why: they or their parents were damaged."""
     for stage in stages:
         state = states.get(stage.key)
         if state is not None and state.is_done and state.reason not in ("", CACHED.reason):
-            text = f"re-run because its output was damaged: {state.reason}"
-            print_line(console, text, style="yellow")
+            print_line(console, f"re-run: {state.reason}", style="yellow")
 
 
 def require_unblocked(plans: Sequence[Plan]) -> None:

@@ -20,9 +20,10 @@ from fope_lab.orchestration.trial import KEY, OWNER, REASON, STATUS, SUPERSEDE
 from fope_lab.planning.capacity import Capacity
 from fope_lab.planning.schedule import remaining_path
 from fope_lab.store import StageFolder, StageState, Status, Store
-from fope_lab.store.lease import Ending, LeaseObserver, LeaseState
+from fope_lab.store.lease import Ending, LeaseHeldError, LeaseObserver, LeaseState
 from fope_lab.store.state import CACHED, ENDED
 from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.made_by import output_digest
 from fope_lab.sweep.stage_states import block_descendants, is_ready
 
 WAITING = StageState(Status.WAITING)
@@ -52,7 +53,7 @@ class StageSearcher(Searcher):
         self._store, self._owner, self._capacity = store, owner, capacity
         self._observer = LeaseObserver()
         self._trials: dict[str, str] = {}
-        self._damaged: dict[str, str] = {}
+        self._reruns: dict[str, str] = {}
         self._lock = threading.Lock()
         self._urgency = remaining_path(stages, seconds)
         self._states = {
@@ -96,7 +97,8 @@ class StageSearcher(Searcher):
             state, reason = folder.state(), reported.get(REASON)
             lease, _ = self._observer.state(folder.attempts, self._owner)
             if state.is_done:
-                self._states[key] = replace(state, reason=self._damaged.get(key, ""))
+                self._states[key] = replace(state, reason=self._reruns.get(key, ""))
+                self._rerun_children(self._stages[key])
             elif reported.get(STATUS) == Status.WAITING:
                 self._rerun_parents(key, reason or "")
             elif reported.get(STATUS) == Status.RUNNING or (
@@ -131,12 +133,31 @@ class StageSearcher(Searcher):
         self._states[key] = WAITING
         for parent in self._stages[key].parents.values():
             if self._states[parent].is_done and not self._folder(parent).is_done():
-                if parent in self._damaged:
+                if parent in self._reruns:
                     self._states[parent] = StageState(Status.FAILED, f"damaged twice: {reason}")
                 else:
                     self._states[parent] = WAITING
-                    self._damaged[parent] = reason
+                    self._reruns[parent] = reason
         self._states = block_descendants(list(self._stages.values()), self._states)
+
+    def _rerun_children(self, parent: Stage) -> None:
+        """Re-run the finished children of a stage that has just finished with another output.
+
+        A stage finishes after its children if its output was damaged or removed. Children that read
+        equal output stay. Those that did not record what they read are re-run.
+        """
+        digest = output_digest(self._folder(parent.key))
+        for child in self._stages.values():
+            roles = [role for role, key in child.parents.items() if key == parent.key]
+            folder = self._folder(child.key)
+            if not roles or not self._states[child.key].is_done:
+                continue
+            read = folder.parents_read()
+            if any(read.get(role) != digest for role in roles):
+                reason = f"{child.label}: its parent {parent.label} was re-run"
+                with contextlib.suppress(LeaseHeldError):  # another driver does the same
+                    folder.set_aside(self._owner, reason)
+                self._states[child.key], self._reruns[child.key] = WAITING, reason
 
     def _failed(self, folder: StageFolder, state: StageState, reason: str | None) -> StageState:
         """The state of a stage whose trial ended without finishing it.

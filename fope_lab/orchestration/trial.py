@@ -35,7 +35,7 @@ from fope_lab.store.lease import LeaseHeldError
 from fope_lab.store.problems import first_line
 from fope_lab.store.sources import Sources
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.made_by import modules_of
+from fope_lab.sweep.made_by import modules_of, output_digest
 from trainers.distributed import WorkersLostError, run_workers
 
 KEY, OWNER, SUPERSEDE = "key", "owner", "supersede"
@@ -111,6 +111,7 @@ def _attempt(
         with folder.begin(config[OWNER], _request(stage), config[SUPERSEDE], made_by) as attempt:
             try:
                 parents = _artifacts(stage, stages, store, config[OWNER])
+                read = _digests(stage, stages, store)
                 result = _work(stage, attempt, parents, store, config)
             except ParentLostError as error:
                 attempt.interrupt(error)
@@ -120,7 +121,7 @@ def _attempt(
                     raise
                 attempt.interrupt(error)
                 return StageState(Status.INTERRUPTED, first_line(error))
-            attempt.finish(result, execution_record(stage, result))
+            attempt.finish(result, execution_record(stage, result), read)
     except (LeaseHeldError, LeaseLostError):
         return StageState(Status.RUNNING, elsewhere=True)
     except StageDoneError:
@@ -203,6 +204,12 @@ def _artifacts(
             )
         folders[role] = checkpoint.path
     return folders
+
+
+def _digests(stage: Stage, stages: Mapping[str, Stage], store: Store) -> dict[str, str]:
+    """The digest of what the stage reads of each parent that another stage left, by role."""
+    folders = {r: store.folder(stages[key].kind, key) for r, key in stage.parents.items()}
+    return {role: digest for role, f in folders.items() if (digest := output_digest(f))}
 
 
 def maker(stage: Stage, store: Store, checkout: Checkout | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from fope_lab.provenance.checkout import Checkout, package_versions
 from fope_lab.store import Store
 from fope_lab.sweep import Sweep
-from fope_lab.sweep.made_by import CodeChanges
+from fope_lab.sweep.made_by import ChangesSince
 
 NOT_RECORDED = "not recorded"
 """Stands for the commit of a stage that recorded none: it is old, or ran without a checkout."""
@@ -19,8 +19,8 @@ NOT_RECORDED = "not recorded"
 def provenance(sweep: Sweep, store: Store) -> dict[str, str]:
     """Versions, commit and machine of the report, and what the finished stages were made by.
 
-    A commit has `+` if the code differed from it. `code changed since` counts, for each file that
-    has changed, the stages that ran with it.
+    A commit has `+` if the code differed from it. `changed since` counts, for each file or
+    parent that has changed, the stages that ran with it.
     """
     facts = {"sweep file": str(sweep.path), **package_versions()}
     if checkout := Checkout.current():
@@ -30,15 +30,16 @@ def provenance(sweep: Sweep, store: Store) -> dict[str, str]:
 
 
 def _makers(sweep: Sweep, store: Store) -> dict[str, str]:
-    code = CodeChanges(store.root)
+    since = ChangesSince(store)
+    stages = {stage.key: stage for stage in sweep.stages}
     commits: Counter[str] = Counter()
     changed: Counter[str] = Counter()
     for stage in sweep.stages:
         folder = store.folder(stage.kind, stage.key)
         makers = folder.makers()
         commits.update({str(Checkout.recorded(made_by) or NOT_RECORDED) for made_by in makers})
-        changed.update(PurePath(path).name for path in code.of(folder))
-    facts = {"stages made at commit": _counts(commits), "code changed since": _counts(changed)}
+        changed.update(PurePath(path).name for path in since.of(stage, stages))
+    facts = {"stages made at commit": _counts(commits), "changed since": _counts(changed)}
     return {name: counts for name, counts in facts.items() if counts}
 
 

@@ -14,6 +14,9 @@ from fope_lab.stages.base import ChildConfig, StageConfig
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.sections import DataSection, EmbeddingSection, ModelSection, TokenizerSection
 
+TRAINING_RECORD = "training.json"
+"""The file of a training's checkpoint with its steps, losses and times. No other stage reads it."""
+
 Fraction = Annotated[float, Interval(ge=0, le=1)]
 Beta = Annotated[float, Interval(ge=0, lt=1)]
 

@@ -60,14 +60,18 @@ class Attempt:
         self._end_by(error, Ending.INTERRUPTED)
 
     def finish(
-        self, result: Mapping[str, Any], execution_record: Mapping[str, Any] | None = None
+        self,
+        result: Mapping[str, Any],
+        execution_record: Mapping[str, Any] | None = None,
+        parents: Mapping[str, str] | None = None,
     ) -> None:
         """Write result.json and DONE. From then on the stage is never run again.
 
         `execution_record` says what the attempt ran on. It goes into DONE together with the CPU
         seconds of this process, which other programs on the machine do not lengthen, and with
-        whether the attempt resumed from an earlier one. Raises StoreError if the checkpoint that
-        the result belongs to is no longer whole, and LeaseLostError if a newer attempt has begun.
+        whether the attempt resumed from an earlier one. `parents` has, by role, the digest of what
+        the attempt read of each parent. Raises StoreError if the checkpoint that the result belongs
+        to is no longer whole, and LeaseLostError if a newer attempt has begun.
         """
         self.lease.require()
         self.writer.close()
@@ -80,6 +84,8 @@ class Attempt:
             )
         seconds = time.monotonic() - self._started
         details: dict[str, Any] = {"time": time.time(), "seconds": seconds}
+        if parents is not None:
+            details["parents"] = dict(parents)
         if execution_record is not None:
             details["ran"] = {
                 **execution_record,

@@ -6,12 +6,18 @@ the segments of metrics that were complete when it was saved: the rows up to its
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from fope_lab.atomic_files import files_below, sync_file, write_json
-from fope_lab.store.digests import FileDigests, changed_files, changed_sizes, digests_of
+from fope_lab.store.digests import (
+    FileDigests,
+    changed_files,
+    changed_sizes,
+    digest_of_digests,
+    digests_of,
+)
 from fope_lab.store.paths import StagePaths
 from fope_lab.store.problems import StoreError
 from fope_lab.store.records import read_manifest
@@ -94,6 +100,17 @@ def damage_of_checkpoint(paths: StagePaths, checkpoint: Checkpoint) -> list[str]
     folder = checkpoint.path.relative_to(paths.folder)
     own = [str(folder / name) for name in damaged_files(checkpoint.path)]
     return own + changed_files(paths.folder, checkpoint.segments() or {})
+
+
+def content_digest(path: Path, *, without: Collection[str] = ()) -> str | None:
+    """One SHA-256 for the files of a checkpoint, as its manifest lists them, but for some names.
+
+    None if the manifest is damaged or missing.
+    """
+    manifest = read_manifest(path / MANIFEST)
+    if manifest is None:
+        return None
+    return digest_of_digests({n: e for n, e in manifest["files"].items() if n not in without})
 
 
 def require_intact(path: Path) -> None:

@@ -221,6 +221,15 @@ class StageFolder:
         name = done["checkpoint"]
         return Checkpoint.parse(self.paths.checkpoints / name) if name else None
 
+    def parents_read(self) -> Mapping[str, str]:
+        """The digest of what a finished stage read of each parent, by role.
+
+        A stage that an old version finished has none, nor has one that is not finished.
+        """
+        done = self._done() or {}
+        parents: Mapping[str, str] = done.get("parents", {})
+        return parents
+
     def _damaged_output(self) -> list[str]:
         """What is damaged or missing of a stage that was finished."""
         done = read_done(self.paths.done)

@@ -29,7 +29,9 @@ def read_done(path: Path) -> dict[str, Any] | None:
     done = _shaped(read_json(path), _DONE)
     if done is None or not isinstance(done.get("checkpoint", 0), str | None):
         return None
-    return done if _are_digests(done.get("files", {})) else None
+    parents = done.get("parents", {})
+    named = isinstance(parents, dict) and all(isinstance(v, str) for v in parents.values())
+    return done if named and _are_digests(done.get("files", {})) else None
 
 
 def read_attempt(path: Path) -> dict[str, Any] | None:

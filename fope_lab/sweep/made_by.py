@@ -1,14 +1,17 @@
-"""Which code a finished stage ran with, and whether it has changed since."""
+"""What a finished stage ran with: its code and its parents, and whether they have changed since."""
 
 from __future__ import annotations
 
 import functools
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Protocol
 
 from fope_lab.provenance.source import changed_files
 from fope_lab.stages import TrainingConfig
 from fope_lab.stages.parts import parts_of_embedding, parts_of_stage
-from fope_lab.store import StageFolder
+from fope_lab.stages.training import TRAINING_RECORD
+from fope_lab.store import StageFolder, Store
+from fope_lab.store.checkpoint import content_digest
 from fope_lab.store.sources import Sources
 from fope_lab.sweep.graph import Stage
 
@@ -24,21 +27,60 @@ def modules_of(stage: Stage) -> list[str]:
     return list(dict.fromkeys([*modules, *(part.__module__ for part in parts)]))
 
 
-class CodeChanges:
-    """Compares the code that stages ran with to today's; each recorded state is read once."""
+class StageNode(Protocol):
+    """What a graph of stages says of each."""
 
-    def __init__(self, store_root: Path) -> None:
-        self._sources = Sources(store_root)
+    @property
+    def kind(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def section(self) -> str: ...
+    @property
+    def parents(self) -> Mapping[str, str]: ...
+
+
+def output_digest(folder: StageFolder) -> str | None:
+    """The digest of what a finished stage leaves to its children; None if that is damaged.
+
+    Equal work gives an equal digest: the record of a training, which has times, is left out.
+    """
+    checkpoint = folder.final_checkpoint()
+    if checkpoint is None:
+        return None
+    return content_digest(checkpoint.path, without=(TRAINING_RECORD,))
+
+
+class ChangesSince:
+    """Compares what finished stages of a store ran with to what is there today.
+
+    Each recorded state of the code is read once.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._sources = store, Sources(store.root)
         self._changed = functools.cache(self._read)
 
-    def of(self, folder: StageFolder) -> tuple[str, ...]:
-        """The files that have changed since a finished stage ran, by their paths at that time.
+    def of(self, stage: StageNode, stages: Mapping[str, StageNode]) -> tuple[str, ...]:
+        """What has changed since a stage was finished: paths of files at that time, and parents.
 
-        A stage that did not record its code, because it is older than the record, has none.
+        `stages` has the parents by key; they are named by their sections. What the stage did not
+        record, because it is older than the record, counts as unchanged, and so does a parent
+        whose output is gone.
         """
+        folder = self._folder(stage)
         names = [made_by.get("source") for made_by in folder.makers()]
-        changed = (path for name in names if isinstance(name, str) for path in self._changed(name))
-        return tuple(dict.fromkeys(changed))
+        files = [path for name in names if isinstance(name, str) for path in self._changed(name)]
+        read = folder.parents_read()
+        parents = [
+            stages[key].section
+            for role, key in stage.parents.items()
+            if (now := output_digest(self._folder(stages[key]))) and read.get(role, now) != now
+        ]
+        return tuple(dict.fromkeys([*files, *parents]))
+
+    def _folder(self, stage: StageNode) -> StageFolder:
+        return self._store.folder(stage.kind, stage.key)
 
     def _read(self, name: str) -> tuple[str, ...]:
         return tuple(changed_files(self._sources.read(name) or {}))

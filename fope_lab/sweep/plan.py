@@ -10,7 +10,7 @@ from pathlib import PurePath
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep.graph import Sweep
-from fope_lab.sweep.made_by import CodeChanges
+from fope_lab.sweep.made_by import ChangesSince
 from fope_lab.sweep.stage_states import read_states, unfinished_parents
 
 ACTIONS = ("cached", "resume", "run", "blocked")
@@ -21,13 +21,13 @@ ACTIONS = ("cached", "resume", "run", "blocked")
 class Plan:
     """A sweep, and the state of each of its stages by key.
 
-    `code_changes` has, for each finished stage whose code has changed since it ran, the files that
-    changed.
+    `changes` has, for each finished stage whose code or parents have changed since it ran, the
+    files and the parents that changed.
     """
 
     sweep: Sweep
     states: dict[str, StageState]
-    code_changes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    changes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def action(self, key: str) -> str:
         """What a run does with the stage: one of ACTIONS."""
@@ -55,15 +55,15 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
     else:
         found = read_states(sweep.stages, store)
     by_key = {stage.key: stage for stage in sweep.stages}
-    code = CodeChanges(store.root) if store else None
+    since = ChangesSince(store) if store else None
     changes: dict[str, tuple[str, ...]] = {}
     states: dict[str, StageState] = {}
     for stage in sweep.stages:
         state = found[stage.key]
         missing = stage.spec.missing_resource(store.root if store else None)
-        if store and code and state.is_done:
+        if store and since and state.is_done:
             folder = store.folder(stage.kind, stage.key)
-            changes[stage.key] = code.of(folder)
+            changes[stage.key] = since.of(stage, by_key)
             reason = f"done in {folder.seconds() or 0:.0f} s{_since(changes[stage.key])}"
             states[stage.key] = replace(state, reason=reason)
         elif missing is not None:
@@ -75,7 +75,7 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
 
 
 def _since(files: Sequence[str]) -> str:
-    """What a reason says of the files that have changed since a stage was made."""
+    """What a reason says of the files and parents that have changed since a stage ran."""
     names = [PurePath(path).name for path in files]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     have = "have" if len(names) > 1 else "has"

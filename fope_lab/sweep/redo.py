@@ -15,7 +15,7 @@ KEY_DIGITS = 6
 def stages_to_redo(
     plans: Sequence[Plan], names: Iterable[str] = (), *, stale: bool = False
 ) -> list[Stage]:
-    """The named stages, with `stale` those whose code has changed, and all their descendants.
+    """The named stages, with `stale` those with changes since they ran, and all descendants.
 
     A name is that of a section of a sweep file, a stage's label, its key, or at least KEY_DIGITS
     first digits of its key. Parents come before their children. Raises SweepError for a name that
@@ -24,7 +24,7 @@ def stages_to_redo(
     stages = list(
         {stage.key: stage for planned in plans for stage in planned.sweep.stages}.values()
     )
-    redone = {key for planned in plans for key in planned.code_changes} if stale else set[str]()
+    redone = {key for planned in plans for key in planned.changes} if stale else set[str]()
     problems = []
     for name in names:
         found = {stage.key for stage in stages if _is_named(stage, name)}

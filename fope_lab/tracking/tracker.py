@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fope_lab.store import Row, Status, Store
 from fope_lab.sweep.graph import Sweep
-from fope_lab.sweep.made_by import CodeChanges
+from fope_lab.sweep.made_by import ChangesSince
 from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.causes import as_tracking_error, concerns_one_run, one_line
 from fope_lab.tracking.errors import TrackingError, UnreachableError
@@ -68,7 +68,7 @@ class Tracker:
         artifacts = artifact_folder(self._store.root)
         self._server = Server(self.uri, artifacts, self._store.root / "tracking", ours=uri is None)
         self._filled: str | None = None
-        self._code = CodeChanges(self._store.root)
+        self._changes = ChangesSince(self._store)
         self._outlines: dict[str, tuple[Plan, Outline]] = {}
 
     def project(self, plan: Plan) -> None:
@@ -171,9 +171,10 @@ class Tracker:
             experiment = self._server.experiment(
                 outline.name, outline.description, self._ledger.store_id
             )
+            stages = {stage.key: stage for stage in outline.stages}
             for stage in outline.stages:
                 with self._collected(problems, stage.label):
-                    self._project_stage(outline.name, experiment, stage)
+                    self._project_stage(outline.name, experiment, stage, stages)
             with self._collected(problems, SUMMARY):
                 self._project_report(outline.name, experiment)
         return problems
@@ -188,7 +189,13 @@ class Tracker:
                 raise
             problems.append(f"{name}: {one_line(error, self.uri)}")
 
-    def _project_stage(self, sweep: str, experiment: Experiment, stage: StageOutline) -> None:
+    def _project_stage(
+        self,
+        sweep: str,
+        experiment: Experiment,
+        stage: StageOutline,
+        stages: Mapping[str, StageOutline],
+    ) -> None:
         settled = experiment.settled.get(stage.key)
         if settled is not None and settled.status is Status.DONE:
             return
@@ -198,7 +205,7 @@ class Tracker:
             return
         params = parameters(stage.config)
         wanted = tags(sweep, stage, now) | {"store": self._ledger.store_id}
-        wanted |= code_tags(folder.makers(), self._code.of(folder))
+        wanted |= code_tags(folder.makers(), self._changes.of(stage, stages))
         run = experiment.runs.get(stage.key)
         known = self._ledger.run(sweep, stage.kind, stage.key)
         complete = now.ended if now.status is Status.DONE else None

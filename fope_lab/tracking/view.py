@@ -153,7 +153,7 @@ def tags(sweep: str, stage: StageOutline, stage_timeline: StageTimeline) -> dict
 
 
 def code_tags(makers: Sequence[Mapping[str, Any]], changed: Sequence[str]) -> dict[str, str]:
-    """The tags that say which code a finished stage ran with, and which files have changed since.
+    """The tags that say which code a finished stage ran with, and what has changed since.
 
     `commit` has `+` if the code differed from the commit. A stage that ran with several commits has
     all of them, beginning with the one that finished it.

@@ -177,7 +177,7 @@ def test_who_made_a_stage_is_recorded_and_reported(
             for s in load_sweep(finished.sweep).stages
         )
         assert report["provenance"]["stages made at commit"] == f"{checkout} ({done})"
-    assert "code changed since" not in report["provenance"]
+    assert "changed since" not in report["provenance"]
 
 
 def test_a_finished_sweep_is_answered_without_ray(finished: Finished, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from fope_lab.orchestration.trial import KEY, REASON, STATUS
 from fope_lab.planning.capacity import Capacity, Demand, Lookahead
 from fope_lab.planning.schedule import Machines, remaining_path, wall_time
 from fope_lab.store import Status, Store
+from fope_lab.sweep.made_by import output_digest
 
 KIND = "pretrain"
 
@@ -301,6 +302,48 @@ def test_two_children_of_a_damaged_parent_re_run_it_once(tmp_path: Path) -> None
     searcher.on_trial_complete("t3", {STATUS: "done"})
     assert {searcher.suggest(trial)[KEY] for trial in ("t5", "t6")} == {"b", "c"}
     assert searcher.states()["a"].reason == "A: model changed"
+
+
+def read_parent(store: Store, key: str, parent: str) -> None:
+    """Finish a stage that read the output of a parent, as a trial does."""
+    read = output_digest(store.folder(KIND, parent))
+    with store.folder(KIND, key).begin("driver", {}) as attempt:
+        attempt.writer.save_checkpoint(1, lambda path: (path / "x").touch())
+        attempt.finish({}, parents={} if read is None else {"from": read})
+
+
+@pytest.mark.parametrize("weights", ["the weights", "other weights"])
+def test_children_of_a_parent_that_was_re_run_are_kept_if_they_read_the_same(
+    tmp_path: Path, weights: str
+) -> None:
+    store, written = Store(tmp_path), "the weights"
+
+    def write(path: Path) -> None:
+        (path / "x").write_text(written)
+
+    def train() -> None:
+        with store.folder(KIND, "a").begin("driver", {}) as attempt:
+            attempt.writer.save_checkpoint(1, write)
+            attempt.finish({})
+
+    train()
+    read_parent(store, "b", "a")
+    read_parent(store, "c", "b")
+    store.folder(KIND, "a").set_aside("driver", "its disk was lost")
+    nodes = [Node("a"), Node("b", {"from": "a"}), Node("c", {"from": "b"})]
+    searcher = searcher_of(nodes, store, 2, dict.fromkeys("abc", 1))
+    assert searcher.suggest("t1")[KEY] == "a"
+    assert searcher.suggest("t2") is None
+    written = weights
+    train()
+    searcher.on_trial_complete("t1", {STATUS: "done"})
+    if weights == "other weights":
+        assert searcher.suggest("t3")[KEY] == "b"
+        assert store.folder(KIND, "b").state().reason == "to be re-run: b: its parent a was re-run"
+        read_parent(store, "b", "a")  # its output is what it was
+        searcher.on_trial_complete("t3", {STATUS: "done"})
+        assert searcher.states()["b"].reason == "b: its parent a was re-run"
+    assert searcher.suggest("t4") == Searcher.FINISHED
 
 
 def test_what_the_store_holds_is_not_started(tmp_path: Path) -> None:

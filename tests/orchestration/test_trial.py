@@ -16,7 +16,9 @@ import ray.tune
 from fope_lab.orchestration import trial
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_stage, run_until_ended
 from fope_lab.stages import Resources
+from fope_lab.stages.training import TRAINING_RECORD
 from fope_lab.store import RunWriter, StageFolder, StageState, Status, Store
+from fope_lab.sweep.made_by import output_digest
 from trainers.distributed import WorkersLostError
 
 
@@ -148,6 +150,36 @@ def finish_parent(store: Store) -> Path:
         path = attempt.writer.save_checkpoint(1, write_model).path
         attempt.finish({})
     return path / "model"
+
+
+def do_nothing(spec: Any, writer: RunWriter, parents: Any) -> dict[str, Any]:
+    return {"recorded": {}}
+
+
+def test_what_was_read_of_each_parent_is_recorded(
+    store: Store, folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "execution_record", lambda stage, result: None)
+    finish_parent(store)
+    parent, child = store.folder("pretrain", "parent"), stage_of("do_nothing", {"from": "parent"})
+    stages = {"key": child, "parent": stage_of(key="parent")}
+    state = run_until_ended({KEY: "key", OWNER: "me", SUPERSEDE: None}, stages, store)
+    assert state.is_done, state.reason
+    assert folder.parents_read() == {"from": output_digest(parent)}
+
+    def equal_but_for_its_times(path: Path) -> None:
+        write_model(path)
+        (path / TRAINING_RECORD).write_text("3 s")
+
+    def other(path: Path) -> None:
+        (path / "model").write_text("other weights")
+
+    for write, same in ((equal_but_for_its_times, True), (other, False)):
+        parent.set_aside("me")
+        with parent.begin("me", {}) as attempt:
+            attempt.writer.save_checkpoint(1, write)
+            attempt.finish({})
+        assert (folder.parents_read()["from"] == output_digest(parent)) == same
 
 
 def flip_bit(path: Path) -> None:

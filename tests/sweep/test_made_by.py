@@ -20,7 +20,7 @@ from fope_lab.store import StageFolder, Store
 from fope_lab.store.sources import Sources
 from fope_lab.sweep import plan
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.made_by import modules_of
+from fope_lab.sweep.made_by import modules_of, output_digest
 
 SWEEP = changed(
     BASE,
@@ -58,16 +58,16 @@ def test_a_plan_names_the_files_that_have_changed(
     sweep, store = load(tmp_path, SWEEP), Store(tmp_path / "store")
     for stage in sweep.stages:
         make(stage, store)
-    assert plan(sweep, store).code_changes == {}
+    assert plan(sweep, store).changes == {}
     monkeypatch.setattr(source, "ROOT", copy)
-    assert plan(sweep, store).code_changes == {}
+    assert plan(sweep, store).changes == {}
 
     alibi = copy / "fope_lab/embeddings/alibi.py"
     alibi.write_text(alibi.read_text().replace("8", "9"))
     planned = plan(sweep, store)
     found = {stage.key for stage in sweep.stages if stage.embedding == "alibi"}
     assert found
-    assert planned.code_changes == dict.fromkeys(found, ("fope_lab/embeddings/alibi.py",))
+    assert planned.changes == dict.fromkeys(found, ("fope_lab/embeddings/alibi.py",))
     for key in found:
         assert planned.action(key) == "cached"
         assert planned.states[key].reason.endswith(" s, but alibi.py has changed since")
@@ -78,11 +78,43 @@ def test_a_plan_names_the_files_that_have_changed(
     assert all(reason.endswith("but alibi.py, loss.py have changed since") for reason in reasons)
 
 
+def test_a_plan_names_parents_that_were_re_run_with_another_output(tmp_path: Path) -> None:
+    sweep, store = load(tmp_path, SWEEP), Store(tmp_path / "store")
+    stages = {stage.key: stage for stage in sweep.stages}
+
+    def train(stage: Stage, weights: str) -> None:
+        def write(path: Path) -> None:
+            (path / "model").write_text(weights)
+
+        folders = {r: store.folder(stages[k].kind, k) for r, k in stage.parents.items()}
+        read = {role: output_digest(folder) or "" for role, folder in folders.items()}
+        with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
+            attempt.writer.save_checkpoint(1, write)
+            attempt.finish({}, parents=read)
+
+    for stage in sweep.stages:
+        train(stage, "the weights")
+    assert plan(sweep, store).changes == {}
+    child = next(stage for stage in sweep.stages if stage.parents)
+    parent = stages[next(iter(child.parents.values()))]
+    store.folder(parent.kind, parent.key).set_aside("test")
+    train(parent, "the weights")
+    assert plan(sweep, store).changes == {}
+    store.folder(parent.kind, parent.key).set_aside("test")
+    assert child.key not in plan(sweep, store).changes  # what it read is only gone
+    train(parent, "other weights")
+    changes = plan(sweep, store).changes
+    assert changes[child.key] == (parent.section,)
+    assert set(changes) == {s.key for s in sweep.stages if parent.key in s.parents.values()}
+    reason = plan(sweep, store).states[child.key].reason
+    assert reason.endswith(f"but {parent.section} has changed since")
+
+
 def test_a_stage_from_before_code_was_recorded_is_not_called_changed(tmp_path: Path) -> None:
     sweep, store = load(tmp_path, SWEEP), Store(tmp_path / "store")
     for stage, made_by in zip(sweep.stages, [None, {}, {"source": "gone"}] * 10, strict=False):
         finish(store.folder(stage.kind, stage.key), made_by)
-    assert plan(sweep, store).code_changes == {}
+    assert plan(sweep, store).changes == {}
 
 
 def test_the_code_of_every_attempt_that_contributed_counts(tmp_path: Path) -> None:

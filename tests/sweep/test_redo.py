@@ -51,7 +51,7 @@ def test_everything_that_depends_on_it_is_re_run_parents_first(planned: Plan) ->
 
 def test_stale_stages_are_those_of_the_plan(planned: Plan) -> None:
     [one, _] = [stage for stage in planned.sweep.stages if stage.section == "perplexity"]
-    planned = dataclasses.replace(planned, code_changes={one.key: ("alibi.py",)})
+    planned = dataclasses.replace(planned, changes={one.key: ("alibi.py",)})
     assert stages_to_redo([planned]) == []
     assert stages_to_redo([planned], stale=True) == [one]
 
