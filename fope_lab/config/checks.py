@@ -78,6 +78,11 @@ class EachOnce(_Check):
     """The list must name no value twice."""
 
     def check(self, value: Sequence[Any]) -> None:
-        repeated = [i for i, item in enumerate(value) if item in value[:i]]
+        seen: set[Any] = set()
+        repeated = []
+        for i, item in enumerate(value):
+            if item in seen:
+                repeated.append(Problem((i,), f"names {item} twice"))
+            seen.add(item)
         if repeated:
-            raise ConfigError(Problem((i,), f"names {value[i]} twice") for i in repeated)
+            raise ConfigError(repeated)

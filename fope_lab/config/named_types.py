@@ -6,6 +6,7 @@ An exported model contains a copy of this module, so it uses the standard librar
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
@@ -24,6 +25,7 @@ class NamedTypes(Generic[T]):
     def __init__(self, package: str, skip: tuple[str, ...] = ()) -> None:
         self._package, self._skip = package, skip
         self._types: dict[str, type[T]] = {}
+        self._sorted: dict[str, type[T]] = {}
 
     def register(self, name: str, kind: type[T]) -> None:
         """Add a class. Raises ValueError if another class has the name."""
@@ -31,11 +33,14 @@ class NamedTypes(Generic[T]):
         if taken is not None and _identity(taken) != _identity(kind):
             raise ValueError(f"{name!r} is already the name of {'.'.join(_identity(taken))}")
         self._types[name] = kind
+        self._sorted = {}
 
     def all(self) -> Mapping[str, type[T]]:
         """Every class, in an order that does not depend on what was imported first."""
         discover(self._package, self._skip)
-        return dict(sorted(self._types.items()))
+        if not self._sorted:
+            self._sorted = dict(sorted(self._types.items()))
+        return self._sorted
 
 
 def given_options(value: Any) -> dict[str, Any]:
@@ -44,11 +49,17 @@ def given_options(value: Any) -> dict[str, Any]:
     An option that is added later, with a default, leaves what is written here as it was.
     """
     options: dict[str, Any] = {}
-    for field in dataclasses.fields(value):
-        given = getattr(value, field.name)
-        if given != field.default:
-            options[field.name] = _plain(given)
+    kind: Any = type(value)
+    for name, default in _defaults(kind):
+        given = getattr(value, name)
+        if given != default:
+            options[name] = _plain(given)
     return options
+
+
+@functools.cache
+def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
+    return tuple((field.name, field.default) for field in dataclasses.fields(kind))
 
 
 def _plain(value: Any) -> Any:

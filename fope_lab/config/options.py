@@ -21,7 +21,6 @@ from fope_lab.config.parsed import Parsed
 from fope_lab.config.problems import (
     ConfigError,
     Problem,
-    collecting,
     missing,
     shown,
     unknown_name,
@@ -53,14 +52,16 @@ class Option:
 
     def read(self, value: Any, base: Path | None = None, cache: Cache | None = None) -> Any:
         """The value of the option. Raises ConfigError with every problem of it."""
-        from pydantic import ValidationError
-
-        from fope_lab.config.pydantic_errors import problems_of
-
-        context = {"base": base, "cache": cache}
         try:
+            context = {"base": base, "cache": cache}
             return _adapter(self.annotation).validate_python(value, context=context)
-        except ValidationError as error:
+        except ValueError as error:  # imported here: a large grid reads many right values
+            from pydantic import ValidationError
+
+            from fope_lab.config.pydantic_errors import problems_of
+
+            if not isinstance(error, ValidationError):
+                raise
             raise ConfigError(problems_of(error, self.annotation)) from error
 
     def json_schema(self) -> dict[str, Any]:
@@ -164,8 +165,10 @@ class Entry(Generic[T]):
             if name not in self.options:
                 problems.append(self._unknown(str(name)))
                 continue
-            with collecting(problems, (name,)):
+            try:
                 values[name] = self.options[name].read(value, base, cache)
+            except ConfigError as error:
+                problems += (problem.under((name,)) for problem in error.problems)
         why = self.title and f"{self.title} needs it"
         problems += [missing((name,), why) for name in self.required if name not in given]
         return values, problems
@@ -199,17 +202,23 @@ class Entry(Generic[T]):
 
 def entry_of(kind: type[T], title: str = "", preset: T | None = None) -> Entry[T]:
     """The entry of a dataclass; the values of a `preset`, an instance, are its defaults."""
-    options = dict(options_of(kind))
-    fields = {option_name(each): each.name for each in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    if preset is None:
+        any_kind: Any = kind  # as a type of its own, mypy takes it for no key of a cache
+        return _entry_of(any_kind, title)
+    known = options_of(kind)
+    options = {name: Option(known[name].annotation, getattr(preset, name)) for name in known}
+    make = functools.partial(dataclasses.replace, preset)  # type: ignore[type-var]
+    return Entry(title, summary(kind), options, make)
 
-    def make(**values: Any) -> T:
+
+@functools.cache
+def _entry_of(kind: Any, title: str) -> Entry[Any]:
+    fields = {option_name(each): each.name for each in dataclasses.fields(kind)}
+
+    def make(**values: Any) -> Any:
         return kind(**{fields[name]: value for name, value in values.items()})
 
-    if preset is not None:
-        own = {name: getattr(preset, name) for name in options}
-        options = {name: Option(options[name].annotation, own[name]) for name in options}
-        make = functools.partial(dataclasses.replace, preset)  # type: ignore[type-var]
-    return Entry(title, summary(kind), options, make)
+    return Entry(title, summary(kind), options_of(kind), make)
 
 
 @functools.cache

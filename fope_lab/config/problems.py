@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import Any
 
 from fope_lab.config.errors import UserError
 
+MAX_PRINTED = 100
+"""How many problems, and how many names in one of them, an error prints at most."""
 FieldPath = tuple[str | int, ...]
 """The keys and indices that lead to a value, from the outside in."""
 
@@ -24,9 +27,9 @@ class Problem:
     """One problem of the value at `path`; converting it to text gives the whole sentence.
 
     `fault` says what is wrong, such as "found -1" or "is missing". `needs` says what belongs there
-    instead, `allowed` lists the names that may stand there and `nearest` is the one most like the
-    name found. `is_missing` says that there is no value. `file` and `line` are set once the place
-    in a file is known.
+    instead, `allowed` lists the names that may stand there (of many, only the first) and `nearest`
+    is the one most like the name found. `is_missing` says that there is no value. `file` and `line`
+    are set once the place in a file is known.
     """
 
     path: FieldPath
@@ -48,7 +51,7 @@ class Problem:
         """The sentence without the place."""
         needs = "" if self.needs is None else f", needs {self.needs}"
         near = "" if self.nearest is None else f"; did you mean {self.nearest!r}?"
-        names = "" if self.allowed is None else f" (allowed: {name_list(self.allowed)})"
+        names = "" if self.allowed is None else f" (allowed: {', '.join(self.allowed) or 'none'})"
         return f"{self.fault}{needs}{near}{names}"
 
     def under(self, path: FieldPath) -> Problem:
@@ -95,7 +98,9 @@ class SweepError(UserError):
     def __init__(self, problems: Iterable[Problem] | Problem) -> None:
         unique = dict.fromkeys([problems] if isinstance(problems, Problem) else problems)
         self.problems = sorted(unique, key=lambda p: (str(p.file or ""), p.line or 0))
-        super().__init__("\n".join(map(str, self.problems)))
+        more = len(self.problems) - MAX_PRINTED
+        rest = [f"and {more:,} more problems"] if more > 0 else []
+        super().__init__("\n".join([*map(str, self.problems[:MAX_PRINTED]), *rest]))
 
 
 def format_path(path: FieldPath) -> str:
@@ -110,9 +115,14 @@ def format_path(path: FieldPath) -> str:
 
 
 def nearest_name(found: object, names: Iterable[str]) -> str | None:
-    """The name that is most like what was found; None if none is close."""
-    by_lower = {name.lower(): name for name in reversed(list(names))}
-    near = difflib.get_close_matches(str(found).lower(), by_lower, n=1, cutoff=0.6)
+    """The name that is most like what was found; None if none is close.
+
+    Of very many names only the first are looked at, and of a very long word only the beginning.
+    """
+    known = list(itertools.islice(names, MAX_PRINTED))
+    by_lower = {name.lower()[:MAX_PRINTED]: name for name in reversed(known)}
+    word = str(found).lower()[:MAX_PRINTED]
+    near = difflib.get_close_matches(word, by_lower, n=1, cutoff=0.6)
     return by_lower[near[0]] if near else None
 
 
@@ -131,7 +141,8 @@ def unknown_name(
     """
     allowed = tuple(names)
     fault = f"unknown {what} {shown(name)}" + (f" of {of}" if of else "")
-    return Problem(path, fault, nearest=nearest_name(name, allowed), allowed=allowed)
+    nearest = nearest_name(name, allowed)
+    return Problem(path, fault, nearest=nearest, allowed=first_names(allowed))
 
 
 def missing(path: FieldPath, why: str = "", allowed: Iterable[str] | None = None) -> Problem:
@@ -143,7 +154,14 @@ def missing(path: FieldPath, why: str = "", allowed: Iterable[str] | None = None
 
 def name_list(names: Iterable[object]) -> str:
     """The names as an error prints them, separated by commas."""
-    return ", ".join(str(name) for name in names) or "none"
+    return ", ".join(first_names(names)) or "none"
+
+
+def first_names(names: Iterable[object]) -> tuple[str, ...]:
+    """The names as text; of many, the first hundred and a word on the others."""
+    known = tuple(names)
+    more = len(known) - MAX_PRINTED
+    return (*map(str, known[:MAX_PRINTED]), *([f"… ({more:,} more)"] if more > 0 else []))
 
 
 def shown(value: Any) -> str:

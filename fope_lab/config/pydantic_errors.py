@@ -50,7 +50,7 @@ def problems_of(error: ValidationError, annotation: Any) -> list[Problem]:
         ):
             continue  # pydantic counts only the items that were right
         for problem in _problems(detail, annotation):
-            problems = [*problems[:-1], *_joined(problems[-1:], problem)]
+            problems[-1:] = _joined(problems[-1:], problem)
     return problems
 
 

@@ -19,10 +19,13 @@ import yaml
 
 from fope_lab.config.problems import FieldPath, Problem, SweepError, did_you_mean
 
-MAX_BYTES = 10_000_000
+MAX_BYTES = 1_000_000
 MAX_VALUES = 100_000
-"""Aliases of aliases expand a small file without end; no sweep needs as many values as this."""
+"""A short file may have a value in every second byte, and aliases of aliases expand without end; no
+sweep needs as many values as this."""
 MAX_DEPTH = 50
+MAX_PROBLEMS = 1_000
+"""With more problems than this, a file is not read to its end."""
 INTEGERS = range(-(2**63), 2**63)
 _TAG = "tag:yaml.org,2002:"
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
@@ -32,6 +35,29 @@ class _Loader(yaml.SafeLoader):
     """SafeLoader with YAML 1.2's core schema instead of 1.1's."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's own class attribute
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._nodes = self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """The next node. Raises _TooMuchError before too many of them, or too deep ones, are in
+        memory."""
+        self._nodes += 1
+        if self._nodes > MAX_VALUES:
+            raise _TooMuchError(
+                f"holds over {MAX_VALUES:,} keys and values; no sweep needs so many"
+            )
+        if self._depth > MAX_DEPTH:
+            raise _TooMuchError("is nested too deeply", self.line + 1)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+class _TooMuchError(Exception):
+    """A file is too large or too deep to be read; the arguments are why, and in which line."""
 
 
 _SCALARS = {
@@ -89,7 +115,9 @@ class Document:
             reason = getattr(error, "strerror", None) or error
             raise self._refused(f"can't be read: {reason}") from None
         if len(data) > MAX_BYTES:
-            raise self._refused(f"is larger than {MAX_BYTES // 1_000_000} MB: no sweep file")
+            size = self.path.stat().st_size / 1e6
+            limit = f"a sweep file has at most {MAX_BYTES / 1e6:g} MB"
+            raise self._refused(f"is too large: found {size:.1f} MB; {limit}")
         try:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -107,8 +135,8 @@ class Document:
     def _compose(self, text: str) -> yaml.Node | None:
         try:
             return yaml.compose(text, Loader=_Loader)
-        except RecursionError:
-            raise self._refused("is nested too deeply") from None
+        except _TooMuchError as error:
+            raise self._refused(*error.args) from None
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position) + 1
             message = f"is not YAML: the character #x{ord(text[error.position]):04x} is not allowed"
@@ -130,6 +158,8 @@ class Document:
 
     def _refuse(self, node: yaml.Node, path: FieldPath, message: str) -> None:
         self._wrong.append(self._problem(node, path, message))
+        if len(self._wrong) >= MAX_PROBLEMS:
+            raise SweepError(self._wrong)
 
     def _construct(self, node: yaml.Node, path: FieldPath) -> Any:
         self._lines.setdefault(path, node.start_mark.line + 1)

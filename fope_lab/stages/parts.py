@@ -6,6 +6,7 @@ Their versions are in the stage's key, and their source code is what the stage w
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from fope_lab.embeddings.base import Embedding, FrequencyTransform
 from fope_lab.embeddings.presets import PRESETS
 from fope_lab.embeddings.registry import parts_of
 from fope_lab.stages.base import StageConfig
+from fope_lab.stages.serialise import PLAIN
 
 _VERSIONED: tuple[tuple[type[Any], str, str], ...] = (
     (Embedding, "embedding", "name"),
@@ -50,18 +52,27 @@ def versions_of(parts: Iterable[type[Any]]) -> dict[str, int]:
 
 
 def _parts(value: Any) -> Iterator[type[Any]]:
+    kind: Any = type(value)
     if isinstance(value, list | tuple):
         for item in value:
             yield from _parts(item)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        yield type(value)
-        for field in dataclasses.fields(value):
-            item = getattr(value, field.name)
-            if field.name == "embedding" and isinstance(item, dict):
+    elif (names := _field_names(kind)) is not None:
+        yield kind
+        for name in names:
+            item = getattr(value, name)
+            if name == "embedding" and isinstance(item, dict):
                 yield from parts_of_embedding(item)
-            else:
+            elif not isinstance(item, PLAIN):
                 yield from _parts(item)
         if isinstance(value, Analysis):
             for preset in value.presets:
                 known = PRESETS.get(preset)
                 yield from parts_of_embedding(known.composition if known else {"type": preset})
+
+
+@functools.cache
+def _field_names(kind: Any) -> tuple[str, ...] | None:
+    """The names of a dataclass's fields; None for any other type."""
+    if not dataclasses.is_dataclass(kind):
+        return None
+    return tuple(field.name for field in dataclasses.fields(kind))

@@ -114,6 +114,6 @@ def _with_fields(value: Any, path: FieldPath) -> dict[str, Any] | list[Any]:
 
 
 def _copy(value: Any) -> Any:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {key: _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value

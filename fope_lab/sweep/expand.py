@@ -16,16 +16,18 @@ from fope_lab.config.problems import (
     FieldPath,
     Problem,
     did_you_mean,
+    first_names,
     name_list,
     nearest_name,
     shown,
 )
 from fope_lab.stages.labels import label
-from fope_lab.sweep.grid_point import Choice, GridPoint, same_value
+from fope_lab.sweep.grid_point import Choice, GridPoint, comparable, same_value
 from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.sweep_file import SweepFile
 
-MAX_POINTS = 100_000
+PARTS = 100
+"""How many sections and axes together each of `max_stages` grid points may have."""
 NOT_AN_AXIS = {"kind": "", "seed": "; use seeds"}
 """Fields that no axis can set, and what to do instead."""
 
@@ -47,6 +49,7 @@ class _Expansion:
     ) -> None:
         self._file, self._selectors, self._problems = file, selectors, problems
         self._axes = {**file.grid, **file.zip}
+        self._labels: dict[str, Mapping[str, str]] = {}
 
     def points(self) -> list[GridPoint]:
         file = self._file
@@ -65,12 +68,16 @@ class _Expansion:
 
         rows = [dict(zip(zipped, row, strict=True)) for row in zip(*zipped.values(), strict=False)]
         rows = rows or [{}]
-        count = len(rows) * math.prod(map(len, grid.values())) * len(file.seeds)
-        if count > MAX_POINTS:
-            message = (
-                f"makes {count:,} grid points with all seeds (allowed: at most {MAX_POINTS:,})"
-            )
-            self._problems.add(Problem(("grid",), message))
+        combined = len(rows) * math.prod(map(len, grid.values()))
+        count = (combined + len(included)) * len(file.seeds)
+        parts = len(file.stages) + len(self._axes)
+        if count > file.max_stages or count * parts > file.max_stages * PARTS:
+            number = f"{count:,}" if count < 10**15 else "over 10^15"
+            found = f"{number} grid points with all seeds"
+            if count <= file.max_stages:
+                found += f", each of {parts:,} stages and axes"
+            at = "grid" if file.grid else "zip" if file.zip else "seeds"
+            self._problems.add(file.too_many(found, at))
             return []
         combinations = [
             {**row, **dict(zip(grid, values, strict=True))}
@@ -139,18 +146,21 @@ class _Expansion:
             self._problems.add(Problem(choice.origin, message))
 
     def _without_excluded(self, combinations: list[dict[str, Choice]]) -> list[dict[str, Choice]]:
+        common = combinations[0].keys() if combinations else set()
+        having: dict[tuple[str, str], set[int]] = {}
+        for axis in common & {axis for pattern in self._file.exclude for axis in pattern}:
+            for n, choices in enumerate(combinations):
+                value = comparable(choices[axis].value)
+                having.setdefault((axis, value), set()).add(n)
         dropped: set[int] = set()
         for i, pattern in enumerate(self._file.exclude):
             # A wrong axis is in `exclude` but in no combination.
-            if not self._can_match(i, pattern) or not all(
-                pattern.keys() <= choices.keys() for choices in combinations
-            ):
+            if not self._can_match(i, pattern) or not pattern.keys() <= common:
                 continue
-            matching = {
-                n
-                for n, choices in enumerate(combinations)
-                if all(same_value(choices[axis].value, value) for axis, value in pattern.items())
-            }
+            found = [
+                having.get((axis, comparable(value)), set()) for axis, value in pattern.items()
+            ]
+            matching = set.intersection(*sorted(found, key=len))
             if not matching:
                 self._problems.add(Problem(("exclude", i), "matches no grid point"))
             dropped |= matching
@@ -164,11 +174,17 @@ class _Expansion:
             wrong.append(Problem(at, "names no axis, so it would drop every grid point"))
         for axis, value in pattern.items():
             if axis not in self._axes:
-                near, names = nearest_name(axis, self._axes), tuple(self._axes)
+                near, names = nearest_name(axis, self._axes), first_names(self._axes)
                 wrong.append(Problem((*at, axis), "no such axis", nearest=near, allowed=names))
-            elif not any(same_value(value, known) for known in self._axes[axis]):
-                fault, names = f"found {shown(value)}", tuple(map(label, self._axes[axis]))
-                near = nearest_name(label(value), names)
+            elif comparable(value) not in (known := self._known_values(axis)):
+                fault, names = f"found {shown(value)}", first_names(known.values())
+                near = nearest_name(label(value), known.values())
                 wrong.append(Problem((*at, axis), fault, nearest=near, allowed=names))
         self._problems.add(*wrong)
         return not wrong
+
+    def _known_values(self, axis: str) -> Mapping[str, str]:
+        """Return the labels of an axis's values, by the values in comparable form."""
+        if axis not in self._labels:
+            self._labels[axis] = {comparable(v): label(v) for v in self._axes[axis]}
+        return self._labels[axis]

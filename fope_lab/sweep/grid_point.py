@@ -28,12 +28,17 @@ class GridPoint:
 
 def same_value(one: Any, other: Any) -> bool:
     """Return whether two values of a sweep file are equal: 1 equals 1.0, but not `true`."""
-    return one == other and json.dumps(_with_floats(one)) == json.dumps(_with_floats(other))
+    return one is other or comparable(one) == comparable(other)
 
 
-def _with_floats(value: Any) -> Any:
+def comparable(value: Any) -> str:
+    """Return a text that equal values have in common, and no others."""
+    return json.dumps(_exact(value))
+
+
+def _exact(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _with_floats(value[key]) for key in sorted(value)}
+        return {key: _exact(value[key]) for key in sorted(value)}
     if isinstance(value, list):
-        return [_with_floats(item) for item in value]
-    return value if isinstance(value, bool) or not isinstance(value, int) else float(value)
+        return [_exact(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

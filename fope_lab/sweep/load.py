@@ -17,6 +17,9 @@ A step reports what is wrong and leaves it out, so that one SweepError holds the
 
 from __future__ import annotations
 
+import contextlib
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 from fope_lab.config.yaml_document import Document
@@ -35,7 +38,8 @@ from fope_lab.sweep.sweep_file import read_sweep_file
 
 def load_sweep(path: str | Path) -> Sweep:
     """Read and check a sweep file. Raises SweepError, which holds every problem found."""
-    return SweepLoader(_load).load(Path(path).absolute())
+    with _no_collections():
+        return SweepLoader(_load).load(Path(path).absolute())
 
 
 def parse_sweep(text: str, path: Path) -> Sweep:
@@ -49,6 +53,19 @@ def parse_sweep(text: str, path: Path) -> Sweep:
         return _load(wanted, loader, text if wanted == own else None)
 
     return SweepLoader(load).load(own)
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """Pause Python's garbage collector, which would look at every stage so far again and again: a
+    fifth of the time of a large grid."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _load(path: Path, loader: SweepLoader, text: str | None = None) -> Sweep:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,17 +73,12 @@ class ParentFinder:
         self._sections, self._folder, self._references = sections, folder, references
         self._cache, self._axes_known = cache, axes_known
 
-    def find(
-        self, reference: Any, section: str, point: GridPoint, resolved: Mapping[str, Parent]
-    ) -> Parent:
-        """Return what the `from` of a section means at a grid point.
-
-        `resolved` are the stages of this file at the same point that come before this one.
-        """
+    def find(self, reference: Any, section: str, point: GridPoint) -> Parent:
+        """Return what the `from` of a section means at a grid point, if it is outside this file."""
         if not isinstance(reference, str) or not reference:
             return Parent()  # the check of the section says what is wrong with it
-        if reference in self._sections:
-            return resolved.get(reference, Parent())
+        if reference in self._sections:  # a cycle, or no mapping: reported there
+            return Parent()
         try:
             return self._outside(reference, section, point)
         except SweepError:

@@ -1,13 +1,14 @@
 """The stages of a sweep: those of every section of the file, at every grid point.
 
 If a parent has several variants, so has its child; equal stages become one. A section is therefore
-checked once for each combination of the axis values and the parent that its stage depends on.
+checked once for each combination of the axis values and the parent that its stage depends on: its
+cells. They are counted before the first is built.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fope_lab.config.problems import Problem
@@ -32,6 +33,20 @@ class ResolvedStages:
     by_section: Mapping[str, tuple[Stage, ...]]
 
 
+@dataclass(frozen=True)
+class _Cell:
+    """A section with the choices for its axes, a parent, a seed, and the grid points that share it.
+
+    `parent` is another cell, by its number, or what a `from` means outside this file.
+    """
+
+    section: str
+    choices: Mapping[str, Choice]
+    parent: int | Parent
+    seed: int
+    points: list[GridPoint] = field(default_factory=list)
+
+
 def resolve_stages(
     file: SweepFile,
     points: Sequence[GridPoint],
@@ -39,31 +54,27 @@ def resolve_stages(
     builder: StageBuilder,
     problems: ProblemCollector,
 ) -> ResolvedStages:
-    """Return the stages at all grid points; what is wrong goes to `problems`."""
-    sections = {name: s for name, s in file.stages.items() if isinstance(s, dict)}
-    built: dict[Hashable, BuiltStage] = {}
-    for point in points:
-        choices = _choices_by_section(sections, point)
-        references = {
-            name: _reference(name, section, choices[name]) for name, section in sections.items()
-        }
-        resolved: dict[str, Parent] = {}
-        for name in _parents_first(references, choices, point, problems):
-            parent = parents.find(references[name], name, point, resolved)
-            memo_key = (
-                name,
-                tuple(sorted((axis, choice.origin) for axis, choice in choices[name].items())),
-                parent.memo_key,
-                point.seed,
-            )
-            if memo_key not in built:
-                section = apply_axes(name, sections[name], choices[name])
-                built[memo_key] = builder.build(section, parent, point.seed)
-            resolved[name] = Parent(memo_key, built[memo_key].stage)
-            problems.add_at_point(point, *built[memo_key].problems)
+    """Return the stages at all grid points; what is wrong goes to `problems`.
+
+    If there are more than the file's `max_stages`, none is built.
+    """
+    cells = _cells(file, points, parents, problems)
+    if len(cells) > file.max_stages:
+        problems.add(file.too_many(f"{len(cells):,} stages with all axes and seeds", "stages"))
+        cells = []
+    built: list[BuiltStage] = []
+    for cell in cells:
+        parent = cell.parent
+        if isinstance(parent, int):
+            parent = Parent(stage=built[parent].stage)
+        section = apply_axes(cell.section, file.stages[cell.section], cell.choices)
+        built.append(one := builder.build(section, parent, cell.seed))
+        if one.problems:
+            for point in cell.points:
+                problems.add_at_point(point, *one.problems)
     stages: dict[str, Stage] = {}
     by_section: dict[str, list[Stage]] = {name: [] for name in file.stages}
-    for one in built.values():
+    for one in built:
         for stage in one.stages:
             stages.setdefault(stage.key, stage)
         if one.stage is not None:
@@ -73,15 +84,47 @@ def resolve_stages(
     )
 
 
-def _choices_by_section(
-    sections: Mapping[str, Any], point: GridPoint
-) -> dict[str, dict[str, Choice]]:
-    """Return the choices at a grid point by the section whose fields they set."""
-    choices: dict[str, dict[str, Choice]] = {name: {} for name in sections}
+def _cells(
+    file: SweepFile,
+    points: Sequence[GridPoint],
+    parents: ParentFinder,
+    problems: ProblemCollector,
+) -> list[_Cell]:
+    """Return the cells of all grid points, each once, and parents before their children."""
+    sections = {name: s for name, s in file.stages.items() if isinstance(s, dict)}
+    cells: dict[Hashable, _Cell] = {}
+    numbers: dict[Hashable, int] = {}
+    for point in points:
+        choices = _choices_by_section(point)
+        references = {
+            name: _reference(name, section, choices.get(name, {}))
+            for name, section in sections.items()
+        }
+        resolved: dict[str, int] = {}
+        for name in _parents_first(references, choices, point, problems):
+            reference, own = references[name], choices.get(name, {})
+            parent: int | Parent
+            came_from: Hashable
+            if isinstance(reference, str) and reference in resolved:
+                came_from = parent = resolved[reference]
+            else:
+                parent = parents.find(reference, name, point)
+                came_from = parent.memo_key
+            origins = tuple(sorted((axis, choice.origin) for axis, choice in own.items()))
+            key = (name, origins, isinstance(parent, int), came_from, point.seed)
+            if key not in cells:
+                cells[key] = _Cell(name, own, parent, point.seed)
+                numbers[key] = len(numbers)
+            cells[key].points.append(point)
+            resolved[name] = numbers[key]
+    return list(cells.values())
+
+
+def _choices_by_section(point: GridPoint) -> dict[str, dict[str, Choice]]:
+    """Return the choices at a grid point by the section whose fields they set, if any."""
+    choices: dict[str, dict[str, Choice]] = {}
     for axis, choice in point.choices.items():
-        name = axis.partition(".")[0]
-        if name in choices:
-            choices[name][axis] = choice
+        choices.setdefault(axis.partition(".")[0], {})[axis] = choice
     return choices
 
 
@@ -107,7 +150,7 @@ def _parents_first(
             name = references[name] if isinstance(references[name], str) else ""
         if name in chain:
             cycle = list(chain)[list(chain).index(name) :]
-            choice = choices[name].get(f"{name}.from")
+            choice = choices.get(name, {}).get(f"{name}.from")
             at = choice.origin if choice else ("stages", name, "from")
             problem = Problem(at, f"a cycle: {' → '.join([*cycle, name])}")
             problems.add_at_point(point, problem)

@@ -87,6 +87,13 @@ class SweepFile(Section):
     exclude: Annotated[
         Points, Doc("Grid points to leave out: those that have all values of an entry.")
     ] = ()
+    max_stages: Annotated[
+        PositiveInt,
+        Doc(
+            "The most stages, and the most grid points with all seeds, that the sweep may have. A"
+            " file that makes more is refused at once: a grid grows fast."
+        ),
+    ] = 20_000
     prepare: Annotated[
         Preparation, Doc("How data and tokenizers are prepared. It changes no stage's key.")
     ] = Preparation()
@@ -95,6 +102,11 @@ class SweepFile(Section):
         Annotated[str, KnownName("published table", paper_names)] | None,
         Doc("Published numbers that the report compares with, as in fope/table2."),
     ] = None
+
+    def too_many(self, found: str, at: str) -> Problem:
+        """The problem of a section `at` that makes more of something than `max_stages` allows."""
+        limit = f"allowed: at most {self.max_stages:,}, unless max_stages says more"
+        return Problem((at,), f"makes {found} ({limit})")
 
     def references(self) -> Iterator[tuple[FieldPath, Any]]:
         """Yield every value of a `from`, in a stage or on an axis, with its place in the file."""

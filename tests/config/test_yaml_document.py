@@ -124,7 +124,7 @@ def bomb(levels: int) -> str:
         ("a: !!bool 3\n", "1 a: found '3', tagged as bool"),
         ("? [a]\n: 1\n", "1 found a key that is a list or a mapping, not a word"),
         ("a: &a [*a]\n", "1 a[0][0]: is nested too deeply, or an alias that holds itself"),
-        ("[" * 2000, "- is nested too deeply"),
+        ("a: 1\nb: " + "[" * 2000, "2 is nested too deeply"),
         (bomb(9), "- expands, with its aliases, to over 100,000 values"),
         ("a:\n  b: {<<: 3}\n", "2 a.b.<<: merges what is no mapping"),
         (f"a: {'9' * 6000}\n", f"1 a: found {'9' * 30}, a number too large to compute with"),
@@ -171,6 +171,8 @@ def test_unreadable_paths(tmp_path: Path) -> None:
 
 
 def test_a_large_file_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
-    write(tmp_path / "large.yaml", b"#" * 10_000_001)
-    with pytest.raises(SweepError, match="is larger than 10 MB: no sweep file"):
+    write(tmp_path / "large.yaml", b"[" * 2_300_000)
+    with pytest.raises(
+        SweepError, match=r"too large: found 2\.3 MB; a sweep file has at most 1 MB"
+    ):
         Document(tmp_path / "large.yaml")

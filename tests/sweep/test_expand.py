@@ -354,7 +354,10 @@ def grid_of(text: str, stages: str = f"p: {PRETRAIN_LINE}") -> str:
             "seeds: [0, 1]\ngrid: {"
             + ", ".join(f"p.a{i}: [{', '.join(map(str, range(10)))}]" for i in range(6))
             + "}",
-            ["5 grid: makes 2,000,000 grid points with all seeds (allowed: at most 100,000)"],
+            [
+                "5 grid: makes 2,000,000 grid points with all seeds "
+                "(allowed: at most 20,000, unless max_stages says more)"
+            ],
         ),
     ],
 )

@@ -150,7 +150,7 @@ def test_a_sweep_error_is_its_problems_a_line_each(tmp_path: Path) -> None:
         f"{path}:3: stages.p.kind: unknown stage kind 'pretrian'; did you mean 'pretrain'? "
         f"(allowed: {', '.join(sorted(FILE_KINDS.all_names()))})",
         f"{path}:4: sed: unknown key 'sed'; did you mean 'seeds'? (allowed: description, "
-        "exclude, grid, include, name, paper, prepare, report, seeds, stages, zip)",
+        "exclude, grid, include, max_stages, name, paper, prepare, report, seeds, stages, zip)",
     ]
 
 
