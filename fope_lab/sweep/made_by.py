@@ -75,7 +75,9 @@ class ChangesSince:
         parents = [
             stages[key].section
             for role, key in stage.parents.items()
-            if (now := output_digest(self._folder(stages[key]))) and read.get(role, now) != now
+            if role in read
+            and key in stages
+            and output_digest(self._folder(stages[key])) not in (None, read[role])
         ]
         return tuple(dict.fromkeys([*files, *parents]))
 
