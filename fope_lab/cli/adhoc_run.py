@@ -43,8 +43,9 @@ def run_adhoc_sweep(
     from fope_lab.sweep import plan
     from fope_lab.sweep.adhoc_sweep import adhoc_sweep, save_sweep
 
-    sweep, text = adhoc_sweep(command, options.sweep_name, content)
-    require_unblocked([plan(sweep, Store.open(options.store))])
+    store = Store.open(options.store)
+    sweep, text = adhoc_sweep(command, options.sweep_name, content, store)
+    require_unblocked([plan(sweep, store)])
     path = save_sweep(sweep, text, Store.create(options.store).root)
     console.print(f"saved as a sweep: {path}", highlight=False, soft_wrap=True, markup=False)
     failed_or_blocked = run_sweeps(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from fope_lab.sweep import Sweep
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -16,6 +19,14 @@ def make_console(*, stderr: bool = False) -> Console:
 
     width = None if (sys.stderr if stderr else sys.stdout).isatty() else 200
     return Console(width=width, soft_wrap=False, stderr=stderr)
+
+
+def print_missing(sweeps: Iterable[Sweep], console: Console) -> None:
+    """Print which local files of the sweeps are gone, in one line, if any are."""
+    from fope_lab.sweep.local_corpora import missing_note
+
+    if note := missing_note(known for sweep in sweeps for known in sweep.missing_corpora):
+        console.print(note, style="yellow", soft_wrap=True, highlight=False, markup=False)
 
 
 def print_json(value: Any) -> None:

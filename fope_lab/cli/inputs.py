@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fope_lab.store import Store
     from fope_lab.sweep import Sweep
 
 
-def load_sweeps(paths: Sequence[str]) -> list[Sweep]:
-    """The sweeps of files and folders. Raises SweepError with the problems of all of them."""
+def load_sweeps(paths: Sequence[str], store: Store | None = None) -> list[Sweep]:
+    """The sweeps of files and folders; `store` knows local files that are gone.
+
+    Raises SweepError with the problems of all of them.
+    """
     from fope_lab.sweep import Problem, SweepError, load_sweep
 
     sweeps, problems = [], []
@@ -24,7 +28,7 @@ def load_sweeps(paths: Sequence[str]) -> list[Sweep]:
             unique.setdefault(file.resolve(), file)
     for file in unique.values():
         try:
-            sweeps.append(load_sweep(file))
+            sweeps.append(load_sweep(file, store))
         except SweepError as error:
             problems += error.problems
     by_name: dict[str, Path] = {}
@@ -38,11 +42,11 @@ def load_sweeps(paths: Sequence[str]) -> list[Sweep]:
     return sweeps
 
 
-def load_single_sweep(path: str) -> Sweep:
+def load_single_sweep(path: str, store: Store | None = None) -> Sweep:
     """The sweep of a file. Raises SweepError, also for a folder of several sweep files."""
     from fope_lab.sweep import Problem, SweepError
 
-    sweeps = load_sweeps([path])
+    sweeps = load_sweeps([path], store)
     if len(sweeps) > 1:
         files = ", ".join(sweep.path.name for sweep in sweeps)
         message = f"needs one sweep file, but this folder has {len(sweeps)}: {files}"

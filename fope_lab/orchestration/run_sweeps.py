@@ -16,10 +16,12 @@ from fope_lab.report.files import REPORT_FILES
 from fope_lab.report.numbers import report_numbers
 from fope_lab.report.render.terminal import print_report
 from fope_lab.store import StageState, Status, Store, StoreError
+from fope_lab.store.corpora import CorpusRecords
 from fope_lab.store.lease import LeaseHeldError, driver_name
 from fope_lab.store.state import CACHED
 from fope_lab.sweep import Plan, Sweep, plan
 from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.local_corpora import missing_note
 from fope_lab.sweep.plan import ACTIONS
 from fope_lab.sweep.redo import stages_to_redo
 from fope_lab.tracking import Tracker, TrackingError, TrackingThread, is_server
@@ -67,6 +69,10 @@ def run_sweeps(
     actions = {key: planned.action(key) for planned in plans for key in planned.states}
     counts = [f"{n} {word}" for word in ACTIONS if (n := list(actions.values()).count(word))]
     names = ", ".join(sweep.name for sweep in sweeps)
+    if note := missing_note(known for sweep in sweeps for known in sweep.missing_corpora):
+        print_line(console, note, style="yellow")
+    for planned in plans:
+        keep_corpora(planned, place)
     print_line(console, f"{names}: {len(stages)} stages: {', '.join(counts)}; store {place.root}")
     states: Mapping[str, StageState] = {}
     problem = None
@@ -79,12 +85,24 @@ def run_sweeps(
             raise
     try:
         for sweep in sweeps:
-            _finish(plan(sweep, place), place, tracker, console, problem)
+            planned = plan(sweep, place)
+            keep_corpora(planned, place)
+            _finish(planned, place, tracker, console, problem)
     finally:  # whatever is wrong with a report, it must not hide why stages failed
         _print_reruns(stages, states, console)
         print_problems(stages, states, place, console)
     stopped = (Status.FAILED, Status.BLOCKED)
     return {key: state for key, state in states.items() if state.status in stopped}
+
+
+def keep_corpora(planned: Plan, store: Store) -> None:
+    """Record what the corpora of local files hold that finished stages of the plan have read."""
+    done = (stage for stage in planned.sweep.stages if planned.states[stage.key].is_done)
+    read = [corpus.canonical() for stage in done if (corpus := stage.spec.reads())]
+    records = CorpusRecords(store.root)
+    for local in planned.sweep.local_corpora:
+        if local.corpus in read:
+            records.keep(local.record)
 
 
 def _prepare_rerun(stages: Sequence[Stage], store: Store, console: Console) -> None:

@@ -119,6 +119,10 @@ class StageConfig(Section, ABC):
         field; the first has the role text_role(0)."""
         return {}
 
+    def reads(self) -> Corpus | None:
+        """The corpus whose documents the stage reads itself, and no stage prepares for it."""
+        return None
+
     def metrics(self) -> Iterable[Metric]:
         """The metrics that the stage logs, which claims, tables and figures may name."""
         return ()

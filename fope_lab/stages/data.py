@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from fope_lab.data import olmo_eval
+from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tokenizers.trained import TrainedTokenizer
 from fope_lab.stages.base import StageConfig
 from fope_lab.stages.sections import CorpusSection, TokenizerSection
@@ -24,6 +25,10 @@ class PrepareData(StageConfig, kind="prepare-data"):
     tokenizer: TokenizerSection
     split: Literal["train", "validation"]
 
+    def reads(self) -> Corpus:
+        """The corpus that it tokenizes."""
+        return self.corpus
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainTokenizer(StageConfig, kind="train-tokenizer"):
@@ -34,6 +39,10 @@ class TrainTokenizer(StageConfig, kind="train-tokenizer"):
     user_facing = False
 
     tokenizer: TrainedTokenizer
+
+    def reads(self) -> Corpus:
+        """The corpus that it trains on."""
+        return self.tokenizer.corpus
 
 
 @dataclass(frozen=True, kw_only=True)

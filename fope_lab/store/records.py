@@ -21,6 +21,14 @@ _END: Shape = {"outcome": str}
 _ORIGIN: Shape = {"token": int, "step": int}
 _PROGRESS: Shape = {"token": int, "step": int, "total": int}
 _ROW: Shape = {"step": int, "time": int, "values": dict}
+_CORPUS: Shape = {
+    "corpus": dict,
+    "folder": str,
+    "sweep": str,
+    "files": dict,
+    "identity": dict,
+    "time": _NUMBER,
+}
 _FILE: Shape = {"size": int, "sha256": str}
 
 
@@ -54,6 +62,13 @@ def read_end(path: Path) -> dict[str, Any] | None:
 def read_progress(path: Path) -> dict[str, Any] | None:
     """progress.json: the attempt, its step, and how many there are."""
     return _shaped(read_json(path), _PROGRESS)
+
+
+def read_corpus(path: Path) -> dict[str, Any] | None:
+    """corpora/NAME.json: what a sweep file names, and what its files held."""
+    corpus = _shaped(read_json(path), _CORPUS)
+    whole = corpus is not None and all(isinstance(v, str) for v in corpus["files"].values())
+    return corpus if whole else None
 
 
 def read_result(path: Path) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from fope_lab.atomic_files import write_atomic
 from fope_lab.config.problems import FieldPath
 from fope_lab.config.yaml_document import Document
 from fope_lab.model.huggingface.names import PREFIX
+from fope_lab.store import Store
 from fope_lab.sweep import Sweep, SweepError, parse_sweep
 from fope_lab.sweep.keys import digest
 
@@ -20,8 +21,10 @@ DIGITS = 8
 """How many digits of the content's hash are in the name of a sweep without a given name."""
 
 
-def adhoc_sweep(command: str, name: str | None, content: Mapping[str, Any]) -> tuple[Sweep, str]:
-    """The sweep with this content, and its YAML text.
+def adhoc_sweep(
+    command: str, name: str | None, content: Mapping[str, Any], store: Store | None = None
+) -> tuple[Sweep, str]:
+    """The sweep with this content, and its YAML text; `store` is that of load_sweep.
 
     Relative paths start from the current folder. Without a name the sweep is named after the
     command and a hash of the content, so that the same arguments give the same sweep. Raises
@@ -30,7 +33,7 @@ def adhoc_sweep(command: str, name: str | None, content: Mapping[str, Any]) -> t
     named = {"name": name or f"{command}-{digest(content)[:DIGITS]}", **content}
     text = yaml.safe_dump(named, sort_keys=False, allow_unicode=True)
     try:
-        return parse_sweep(text, Path.cwd() / f"fope-lab {command}"), text
+        return parse_sweep(text, Path.cwd() / f"fope-lab {command}", store), text
     except SweepError as error:
         where = Path(f"fope-lab {command}")
         problems = (

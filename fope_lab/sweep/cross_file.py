@@ -10,8 +10,10 @@ from typing import Any
 from fope_lab.config.cache import Cache
 from fope_lab.config.problems import Problem, SweepError, did_you_mean, name_list
 from fope_lab.stages.labels import label
+from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.grid_point import GridPoint, same_value
+from fope_lab.sweep.local_corpora import LocalCorpora
 from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.sweep_file import SweepFile
 
@@ -24,13 +26,17 @@ class SweepLoader:
     """Reads each sweep file once, and shares one cache between the files.
 
     `read` makes a sweep of a file; it asks this loader for the files that the file refers to.
+    `store` knows what corpora held whose files are gone.
     """
 
-    def __init__(self, read: Callable[[Path, SweepLoader], Sweep]) -> None:
+    def __init__(
+        self, read: Callable[[Path, SweepLoader], Sweep], store: Store | None = None
+    ) -> None:
         self._read = read
         self._results: dict[Path, Sweep | SweepError] = {}
         self._open: list[Path] = []
         self.cache = Cache()
+        self.corpora = LocalCorpora(store)
 
     def load(self, path: Path) -> Sweep:
         """Return the sweep in a file.

@@ -14,6 +14,7 @@ from fope_lab.stages.serialise import config_json
 from fope_lab.sweep.cost import Cost, cost_of
 from fope_lab.sweep.external_model import ExternalModel
 from fope_lab.sweep.keys import stage_key
+from fope_lab.sweep.local_corpora import KnownCorpus, LocalCorpus
 from fope_lab.sweep.model_spec import ModelSpec
 from fope_lab.sweep.report_section import ReportSection
 
@@ -26,6 +27,7 @@ class Stage:
     of this stage. `spec` is its configuration, and `config` the same as JSON values. `parents` are
     the keys of the stages that it needs, by role (data/roles.py), and `checkpoints` the
     checkpoint folders that it starts from. `model_spec` describes its model, if it has one.
+    `missing_files` are gone, so that the stage can't run: its key is that of their content.
     """
 
     key: str
@@ -40,6 +42,7 @@ class Stage:
     checkpoints: dict[str, str]
     model_spec: ModelSpec | None
     cost: Cost
+    missing_files: tuple[str, ...] = ()
 
     @property
     def embedding(self) -> str | None:
@@ -58,7 +61,8 @@ class Sweep:
 
     `by_section` has the stages of each section with the axes that lead to them. Equal stages occur
     once in `stages`, and in `by_section` once for each way that leads to them. Tables show an equal
-    stage once, under the first way; claims know it by every way.
+    stage once, under the first way; claims know it by every way. `local_corpora` are the corpora of
+    local files, and `missing_corpora` those whose files are gone and that the store knows.
     """
 
     path: Path
@@ -69,6 +73,8 @@ class Sweep:
     by_section: Mapping[str, tuple[Stage, ...]] = field(default_factory=dict, repr=False)
     report: ReportSection = field(default_factory=ReportSection)
     paper: str | None = None
+    local_corpora: tuple[LocalCorpus, ...] = ()
+    missing_corpora: tuple[KnownCorpus, ...] = ()
 
 
 def make_stage(
@@ -83,6 +89,7 @@ def make_stage(
     key_replacements: Mapping[str, Any] | None = None,
     model_spec: ModelSpec | None = None,
     learned_parameters: int = 0,
+    missing_files: tuple[str, ...] = (),
 ) -> Stage:
     """Return a stage with its key, label and cost.
 
@@ -105,4 +112,5 @@ def make_stage(
         checkpoints={MODEL: str(external.path)} if external else {},
         model_spec=model_spec,
         cost=cost_of(spec, model_spec.model, learned_parameters) if model_spec else Cost(),
+        missing_files=missing_files,
     )

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from fope_lab.config.yaml_document import Document
 from fope_lab.stages import Resources
+from fope_lab.store import Store
 from fope_lab.sweep.cross_file import StageReferences, SweepLoader
 from fope_lab.sweep.expand import expand_grid
 from fope_lab.sweep.graph import Sweep
@@ -36,23 +37,26 @@ from fope_lab.sweep.stage_builder import StageBuilder
 from fope_lab.sweep.sweep_file import read_sweep_file
 
 
-def load_sweep(path: str | Path) -> Sweep:
-    """Read and check a sweep file. Raises SweepError, which holds every problem found."""
+def load_sweep(path: str | Path, store: Store | None = None) -> Sweep:
+    """Read and check a sweep file. Raises SweepError, which holds every problem found.
+
+    Local files that are gone count as `store` recorded them; without a store they are a problem.
+    """
     with _no_collections():
-        return SweepLoader(_load).load(Path(path).absolute())
+        return SweepLoader(_load, store).load(Path(path).absolute())
 
 
-def parse_sweep(text: str, path: Path) -> Sweep:
+def parse_sweep(text: str, path: Path, store: Store | None = None) -> Sweep:
     """Return the sweep that a file `path` with this text would hold.
 
-    Relative paths start from the file's folder. Raises SweepError as load_sweep does.
+    Relative paths start from the file's folder. Otherwise as load_sweep.
     """
     own = path.absolute()
 
     def load(wanted: Path, loader: SweepLoader) -> Sweep:
         return _load(wanted, loader, text if wanted == own else None)
 
-    return SweepLoader(load).load(own)
+    return SweepLoader(load, store).load(own)
 
 
 @contextlib.contextmanager
@@ -78,12 +82,13 @@ def _load(path: Path, loader: SweepLoader, text: str | None = None) -> Sweep:
     points = expand_grid(file, references.axes(file, problems), problems)
     axes_known = not problems.concern("grid", "zip", "include", "exclude")
     cpus = float(file.prepare.resources.cpus)
-    preparation = PreparationStages(loader.cache, Resources(cpus=cpus))
+    corpora = loader.corpora
+    preparation = PreparationStages(loader.cache, corpora, Resources(cpus=cpus))
     resolved = resolve_stages(
         file,
         points,
         ParentFinder(file.stages, path.parent, references, loader.cache, axes_known),
-        StageBuilder(path.parent, preparation, loader.cache, axes_known),
+        StageBuilder(path.parent, file.name, preparation, corpora, loader.cache, axes_known),
         problems,
     )
     by_section = None if problems else resolved.by_section
@@ -99,4 +104,6 @@ def _load(path: Path, loader: SweepLoader, text: str | None = None) -> Sweep:
         by_section=resolved.by_section,
         report=file.report,
         paper=file.paper,
+        local_corpora=corpora.read,
+        missing_corpora=corpora.replaced,
     )

@@ -9,7 +9,8 @@ from pathlib import PurePath
 
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store.state import NOT_STARTED
-from fope_lab.sweep.graph import Sweep
+from fope_lab.sweep.graph import Stage, Sweep
+from fope_lab.sweep.local_corpora import gone
 from fope_lab.sweep.made_by import ChangesSince
 from fope_lab.sweep.stage_states import read_states, unfinished_parents
 
@@ -60,18 +61,24 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
     states: dict[str, StageState] = {}
     for stage in sweep.stages:
         state = found[stage.key]
-        missing = stage.spec.missing_resource(store.root if store else None)
         if store and since and state.is_done:
             folder = store.folder(stage.kind, stage.key)
             changes[stage.key] = since.of(stage, by_key)
             reason = f"done in {folder.seconds() or 0:.0f} s{_since(changes[stage.key])}"
             states[stage.key] = replace(state, reason=reason)
-        elif missing is not None:
+        elif missing := _missing(stage, store):
             states[stage.key] = replace(state, status=Status.BLOCKED, reason=missing)
         else:
             parents = [by_key[key].section for key in unfinished_parents(stage, found)]
             states[stage.key] = replace(state, reason=_reason(state, parents))
     return Plan(sweep, states, {key: files for key, files in changes.items() if files})
+
+
+def _missing(stage: Stage, store: Store | None) -> str | None:
+    """What a stage can't run without and is not there, and what to do about it."""
+    if stage.missing_files:
+        return f"it must read files, and {gone(stage.missing_files)}; put back what is gone"
+    return stage.spec.missing_resource(store.root if store else None)
 
 
 def _since(files: Sequence[str]) -> str:

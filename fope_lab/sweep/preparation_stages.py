@@ -29,6 +29,7 @@ from fope_lab.stages import (
 from fope_lab.stages.labels import corpus_label, tokenizer_label
 from fope_lab.sweep.graph import Stage, make_stage
 from fope_lab.sweep.inputs import Input
+from fope_lab.sweep.local_corpora import LocalCorpora
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class Prepared:
 class PreparationStages:
     """Makes the preparation stages of a sweep; `resources` are those of each."""
 
-    def __init__(self, cache: Cache, resources: Resources) -> None:
-        self._cache, self._resources = cache, resources
+    def __init__(self, cache: Cache, corpora: LocalCorpora, resources: Resources) -> None:
+        self._cache, self._corpora, self._resources = cache, corpora, resources
 
     def prepare(
         self, spec: StageConfig, tokenizer: TokenizerRecipe, inputs: Iterable[Input]
@@ -77,7 +78,7 @@ class PreparationStages:
             try:
                 stage = self._corpus(one.corpus, tokenizer, one.split)
             except DataError as error:
-                raise ConfigError(Problem(one.path, str(error))) from error
+                raise ConfigError(error.problems, one.path) from error
             stages.append(stage)
             parents[one.role] = stage.key
         return Prepared(tuple(stages), parents, key_replacements)
@@ -101,21 +102,29 @@ class PreparationStages:
 
     def _make_tokenizer(self, recipe: TokenizerRecipe) -> Stage:
         spec: StageConfig
+        missing: tuple[str, ...] = ()
         if isinstance(recipe, TrainedTokenizer):
             spec = TrainTokenizer(tokenizer=recipe, resources=self._resources)
-            identity = recipe.identity()
+            identity = recipe.identity(self._corpora.identity(recipe.corpus))
+            missing = self._corpora.missing(recipe.corpus)
         else:
             spec = CopyTokenizer(tokenizer=recipe, resources=self._resources)
             identity = {"sha256": GPT_NEOX_SHA256}
         label = f"{spec.kind}[{tokenizer_label(recipe)}]"
         replaced = {"tokenizer": identity}
-        return make_stage(spec, section=spec.kind, label=label, key_replacements=replaced)
+        return make_stage(
+            spec,
+            section=spec.kind,
+            label=label,
+            key_replacements=replaced,
+            missing_files=missing,
+        )
 
     def _tokenize(self, corpus: Corpus, tokenizer: TokenizerRecipe, split: Split) -> Stage:
         spec = PrepareData(
             corpus=corpus, tokenizer=tokenizer, split=split, resources=self._resources
         )
-        parents, key_replacements = {}, {"corpus": corpus.identity()}
+        parents, key_replacements = {}, {"corpus": self._corpora.identity(corpus)}
         made = self._tokenizer(tokenizer)
         if isinstance(made, Stage):
             parents[TOKENIZER] = made.key
@@ -127,6 +136,7 @@ class PreparationStages:
             label=f"{spec.kind}[{corpus_label(corpus)},{tokenizer_label(tokenizer)},{split}]",
             parents=parents,
             key_replacements=key_replacements,
+            missing_files=self._corpora.missing(corpus),
         )
 
 

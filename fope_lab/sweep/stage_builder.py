@@ -14,6 +14,7 @@ from fope_lab.sweep.apply_axes import StageSection
 from fope_lab.sweep.graph import Stage, make_stage
 from fope_lab.sweep.inputs import inputs_of
 from fope_lab.sweep.kinds import FILE_KINDS
+from fope_lab.sweep.local_corpora import LocalCorpora
 from fope_lab.sweep.model_spec import learned_parameters_of, model_spec_of
 from fope_lab.sweep.parents import Parent
 from fope_lab.sweep.preparation_stages import PreparationStages
@@ -36,14 +37,22 @@ class BuiltStage:
 class StageBuilder:
     """Builds the stages of one sweep file.
 
-    `folder` is where relative paths start. With `axes_known` false, because a part of the grid is
-    wrong, no field is called missing: an axis may be meant to set it.
+    `folder` is where relative paths start, and `sweep` the name of the sweep. With `axes_known`
+    false, because a part of the grid is wrong, no field is called missing: an axis may be meant to
+    set it.
     """
 
     def __init__(
-        self, folder: Path, preparation: PreparationStages, cache: Cache, axes_known: bool
+        self,
+        folder: Path,
+        sweep: str,
+        preparation: PreparationStages,
+        corpora: LocalCorpora,
+        cache: Cache,
+        axes_known: bool,
     ) -> None:
-        self._folder, self._preparation = folder, preparation
+        self._folder, self._sweep = folder, sweep
+        self._preparation, self._corpora = preparation, corpora
         self._cache, self._axes_known = cache, axes_known
 
     def build(self, section: StageSection, parent: Parent, seed: int) -> BuiltStage:
@@ -52,7 +61,8 @@ class StageBuilder:
         if parent.problem is not None:
             problems.append(Problem(section.locate(("from",)), parent.problem))
         try:
-            spec = FILE_KINDS.parse(section.fields, self._folder, cache=self._cache)
+            fields = self._corpora.located(section.fields, self._folder, self._sweep)
+            spec = FILE_KINDS.parse(fields, self._folder, cache=self._cache)
             if isinstance(spec, TrainingConfig):
                 spec = dataclasses.replace(spec, seed=seed)
             if not problems and (parent.exists or spec.stands_alone()):

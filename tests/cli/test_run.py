@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from fope_lab.provenance.checkout import Checkout
 from fope_lab.store import Store
+from fope_lab.store.corpora import CorpusRecords
 from fope_lab.store.sources import Sources
 from fope_lab.sweep import load_sweep
 
@@ -37,7 +39,7 @@ stages:
     kind: extend
     from: pretrain
     embedding: {type: yarn, factor: 2}
-    data: {corpus: python-docs, length: 64, documents: within}
+    data: {files: texts/*.txt, length: 64, documents: within}
     train: {tokens: 2560, batch_tokens: 512, learning_rate: 1e-3}
   finetune:
     kind: finetune
@@ -75,6 +77,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     folder = tmp_path_factory.mktemp("whole")
     sweep = folder / "whole.yaml"
     sweep.write_text(SWEEP)
+    (folder / "texts").mkdir()
+    (folder / "texts" / "one.txt").write_text("\n\n".join(["A paragraph of a text."] * 400))
     done = fope_lab("run", sweep, "--store", folder / "store", folder=folder)
     return Finished(sweep, Store(folder / "store"), done.returncode, done.stdout + done.stderr)
 
@@ -180,9 +184,16 @@ def test_who_made_a_stage_is_recorded_and_reported(
     assert "changed since" not in report["provenance"]
 
 
-def test_a_finished_sweep_is_answered_without_ray(finished: Finished, tmp_path: Path) -> None:
+def test_what_local_files_held_is_recorded(finished: Finished) -> None:
+    [record] = CorpusRecords(finished.store.root).all()
+    assert (record.sweep, record.corpus["files"]) == ("whole", "texts/*.txt")
+    text = (finished.sweep.parent / "texts" / "one.txt").read_bytes()
+    assert record.files == {"texts/one.txt": hashlib.sha256(text).hexdigest()}
+
+
+def test_a_finished_sweep_is_answered_without_ray(finished: Finished) -> None:
     """The same stages without the one that fails."""
-    sweep = tmp_path / "whole.yaml"
+    sweep = finished.sweep.with_name("finished.yaml")
     sweep.write_text("\n".join(line for line in SWEEP.splitlines() if "too-long" not in line))
     program = (
         "import sys\nfrom fope_lab.cli import main\n"

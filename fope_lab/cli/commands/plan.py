@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fope_lab.cli.console import make_console, print_json
+from fope_lab.cli.console import make_console, print_json, print_missing
 from fope_lab.cli.inputs import load_sweeps
 from fope_lab.cli.shared_options import (
     add_files,
@@ -56,8 +56,9 @@ def run(options: argparse.Namespace) -> int:
     from fope_lab.sweep import plan
 
     store = Store.open(options.store)
+    sweeps = load_sweeps(options.files, store)
     estimate = estimate_plans(
-        [plan(sweep, store) for sweep in load_sweeps(options.files)],
+        [plan(sweep, store) for sweep in sweeps],
         store,
         device=options.device,
         price=options.price,
@@ -70,5 +71,6 @@ def run(options: argparse.Namespace) -> int:
         from fope_lab.planning.plan_table import print_plan
 
         print_plan(estimate, make_console(), every=options.all)
+    print_missing(sweeps, make_console(stderr=options.json))
     estimate.require_fit()
     return OK

@@ -46,9 +46,11 @@ ARGUMENTS = (
 def run(options: argparse.Namespace) -> int:
     """Run the sweeps; returns the exit code."""
     from fope_lab.orchestration.run_sweeps import run_sweeps
+    from fope_lab.store import Store
 
+    sweeps = load_sweeps(options.files, Store.open(options.store))
     failed_or_blocked = run_sweeps(
-        load_sweeps(options.files),
+        sweeps,
         store=options.store,
         tracking_uri=options.tracking_uri,
         address=options.address,

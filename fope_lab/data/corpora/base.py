@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar
@@ -53,6 +53,27 @@ class Corpus(ABC):
         Raises DataError if a file or folder does not exist.
         """
         return self
+
+    def places(self) -> tuple[str, ...]:
+        """Return the local files, patterns or folders that the corpus names, as they are given."""
+        return ()
+
+    def placed(self, base: Path, paths: Sequence[str]) -> dict[str, Any]:
+        """Return the options that name the local files `paths`, or else the folder that has them;
+        a relative folder starts from `base`."""
+        return {}
+
+    def local_files(self) -> list[str]:
+        """Return the absolute paths of the local files that a resolved corpus reads.
+
+        Raises DataError if they are not there.
+        """
+        return []
+
+    def may_mean(self, other: Corpus, base: Path) -> bool:
+        """Return whether this corpus, with relative paths from `base`, can have been resolved to
+        `other` while other local files were there."""
+        return False
 
     def canonical(self) -> dict[str, Any]:
         """Return the shortest description, with absolute paths; parsing it gives the corpus."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -85,19 +85,40 @@ class Dataset(HubOrFolder, Corpus):
     ] = None
     column: Annotated[str, Doc("The column to read.")] = "text"
 
+    def resolved(self, base: Path) -> Self:
+        if self.revision is None and os.path.isabs(self.dataset):
+            return self  # what reads the folder says whether it is there
+        return super().resolved(base)
+
+    def places(self) -> tuple[str, ...]:
+        return (self.dataset,) if self.is_local else ()
+
+    def placed(self, base: Path, paths: Sequence[str]) -> dict[str, Any]:
+        return {"dataset": os.path.abspath(base / os.path.expanduser(self.dataset))}
+
+    def local_files(self) -> list[str]:
+        if not self.is_local:
+            return []
+        folder = Path(self.dataset)
+        if not folder.is_dir():
+            raise DataError(Problem(("dataset",), f"no folder {folder}"))
+        return [
+            str(path)
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and not any(p[0] == "." for p in path.relative_to(folder).parts)
+        ]
+
+    def may_mean(self, other: Corpus, base: Path) -> bool:
+        return replace(self, **self.placed(base, ())) == other
+
     def identity(self) -> dict[str, Any]:
         options = given_options(self)
         if self.is_local:
             folder = Path(options.pop("dataset"))
-            files = [
-                path.relative_to(folder)
-                for path in sorted(folder.rglob("*"))
-                if path.is_file() and not any(p[0] == "." for p in path.relative_to(folder).parts)
-            ]
             options["sha256"] = sha256_of(
                 part
-                for path in files
-                for part in (str(path).encode(), file_sha256(folder / path).encode())
+                for path in map(Path, self.local_files())
+                for part in (str(path.relative_to(folder)).encode(), file_sha256(path).encode())
             )
         return {"type": self.name, **options}
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 import functools
 import glob
 import hashlib
 import os
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Self
 
 from fope_lab.config.annotations import Doc
@@ -95,11 +96,13 @@ class Files(Corpus):
     """The glob, path or list of them; a tuple of absolute paths once resolved."""
 
     def resolved(self, base: Path) -> Self:
-        patterns = [self.files] if isinstance(self.files, str) else self.files
+        patterns = self.places()
         problems = [] if patterns else [Problem(("files",), "found an empty list")]
         found: dict[str, None] = {}
         for index, pattern in enumerate(patterns):
             matches = _matches(pattern, base) or _matches(pattern, Path.cwd())
+            if os.path.isabs(pattern) and not glob.has_magic(pattern):
+                matches = [pattern]  # what reads it says whether it is there
             found.update(dict.fromkeys(matches))
             if not matches:
                 at = ("files",) if isinstance(self.files, str) else ("files", index)
@@ -110,8 +113,32 @@ class Files(Corpus):
             raise DataError(problems)
         return replace(self, files=tuple(sorted(found)))
 
+    def places(self) -> tuple[str, ...]:
+        return (self.files,) if isinstance(self.files, str) else self.files
+
+    def placed(self, base: Path, paths: Sequence[str]) -> dict[str, Any]:
+        return {"files": list(paths)}
+
+    def local_files(self) -> list[str]:
+        gone = [path for path in self.files if not os.path.isfile(path)]
+        if gone:
+            raise DataError(Problem(("files",), f"no file matches {path!r}") for path in gone)
+        return list(self.files)
+
+    def may_mean(self, other: Corpus, base: Path) -> bool:
+        if not isinstance(other, Files):
+            return False
+        patterns = [os.path.abspath(base / os.path.expanduser(place)) for place in self.places()]
+        paths = {path: PurePath(path).parts for path in other.files}
+        found = [
+            {path for path, parts in paths.items() if _is_match(parts, PurePath(pattern).parts)}
+            | {pattern} & paths.keys()
+            for pattern in patterns
+        ]
+        return all(found) and set().union(*found) == paths.keys()
+
     def identity(self) -> dict[str, Any]:
-        digests = [bytes.fromhex(file_sha256(Path(path))) for path in self.files]
+        digests = [bytes.fromhex(file_sha256(Path(path))) for path in self.local_files()]
         return {"type": self.name, "documents": len(digests), "sha256": sha256_of(digests)}
 
     def documents(self, split: Split) -> Iterator[str]:
@@ -152,6 +179,16 @@ def _file_sha256(path: Path, size: int, modified: int) -> str:
     """Return the hex SHA-256 of a file, cached by size and time: plans ask for it often."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _is_match(path: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Return whether a glob can find a file; both are the parts of an absolute path."""
+    if not pattern:
+        return not path
+    if pattern[0] == "**":
+        return any(_is_match(path[skipped:], pattern[1:]) for skipped in range(len(path) + 1))
+    first = bool(path) and fnmatch.fnmatchcase(path[0], pattern[0])
+    return first and _is_match(path[1:], pattern[1:])
 
 
 def _matches(pattern: str, base: Path) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -49,9 +49,10 @@ class TrainedTokenizer(ABC):
         """The shortest description; parsing it gives the tokenizer back."""
         return {"train": self.method, **given_options(self)}
 
-    def identity(self) -> dict[str, Any]:
-        """What the tokenizer follows from, as JSON."""
-        return {**self.canonical(), "corpus": self.corpus.identity()}
+    def identity(self, corpus: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What the tokenizer follows from, as JSON; `corpus` is the identity of its corpus, which
+        is read if it is not given."""
+        return {**self.canonical(), "corpus": corpus or self.corpus.identity()}
 
     @abstractmethod
     def write(self, path: Path, progress: Callable[[int], None] = lambda documents: None) -> None:

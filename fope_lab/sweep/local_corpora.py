@@ -1,0 +1,248 @@
+"""What the corpora of local files hold: today, or when a stage of the store read them.
+
+The key of a stage follows from the content of the files that it reads. When files are gone and the
+rest is as it was, the content that the store recorded takes the place of what can't be read: so all
+stages have the keys that they had, and finished stages are found. Files that changed are read as
+they are today.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fope_lab.config.problems import ConfigError
+from fope_lab.data.corpora.base import Corpus
+from fope_lab.data.corpora.local import file_sha256
+from fope_lab.data.corpora.registry import CORPORA
+from fope_lab.data.problems import DataError
+from fope_lab.data.recipe import ROWS, WEIGHT
+from fope_lab.store import StageFolder, Store
+from fope_lab.store.corpora import CorpusRecord, CorpusRecords
+
+AROUND = ROWS.options.keys() | WEIGHT.options.keys()
+"""What may stand beside a corpus's own options in `data`."""
+READERS: Mapping[str, tuple[str, ...]] = {
+    "prepare-data": ("corpus",),
+    "train-tokenizer": ("tokenizer", "corpus"),
+}
+"""The kinds of stages that read corpora, and where their configuration has the corpus."""
+
+
+@dataclass(frozen=True)
+class KnownCorpus:
+    """A corpus that the store knows: its files with their SHA-256, where it is known, its identity,
+    and when that was recorded."""
+
+    files: Mapping[str, str | None]
+    identity: Mapping[str, Any]
+    time: float
+
+    @functools.cached_property
+    def missing(self) -> tuple[str, ...]:
+        """The files that are gone."""
+        return tuple(path for path in self.files if not os.path.exists(path))
+
+    def replaces(self, found: Collection[str]) -> bool:
+        """Whether files are gone and all others are as they were.
+
+        `found` are the files that the corpus has today; there are none if it can't be read.
+        """
+        if not self.missing or not set(found) <= self.files.keys():
+            return False
+        there = {path: known for path, known in self.files.items() if path not in self.missing}
+        return all(known in (None, file_sha256(Path(path))) for path, known in there.items())
+
+
+@dataclass(frozen=True)
+class LocalCorpus:
+    """A corpus of local files that a sweep file names.
+
+    `record` is what the store will know of it, and `corpus` its description with absolute paths.
+    """
+
+    record: CorpusRecord
+    corpus: Mapping[str, Any]
+
+
+class LocalCorpora:
+    """The corpora of local files of one sweep, and of the files that it refers to."""
+
+    def __init__(self, store: Store | None) -> None:
+        self._store = store
+        self._described: dict[tuple[str, Path, str], Mapping[str, Any]] = {}
+        self._replaced: dict[str, KnownCorpus] = {}
+        self._read: dict[tuple[str, Path, str], LocalCorpus] = {}
+
+    @property
+    def read(self) -> tuple[LocalCorpus, ...]:
+        """Every corpus that is there, with its content."""
+        return tuple(self._read.values())
+
+    @property
+    def replaced(self) -> tuple[KnownCorpus, ...]:
+        """Every corpus whose files are gone, and that is known from the store."""
+        return tuple(self._replaced.values())
+
+    def located(self, section: Mapping[str, Any], folder: Path, sweep: str) -> dict[str, Any]:
+        """A stage's section, in which each corpus whose files are gone names them as recorded.
+
+        Relative paths start from `folder`, and `sweep` is the name of the sweep.
+        """
+
+        def walk(value: Any) -> Any:
+            if isinstance(value, Mapping):
+                return self._locate({k: walk(v) for k, v in value.items()}, folder, sweep)
+            return [walk(each) for each in value] if isinstance(value, list) else value
+
+        return {name: walk(value) for name, value in section.items()}
+
+    def identity(self, corpus: Corpus) -> Mapping[str, Any]:
+        """The identity of a corpus: as recorded if files are gone. Raises DataError."""
+        known = self._replaced.get(_text(corpus.canonical()))
+        return known.identity if known else corpus.identity()
+
+    def missing(self, corpus: Corpus) -> tuple[str, ...]:
+        """The files of a corpus that are gone; none if it was read today."""
+        known = self._replaced.get(_text(corpus.canonical()))
+        return known.missing if known else ()
+
+    def _locate(self, given: Mapping[str, Any], folder: Path, sweep: str) -> Mapping[str, Any]:
+        """The description of a corpus as recorded if files are gone, and any other as it is."""
+        if given.get("type") not in CORPORA.all_names() and not given.keys() & CORPORA.shorthands:
+            return given
+        key = (_text(given), folder, sweep)
+        if key not in self._described:
+            self._described[key] = {**given, **self._look(given, folder, sweep)}
+        return self._described[key]
+
+    def _look(self, given: Mapping[str, Any], folder: Path, sweep: str) -> dict[str, Any]:
+        """The options that name the files of a corpus as recorded, or none if they are there."""
+        try:
+            named = CORPORA.parse({k: v for k, v in given.items() if k not in AROUND})
+        except ConfigError:
+            return {}  # the check of the section says what is wrong
+        if not named.places():
+            return {}
+        resolved, found = _found(named, folder)
+        known = next(self._known(named, folder, sweep), None)
+        if known is not None and known.replaces(found):
+            placed = named.placed(folder, sorted(known.files))
+            self._replaced[_text(dataclasses.replace(named, **placed).canonical())] = known
+            return placed
+        if resolved is not None:
+            files = {_from(folder, path, named): sha256 for path, sha256 in found.items()}
+            said, now = named.canonical(), time.time()
+            record = CorpusRecord(said, str(folder), sweep, files, resolved.identity(), now)
+            self._read[(_text(said), folder, sweep)] = LocalCorpus(record, resolved.canonical())
+        return {}
+
+    def _known(self, named: Corpus, folder: Path, sweep: str) -> Iterator[KnownCorpus]:
+        """What the store knows of a corpus: the newest record of it at this place; else the newest
+        stage that read it here; else the newest record under the name of a sweep that has moved."""
+        places = _places(named, folder)
+        for record in self._records:
+            if _places_of(record) == places:
+                yield _as_known(record, Path(record.folder))
+        yield from (known for corpus, known in self._stages if named.may_mean(corpus, folder))
+        for record in self._records:
+            same = record.sweep == sweep and record.corpus == named.canonical()
+            if same and not os.path.exists(record.folder):
+                yield _as_known(record, folder)
+
+    @functools.cached_property
+    def _records(self) -> list[CorpusRecord]:
+        return CorpusRecords(self._store.root).all() if self._store else []
+
+    @functools.cached_property
+    def _stages(self) -> list[tuple[Corpus, KnownCorpus]]:
+        """The corpora of local files that finished stages read, the newest first."""
+        if self._store is None:
+            return []
+        done = (path for kind in READERS for path in self._store.root.glob(f"{kind}/*/DONE"))
+        stages = [known for path in done for known in _read_by(StageFolder(path.parent))]
+        return sorted(stages, key=lambda stage: stage[1].time, reverse=True)
+
+
+def missing_note(replaced: Iterable[KnownCorpus]) -> str | None:
+    """One line that says which files are gone, and what has their place; None if all are there."""
+    known = list(replaced)
+    if not known:
+        return None
+    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(max(one.time for one in known)))
+    files = [path for one in known for path in one.missing]
+    return (
+        f"{gone(files)}: the stages have the keys of the content that the store recorded on {day};"
+        " to read only what is left, name those files"
+    )
+
+
+def gone(files: Iterable[str]) -> str:
+    """Which files are gone, in a few words."""
+    first, *others = dict.fromkeys(files)
+    more = f" and {len(others)} more" if others else ""
+    return f"{first}{more} {'are' if others else 'is'} gone"
+
+
+def _found(named: Corpus, folder: Path) -> tuple[Corpus | None, dict[str, str]]:
+    """The corpus as it is today, and the SHA-256 of its files; None if it can't be read."""
+    try:
+        resolved = named.resolved(folder)
+        return resolved, {path: file_sha256(Path(path)) for path in resolved.local_files()}
+    except DataError:
+        return None, {}
+
+
+def _read_by(folder: StageFolder) -> Iterator[tuple[Corpus, KnownCorpus]]:
+    """The corpus of local files that a finished stage read, if it did."""
+    request, result, ended = folder.request(), folder.result(), folder.finished_at()
+    config: Any = request and request.get("config")
+    for name in READERS[folder.path.parent.name]:
+        config = config.get(name) if isinstance(config, Mapping) else None
+    recorded: Any = result and (result.get("recorded") or result)  # an old result has no such part
+    identity = recorded.get("identity") if isinstance(recorded, Mapping) else None
+    of = identity.get("corpus") if isinstance(identity, Mapping) else None
+    if not isinstance(of, Mapping) or ended is None:
+        return
+    try:
+        corpus = CORPORA.parse(config)
+    except ConfigError:
+        return
+    if corpus.places():
+        yield corpus, KnownCorpus(dict.fromkeys(corpus.places()), of, ended)
+
+
+def _as_known(record: CorpusRecord, folder: Path) -> KnownCorpus:
+    """What a record says of the files of a corpus whose relative paths start from `folder`."""
+    files = {os.path.abspath(folder / path): sha256 for path, sha256 in record.files.items()}
+    return KnownCorpus(files, record.identity, record.time)
+
+
+def _places(corpus: Corpus, folder: Path) -> str:
+    """A corpus by its options and the absolute places that it names."""
+    paths = [os.path.abspath(folder / os.path.expanduser(place)) for place in corpus.places()]
+    return _text(dataclasses.replace(corpus, **corpus.placed(folder, paths)).canonical())
+
+
+def _places_of(record: CorpusRecord) -> str | None:
+    try:
+        return _places(CORPORA.parse(record.corpus), Path(record.folder))
+    except ConfigError:
+        return None
+
+
+def _from(folder: Path, path: str, named: Corpus) -> str:
+    """A file of a corpus by its path from `folder`, unless the corpus names absolute places."""
+    absolute = any(os.path.isabs(os.path.expanduser(place)) for place in named.places())
+    return path if absolute else os.path.relpath(path, folder)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
