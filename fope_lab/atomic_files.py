@@ -19,6 +19,8 @@ from typing import Any
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """No space left on the disk, or none that this user or file may have."""
+MAKE_ROOM = "make room, and run the same command again: it goes on from what is there"
+"""What to do about a full disk."""
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fope_lab.atomic_files import MAKE_ROOM, is_full_disk
 from fope_lab.config.errors import UserError
 from fope_lab.config.exit_codes import INTERRUPTED, OK, WRONG_INPUT
 
@@ -31,6 +32,7 @@ COMMANDS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
+    _open_closed_outputs()
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words and words[0] in COMMANDS:
         command = importlib.import_module(f"fope_lab.cli.commands.{words[0]}")
@@ -50,16 +52,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    code = OK
     try:
-        return command(options)
+        code = command(options)
+        sys.stdout.flush()  # here, where an error is caught, and not when Python ends
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output, such as `head`, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return WRONG_INPUT
+    except OSError as error:
+        if not is_full_disk(error):
+            raise
+        where = f" for {error.filename}" if error.filename else ""
+        print(f"error: no space left on the disk{where}; {MAKE_ROOM}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # it may be what is full
+        return WRONG_INPUT
+    return code
+
+
+def _open_closed_outputs() -> None:
+    """Let closed outputs, as after `>&-`, lead nowhere: else the next file that is opened would get
+    what is printed."""
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, descriptor)
+            setattr(sys, name, open(descriptor, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 class _Parser(argparse.ArgumentParser):

@@ -33,7 +33,8 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     """Add --store, the folder of the stages."""
     parser.add_argument(
         "--store",
-        default=os.environ.get("FOPE_LAB_STORE", "fope-store"),
+        type=_folder,
+        default=os.environ.get("FOPE_LAB_STORE") or "fope-store",
         metavar="DIR",
         help="folder that holds the stages (default: FOPE_LAB_STORE, or ./fope-store)",
     )
@@ -53,9 +54,25 @@ def add_address(parser: argparse.ArgumentParser) -> None:
     """Add --address, the Ray cluster to run on."""
     parser.add_argument(
         "--address",
-        default=os.environ.get("RAY_ADDRESS", "local"),
+        type=_address,
+        default=os.environ.get("RAY_ADDRESS") or "local",
         help="Ray cluster to run on (default: RAY_ADDRESS, or a local one)",
     )
+
+
+def _folder(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"found {text!r}, needs the path of a folder")
+    return text
+
+
+def _address(text: str) -> str:
+    from fope_lab.orchestration.cluster_address import ClusterError, checked_address
+
+    try:
+        return checked_address(text)
+    except ClusterError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def whole_number(first: int, last: int | None = None) -> Callable[[str], int]:

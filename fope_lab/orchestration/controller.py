@@ -14,7 +14,6 @@ import logging
 import os
 import shutil
 import signal
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -22,19 +21,16 @@ from types import FrameType
 import ray
 from ray import tune
 
-from fope_lab.orchestration.environment import LOCAL, RAY_DEFAULTS
-from fope_lab.orchestration.resources import (
-    CLUSTER_LOOKAHEAD,
-    ClusterError,
-    placement,
-    require_nodes,
-)
+from fope_lab.orchestration.cluster_address import LOCAL, ClusterError
+from fope_lab.orchestration.environment import RAY_DEFAULTS
+from fope_lab.orchestration.resources import CLUSTER_LOOKAHEAD, placement, require_nodes
 from fope_lab.orchestration.searcher import StageSearcher
 from fope_lab.orchestration.trial import KEY, PROCESS_RETRIES, ray_scratch_dir, run_stage
 from fope_lab.planning.capacity import Capacity, Demand, Lookahead, amounts
 from fope_lab.provenance.checkout import Checkout
 from fope_lab.store import StageState, Store
 from fope_lab.store.lease import Ending, driver_name
+from fope_lab.store.problems import first_line
 from fope_lab.sweep.graph import Stage
 
 ReadStates = Callable[[], Mapping[str, StageState]]
@@ -56,7 +52,7 @@ def run_stages(
     `stages` has parents before children. `seconds` has the plan's forecast of each stage by key:
     the order and the back-filling follow from it. `address` is "local" for a Ray of our own,
     otherwise a cluster to join. Raises KeyboardInterrupt at a signal, resources.ResourcesError if a
-    stage could never be placed, and resources.ClusterError if there is no cluster at `address`.
+    stage could never be placed, and cluster_address.ClusterError if no cluster is at `address`.
     """
     owner = driver_name()
     by_key = {stage.key: stage for stage in stages}
@@ -121,7 +117,6 @@ def _ray(address: str) -> Iterator[None]:
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     os.environ["OMP_NUM_THREADS"] = "1"  # two threads a trial are 6–10 times slower than one
     local = {"include_dashboard": False} if address == LOCAL else {}
-    _require_listener(address)
     try:
         ray.init(
             address=address,
@@ -130,26 +125,13 @@ def _ray(address: str) -> Iterator[None]:
             runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", **RAY_DEFAULTS}},
             **local,
         )
-    except ConnectionError as error:
-        raise ClusterError(f"no Ray cluster at {address!r}: {error}") from error
+    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+        where = "here" if address == LOCAL else f"at {address}"
+        raise ClusterError(f"no Ray cluster {where}: {first_line(error)}") from error
     try:
         yield
     finally:
         ray.shutdown()
-
-
-def _require_listener(address: str) -> None:
-    """Raises ClusterError if nobody listens at HOST:PORT; Ray would try for minutes."""
-    host, _, port = address.rpartition(":")
-    if "/" in address or not (host and port.isdigit()):
-        return
-    try:
-        socket.create_connection((host, int(port)), timeout=5).close()
-    except OSError as error:
-        raise ClusterError(
-            f"no Ray cluster answers at {address} (--address or RAY_ADDRESS): "
-            f"{error.strerror or error}"
-        ) from error
 
 
 @contextlib.contextmanager

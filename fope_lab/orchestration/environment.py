@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 
-LOCAL = "local"
-"""The address of a private Ray cluster that starts and ends with the run."""
+from fope_lab.orchestration.cluster_address import LOCAL
 
 RAY_DEFAULTS = {
     "RAY_USAGE_STATS_ENABLED": "0",

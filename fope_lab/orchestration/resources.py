@@ -19,10 +19,6 @@ class ResourcesError(UserError):
     """No node can ever hold a stage."""
 
 
-class ClusterError(UserError):
-    """There is no Ray cluster where one was asked for."""
-
-
 def placement(resources: Resources, driver: str) -> tune.PlacementGroupFactory:
     """The placement group of a stage's trial; `driver` is the address of this process's node.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from fope_lab.orchestration.cluster_address import LOCAL, require_cluster
 from fope_lab.orchestration.progress_view import live_view, print_line, print_problems
 from fope_lab.orchestration.sweep_report import keep_report, tracked_report
 from fope_lab.planning.devices import device_named, this_machine
@@ -142,8 +143,6 @@ def require_unblocked(plans: Sequence[Plan]) -> None:
 def _require_memory(plans: Sequence[Plan], device: str | None, address: str) -> None:
     """Raises SweepError if a stage needs more memory than there is: a stage with GPUs on `device`,
     a stage without GPUs on this machine, if the run is local."""
-    from fope_lab.orchestration.environment import LOCAL
-
     gpu = device_named(device) if device else None
     cpu = this_machine() if address == LOCAL else None
     reasons: dict[str, str] = {}
@@ -169,6 +168,7 @@ def _run_stages(
     """
     from fope_lab.orchestration.environment import prepare_environment
 
+    require_cluster(address)
     prepare_environment(address)
     from fope_lab.orchestration.controller import run_stages
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -10,6 +11,7 @@ from fope_lab.config.yaml_document import Document
 from fope_lab.stages.labels import label
 from fope_lab.sweep.grid_point import GridPoint
 
+MAX_PROBLEMS = 1_000
 ALTERNATIVES = ("grid", "zip")
 """The sections of a sweep file that list the values of an axis."""
 
@@ -40,6 +42,10 @@ class ProblemCollector:
         for problem in problems:
             self._at_points.setdefault(problem, []).append(point)
 
+    def is_full(self) -> bool:
+        """Return whether there are so many problems that nobody would read more."""
+        return len(self._problems) + len(self._at_points) >= MAX_PROBLEMS
+
     def concern(self, *sections: str) -> bool:
         """Return whether a problem was found in one of these top-level sections."""
         return any(p.file is None and p.path[:1] == (s,) for p in self._problems for s in sections)
@@ -56,7 +62,7 @@ class ProblemCollector:
         the axis's. A problem that only some grid points have says which.
         """
         by_axis: dict[tuple[FieldPath, str], dict[FieldPath, list[GridPoint]]] = {}
-        for problem, points in self._at_points.items():
+        for problem, points in itertools.islice(self._at_points.items(), MAX_PROBLEMS):
             at = problem.path
             axis = at[:2] if at[0] in ALTERNATIVES and len(at) == 3 else at
             by_axis.setdefault((axis, problem.message), {})[at] = points

@@ -72,6 +72,8 @@ def resolve_stages(
         if one.problems:
             for point in cell.points:
                 problems.add_at_point(point, *one.problems)
+            if problems.is_full():
+                break
     stages: dict[str, Stage] = {}
     by_section: dict[str, list[Stage]] = {name: [] for name in file.stages}
     for one in built:

@@ -1,0 +1,79 @@
+"""The address of a Ray cluster: its form, and whether a Ray answers there.
+
+Ray itself would search for minutes, or raise errors of its own making. Nothing here imports it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from pathlib import Path
+
+from fope_lab.config.errors import UserError
+
+LOCAL = "local"
+"""The address of a private Ray cluster that starts and ends with the run."""
+FORMS = "local, auto, HOST:PORT or ray://HOST:PORT"
+_HOST_AND_PORT = re.compile(r"(?:ray://)?(?P<host>[^\s/:?#@]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]+)")
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""How a client begins HTTP/2, which Ray speaks: the preface, and SETTINGS that are empty."""
+_SETTINGS = 4  # the type of the frame that an HTTP/2 server sends first
+_SECONDS = 5.0
+
+
+class ClusterError(UserError):
+    """There is no Ray cluster where one was asked for, or none can be started here."""
+
+
+def checked_address(address: str) -> str:
+    """The address, if it has one of FORMS. Raises ClusterError."""
+    if address not in (LOCAL, "auto"):
+        _host_and_port(address)
+    return address
+
+
+def require_cluster(address: str) -> None:
+    """Raises ClusterError in seconds if no Ray answers at HOST:PORT, or can't start here."""
+    if address == LOCAL:
+        _require_temporary_folder()
+    if address in (LOCAL, "auto"):
+        return
+    where = f"at {address} (--address or RAY_ADDRESS)"
+    try:
+        with socket.create_connection(_host_and_port(address), timeout=_SECONDS) as connection:
+            if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+                return  # Ray has the certificates
+            connection.settimeout(_SECONDS)
+            connection.sendall(_PREFACE)
+            answer = connection.recv(9)
+    except TimeoutError as error:
+        raise ClusterError(f"nothing answers {where} within {_SECONDS:g} s") from error
+    except OSError as error:
+        raise ClusterError(f"no Ray cluster answers {where}: {error.strerror or error}") from error
+    if len(answer) < 4 or answer[3] != _SETTINGS:
+        raise ClusterError(f"what answers {where} is not Ray; the port of Ray's head is often 6379")
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    match = _HOST_AND_PORT.fullmatch(address)
+    if match is None or not 0 < int(match["port"][:6]) < 2**16:
+        dashboard = address.startswith(("http://", "https://"))
+        advice = "; a dashboard's URL is for `fope-lab submit`" if dashboard else ""
+        raise ClusterError(
+            f"found {address!r} as the address of a Ray cluster (--address or RAY_ADDRESS),"
+            f" needs {FORMS}{advice}"
+        )
+    return match["host"].strip("[]"), int(match["port"])
+
+
+def _require_temporary_folder() -> None:
+    """Ray keeps its sockets and logs in a folder that the environment names, or in /tmp."""
+    name = next((name for name in ("RAY_TMPDIR", "TMPDIR") if os.environ.get(name)), None)
+    if name is None:
+        return
+    folder = Path(os.environ[name])
+    if not folder.is_dir():
+        raise ClusterError(f"{name} is {folder}, which is not a folder; Ray keeps its files there")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ClusterError(f"{name} is {folder}, which can't be written; Ray keeps its files there")
