@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from fope_lab.store import Store
     from fope_lab.sweep import Sweep
 
 
@@ -21,11 +22,11 @@ def make_console(*, stderr: bool = False) -> Console:
     return Console(width=width, soft_wrap=False, stderr=stderr)
 
 
-def print_missing(sweeps: Iterable[Sweep], console: Console) -> None:
-    """Print which local files of the sweeps are gone, in one line, if any are."""
-    from fope_lab.sweep.local_corpora import missing_note
+def print_notes(sweeps: Sequence[Sweep], store: Store, console: Console) -> None:
+    """Print what the user should know of the sweeps beside their stages, each in one line."""
+    from fope_lab.sweep.notes import notes
 
-    if note := missing_note(known for sweep in sweeps for known in sweep.missing_corpora):
+    for note in notes(sweeps, store):
         console.print(note, style="yellow", soft_wrap=True, highlight=False, markup=False)
 
 

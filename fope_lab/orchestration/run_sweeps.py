@@ -22,7 +22,7 @@ from fope_lab.store.lease import LeaseHeldError, driver_name
 from fope_lab.store.state import CACHED
 from fope_lab.sweep import Plan, Sweep, plan
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.local_corpora import missing_note
+from fope_lab.sweep.notes import notes
 from fope_lab.sweep.plan import ACTIONS
 from fope_lab.sweep.redo import stages_to_redo
 from fope_lab.tracking import Tracker, TrackingError, TrackingThread, is_server
@@ -70,7 +70,7 @@ def run_sweeps(
     actions = {key: planned.action(key) for planned in plans for key in planned.states}
     counts = [f"{n} {word}" for word in ACTIONS if (n := list(actions.values()).count(word))]
     names = ", ".join(sweep.name for sweep in sweeps)
-    if note := missing_note(known for sweep in sweeps for known in sweep.missing_corpora):
+    for note in notes(sweeps, place):
         print_line(console, note, style="yellow")
     for planned in plans:
         keep_corpora(planned, place)
@@ -208,10 +208,10 @@ def _finish(
     report = tracked_report(planned.sweep, store, tracker)
     where = ""
     try:
-        path = keep_report(report, store)
-        where = str(path)
+        written = keep_report(report, store)
+        where = str(written)
         if problem is None:
-            files = [path.parent / name for name in REPORT_FILES]
+            files = [written.page.parent / name for name in REPORT_FILES]
             tracker.log_summary(planned, files, report_numbers(report))
     except TrackingError as error:
         problem = str(error)

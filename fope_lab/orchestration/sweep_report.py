@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from fope_lab.report import Report, RunLinks, build_report
-from fope_lab.report.files import write_report
+from fope_lab.report.files import WrittenReport, write_report
 from fope_lab.report.provenance import provenance
 from fope_lab.store import Store
+from fope_lab.store.sweep_files import REPORTS
 from fope_lab.sweep import Sweep
+from fope_lab.sweep.notes import keep_file
 from fope_lab.tracking import Tracker, run_link
 
 
@@ -25,6 +27,8 @@ def tracked_report(sweep: Sweep, store: Store, tracker: Tracker) -> Report:
     return build_report(sweep, store, provenance=provenance(sweep, store), links=links)
 
 
-def keep_report(report: Report, store: Store) -> Path:
-    """Write the report into its folder in the store; returns the path of the HTML page."""
-    return write_report(report, store.root / "reports" / report.name)
+def keep_report(report: Report, store: Store) -> WrittenReport:
+    """Write the report into its folder in the store, and from which file it came."""
+    written = write_report(report, store.root / REPORTS / report.name)
+    keep_file(report.name, Path(report.path), store)
+    return written

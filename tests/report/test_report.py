@@ -114,13 +114,13 @@ def test_writing_leaves_whole_files(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path)
     finish(plan, store)
     report = make_report(plan, store, links_of(plan))
-    page = write_report(report, tmp_path / "deep" / "folder")
+    page = write_report(report, tmp_path / "deep" / "folder").page
     assert page == tmp_path / "deep" / "folder" / "report.html"
     assert {path.name for path in page.parent.iterdir()} == set(REPORT_FILES)
     given = json.loads(page.with_suffix(".json").read_text())
     assert given == report_json(report)
     again = write_report(report, tmp_path / "deep" / "folder")
-    assert again.read_text(encoding="utf-8").endswith("</html>")
+    assert again.page.read_text(encoding="utf-8").endswith("</html>")
 
 
 def test_printing_gives_tables_findings_and_gaps(tmp_path: Path, store: Store) -> None:

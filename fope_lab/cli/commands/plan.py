@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fope_lab.cli.console import make_console, print_json, print_missing
+from fope_lab.cli.console import make_console, print_json, print_notes
 from fope_lab.cli.inputs import load_sweeps
 from fope_lab.cli.shared_options import (
     add_files,
@@ -71,6 +71,6 @@ def run(options: argparse.Namespace) -> int:
         from fope_lab.planning.plan_table import print_plan
 
         print_plan(estimate, make_console(), every=options.all)
-    print_missing(sweeps, make_console(stderr=options.json))
+    print_notes(sweeps, store, make_console(stderr=options.json))
     estimate.require_fit()
     return OK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fope_lab.cli.console import make_console, print_missing
+from fope_lab.cli.console import make_console, print_notes
 from fope_lab.cli.inputs import load_single_sweep
 from fope_lab.cli.shared_options import add_file, add_json, add_store, add_tracking_uri
 from fope_lab.config.exit_codes import OK
@@ -34,6 +34,7 @@ def run(options: argparse.Namespace) -> int:
     if not store.root.exists():
         raise StoreError(f"there is no store {options.store}: nothing has run there")
     report = report_of_sweep(sweep, store, options.tracking_uri)
+    print_notes([sweep], store, make_console(stderr=options.json or options.markdown))
     if options.json:
         print(render_json(report))
     elif options.markdown:
@@ -46,5 +47,4 @@ def run(options: argparse.Namespace) -> int:
         except OSError as error:
             text = f"report: not written, the store is read-only ({error})"
         console.print(text, soft_wrap=True, highlight=False, markup=False)
-    print_missing([sweep], make_console(stderr=options.json or options.markdown))
     return OK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fope_lab.cli.console import make_console, print_missing
+from fope_lab.cli.console import make_console, print_notes
 from fope_lab.cli.inputs import load_single_sweep
 from fope_lab.cli.shared_options import add_file, add_store
 from fope_lab.config.exit_codes import FAILED, OK
@@ -24,6 +24,6 @@ def run(options: argparse.Namespace) -> int:
     console = make_console()
     console.print(states_table(sweep.stages, states, store))
     print_problems(sweep.stages, states, store, console)
-    print_missing([sweep], console)
+    print_notes([sweep], store, console)
     failed = any(state.status is Status.FAILED for state in states.values())
     return FAILED if failed else OK

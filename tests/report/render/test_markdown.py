@@ -127,7 +127,7 @@ def test_the_terminal_shows_the_same_numbers(tmp_path: Path) -> None:
 
 def test_the_page_shows_the_same_numbers(tmp_path: Path) -> None:
     report = report_of(tmp_path, {**PAPER, "stages": with_lengths([64, 512])})
-    page = write_report(report, tmp_path / "page").read_text()
+    page = write_report(report, tmp_path / "page").page.read_text()
     assert '<section id="paper">' in page
     assert 'href="https://arxiv.org/abs/2412.17739"' in page
     assert report.paper is not None
@@ -138,7 +138,7 @@ def test_the_page_shows_the_same_numbers(tmp_path: Path) -> None:
 
 
 def test_the_page_of_a_sweep_without_a_paper_has_no_such_section(tmp_path: Path) -> None:
-    page = write_report(report_of(tmp_path), tmp_path / "page").read_text()
+    page = write_report(report_of(tmp_path), tmp_path / "page").page.read_text()
     assert 'id="paper"' not in page
     assert "Comparison with the paper" not in page
 

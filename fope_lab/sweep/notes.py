@@ -1,0 +1,51 @@
+"""What a command says of sweeps beside their stages: files that are gone, and a name used twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fope_lab.config.problems import SweepError
+from fope_lab.config.yaml_document import Document
+from fope_lab.store import Store
+from fope_lab.store.sweep_files import SweepFiles
+from fope_lab.sweep.graph import Sweep
+from fope_lab.sweep.local_corpora import missing_note
+
+
+def notes(sweeps: Sequence[Sweep], store: Store) -> list[str]:
+    """A line for each thing that the user should know of the sweeps."""
+    missing = missing_note(known for sweep in sweeps for known in sweep.missing_corpora)
+    return [note for note in (missing, *(name_note(sweep, store) for sweep in sweeps)) if note]
+
+
+def name_note(sweep: Sweep, store: Store) -> str | None:
+    """One line about another file with the sweep's name, whose report the store has.
+
+    None if that file is gone, if it has another name by now, or if both files say the same.
+    """
+    other = SweepFiles(store.root).of(sweep.name)
+    if other is None or not _is_of_user(sweep.path, store) or not _is_of_user(other, store):
+        return None
+    try:
+        same = other.samefile(sweep.path) or other.read_bytes() == sweep.path.read_bytes()
+        content = None if same else Document(other).value
+    except (OSError, SweepError):
+        return None
+    if not isinstance(content, dict) or content.get("name") != sweep.name:
+        return None
+    return (
+        f"two sweep files have the name {sweep.name!r}: {sweep.path} and {other}. They share a"
+        " report and an MLflow experiment; give one of them another name"
+    )
+
+
+def keep_file(sweep: str, path: Path, store: Store) -> None:
+    """Remember which file the sweep of this name comes from."""
+    if _is_of_user(path, store):
+        SweepFiles(store.root).keep(sweep, path)
+
+
+def _is_of_user(path: Path, store: Store) -> bool:
+    """Whether a sweep file is there, and is not one that the store itself has, such as a copy."""
+    return path.is_file() and not path.resolve().is_relative_to(store.root.resolve())
