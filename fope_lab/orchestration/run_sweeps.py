@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from fope_lab.orchestration.controller import ReadStates
 
-TRACKING_SECONDS = 30.0
-"""How long the end of a run waits at most for MLflow to be brought up to date."""
+INTERRUPTED_SECONDS = 8.0
+"""How long a run that was interrupted waits at most for MLflow to be brought up to date."""
 
 
 def run_sweeps(
@@ -84,11 +84,13 @@ def run_sweeps(
         except KeyboardInterrupt:
             console.print("Interrupted. Run the same command again to continue.")
             raise
+    else:
+        problem = _upload(tracker, plans).unreachable
     try:
-        for sweep in sweeps:
-            planned = plan(sweep, place)
+        finished = [plan(sweep, place) for sweep in sweeps]
+        for planned in finished:
             keep_corpora(planned, place)
-            _finish(planned, place, tracker, console, problem)
+        _finish(finished, place, tracker, console, problem)
     finally:  # whatever is wrong with a report, it must not hide why stages failed
         _print_reruns(stages, states, console)
         print_problems(stages, states, place, console)
@@ -163,8 +165,8 @@ def _run_stages(
 ) -> tuple[Mapping[str, StageState], str | None]:
     """Run what the store lacks while showing the progress and keeping MLflow up to date.
 
-    Returns the state of each stage by key, and why MLflow is not up to date, if it is not. Whatever
-    ends the run early, the failures up to then are printed.
+    Returns the state of each stage by key, and why MLflow can't be used, if it can't. Whatever ends
+    the run early, the failures up to then are printed.
     """
     from fope_lab.orchestration.environment import prepare_environment
 
@@ -184,44 +186,58 @@ def _run_stages(
                 yield
         except BaseException:
             print_problems(stages, read_states(), store, console)
+            tracking.flush(INTERRUPTED_SECONDS)  # the next run, or `sync`, uploads the rest
             raise
-        finally:
-            # The next run, or `sync`, uploads what is not uploaded in time.
-            problem = tracking.flush(timeout=TRACKING_SECONDS)
+        tracking.flush()
+        problem = tracking.unreachable
 
     states = run_stages(stages, store, seconds, address=address, watch=watch)
     return states, problem
 
 
-def _finish(
-    planned: Plan, store: Store, tracker: Tracker, console: Console, problem: str | None
-) -> None:
-    """Write and print the report, and bring MLflow up to date or say why it is not.
+def _upload(tracker: Tracker, plans: Sequence[Plan]) -> TrackingThread:
+    """Bring MLflow up to date; returns the thread, which has ended or is not waited for."""
+    tracking = TrackingThread(tracker, plans)
+    tracking.start()
+    tracking.flush()
+    return tracking
 
-    `problem` says why the last upload did not finish: then MLflow is not tried again.
+
+def _finish(
+    plans: Sequence[Plan], store: Store, tracker: Tracker, console: Console, problem: str | None
+) -> None:
+    """Write and print the reports, and bring MLflow up to date or say why it is not.
+
+    `problem` says why MLflow can't be used: then it is not tried again. The reports are kept for
+    `sync` all the same.
     """
-    if problem is None:
+    unrecorded: str | None = None
+    for planned in plans:
+        report = tracked_report(planned.sweep, store, tracker)
+        where = ""
         try:
-            tracker.project(planned)
-        except TrackingError as error:
-            problem = str(error)
-    report = tracked_report(planned.sweep, store, tracker)
-    where = ""
-    try:
-        written = keep_report(report, store)
-        where = str(written)
-        if problem is None:
+            written = keep_report(report, store)
+            where = str(written)
             files = [written.page.parent / name for name in REPORT_FILES]
-            tracker.log_summary(planned, files, report_numbers(report))
-    except TrackingError as error:
-        problem = str(error)
-    except OSError as error:
-        where = where or f"not written ({error})"
-    print_report(report, console)
-    print_line(console, f"report: {where}")
-    pages = "" if is_server(tracker.uri) else f" (fope-lab ui --store {quote(str(store.root))})"
+            tracker.keep_report(planned, files, report_numbers(report))
+        except TrackingError as error:
+            unrecorded = str(error)
+        except OSError as error:
+            where = where or f"not written ({error})"
+        print_report(report, console)
+        print_line(console, f"report: {where}")
+    if problem is None:
+        tracking = _upload(tracker, plans)
+        problem = tracking.unreachable or tracking.last_error or unrecorded
+    _print_tracking(tracker, store, console, problem)
+
+
+def _print_tracking(tracker: Tracker, store: Store, console: Console, problem: str | None) -> None:
+    place = quote(str(store.root))
+    pages = "" if is_server(tracker.uri) else f" (fope-lab ui --store {place})"
     print_line(console, f"MLflow: {tracker.address}{pages}")
+    if tracker.replaced:
+        print_line(console, tracker.replaced, style="yellow")
     if problem:
-        print_line(console, f"MLflow is not up to date: {problem}", style="yellow")
-        again = f"Run `fope-lab sync --store {quote(str(store.root))}` to finish it."
-        print_line(console, again, style="yellow")
+        again = f"Run `fope-lab sync --store {place}` to finish it."
+        print_line(console, f"MLflow is not up to date: {problem}. {again}", style="yellow")

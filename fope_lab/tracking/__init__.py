@@ -11,12 +11,12 @@ points again is harmless. Every call may be interrupted anywhere and repeated.
     database.py makes the tables of a SQLite database, and keeps a damaged one apart
     server.py   an MLflow server or database, its experiments and runs
     tracker.py  uploads what MLflow lacks
-    thread.py   does so every few seconds during a run
+    thread.py   does so every few seconds during a run, and waits no longer than patience.py says
     ui.py       serves MLflow's pages, and makes links to them
 """
 
 from fope_lab.tracking.errors import TrackingError
-from fope_lab.tracking.thread import TrackingThread
+from fope_lab.tracking.thread import TrackingThread, sync
 from fope_lab.tracking.tracker import Tracker
 from fope_lab.tracking.ui import metric_link, run_link, serve
 from fope_lab.tracking.uris import is_server
@@ -29,4 +29,5 @@ __all__ = [
     "metric_link",
     "run_link",
     "serve",
+    "sync",
 ]

@@ -123,6 +123,17 @@ def readable_tables(path: Path) -> tuple[set[str], str | None]:
         raise UnreachableError(f"the MLflow database {path}: {error}") from error
 
 
+def is_write_locked(path: Path) -> bool:
+    """Whether another process has locked the database, so that nobody can write to it."""
+    try:
+        with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+    except sqlite3.Error as error:
+        return is_locked(error)
+    return False
+
+
 def state(path: Path) -> State:
     """What the file is to this version of MLflow, which must have been imported.
 
@@ -217,7 +228,8 @@ def _one_maker(path: Path) -> Iterator[None]:
     def progress() -> object:
         return sorted((file.name, file.stat().st_mtime_ns) for file in _unfinished(path))
 
-    busy = f"another process has been making the MLflow database {path} for too long"
+    text = f"another process has been making the MLflow database {path} for too long"
+    busy = UnreachableError(text)
     with locked(path.with_name(f".{path.name}.lock"), busy, progress):
         yield
 

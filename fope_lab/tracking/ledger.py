@@ -5,7 +5,8 @@
     <store>/tracking/<hash of URI and sweep>.lock          one writer at a time
     <store>/tracking/sweeps/<name>/                        the last plan, and the last report
 
-If any of these is lost, nothing else is: the server can be asked which points it has.
+If any of these is lost or damaged, nothing else is: the server can be asked which points it has and
+which store a run is of, and the next run records its plan and its report again.
 """
 
 from __future__ import annotations
@@ -14,21 +15,25 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
 
 from fope_lab.atomic_files import create_exclusive, read_json, write_atomic, write_json
 from fope_lab.store import Store
 from fope_lab.sweep.plan import Plan
+from fope_lab.tracking.errors import TrackingError
 from fope_lab.tracking.locks import locked
 from fope_lab.tracking.uris import shown
 from fope_lab.tracking.view import Outline
 
+PLAN, REPORT = "plan.json", "report.meta.json"
+STORE_ID = re.compile(r"[0-9a-f]{32}")
+RECORD_FIELDS = ("experiment_id", "run_id", "complete")
 UNNAMED_FILES = ("report.html", "report.json")
 """The files of reports that were saved by versions which did not record file names."""
 
@@ -69,11 +74,20 @@ class Ledger:
         self._root = store.root / "tracking"
         self._writer = uuid.uuid4().bytes
 
-    @cached_property
-    def store_id(self) -> str:
-        """The id that tells this store from others in MLflow; it is created on first use."""
-        create_exclusive(self._root / "id", uuid.uuid4().hex)
-        return (self._root / "id").read_text(encoding="utf-8")
+    def store_id(self) -> str | None:
+        """The id that tells this store from others in MLflow; None if it is missing or damaged."""
+        try:
+            text = (self._root / "id").read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return None
+        return text if STORE_ID.fullmatch(text) else None
+
+    def set_store_id(self, known: str | None) -> str:
+        """Record the id `known`, or a new one, and return what is recorded."""
+        path, text = self._root / "id", known or uuid.uuid4().hex
+        if not create_exclusive(path, text) and self.store_id() is None:
+            write_atomic(path, text)
+        return self.store_id() or text
 
     @contextlib.contextmanager
     def one_writer(self, sweep: str) -> Iterator[bool]:
@@ -83,7 +97,8 @@ class Ledger:
         releases the lock when its process ends. Raises TrackingError if the lock stays taken for
         a while.
         """
-        busy = f"an upload of {sweep} to MLflow is still running, here or in another process"
+        text = f"an upload of {sweep} to MLflow is still running, here or in another process"
+        busy = TrackingError(text)
         with locked(self._root / f"{self._hash(sweep)}.lock", busy) as file:
             file.seek(0)
             same = file.read() == self._writer
@@ -96,10 +111,12 @@ class Ledger:
     def run(self, sweep: str, kind: str, key: str) -> RunRecord | None:
         """The recorded run of a stage in the sweep's experiment, or None."""
         raw = read_json(self._record_file(sweep, kind, key))
-        try:
-            return None if raw is None else RunRecord(**raw)
-        except TypeError:  # written by another version of this program
+        if not isinstance(raw, dict):
             return None
+        experiment, run, complete = (raw.get(name) for name in RECORD_FIELDS)
+        if not (isinstance(experiment, str) and isinstance(run, str)):
+            return None
+        return RunRecord(experiment, run, complete if isinstance(complete, int) else None)
 
     def set_run(self, sweep: str, kind: str, key: str, record: RunRecord) -> None:
         """Record the run of a stage in the sweep's experiment."""
@@ -108,7 +125,7 @@ class Ledger:
 
     def save_outline(self, plan: Plan) -> Outline:
         """Save the outline of a plan and return it; `cached` stays as it was first recorded."""
-        path = self._sweep_folder(plan.sweep.name) / "plan.json"
+        path = self._sweep_folder(plan.sweep.name) / PLAN
         before = _read_outline(path)
         cached = {stage.key: stage.cached for stage in before.stages} if before else {}
         outline = Outline.of(plan, cached)
@@ -117,23 +134,26 @@ class Ledger:
         return outline
 
     def outlines(self) -> list[Outline]:
-        """The outlines of all sweeps that are recorded in this store."""
-        files = sorted((self._root / "sweeps").glob("*/plan.json"))
-        return [outline for path in files if (outline := _read_outline(path)) is not None]
+        """The outlines of all sweeps that are recorded in this store, but the damaged ones."""
+        found = (_read_outline(path) for path in self._plans())
+        return [outline for outline in found if outline is not None]
+
+    def damaged(self) -> list[Path]:
+        """The recorded plans that can't be read; the next run of the sweep writes them again."""
+        return [path for path in self._plans() if _read_outline(path) is None]
 
     def keep_report(self, sweep: str, files: Sequence[Path], metrics: Mapping[str, float]) -> None:
         """Copy a report into the store; an identical report keeps its time."""
         contents = {file.name: file.read_bytes() for file in files}
-        digest = hashlib.sha256(json.dumps(dict(metrics), sort_keys=True).encode())
         for name, content in contents.items():
-            digest.update(content)
             write_atomic(self._sweep_folder(sweep) / name, content)
-        known = self.report(sweep)
-        if known is None or known.content != digest.hexdigest():
+        digest = _digest(metrics, contents.values())
+        known = self._report(sweep)
+        if known is None or known.content != digest:
             write_json(
-                self._sweep_folder(sweep) / "report.meta.json",
+                self._sweep_folder(sweep) / REPORT,
                 {
-                    "content": digest.hexdigest(),
+                    "content": digest,
                     "time": time.time_ns() // 1_000_000,
                     "metrics": dict(metrics),
                     "files": list(contents),
@@ -141,13 +161,41 @@ class Ledger:
             )
 
     def report(self, sweep: str) -> KeptReport | None:
-        """The last report that was saved for a sweep, or None."""
-        folder = self._sweep_folder(sweep)
-        raw = read_json(folder / "report.meta.json")
-        if raw is None:
+        """The last report that was saved for a sweep, or None if there is none that is whole."""
+        report = self._report(sweep)
+        if report is None:
             return None
-        names = raw.pop("files", UNNAMED_FILES)
-        return KeptReport(**raw, files=[folder / name for name in names])
+        try:
+            contents = [file.read_bytes() for file in report.files]
+        except OSError:
+            return None
+        return report if _digest(report.metrics, contents) == report.content else None
+
+    def report_content(self, sweep: str) -> str | None:
+        """The digest of the last report that was saved for a sweep; its files are not read."""
+        report = self._report(sweep)
+        return None if report is None else report.content
+
+    def _report(self, sweep: str) -> KeptReport | None:
+        folder = self._sweep_folder(sweep)
+        raw = read_json(folder / REPORT)
+        if not isinstance(raw, dict):
+            return None
+        content, moment, metrics = (raw.get(name) for name in ("content", "time", "metrics"))
+        names = raw.get("files", list(UNNAMED_FILES))
+        if not (isinstance(content, str) and isinstance(moment, int)):
+            return None
+        if not (isinstance(metrics, dict) and isinstance(names, list)):
+            return None
+        numbers = all(isinstance(value, int | float) for value in metrics.values())
+        if not numbers or not all(isinstance(name, str) for name in names):
+            return None
+        return KeptReport(content, moment, metrics, [folder / name for name in names])
+
+    def _plans(self) -> list[Path]:
+        """Where the plans of the sweeps are, of which this store has anything."""
+        folders = sorted((self._root / "sweeps").glob("*/"))
+        return [folder / PLAN for folder in folders if any(folder.iterdir())]
 
     def _sweep_folder(self, sweep: str) -> Path:
         return self._root / "sweeps" / quote(sweep, safe="")
@@ -161,7 +209,11 @@ class Ledger:
 
 def _read_outline(path: Path) -> Outline | None:
     """The outline in a file, or None if there is none that this version can read."""
-    try:
-        return Outline.parse(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, TypeError, KeyError, ValueError):
-        return None
+    return Outline.read(read_json(path))
+
+
+def _digest(metrics: Mapping[str, float], contents: Iterable[bytes]) -> str:
+    digest = hashlib.sha256(json.dumps(dict(metrics), sort_keys=True).encode())
+    for content in contents:
+        digest.update(content)
+    return digest.hexdigest()

@@ -17,11 +17,11 @@ LOCK_SECONDS = 8.0
 
 @contextlib.contextmanager
 def locked(
-    path: Path, busy: str, progress: Callable[[], object] = lambda: None
+    path: Path, busy: TrackingError, progress: Callable[[], object] = lambda: None
 ) -> Iterator[BinaryIO]:
     """Hold the lock on the file `path`, and yield the file.
 
-    Raises TrackingError with the text `busy` if another holds the lock for LOCK_SECONDS, counted
+    Raises the error `busy` if another holds the lock for LOCK_SECONDS, counted
     again from each change of what `progress` returns.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,6 +35,6 @@ def locked(
                 if (now := progress()) != seen:
                     seen, deadline = now, time.monotonic() + LOCK_SECONDS
                 if time.monotonic() > deadline:
-                    raise TrackingError(busy) from None
+                    raise busy from None
                 time.sleep(0.05)
         yield file

@@ -9,13 +9,20 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
 from fope_lab.tracking.causes import is_damage, one_line
-from fope_lab.tracking.database import Identity, identity, prepare, set_aside
-from fope_lab.tracking.errors import DamagedDatabaseError
+from fope_lab.tracking.database import (
+    Identity,
+    identity,
+    is_write_locked,
+    prepare,
+    set_aside,
+)
+from fope_lab.tracking.errors import DamagedDatabaseError, UnreachableError
 from fope_lab.tracking.locks import locked
+from fope_lab.tracking.patience import Patience, PatientClient
 from fope_lab.tracking.points import Point
 from fope_lab.tracking.quiet_mlflow import quiet_mlflow
 from fope_lab.tracking.uris import is_server, shown, sqlite_file
@@ -23,6 +30,7 @@ from fope_lab.tracking.view import StageTimeline
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import Experiment as MlflowExperiment
     from mlflow.entities import Run as MlflowRun
 
 ENTRIES_PER_BATCH = 1_000
@@ -41,8 +49,8 @@ class Run:
     `sent` is the number of a stage's rows that are known to have arrived, with their digest.
     """
 
-    def __init__(self, client: MlflowClient, run: MlflowRun) -> None:
-        self._client = client
+    def __init__(self, client: MlflowClient, run: MlflowRun, patience: Patience) -> None:
+        self._client, self._patience = client, patience
         self.run_id: str = run.info.run_id
         self.tags: dict[str, str] = dict(run.data.tags)
         self.sent: tuple[int, str] | None = None
@@ -87,7 +95,8 @@ class Run:
 
     def add_file(self, path: Path) -> None:
         """Add or replace the artifact that has the file's name."""
-        self._client.log_artifact(self.run_id, str(path))
+        with self._patience.sending(path.stat().st_size):
+            self._client.log_artifact(self.run_id, str(path))
 
     def set_status(self, status: str, ended: int | None) -> None:
         """Set the status, and the end (ms since 1970) if it is known."""
@@ -100,21 +109,31 @@ class Run:
 
 
 class Experiment:
-    """An experiment and its runs: those of stages by key, and the report's run under SUMMARY.
+    """An experiment and the runs of a store in it: those of stages by key, and the report's run
+    under SUMMARY.
 
     `settled` holds, by key, the progress of a stage when its run was last brought up to date.
     """
 
-    def __init__(self, client: MlflowClient, experiment_id: str, created: int) -> None:
-        self._client = client
-        self.experiment_id, self.created = experiment_id, created
+    def __init__(
+        self, client: MlflowClient, entity: MlflowExperiment, store_id: str, patience: Patience
+    ) -> None:
+        self._client, self._patience = client, patience
+        self.experiment_id: str = entity.experiment_id
+        self.created: int = entity.creation_time
+        self.store_id = store_id
         self.runs: dict[str, Run] = {}
         self.settled: dict[str, StageTimeline] = {}
+
+    def is_same(self, other: Experiment) -> bool:
+        """Whether both are one experiment, rather than one that was made again under its name."""
+        mine, others = (self.experiment_id, self.created), (other.experiment_id, other.created)
+        return mine == others and self.store_id == other.store_id
 
     def create(self, key: str, tags: Mapping[str, str], started: int) -> Run:
         """Create a run that started at `started` (ms since 1970)."""
         made = self._client.create_run(self.experiment_id, start_time=started, tags=dict(tags))
-        run = self.runs[key] = Run(self._client, made)
+        run = self.runs[key] = Run(self._client, made, self._patience)
         return run
 
     def replace(self, key: str, tags: Mapping[str, str], started: int) -> Run:
@@ -122,18 +141,18 @@ class Experiment:
         self._client.delete_run(self.runs[key].run_id)
         return self.create(key, tags, started)
 
-    def load(self, store_id: str) -> None:
-        """Load the runs of a store from the server, one for each key."""
+    def load(self) -> None:
+        """Load the runs of the store from the server, one for each key."""
         token = None
         while True:
             page = self._client.search_runs(
                 [self.experiment_id],
-                filter_string=f"tags.store = '{store_id}'",
+                filter_string=f"tags.store = '{self.store_id}'",
                 max_results=1_000,
                 page_token=token,
             )
             for entity in page:
-                run = Run(self._client, entity)
+                run = Run(self._client, entity, self._patience)
                 key = SUMMARY if run.tags.get("kind") == SUMMARY else run.tags["key"]
                 if key in self.runs:  # a creation timed out and was repeated, but both arrived
                     self._client.delete_run(run.run_id)
@@ -154,6 +173,7 @@ class Server:
 
     def __init__(self, uri: str, artifacts: Path, locks: Path, *, ours: bool) -> None:
         self.uri = uri
+        self.patience = Patience()
         self.replaced: str | None = None
         self._artifacts, self._locks, self._ours = artifacts, locks, ours
         self._file = sqlite_file(uri)
@@ -164,8 +184,7 @@ class Server:
 
         Later calls return the same object as long as the server has the same experiment.
         """
-        if self._file is not None:
-            self._open(self._file)
+        self._open()
         entity = self._client.get_experiment_by_name(name)
         if entity is None:
             experiment_id = self._client.create_experiment(
@@ -177,17 +196,33 @@ class Server:
         elif entity.lifecycle_stage == "deleted":  # a user deleted it in MLflow
             self._client.restore_experiment(entity.experiment_id)
             self.forget(name)
-        identity = (entity.experiment_id, entity.creation_time)
+        found = Experiment(self._client, entity, store_id, self.patience)
         known = self._experiments.get(name)
-        if known is None or (known.experiment_id, known.created) != identity:
-            known = Experiment(self._client, *identity)
-            known.load(store_id)
-            self._experiments[name] = known
+        if known is None or not known.is_same(found):
+            found.load()
+            known = self._experiments[name] = found
         return known
 
     def forget(self, name: str) -> None:
         """Load this experiment again at the next call, because its content is no longer known."""
         self._experiments.pop(name, None)
+
+    def store_of(self, run_id: str) -> str | None:
+        """The id of the store that a run is of, or None if there is no such run."""
+        self._open()
+        try:
+            tags = self._client.get_run(run_id).data.tags
+        except Exception as error:
+            if getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST":
+                return None
+            raise
+        return None if (store := tags.get("store")) is None else str(store)
+
+    def silence(self) -> str:
+        """What to say of an MLflow that does not answer."""
+        if self._file is not None and is_write_locked(self._file):
+            return f"the MLflow database {self._file} is locked by another process"
+        return f"MLflow at {shown(self.uri)} did not answer in time"
 
     def mended(self, error: Exception) -> bool:
         """Whether `error` came of damage in our database, which is now replaced by an empty one."""
@@ -201,14 +236,26 @@ class Server:
         quiet_mlflow()
         from mlflow import MlflowClient
 
-        client = MlflowClient(tracking_uri=self.uri)
-        if self._file is None and not is_server(self.uri):
-            # The first client makes the tables of a new database, and only one may do so.
-            name = hashlib.sha256(shown(self.uri).encode()).hexdigest()[:16]
-            busy = "another process has been connecting to the MLflow database for too long"
-            with locked(self._locks / f"{name}.database.lock", busy):
-                client.search_experiments(max_results=1)
+        client = cast(
+            "MlflowClient", PatientClient(MlflowClient(tracking_uri=self.uri), self.patience)
+        )
+        if not is_server(self.uri):
+            self._connect(client)
         return client
+
+    def _connect(self, client: MlflowClient) -> None:
+        """Connect to a database, whose every answer is a sign of life."""
+        from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+        from sqlalchemy import event
+
+        with self.patience.asking():
+            engine = SqlAlchemyStore._get_or_create_engine(self.uri)
+        event.listen(engine, "after_cursor_execute", lambda *_: self.patience.sign())
+        if self._file is None:  # the first client makes the tables, and only one may do so
+            name = hashlib.sha256(shown(self.uri).encode()).hexdigest()[:16]
+            text = "another process has been connecting to the MLflow database for too long"
+            with locked(self._locks / f"{name}.database.lock", UnreachableError(text)):
+                client.search_experiments(max_results=1)
 
     def _artifact_location(self, experiment: str) -> str | None:
         """The folder of an experiment's files, or None if the server chooses it."""
@@ -216,8 +263,11 @@ class Server:
             return None
         return (self._artifacts / quote(experiment, safe="")).as_uri()
 
-    def _open(self, file: Path) -> None:
-        """Make sure that the database is whole, and is the one that MLflow has open."""
+    def _open(self) -> None:
+        """Make sure that a SQLite database is whole, and is the one that MLflow has open."""
+        file = self._file
+        if file is None:
+            return
         before = identity(file)
         if before is not None and before == _OPEN_DATABASES.get(file) and self._experiments:
             return

@@ -67,6 +67,7 @@ class Tracker:
         self._ledger = Ledger(self._store, self.uri)
         artifacts = artifact_folder(self._store.root)
         self._server = Server(self.uri, artifacts, self._store.root / "tracking", ours=uri is None)
+        self.patience = self._server.patience
         self._filled: str | None = None
         self._changes = ChangesSince(self._store)
         self._outlines: dict[str, tuple[Plan, Outline]] = {}
@@ -99,20 +100,28 @@ class Tracker:
         """The line that says that the store's database could not be read, if it was replaced."""
         return self._server.replaced
 
-    def log_summary(
+    def keep_report(
         self, plan: Plan, files: Sequence[Path], numbers: Mapping[tuple[str, ...], float]
     ) -> None:
-        """Upload these files and numbers as the report, in the experiment's run `summary`.
+        """Save these files and numbers in the store, as the report that MLflow is to have.
 
-        Each number becomes a metric, named by the parts of its path. The step of the metrics is the
-        number of the report's revision. The report is saved in the store first, so that `sync` can
-        upload it later. Raises TrackingError if MLflow refuses it.
+        The next `project` or `sync` uploads them as the experiment's run `summary`. Each number
+        becomes a metric, named by the parts of its path; the step of the metrics is the number of
+        the report's revision. Raises TrackingError if the store can't be written.
         """
         outline = self._outline(plan)
         metrics = {metric_path(path): value for path, value in numbers.items()}
         with _recorded(outline.name):
             self._ledger.keep_report(outline.name, files, metrics)
-        self._project(outline)
+
+    def without_report(self) -> list[str]:
+        """The names of the recorded sweeps of which the store has no report that is whole."""
+        names = [outline.name for outline in self._ledger.outlines()]
+        return [name for name in names if self._ledger.report(name) is None]
+
+    def silence(self) -> str:
+        """What to say of an MLflow that has not answered in time."""
+        return self._server.silence()
 
     def run_ids(self, sweep: Sweep) -> dict[str, str]:
         """The ids of MLflow runs by stage key, for stages that have a run; contacts no server."""
@@ -134,7 +143,11 @@ class Tracker:
         return {key: record for key, record in records.items() if record is not None}
 
     def _sync(self) -> list[str]:
-        problems: list[str] = []
+        problems = [
+            f"the record {path} is damaged: the next run of its sweep writes it again. Remove"
+            f" {path.parent} to forget the sweep."
+            for path in self._ledger.damaged()
+        ]
         outlines = self._ledger.outlines()
         for outline in outlines:
             try:
@@ -169,7 +182,7 @@ class Tracker:
             if not same_writer:
                 self._server.forget(outline.name)
             experiment = self._server.experiment(
-                outline.name, outline.description, self._ledger.store_id
+                outline.name, outline.description, self._store_id()
             )
             stages = {stage.key: stage for stage in outline.stages}
             for stage in outline.stages:
@@ -178,6 +191,16 @@ class Tracker:
             with self._collected(problems, SUMMARY):
                 self._project_report(outline.name, experiment)
         return problems
+
+    def _store_id(self) -> str:
+        """The id of the store. If the store has lost it, a run that is recorded still has it."""
+        known = self._ledger.store_id()
+        if known is None:
+            outlines = self._ledger.outlines()
+            records = (self._ledger.run(o.name, s.kind, s.key) for o in outlines for s in o.stages)
+            found = (self._server.store_of(record.run_id) for record in records if record)
+            known = self._ledger.set_store_id(next(filter(None, found), None))
+        return known
 
     @contextlib.contextmanager
     def _collected(self, problems: list[str], name: str) -> Iterator[None]:
@@ -204,7 +227,7 @@ class Tracker:
         if now is None or now == settled:
             return
         params = parameters(stage.config)
-        wanted = tags(sweep, stage, now) | {"store": self._ledger.store_id}
+        wanted = tags(sweep, stage, now) | {"store": experiment.store_id}
         wanted |= code_tags(folder.makers(), self._changes.of(stage, stages))
         run = experiment.runs.get(stage.key)
         known = self._ledger.run(sweep, stage.kind, stage.key)
@@ -235,12 +258,14 @@ class Tracker:
         experiment.settled[stage.key] = now
 
     def _project_report(self, sweep: str, experiment: Experiment) -> None:
-        report = self._ledger.report(sweep)
         run = experiment.runs.get(SUMMARY)
-        if report is None or (run is not None and run.tags.get("content") == report.content):
+        if run is not None and run.tags.get("content") == self._ledger.report_content(sweep):
+            return
+        report = self._ledger.report(sweep)
+        if report is None:
             return
         if run is None:
-            wanted = summary_tags(sweep) | {"store": self._ledger.store_id}
+            wanted = summary_tags(sweep) | {"store": experiment.store_id}
             run = experiment.create(SUMMARY, wanted, report.time)
         # The revision is saved before the points, so that two reports never share a step.
         revision = int(run.tags.get("revision", "0")) + 1

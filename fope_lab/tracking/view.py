@@ -29,6 +29,12 @@ TAG_LENGTH = 1_000
 """Our limit for the value of a tag, in characters, so that it stays readable."""
 STORED_AS = {"label": "name", "section": "stage"}
 """The fields of a StageOutline that JSON has under another name."""
+STAGE_FIELDS: Mapping[str, Any] = {
+    **dict.fromkeys(("key", "label", "section", "kind"), str),
+    **dict.fromkeys(("config", "axes", "parents"), dict),
+    **{"seed": int | None, "embedding": str | None, "scale": str | None, "cached": bool},
+}
+"""The types of the fields of a StageOutline."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +56,17 @@ class StageOutline:
     scale: str | None
     cached: bool
 
+    @classmethod
+    def read(cls, raw: Any) -> Self | None:
+        """The outline of a stage in a JSON value, or None if it has another shape."""
+        if not isinstance(raw, dict):
+            return None
+        found: dict[str, Any] = {name: raw.get(STORED_AS.get(name, name)) for name in STAGE_FIELDS}
+        shaped = all(isinstance(found[name], kinds) for name, kinds in STAGE_FIELDS.items())
+        if not shaped or not all(isinstance(key, str) for key in found["parents"].values()):
+            return None
+        return cls(**found)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Outline:
@@ -62,23 +79,30 @@ class Outline:
     @classmethod
     def of(cls, plan: Plan, cached: Mapping[str, bool]) -> Self:
         """The outline of a plan; `cached` holds, by key, what was recorded for stages before."""
-        own = [entry.name for entry in dataclasses.fields(StageOutline) if entry.name != "cached"]
+        own = [name for name in STAGE_FIELDS if name != "cached"]
         stages = []
         for stage in plan.sweep.stages:
             raw = {STORED_AS.get(name, name): getattr(stage, name) for name in own}
             is_cached = plan.states[stage.key].is_done
             stages.append(raw | {"cached": cached.get(stage.key, is_cached)})
         sweep = {"name": plan.sweep.name, "description": plan.sweep.description}
-        return cls.parse(json.dumps(sweep | {"stages": stages}))
+        outline = cls.read(json.loads(json.dumps(sweep | {"stages": stages})))
+        assert outline is not None
+        return outline
 
     @classmethod
-    def parse(cls, text: str) -> Self:
-        """The outline in `text`, which `json` wrote."""
-        raw = json.loads(text)
-        names = {stored: name for name, stored in STORED_AS.items()}
-        stages = ({names.get(k, k): v for k, v in stage.items()} for stage in raw["stages"])
-        outlines = tuple(StageOutline(**stage) for stage in stages)
-        return cls(name=raw["name"], description=raw["description"], stages=outlines)
+    def read(cls, raw: Any) -> Self | None:
+        """The outline in a JSON value that `json` wrote, or None if it has another shape."""
+        if not isinstance(raw, dict) or not isinstance(raw.get("stages"), list):
+            return None
+        name, description = raw.get("name"), raw.get("description")
+        if not isinstance(name, str) or not isinstance(description, str):
+            return None
+        found = [StageOutline.read(stage) for stage in raw["stages"]]
+        stages = tuple(stage for stage in found if stage is not None)
+        if len(stages) < len(found):
+            return None
+        return cls(name=name, description=description, stages=stages)
 
     def json(self) -> str:
         """The outline as JSON text, which `parse` reads."""

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from fope_lab.orchestration import controller
 from fope_lab.orchestration import run_sweeps as running
+from fope_lab.report.files import REPORT_FILES
 from fope_lab.store import StageState, Status, StoreError
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking import Tracker
@@ -72,15 +73,12 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("owner", "name"),
-    [(running, "tracked_report"), (running, "print_report"), (Tracker, "project")],
-)
+@pytest.mark.parametrize("name", ["tracked_report", "print_report"])
 def test_a_broken_report_hides_no_failure(
-    owner: Any, name: str, run: Run, monkeypatch: pytest.MonkeyPatch
+    name: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "_run_stages", lambda *_: (run.states, None))
-    monkeypatch.setattr(owner, name, broken)
+    monkeypatch.setattr(running, name, broken)
     with pytest.raises(OSError, match="no space left"):
         run()
     run.assert_failures_are_printed()
@@ -121,6 +119,16 @@ def test_a_full_disk_costs_the_report_but_not_the_end_of_the_run(
     run.assert_failures_are_printed()
 
 
+def test_a_broken_upload_costs_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_run_stages", lambda *_: (run.states, None))
+    monkeypatch.setattr(Tracker, "project", broken)
+    assert len(run()) == 2
+    lines = [line for line in run.output.getvalue().splitlines() if "not up to date" in line]
+    assert len(lines) == 1
+    assert "no space left on the device. Run `fope-lab sync --store" in lines[0]
+    run.assert_failures_are_printed()
+
+
 def test_an_upload_that_did_not_finish_is_not_tried_again(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,8 +136,10 @@ def test_an_upload_that_did_not_finish_is_not_tried_again(
     monkeypatch.setattr(running, "_run_stages", lambda *_: (run.states, "MLflow was too slow"))
     monkeypatch.setattr(Tracker, "project", broken)
     run()
-    assert "MLflow is not up to date: MLflow was too slow" in run.output.getvalue()
-    assert f"Run `fope-lab sync --store {run.store}` to finish it." in run.output.getvalue()
+    advice = f"Run `fope-lab sync --store {run.store}` to finish it.\n"
+    assert f"MLflow is not up to date: MLflow was too slow. {advice}" in run.output.getvalue()
+    files = run.store / "tracking" / "sweeps" / "two-seeds"  # which `sync` then sends
+    assert {file.name for file in files.glob("report.*")} == {*REPORT_FILES, "report.meta.json"}
 
 
 def test_data_to_be_fetched_is_named_with_the_stages_that_need_it(run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -32,6 +33,13 @@ def scene(tmp_path: Path, empty_database: Path) -> Scene:
 def second_scene(tmp_path: Path) -> Callable[[str], Scene]:
     """Another empty store that uses the MLflow at a given URI."""
     return lambda uri: Scene(tmp_path / "second", uri)
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """The URI of something that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 @pytest.fixture(scope="module")

@@ -225,7 +225,7 @@ def test_a_store_may_have_any_name(tmp_path: Path, empty_database: Path, name: s
     finish(scene.folder(stage))
     report = tmp_path / "report.html"
     report.write_text("a report")
-    scene.tracker.log_summary(plan, [report], {})
+    scene.report(plan, [report], {})
     assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
     with closing(sqlite3.connect(root / "mlflow.db")) as connection:
         [runs] = connection.execute("SELECT count(*) FROM runs").fetchone()

@@ -10,7 +10,6 @@ import subprocess
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from tracking_scene import LiveServer, Scene, at_most, expected, finish, free_po
 
 from fope_lab.orchestration.run_sweeps import run_sweeps
 from fope_lab.tracking import Tracker, TrackingError, TrackingThread, run_link, serve
+from fope_lab.tracking.patience import Patience
 from fope_lab.tracking.uris import default_uri
 
 
@@ -26,13 +26,6 @@ from fope_lab.tracking.uris import default_uri
 def remote(tmp_path: Path, server: LiveServer) -> Scene:
     """A store whose MLflow is the running server."""
     return Scene(tmp_path, server.uri)
-
-
-@pytest.fixture
-def silent_server() -> Iterator[str]:
-    """The URI of something that takes connections and never says a word."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 def get(url: str) -> bytes:
@@ -61,7 +54,7 @@ def test_a_server_shows_the_report(remote: Scene) -> None:
     html, data = remote.root / "report.html", remote.root / "report.json"
     html.write_text("<p>report</p>")
     data.write_text("{}")
-    remote.tracker.log_summary(plan, [html, data], {("holds",): 3.0})
+    remote.report(plan, [html, data], {("holds",): 3.0})
     (run,) = remote.runs("with-report")
     page = f"{remote.uri}/get-artifact?path=report.html&run_uuid={run.info.run_id}"
     assert get(page) == b"<p>report</p>"
@@ -103,7 +96,7 @@ def test_the_pages_of_a_store_show_what_was_written_without_a_server(
     html, data = tmp_path / "report.html", tmp_path / "report.json"
     html.write_text("<p>direct</p>")
     data.write_text("{}")
-    local.tracker.log_summary(plan, [html, data], {})
+    local.report(plan, [html, data], {})
     run_id = local.tracker.run_ids(plan.sweep)[stage.key]
     run = json.loads(get(f"{server.uri}/api/2.0/mlflow/runs/get?run_id={run_id}"))["run"]
     assert run["info"]["experiment_id"] == local.tracker.experiment_id(plan.sweep)
@@ -124,7 +117,7 @@ def test_the_thread_keeps_up_with_a_run(remote: Scene) -> None:
         time.sleep(0.05)
     last = of(plan, "perplexity")
     finish(remote.folder(last))  # done between the last projection and the flush
-    problem = thread.flush(timeout=30)
+    problem = thread.flush()
     assert problem is None
     for one in (stage, last):
         run = remote.run(one, "in-background")
@@ -141,30 +134,14 @@ def test_a_server_that_is_down_is_told_at_once(scene: Scene) -> None:
     thread = TrackingThread(down, [plan], seconds=0.05)
     thread.start()
     with at_most(5):
-        problem = thread.flush(timeout=30)
+        problem = thread.flush()
     assert problem == f"no MLflow answers at {uri}"
-
-
-def test_a_server_that_does_not_answer_holds_up_nobody(
-    scene: Scene, silent_server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    plan = scene.plan()
-    finish(scene.folder(of(plan, "pretrain")))
-    slow = Tracker(scene.store.root, silent_server)
-    with at_most(5), pytest.raises(TrackingError, match="did not answer in time"):
-        slow.project(plan)
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "5")
-    thread = TrackingThread(slow, [plan])
-    thread.start()
-    with at_most(2):
-        problem = thread.flush(timeout=0.5)
-    assert problem == f"MLflow at {silent_server} did not finish within 0.5 s"
 
 
 def test_a_thread_outlives_whatever_goes_wrong(scene: Scene) -> None:
     class Broken:
         uri = "http://nowhere"
+        patience = Patience()
         calls = 0
 
         def project(self, plan: object) -> None:
@@ -178,7 +155,7 @@ def test_a_thread_outlives_whatever_goes_wrong(scene: Scene) -> None:
     deadline = time.monotonic() + 10
     while broken.calls < 3 and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert thread.flush(timeout=10) is None
+    assert thread.flush() is None
     assert thread.last_error is None
 
 
@@ -233,7 +210,7 @@ def test_nothing_is_lost_or_doubled_when_the_server_is_killed_and_wiped(tmp_path
         attempt.finish({})
     assert longest < 0.2
     with at_most(5):
-        problem = thread.flush(timeout=30)
+        problem = thread.flush()
     assert problem == f"no MLflow answers at {live.uri}"
 
     live.start()

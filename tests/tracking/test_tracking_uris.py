@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tracking_scene import Scene, at_most, finish, free_port, of
 
 from fope_lab.tracking import Tracker, TrackingError, metric_link, run_link
+from fope_lab.tracking.causes import as_tracking_error
 from fope_lab.tracking.uris import checked_uri, shown, without_secrets
 
 SECRET = "correct-horse"
@@ -44,10 +45,10 @@ def test_what_is_no_secret_is_shown() -> None:
     assert shown("http://host:5000/mlflow") == "http://host:5000/mlflow"
     assert shown("databricks") == "databricks"
     assert shown("sqlite:////home/a@b:c@d/mlflow.db") == "sqlite:////home/a@b:c@d/mlflow.db"
-    uri = "postgresql://me:pass@host:5432/db?sslmode=require&password=x"
+    uri = "postgresql://me:horse@host:5432/db?sslmode=require&password=x"
     assert shown(uri) == "postgresql://…@host:5432/db?sslmode=require&…"
     text = "connection to host, port 5432, with the password {} and the extra {}"
-    assert without_secrets(text.format("pass", "x"), uri) == text.format("…", "…")
+    assert without_secrets(text.format("horse", "x"), uri) == text.format("…", "…")
     link = run_link("https://me:pass@host/mlflow/?a=b", "1", "r")
     assert link.startswith("https://host/mlflow/#/experiments/1/runs/r")
 
@@ -70,6 +71,15 @@ def test_a_uri_means_what_it_means_to_mlflow(uri: str, checked: str) -> None:
 def test_a_database_in_memory_is_an_error(uri: str) -> None:
     with pytest.raises(TrackingError, match="names no file"):
         checked_uri(uri)
+
+
+def test_an_error_is_one_line_without_the_password() -> None:
+    uri = "http://me:secret@host:5000"
+    error = as_tracking_error(RuntimeError(f"first {uri}\nsecond"), uri)
+    assert str(error) == "MLflow at http://…@host:5000: first http://…@host:5000"
+    known = TrackingError("as it is")
+    assert as_tracking_error(known, uri) is known
+    assert "RuntimeError" in str(as_tracking_error(RuntimeError(), uri))
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,11 @@ class Scene:
     def folder(self, stage: Stage) -> StageFolder:
         return self.store.folder(stage.kind, stage.key)
 
+    def report(self, plan: Plan, files: list[Path], numbers: dict[tuple[str, ...], float]) -> None:
+        """Send a report, as a run does at its end."""
+        self.tracker.keep_report(plan, files, numbers)
+        self.tracker.project(plan)
+
     def restart(self) -> Tracker:
         """A tracker that knows nothing but what is on disk, as in a new process."""
         default = self.uri == default_uri(self.store.root)

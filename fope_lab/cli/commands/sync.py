@@ -13,8 +13,15 @@ ARGUMENTS = (add_store, add_tracking_uri)
 
 def run(options: argparse.Namespace) -> int:
     """Upload what MLflow lacks and print the sweeps; returns the exit code."""
-    from fope_lab.tracking import Tracker
+    from fope_lab.tracking import Tracker, sync
 
-    names = Tracker(options.store, options.tracking_uri).sync()
+    tracker = Tracker(options.store, options.tracking_uri)
+    try:
+        names = sync(tracker)
+    finally:
+        if tracker.replaced:
+            print(tracker.replaced)
     print(f"up to date: {', '.join(names) or 'nothing has run yet'}")
+    if missing := tracker.without_report():
+        print(f"without a report, which `fope-lab run` makes at its end: {', '.join(missing)}")
     return OK
