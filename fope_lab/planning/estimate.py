@@ -54,8 +54,9 @@ class PlanEstimate:
         `parents` holds keys, or the folder of a checkpoint, by role. `tokens`, `flops`, `memory`
         (the most bytes that a worker needs at once; the total is the largest), `seconds`,
         `gpu_hours` and `cost` are null where they are unknown. Totals leave out stages whose time
-        is unknown, and `unknown` counts them. With several sweeps, `sweeps` says what each
-        requests.
+        is unknown, and `unknown` counts them. `nearest` is the finished stage that is most like one
+        that the store lacks, and what was otherwise, or null. With several sweeps, `sweeps` says
+        what each requests.
         """
         content: dict[str, Any] = {
             "stages": [self._row(stage) for stage in self.stages],
@@ -160,6 +161,7 @@ class PlanEstimate:
 
     def _row(self, stage: Stage) -> dict[str, Any]:
         state, cost, forecast = self.states[stage.key], stage.cost, self.forecasts[stage.key]
+        near = next((p.nearest[stage.key] for p in self.plans if stage.key in p.nearest), None)
         return {
             "key": stage.key,
             "name": stage.label,
@@ -177,6 +179,7 @@ class PlanEstimate:
             "gpu_hours": forecast.gpu_hours,
             "cost": forecast.cost,
             "estimate": forecast.source,
+            "nearest": near and {"key": near.key, "differences": list(near.differences)},
         }
 
 

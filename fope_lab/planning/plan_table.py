@@ -104,6 +104,9 @@ def _by_name(estimate: PlanEstimate, plan: Plan) -> Table:
         style = STYLES[counts.most_common(1)[0][0]] if len(counts) == 1 else ""
         blocked = [s for s in stages if plan.action(s.key) == "blocked"]
         reasons = list(dict.fromkeys(plan.states[stage.key].reason for stage in blocked))
+        near = {plan.nearest[s.key].differences: s.key for s in stages if s.key in plan.nearest}
+        if not blocked and len(near) == 1:  # all differ in the same from what is in the store
+            reasons = [f"nearest: {plan.nearest[key]}" for key in near.values()]
         table.add_row(
             Text(name),
             Text(f"{len(stages):,}"),

@@ -18,17 +18,37 @@ ACTIONS = ("cached", "resume", "run", "blocked")
 """What a run does with a stage: the states of `plan --json`."""
 
 
+SHOWN = 3
+"""How many differences to the nearest stage are shown."""
+
+
+@dataclass(frozen=True)
+class NearestStage:
+    """The finished stage that is most like one that the store lacks, and what was otherwise."""
+
+    key: str
+    differences: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Such as "train.learning_rate was 0.001 (1a2b3c4d)"."""
+        more = len(self.differences) - SHOWN
+        text = ", ".join(self.differences[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+        return f"{text or 'the same with other files or code'} ({self.key[:8]})"
+
+
 @dataclass(frozen=True)
 class Plan:
     """A sweep, and the state of each of its stages by key.
 
     `changes` has, for each finished stage whose code or parents have changed since it ran, the
-    files and the parents that changed.
+    files and the parents that changed. `nearest` has the most similar finished stage of stages that
+    the store lacks, as far as sweep/nearest.py looked for it.
     """
 
     sweep: Sweep
     states: dict[str, StageState]
     changes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    nearest: Mapping[str, NearestStage] = field(default_factory=dict)
 
     def action(self, key: str) -> str:
         """What a run does with the stage: one of ACTIONS."""

@@ -22,6 +22,7 @@ from fope_lab.sweep.plan import ACTIONS, action
 
 ROW = ["key", "name", "kind", "state", "reason", "parents", "axes", "seed"]
 ROW += ["params", "tokens", "flops", "memory", "seconds", "gpu_hours", "cost", "estimate"]
+ROW += ["nearest"]
 Work = Callable[[Attempt], None]
 
 
@@ -204,6 +205,7 @@ def test_json_has_what_was_agreed(tmp_path: Path, store: Store) -> None:
         "gpu_hours": 0.0,
         "cost": None,
         "estimate": "assumed: 20 GFLOP/s a core, and no start-up",
+        "nearest": None,
     }
     rows = content["stages"]
     todo = [row for row in rows if row["state"] in ("run", "resume")]

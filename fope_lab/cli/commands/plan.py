@@ -54,11 +54,12 @@ def run(options: argparse.Namespace) -> int:
     from fope_lab.planning.estimate import estimate_plans
     from fope_lab.store import Store
     from fope_lab.sweep import plan
+    from fope_lab.sweep.nearest import with_nearest
 
     store = Store.open(options.store)
     sweeps = load_sweeps(options.files, store)
     estimate = estimate_plans(
-        [plan(sweep, store) for sweep in sweeps],
+        with_nearest([plan(sweep, store) for sweep in sweeps], store),
         store,
         device=options.device,
         price=options.price,

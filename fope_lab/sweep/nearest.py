@@ -1,0 +1,218 @@
+"""Which finished stage is most like one that a run would start, and what differs between them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import heapq
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fope_lab.config.problems import FieldPath, format_path
+from fope_lab.data.roles import MODEL, TOKENIZER, text_role, validation_role
+from fope_lab.embeddings import preset_of
+from fope_lab.stages.labels import label
+from fope_lab.stages.serialise import hashed_fields
+from fope_lab.store import StageFolder, Status, Store
+from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.plan import NearestStage, Plan
+
+FEW = 5
+"""How many differences a stage may have to be called near."""
+COMPARED = 50_000
+"""How many pairs of stages are compared at most, so that a large plan is quick."""
+EXACTLY = 5
+"""How many of the stages that are most alike are compared in detail."""
+DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+UNCHANGED_PARENT = 0.75
+"""What a difference counts less that is a parent, of which today's is the nearest."""
+
+
+@dataclass(frozen=True)
+class _Finished:
+    """What a stage of the store was asked: the lines of its stage.yaml, and their content, which
+    is read if the lines are much like those of another stage."""
+
+    key: str
+    lines: frozenset[str]
+    folder: StageFolder
+
+    @functools.cached_property
+    def asked(self) -> Mapping[str, Any]:
+        return self.folder.request() or {}
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        return _mapping(self.asked.get("config"))
+
+    @property
+    def parents(self) -> Mapping[str, Any]:
+        return _mapping(self.asked.get("parents"))
+
+
+def with_nearest(plans: Sequence[Plan], store: Store) -> list[Plan]:
+    """The plans, in which stages that the store lacks name the most similar stage that it has.
+
+    Stages of the plans themselves are not named: of those, people know how they differ.
+    """
+    own = {stage.key for planned in plans for stage in planned.sweep.stages}
+    finished = functools.cache(lambda kind: _read(store.root / kind, own))
+    found: dict[str, NearestStage] = {}
+    stages = {stage.key: stage for planned in plans for stage in planned.sweep.stages}
+    states = {key: state for planned in plans for key, state in planned.states.items()}
+    pairs = 0
+    for stage in stages.values():  # parents come before their children
+        if states[stage.key].status is not Status.NOT_STARTED:
+            continue
+        candidates = finished(stage.kind)
+        pairs += len(candidates)
+        if pairs > COMPARED:
+            break
+        if near := _nearest(stage, candidates, found, stages):
+            found[stage.key] = near
+    return [_with_reasons(planned, found) for planned in plans]
+
+
+def _with_reasons(planned: Plan, found: Mapping[str, NearestStage]) -> Plan:
+    nearest = {key: near for key, near in found.items() if key in planned.states}
+    states = dict(planned.states)
+    for key, near in nearest.items():
+        first, mark, rest = states[key].reason.partition("; ")
+        states[key] = replace(states[key], reason=f"{first}; nearest: {near}{mark}{rest}")
+    return replace(planned, states=states, nearest=nearest)
+
+
+def _read(folder: Path, without: Collection[str]) -> list[_Finished]:
+    """What the finished stages of a kind were asked."""
+    finished = []
+    for done in sorted(folder.glob("*/DONE")):
+        stage = StageFolder(done.parent)
+        if stage.path.name not in without:
+            with contextlib.suppress(OSError, ValueError):
+                text = stage.paths.request.read_text(encoding="utf-8")
+                finished.append(_Finished(stage.path.name, _lines(text), stage))
+    return finished
+
+
+def _lines(text: str) -> frozenset[str]:
+    return frozenset(text.replace("'", "").splitlines())
+
+
+def _nearest(
+    stage: Stage,
+    candidates: Sequence[_Finished],
+    found: Mapping[str, NearestStage],
+    stages: Mapping[str, Stage],
+) -> NearestStage | None:
+    if not candidates:
+        return None
+    roles = stage.parents | stage.checkpoints
+    asked = {"kind": stage.kind, "config": stage.config, "parents": roles}
+    own = _lines(yaml.dump(asked, Dumper=DUMPER, sort_keys=False, allow_unicode=True))
+    parents = {f"  {role}: {found[key].key}" for role, key in roles.items() if key in found}
+
+    def distance(other: _Finished) -> float:
+        return len(own ^ other.lines) - UNCHANGED_PARENT * len(parents & other.lines)
+
+    near = [
+        NearestStage(other.key, tuple(dict.fromkeys(_differences(stage, other, found, stages))))
+        for other in heapq.nsmallest(EXACTLY, candidates, key=distance)
+        if other.config
+    ]
+    best = min(near, key=lambda one: len(one.differences), default=None)
+    return best if best is not None and len(best.differences) <= FEW else None
+
+
+def _differences(
+    stage: Stage,
+    other: _Finished,
+    found: Mapping[str, NearestStage],
+    stages: Mapping[str, Stage],
+) -> Iterator[str]:
+    """What was otherwise: of the configuration, then of the parents."""
+    roles = stage.parents | stage.checkpoints
+    places = {role: path for role, path in _places(stage).items() if role in roles}
+    changed = {role for role, key in roles.items() if other.parents.get(role) != key}
+    same = {*places.values()} - {path for role, path in places.items() if role in changed}
+    told = set[FieldPath]()
+    outside = same.union(_outside_key(stage))
+    for path, value in _compared(
+        stage.config, other.config, hashed_fields(stage.spec), (), outside
+    ):
+        told.update(at for at in places.values() if path[: len(at)] == at)
+        yield f"{_written(stage, path)} was {_label(path, value)}"
+    version = other.asked.get("version")
+    if version != stage.spec.version:
+        yield f"the version of {stage.kind} was {version}"
+    for role in (role for role in roles if role in changed):
+        before, near = other.parents.get(role), found.get(roles[role])
+        if role == MODEL and near is not None and near.key == before:
+            yield from (f"{stages[roles[role]].section}.{each}" for each in near.differences)
+        elif role == MODEL:
+            yield f"from was {str(before)[:8]}"
+        elif places[role] not in told:
+            yield f"{_written(stage, places[role])} had other content"
+
+
+def _places(stage: Stage) -> dict[str, FieldPath]:
+    """Where a configuration names what a parent makes, by the parent's role."""
+    places: dict[str, FieldPath] = {TOKENIZER: ("tokenizer",)}
+    for i, field in enumerate(stage.spec.corpora()):
+        places[text_role(i)] = (field,)
+    for i in range(len(stage.config.get("data", {}).get("mix", ()))):
+        places[text_role(i)] = places[validation_role(i)] = ("data", "mix", i, "corpus")
+    return places
+
+
+def _outside_key(stage: Stage) -> Iterator[FieldPath]:
+    """The fields that a key leaves out, and what the parents tell."""
+    yield from (("kind",), ("from",), ("resources",))
+    for name, value in vars(stage.spec).items():
+        yield from ((name, of) for of in getattr(value, "excluded_from_key", ()))
+
+
+def _compared(
+    now: Any, before: Any, hashed: Any, at: FieldPath, outside: Collection[FieldPath]
+) -> Iterator[tuple[FieldPath, Any]]:
+    """The places that differ, each with what was there before; `hashed` has no defaults."""
+    if at in outside or now == before:
+        return
+    if _is(now) and _is(before) and now.get("type") == before.get("type"):
+        for name in dict.fromkeys([*now, *before]):
+            inner = hashed.get(name) if _is(hashed) else None
+            if name in before:
+                yield from _compared(now.get(name), before[name], inner, (*at, name), outside)
+            elif _is(hashed) and name in hashed and (*at, name) not in outside:
+                yield (*at, name), None
+    elif isinstance(now, list) and isinstance(before, list) and len(now) == len(before) == 1:
+        yield from _compared(now[0], before[0], now[0], (*at, 0), outside)
+    else:
+        yield at, before
+
+
+def _written(stage: Stage, path: FieldPath) -> str:
+    """A path as a sweep file writes it: the one source of `data` stands in `data` itself."""
+    if path[:3] == ("data", "mix", 0) and len(stage.config["data"]["mix"]) == 1:
+        path = ("data", *path[3:])
+    return format_path(path)
+
+
+def _label(path: FieldPath, value: Any) -> str:
+    if value is None:
+        return "not set"
+    if path == ("embedding",) and _is(value):
+        return label(preset_of(value))
+    text = label(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def _is(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
