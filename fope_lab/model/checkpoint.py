@@ -105,6 +105,9 @@ def load_model(
             )
     description = _read_json(directory / CONFIG)
     weights = format_of(description).weights(directory, description, config)
+    if len(weights) < config.model.num_layers:  # before so many layers are made to be compared
+        found = f"{config.model.num_layers:,} layers, but {len(weights):,} tensors"
+        raise CheckpointError(f"{weight_files(directory)[0]} does not fit its {CONFIG}: {found}")
     with torch.device("meta"):
         model = Decoder(
             config.model,
@@ -177,6 +180,8 @@ def identifying_files(directory: Path) -> list[str]:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise CheckpointError(f"{path} cannot be read: it is nested too deeply") from None
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
     if not isinstance(content, dict):

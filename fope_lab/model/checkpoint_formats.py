@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fope_lab.config.options import Entry, Option, entry_of
+from fope_lab.config.section import PositiveInt
 from fope_lab.data.tokenizers.tokenizer import beside
 from fope_lab.embeddings.spec import resolve_embedding
 from fope_lab.model.checkpoint_config import CheckpointConfig, CheckpointError
@@ -27,6 +29,19 @@ EXPORTED = "fope-lab"
 """The `model_type` of a model that was exported for transformers (`export/`)."""
 DECODER = "decoder."
 """The prefix of the names of tensors in an exported folder."""
+_FIELDS: Entry[dict[str, Any]] = Entry(
+    title="",
+    description="What config.json says of a checkpoint in our format, beside the format.",
+    options={
+        "model": Option(dict[str, Any], MISSING),
+        "embedding": Option(dict[str, Any] | str, MISSING),
+        "train_length": Option(PositiveInt, MISSING),
+        "context_length": Option(PositiveInt, MISSING),
+        "tokenizer": Option(str, MISSING),
+    },
+    make=dict,
+)
+_SIZES = entry_of(ModelConfig)
 OWN_TOKENIZER = "."
 """The tokenizer of an exported model whose tokenizer is in the same folder."""
 
@@ -63,15 +78,17 @@ def _our_config(description: dict[str, Any], place: ConfigSource) -> CheckpointC
     if description.pop("format") != FORMAT:
         raise CheckpointError(f"{place.config} is not of checkpoint format {FORMAT}")
     try:
-        model = ModelConfig(**description.pop("model"))
-        config = CheckpointConfig(model=model, **description)
+        given = _FIELDS.read(description)
+        model = _SIZES.read(given.pop("model"))
+        config = CheckpointConfig(model=model, **given)
         return dataclasses.replace(
             config,
             embedding=resolve_embedding(config.embedding),
             tokenizer=beside(place.folder, config.tokenizer),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{place.config} is damaged: {error}") from None
+    except ValueError as error:
+        reason = "; ".join(str(error).splitlines())
+        raise CheckpointError(f"{place.config} is damaged: {reason}") from None
 
 
 def _exported_config(description: dict[str, Any], place: ConfigSource) -> CheckpointConfig:

@@ -125,7 +125,7 @@ def _ray(address: str) -> Iterator[None]:
             runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", **RAY_DEFAULTS}},
             **local,
         )
-    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+    except Exception as error:  # Ray raises plain ones, too
         where = "here" if address == LOCAL else f"at {address}"
         raise ClusterError(f"no Ray cluster {where}: {first_line(error)}") from error
     try:

@@ -233,7 +233,10 @@ def load_tokenizer(name: str) -> Tokenizer:
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     if path is not None and path.is_file():
-        loaded = PreTrainedTokenizerFast(tokenizer_file=str(path))
+        try:
+            loaded = PreTrainedTokenizerFast(tokenizer_file=str(path))
+        except Exception as error:  # tokenizers, written in Rust, raises no other type
+            raise DataError(f"{path} is not a tokenizer.json: {error}") from error
         return HuggingFaceTokenizer(loaded, identity, name)
     repository, revision = _on_hub(name) if path is None else (str(path), None)
     try:

@@ -119,7 +119,8 @@ def read_huggingface_config(description: Json, where: str, tokenizer: str) -> Ch
     except KeyError as error:
         raise CheckpointError(f"{where}: {error} is missing") from None
     except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{where}: {error}") from None
+        reason = "; ".join(str(error).splitlines())
+        raise CheckpointError(f"{where}: {reason}") from None
 
 
 def _read(description: Json, where: str, tokenizer: str) -> CheckpointConfig:
