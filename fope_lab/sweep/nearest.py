@@ -25,6 +25,8 @@ FEW = 5
 """How many differences a stage may have to be called near."""
 COMPARED = 50_000
 """How many pairs of stages are compared at most, so that a large plan is quick."""
+LEAST = 200
+"""How many pairs a stage counts for at least: it costs something with few candidates, too."""
 EXACTLY = 5
 """How many of the stages that are most alike are compared in detail."""
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -69,7 +71,7 @@ def with_nearest(plans: Sequence[Plan], store: Store) -> list[Plan]:
         if states[stage.key].status is not Status.NOT_STARTED:
             continue
         candidates = finished(stage.kind)
-        pairs += len(candidates)
+        pairs += max(len(candidates), LEAST) if candidates else 0
         if pairs > COMPARED:
             break
         if near := _nearest(stage, candidates, found, stages):
