@@ -239,5 +239,5 @@ def _print_tracking(tracker: Tracker, store: Store, console: Console, problem: s
     if tracker.replaced:
         print_line(console, tracker.replaced, style="yellow")
     if problem:
-        again = f"Run `fope-lab sync --store {place}` to finish it."
+        again = f"Run `{tracker.sync_command}` to finish it."
         print_line(console, f"MLflow is not up to date: {problem}. {again}", style="yellow")

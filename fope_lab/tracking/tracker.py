@@ -7,6 +7,7 @@ checkpoint was damaged and the work was repeated, is deleted and created again.
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,8 @@ class Tracker:
         self._ledger = Ledger(self._store, self.uri)
         artifacts = artifact_folder(self._store.root)
         self._server = Server(self.uri, artifacts, self._store.root / "tracking", ours=uri is None)
+        self._arguments = ["--store", str(self._store.root)]
+        self._arguments += [] if uri is None else ["--tracking-uri", self.address]
         self.patience = self._server.patience
         self._filled: str | None = None
         self._changes = ChangesSince(self._store)
@@ -118,6 +121,11 @@ class Tracker:
         """The names of the recorded sweeps of which the store has no report that is whole."""
         names = [outline.name for outline in self._ledger.outlines()]
         return [name for name in names if self._ledger.report(name) is None]
+
+    @property
+    def sync_command(self) -> str:
+        """The command that finishes the upload; a password is left for the user to fill in."""
+        return f"fope-lab sync {shlex.join(self._arguments)}"
 
     def silence(self) -> str:
         """What to say of an MLflow that has not answered in time."""

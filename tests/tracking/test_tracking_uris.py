@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -71,6 +72,15 @@ def test_a_uri_means_what_it_means_to_mlflow(uri: str, checked: str) -> None:
 def test_a_database_in_memory_is_an_error(uri: str) -> None:
     with pytest.raises(TrackingError, match="names no file"):
         checked_uri(uri)
+
+
+def test_the_command_that_finishes_an_upload_can_be_pasted_and_has_no_password(
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "a b"
+    assert Tracker(store).sync_command == f"fope-lab sync --store '{store}'"
+    named = Tracker(store, f"http://me:{SECRET}@host")
+    assert named.sync_command == f"fope-lab sync --store '{store}' --tracking-uri 'http://…@host'"
 
 
 def test_an_error_is_one_line_without_the_password() -> None:
