@@ -12,26 +12,28 @@ import contextlib
 import functools
 import logging
 import os
-import shutil
-import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 
 import ray
 from ray import tune
 
+from fope_lab.atomic_files import MAKE_ROOM, is_full_disk
 from fope_lab.orchestration.cluster_address import LOCAL, ClusterError
 from fope_lab.orchestration.environment import RAY_DEFAULTS
 from fope_lab.orchestration.resources import CLUSTER_LOOKAHEAD, placement, require_nodes
+from fope_lab.orchestration.scratch import note_session, scratch_folder
 from fope_lab.orchestration.searcher import StageSearcher
-from fope_lab.orchestration.trial import KEY, PROCESS_RETRIES, ray_scratch_dir, run_stage
+from fope_lab.orchestration.signals import signals_interrupt
+from fope_lab.orchestration.trial import KEY, PROCESS_RETRIES, run_stage
 from fope_lab.planning.capacity import Capacity, Demand, Lookahead, amounts
 from fope_lab.provenance.checkout import Checkout
-from fope_lab.store import StageState, Store
+from fope_lab.store import StageState, Store, StoreError
 from fope_lab.store.lease import Ending, driver_name
 from fope_lab.store.problems import first_line
 from fope_lab.sweep.graph import Stage
+
+GO_ON = "run the same command again: it goes on from the last checkpoints"
 
 ReadStates = Callable[[], Mapping[str, StageState]]
 """Returns the state of every stage in this run, by key."""
@@ -56,10 +58,13 @@ def run_stages(
     """
     owner = driver_name()
     by_key = {stage.key: stage for stage in stages}
-    # Ray's own files about the experiment, which nobody reads: removed unless this run is killed.
-    scratch = ray_scratch_dir(store, owner)
     leases_freed = functools.partial(_leases_freed, stages, store, owner)
-    with leases_freed(), _ray(address), _signals_interrupt():
+    with (
+        leases_freed(),
+        scratch_folder(store, owner) as scratch,
+        _ray(address, scratch),
+        signals_interrupt(),  # again, because Ray has set handlers of its own
+    ):
         waiting = [s for s in stages if not store.folder(s.kind, s.key).is_done()]
         lookahead = CLUSTER_LOOKAHEAD
         if address == LOCAL:
@@ -73,12 +78,9 @@ def run_stages(
         }
         capacity = Capacity(demands, ray.cluster_resources, lookahead)
         searcher = StageSearcher(stages, store, owner, capacity, seconds)
-        try:
-            # Freed before `watch` ends, which tells MLflow, and again when all processes are gone.
-            with watch(searcher.states), leases_freed():
-                _tuner(by_key, store, searcher, scratch).fit()
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        # Freed before `watch` ends, which tells MLflow, and again when all processes are gone.
+        with watch(searcher.states), leases_freed(), _losses_told():
+            _tuner(by_key, store, searcher, scratch).fit()
     return searcher.states()
 
 
@@ -111,23 +113,30 @@ def _tuner(
 
 
 @contextlib.contextmanager
-def _ray(address: str) -> Iterator[None]:
-    """Ray for the length of a run, silent unless something is wrong."""
+def _ray(address: str, scratch: Path) -> Iterator[None]:
+    """Ray for the length of a run, silent unless something is wrong.
+
+    `scratch` is this driver's folder, which remembers the folder of a Ray of our own.
+    """
     logging.getLogger("ray").setLevel(logging.ERROR)
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     os.environ["OMP_NUM_THREADS"] = "1"  # two threads a trial are 6–10 times slower than one
     local = {"include_dashboard": False} if address == LOCAL else {}
     try:
-        ray.init(
+        context = ray.init(
             address=address,
             logging_level="ERROR",
             log_to_driver=False,
             runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", **RAY_DEFAULTS}},
             **local,
         )
+    except SystemExit as error:  # Ray's own handler of SIGTERM
+        raise KeyboardInterrupt from error
     except Exception as error:  # Ray raises plain ones, too
         where = "here" if address == LOCAL else f"at {address}"
         raise ClusterError(f"no Ray cluster {where}: {first_line(error)}") from error
+    if address == LOCAL:
+        note_session(scratch, context.address_info["session_dir"])
     try:
         yield
     finally:
@@ -135,23 +144,18 @@ def _ray(address: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """SIGTERM, and SIGHUP of a terminal that is closed, end a run as Ctrl-C does: with a store that
-    the next run continues from. A signal that is ignored, as nohup ignores SIGHUP, stays so."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    previous = {number: signal.getsignal(number) for number in numbers}
-    heard = [number for number in numbers if previous[number] is not signal.SIG_IGN]
-    for number in heard:
-        signal.signal(number, interrupt)
+def _losses_told() -> Iterator[None]:
+    """Raises ClusterError if Ray ends during a run, and StoreError for a full disk."""
     try:
         yield
-    finally:
-        for number in heard:
-            signal.signal(number, previous[number])
+    except (ray.exceptions.RayError, ConnectionError) as error:
+        raise ClusterError(f"Ray ended during the run: {first_line(error)}; {GO_ON}") from error
+    except Exception as error:
+        if is_full_disk(error):
+            raise StoreError(
+                f"no space left on the disk: {first_line(error)}; {MAKE_ROOM}"
+            ) from error
+        raise
 
 
 @contextlib.contextmanager

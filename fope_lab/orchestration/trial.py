@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fope_lab.orchestration.scratch import ray_scratch_dir
 from fope_lab.planning.devices import CPU, processor
 from fope_lab.planning.workload import workload_of
 from fope_lab.provenance.checkout import Checkout, package_versions
@@ -66,11 +67,6 @@ def run_stage(
     except StoreError as error:  # this node can't write to the store
         state = StageState(Status.FAILED, str(error))
     tune.report({STATUS: str(state.status), REASON: state.reason})
-
-
-def ray_scratch_dir(store: Store, owner: str) -> Path:
-    """The folder for Ray's own files of a driver's run, on a disk that all nodes see."""
-    return store.root / ".tune" / owner
 
 
 def run_until_ended(

@@ -44,6 +44,20 @@ def driver_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
+def is_gone(driver: str) -> bool:
+    """Whether a driver ran on this machine and its process has ended; False if nobody can tell."""
+    host, _, rest = driver.rpartition("-")[0].rpartition("-")
+    if host != socket.gethostname() or not rest.isdigit():
+        return False
+    try:
+        os.kill(int(rest), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):  # somebody else's process
+        return False
+    return False
+
+
 _TRACES = ("attempts/*", "metrics/*", "checkpoint/*", "set-aside/*")
 """Where the names of a stage's files begin with the four digits of a token."""
 

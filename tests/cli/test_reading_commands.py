@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -89,3 +92,39 @@ def test_a_report_of_a_missing_store_says_so(
     assert main(["report", str(sweep), "--store", str(tmp_path / "store")]) == 2
     assert "nothing has run there" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [sweep]
+
+
+def read_only(store: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command that can't write to the store, even as root: for it, the folder is mounted
+    read-only. Others have no right to write."""
+    if os.geteuid() == 0:
+        mount = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
+        command = ["unshare", "--mount", "sh", "-c", mount, str(store), *command]
+    else:
+        for path in [store, *store.rglob("*")]:
+            path.chmod(path.stat().st_mode & ~0o222)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_store_that_can_only_be_read(sweep: Path, tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "store")
+    [stage] = load_sweep(sweep).stages
+    with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
+        attempt.writer.log(4, {"loss": 2.5})
+        attempt.writer.save_checkpoint(4, lambda f: (f / "weights").write_bytes(b"1") and None)
+        attempt.finish({"recorded": {}})
+    before = tree(store.root)
+    program = (
+        "import sys\nfrom fope_lab.cli import main\n"
+        "codes = [main([*words, '--store', sys.argv[2]]) for words in\n"
+        "         (['plan', sys.argv[1]], ['status', sys.argv[1]], ['report', sys.argv[1]],\n"
+        "          ['report', sys.argv[1], '--json'])]\n"
+        "sys.exit(codes != [0, 0, 0, 0])"
+    )
+    done = read_only(store.root, [sys.executable, "-c", program, str(sweep), str(store.root)])
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        pytest.skip(f"this machine mounts nothing: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    assert "1 cached" in done.stdout
+    assert "report: not written, the store is read-only" in done.stdout
+    assert tree(store.root) == before

@@ -122,3 +122,27 @@ def test_a_finished_sweep_run_again_trains_nothing(run) -> None:  # type: ignore
     assert run.attempts() == attempts
     assert time.monotonic() - started < 60
     run.assert_complete()
+
+
+@pytest.mark.parametrize("seconds", [4, 8, 12])
+def test_a_signal_during_the_start_of_ray(run, seconds) -> None:  # type: ignore[no-untyped-def]
+    driver = run.start()
+    time.sleep(seconds)
+    driver.send_signal(signal.SIGTERM)
+    output, _ = driver.communicate(timeout=60)
+    assert driver.returncode == 130, output
+    assert "Traceback" not in output
+    assert not list((run.store.root / ".tune").glob("*"))
+
+
+def test_what_a_killed_driver_left_is_cleared_by_the_next(run) -> None:  # type: ignore[no-untyped-def]
+    driver = run.start()
+    run.wait(lambda: bool(run.training()))
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.communicate()
+    [left] = (run.store.root / ".tune").iterdir()
+    session = Path((left / "ray-session").read_text())
+    assert session.is_dir()
+    run.finish()
+    assert not session.exists()
+    assert not list((run.store.root / ".tune").iterdir())

@@ -45,18 +45,21 @@ ARGUMENTS = (
 
 def run(options: argparse.Namespace) -> int:
     """Run the sweeps; returns the exit code."""
-    from fope_lab.orchestration.run_sweeps import run_sweeps
-    from fope_lab.store import Store
+    from fope_lab.orchestration.signals import signals_interrupt
 
-    sweeps = load_sweeps(options.files, Store.open(options.store))
-    failed_or_blocked = run_sweeps(
-        sweeps,
-        store=options.store,
-        tracking_uri=options.tracking_uri,
-        address=options.address,
-        console=make_console(),
-        device=options.device,
-        redo=options.redo,
-        redo_stale=options.redo_stale,
-    )
+    with signals_interrupt():
+        from fope_lab.orchestration.run_sweeps import run_sweeps
+        from fope_lab.store import Store
+
+        sweeps = load_sweeps(options.files, Store.open(options.store))
+        failed_or_blocked = run_sweeps(
+            sweeps,
+            store=options.store,
+            tracking_uri=options.tracking_uri,
+            address=options.address,
+            console=make_console(),
+            device=options.device,
+            redo=options.redo,
+            redo_stale=options.redo_stale,
+        )
     return FAILED if failed_or_blocked else OK
