@@ -21,8 +21,9 @@ from ray import tune
 from fope_lab.atomic_files import MAKE_ROOM, is_full_disk
 from fope_lab.orchestration.cluster_address import LOCAL, ClusterError
 from fope_lab.orchestration.environment import RAY_DEFAULTS
+from fope_lab.orchestration.ray_watch import GO_ON, ending_with_ray
 from fope_lab.orchestration.resources import CLUSTER_LOOKAHEAD, placement, require_nodes
-from fope_lab.orchestration.scratch import note_session, scratch_folder
+from fope_lab.orchestration.scratch import note_session, remove_scratch, scratch_folder
 from fope_lab.orchestration.searcher import StageSearcher
 from fope_lab.orchestration.signals import signals_interrupt
 from fope_lab.orchestration.trial import KEY, PROCESS_RETRIES, run_stage
@@ -32,8 +33,6 @@ from fope_lab.store import StageState, Store, StoreError
 from fope_lab.store.lease import Ending, driver_name
 from fope_lab.store.problems import first_line
 from fope_lab.sweep.graph import Stage
-
-GO_ON = "run the same command again: it goes on from the last checkpoints"
 
 ReadStates = Callable[[], Mapping[str, StageState]]
 """Returns the state of every stage in this run, by key."""
@@ -79,7 +78,13 @@ def run_stages(
         capacity = Capacity(demands, ray.cluster_resources, lookahead)
         searcher = StageSearcher(stages, store, owner, capacity, seconds)
         # Freed before `watch` ends, which tells MLflow, and again when all processes are gone.
-        with watch(searcher.states), leases_freed(), _losses_told():
+        own = ending_with_ray(lambda: _clean_up(stages, store, owner)) if address == LOCAL else None
+        with (
+            watch(searcher.states),
+            leases_freed(),
+            own or contextlib.nullcontext(),
+            _losses_told(),
+        ):
             _tuner(by_key, store, searcher, scratch).fit()
     return searcher.states()
 
@@ -164,9 +169,19 @@ def _leases_freed(stages: Sequence[Stage], store: Store, owner: str) -> Iterator
     try:
         yield
     finally:
-        for stage in stages:
-            attempts = store.folder(stage.kind, stage.key).attempts
-            newest = attempts.newest()
-            if newest is not None and newest.owner == owner and newest.end is None:
-                with contextlib.suppress(OSError):  # on a full disk, the lease goes stale
-                    attempts.end(newest.token, Ending.INTERRUPTED)
+        _free_leases(stages, store, owner)
+
+
+def _clean_up(stages: Sequence[Stage], store: Store, owner: str) -> None:
+    """What the end of a run does, for a process that can't end as usual."""
+    _free_leases(stages, store, owner)
+    remove_scratch(store, owner)
+
+
+def _free_leases(stages: Sequence[Stage], store: Store, owner: str) -> None:
+    for stage in stages:
+        attempts = store.folder(stage.kind, stage.key).attempts
+        newest = attempts.newest()
+        if newest is not None and newest.owner == owner and newest.end is None:
+            with contextlib.suppress(OSError):  # on a full disk, the lease goes stale
+                attempts.end(newest.token, Ending.INTERRUPTED)

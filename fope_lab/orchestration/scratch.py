@@ -44,12 +44,17 @@ def note_session(folder: Path, session: str) -> None:
 def clear_dead_drivers(store: Store) -> None:
     """Remove what drivers of this machine left that were killed, with the folders of their Rays."""
     for folder in (store.root / ".tune").glob("*"):
-        if not is_gone(folder.name):
-            continue
-        try:
-            session = Path((folder / SESSION).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            session = None
-        if session is not None and session.name.startswith("session_"):
-            shutil.rmtree(session, ignore_errors=True)
-        shutil.rmtree(folder, ignore_errors=True)
+        if is_gone(folder.name):
+            remove_scratch(store, folder.name)
+
+
+def remove_scratch(store: Store, owner: str) -> None:
+    """Remove the folder of a driver that ends or is dead, and the folder of its Ray."""
+    folder = ray_scratch_dir(store, owner)
+    try:
+        session = Path((folder / SESSION).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        session = None
+    if session is not None and session.name.startswith("session_"):
+        shutil.rmtree(session, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)

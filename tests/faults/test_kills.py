@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from fope_lab.store import StageFolder
@@ -146,3 +147,23 @@ def test_what_a_killed_driver_left_is_cleared_by_the_next(run) -> None:  # type:
     run.finish()
     assert not session.exists()
     assert not list((run.store.root / ".tune").iterdir())
+
+
+@pytest.mark.parametrize("name", ["raylet/raylet", "gcs/gcs_server"])
+def test_a_process_of_ray_killed_ends_the_run_at_once(run, name) -> None:  # type: ignore[no-untyped-def]
+    """With one line and no lease left, and the next run goes on."""
+    driver = run.start()
+    run.wait(lambda: bool(run.training()))
+    [victim] = [p for p in psutil.Process(driver.pid).children() if name in p.cmdline()[0]]
+    victim.kill()
+    started = time.monotonic()
+    output, _ = driver.communicate(timeout=60)
+    assert time.monotonic() - started < 20
+    assert driver.returncode == 2, output
+    assert "has died; run the same command again: it goes on from the last checkpoints" in output
+    assert "Traceback" not in output
+    for stage in run.stages:
+        newest = run.folder(stage).attempts.newest()
+        assert newest is None or newest.end is not None, "a lease was left behind"
+    run.finish()
+    run.assert_complete()
