@@ -29,6 +29,7 @@ from fope_lab.orchestration.searcher import StageSearcher
 from fope_lab.orchestration.trial import KEY, REASON, STATUS, run_until_ended
 from fope_lab.planning.capacity import Capacity, Demand, Lookahead
 from fope_lab.store import FolderWriter, StageFolder, Store
+from fope_lab.store.lease import LeaseObserver
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Stage
 
@@ -74,6 +75,7 @@ def run(stages: list[Stage], store: Store) -> None:
     demands = {key: Demand({"CPU": 1}, 1.0, 1) for key in seconds}
     capacity = Capacity(demands, lambda: {"CPU": 1}, Lookahead(), time.monotonic)
     searcher = StageSearcher(stages, store, f"driver-{time.monotonic_ns()}", capacity, seconds)
+    searcher._observer = LeaseObserver(seconds=1.0)  # nobody else is alive
     by_key = {stage.key: stage for stage in stages}
     for number in range(100):
         config: Any = searcher.suggest(str(number))
