@@ -26,6 +26,7 @@ from fope_lab.store import (
     Attempt,
     LeaseLostError,
     StageDoneError,
+    StageFolder,
     StageState,
     Status,
     Store,
@@ -103,11 +104,13 @@ def _attempt(
     stage = stages[config[KEY]]
     folder = store.folder(stage.kind, stage.key)
     try:
-        made_by = maker(stage, store, checkout)
-        with folder.begin(config[OWNER], _request(stage), config[SUPERSEDE], made_by) as attempt:
+        made_by, read = maker(stage, store, checkout), _digests(stage, stages, store)
+        _require_same_parents(folder, read, config)
+        with folder.begin(
+            config[OWNER], _request(stage), config[SUPERSEDE], made_by, read
+        ) as attempt:
             try:
                 parents = _artifacts(stage, stages, store, config[OWNER])
-                read = _digests(stage, stages, store)
                 result = _work(stage, attempt, parents, store, config)
             except ParentLostError as error:
                 attempt.interrupt(error)
@@ -126,6 +129,17 @@ def _attempt(
         # The store has the whole error, unless the disk is full: so the trial reports it, too.
         return StageState(Status.FAILED, first_line(error))
     return StageState(Status.DONE)
+
+
+def _require_same_parents(
+    folder: StageFolder, read: Mapping[str, str], config: Mapping[str, Any]
+) -> None:
+    """Move a checkpoint away whose attempt read other output of a parent than there is now: a
+    stage that goes on from it would mix the two."""
+    before = folder.parents_of_checkpoint() or {}
+    if not folder.is_done() and any(read.get(role, was) != was for role, was in before.items()):
+        reason = "a parent was re-run with another output since the last checkpoint"
+        folder.set_aside(config[OWNER], reason, config[SUPERSEDE])
 
 
 def _work(

@@ -138,15 +138,16 @@ class StageFolder:
         request: Mapping[str, Any],
         supersede: int | None = None,
         made_by: Mapping[str, Any] | None = None,
+        parents: Mapping[str, str] | None = None,
     ) -> Attempt:
         """Take the lease and open the stage for writing.
 
         `owner` names the driver that asks; a retry by the same owner takes over at once.
         `supersede` is the token of an attempt that the caller has watched go stale. `made_by` says
-        which code and device do the work. Raises
-        lease.LeaseHeldError if another driver holds the lease, and StageDoneError if the stage is
-        finished, perhaps a moment ago and by another driver. An error after the lease was taken
-        is recorded as the failure of the attempt, and raised.
+        which code and device do the work, and `parents` has, by role, the digest of what the
+        attempt reads of each parent. Raises lease.LeaseHeldError if another driver holds the lease,
+        and StageDoneError if the stage is finished, perhaps a moment ago and by another driver. An
+        error after the lease was taken is recorded as the failure of the attempt, and raised.
         """
         token = self.attempts.next_token(owner, supersede)
         if self.is_done():
@@ -160,7 +161,8 @@ class StageFolder:
             token,
             owner,
             {"host": socket.gethostname(), "pid": os.getpid(), "resumed_from": origin}
-            | ({} if made_by is None else {"made_by": dict(made_by)}),
+            | ({} if made_by is None else {"made_by": dict(made_by)})
+            | ({} if parents is None else {"parents": dict(parents)}),
         )
         writer = FolderWriter(AttemptHandle(self.paths, token, resumed, segments))
         attempt = Attempt(Lease(self.attempts, token), writer)
@@ -184,12 +186,14 @@ class StageFolder:
             raise
         return attempt
 
-    def set_aside(self, owner: str, reason: str = "") -> Path | None:
+    def set_aside(
+        self, owner: str, reason: str = "", supersede: int | None = None
+    ) -> Path | None:
         """Move all output away, so that the next attempt makes the stage from its start.
 
-        `reason` says why, and is recorded. Returns the folder that now has the output, or None if
-        there was none. Nothing is deleted. Raises lease.LeaseHeldError if another driver works on
-        the stage.
+        `reason` says why, and is recorded. `supersede` is as for `begin`. Returns the folder that
+        now has the output, or None if there was none. Nothing is deleted. Raises
+        lease.LeaseHeldError if another driver works on the stage.
         """
         output = [
             path
@@ -203,7 +207,7 @@ class StageFolder:
         ]
         if not output:
             return None
-        token = self.attempts.next_token(owner)
+        token = self.attempts.next_token(owner, supersede)
         self.attempts.take(token, owner, {"set_aside": reason or "on request"})
         folder = self.paths.set_aside(token)
         folder.mkdir(parents=True)
@@ -229,6 +233,15 @@ class StageFolder:
         done = self._done() or {}
         parents: Mapping[str, str] = done.get("parents", {})
         return parents
+
+    def parents_of_checkpoint(self) -> Mapping[str, str] | None:
+        """The digest of what the attempt behind the newest checkpoint read of each parent, by role.
+
+        None if there is no checkpoint, or an old version wrote it.
+        """
+        checkpoint = newest_complete(self.paths)
+        record = None if checkpoint is None else self.attempts.record(checkpoint.token)
+        return None if record is None else record.details.get("parents")
 
     def _damaged_output(self) -> list[str]:
         """What is damaged or missing of a stage that was finished."""

@@ -37,15 +37,14 @@ def read_done(path: Path) -> dict[str, Any] | None:
     done = _shaped(read_json(path), _DONE)
     if done is None or not isinstance(done.get("checkpoint", 0), str | None):
         return None
-    parents = done.get("parents", {})
-    named = isinstance(parents, dict) and all(isinstance(v, str) for v in parents.values())
-    return done if named and _are_digests(done.get("files", {})) else None
+    whole = _are_texts(done.get("parents", {})) and _are_digests(done.get("files", {}))
+    return done if whole else None
 
 
 def read_attempt(path: Path) -> dict[str, Any] | None:
     """attempts/TOKEN.json: the owner, the start, and the checkpoint that it resumed from."""
     attempt = _shaped(read_json(path), _ATTEMPT)
-    if attempt is None:
+    if attempt is None or not _are_texts(attempt.get("parents", {})):
         return None
     origin, made_by = attempt.get("resumed_from"), attempt.get("made_by")
     if not (origin is None or _shaped(origin, _ORIGIN)):
@@ -67,8 +66,7 @@ def read_progress(path: Path) -> dict[str, Any] | None:
 def read_corpus(path: Path) -> dict[str, Any] | None:
     """corpora/NAME.json: what a sweep file names, and what its files held."""
     corpus = _shaped(read_json(path), _CORPUS)
-    whole = corpus is not None and all(isinstance(v, str) for v in corpus["files"].values())
-    return corpus if whole else None
+    return corpus if corpus is not None and _are_texts(corpus["files"]) else None
 
 
 def read_result(path: Path) -> dict[str, Any] | None:
@@ -93,6 +91,11 @@ def as_row(value: Any) -> dict[str, Any] | None:
     row = _shaped(value, _ROW)
     whole = row is not None and all(isinstance(v, _NUMBER) for v in row["values"].values())
     return row if whole else None
+
+
+def _are_texts(value: Any) -> bool:
+    """Whether a value has texts by their names."""
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
 
 
 def _are_digests(value: Any) -> bool:

@@ -182,6 +182,39 @@ def test_what_was_read_of_each_parent_is_recorded(
         assert (folder.parents_read()["from"] == output_digest(parent)) == same
 
 
+def one_step(spec: Any, writer: RunWriter, parents: Any) -> dict[str, Any]:
+    """Save a checkpoint and lose the workers, but finish when there is a checkpoint already."""
+    if writer.resumed_from is None:
+        writer.save_checkpoint(1, write_model)
+        raise InterruptedError
+    return {"recorded": {}}
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_checkpoint_that_read_other_output_of_a_parent_is_not_continued(
+    store: Store, folder: StageFolder, monkeypatch: pytest.MonkeyPatch, same: bool
+) -> None:
+    monkeypatch.setattr(trial, "execution_record", lambda stage, result: None)
+    finish_parent(store)
+    child = stage_of("one_step", {"from": "parent"})
+    stages = {"key": child, "parent": stage_of(key="parent")}
+    config = {KEY: "key", OWNER: "me", SUPERSEDE: None}
+    assert run_until_ended(config, stages, store).status is Status.FAILED
+    parent = store.folder("pretrain", "parent")
+    parent.set_aside("me")
+    with parent.begin("me", {}) as attempt:
+        attempt.writer.save_checkpoint(
+            1, write_model if same else lambda path: (path / "model").write_text("other") and None
+        )
+        attempt.finish({})
+    state = run_until_ended(config, stages, store)
+    assert state.is_done == same
+    aside = list(folder.path.glob("set-aside/*/checkpoint/0001-000000001/model"))
+    assert len(aside) == (0 if same else 1)
+    if not same:  # it began from the start, and its second checkpoint read what is there now
+        assert run_until_ended(config, stages, store).is_done
+
+
 def flip_bit(path: Path) -> None:
     """Damage a file as a disk does: its size and its times stay."""
     times, content = path.stat(), bytearray(path.read_bytes())
