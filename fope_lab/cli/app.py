@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fope_lab.atomic_files import MAKE_ROOM, is_full_disk
+from fope_lab.cli.console import mute_stdout
 from fope_lab.config.errors import UserError
 from fope_lab.config.exit_codes import INTERRUPTED, OK, WRONG_INPUT
 
@@ -58,8 +59,8 @@ def _run(command: Callable[[argparse.Namespace], int], options: argparse.Namespa
         sys.stdout.flush()  # here, where an error is caught, and not when Python ends
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of our output, such as `head`, has closed it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        mute_stdout()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return WRONG_INPUT
@@ -68,7 +69,7 @@ def _run(command: Callable[[argparse.Namespace], int], options: argparse.Namespa
             raise
         where = f" for {error.filename}" if error.filename else ""
         print(f"error: no space left on the disk{where}; {MAKE_ROOM}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # it may be what is full
+        mute_stdout()  # it may be what is full
         return WRONG_INPUT
     return code
 

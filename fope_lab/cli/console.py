@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,20 @@ if TYPE_CHECKING:
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """A console on standard output, or on standard error; 200 columns wide without a terminal."""
+    """A console on standard output, or on standard error; 200 columns wide without a terminal.
+
+    Once nothing reads standard output, the console is silent, and the work goes on.
+    """
     from rich.console import Console
 
+    class Output(Console):
+        def on_broken_pipe(self) -> None:  # Rich's own would end the process with exit code 1
+            self.quiet = True
+            if not self.stderr:
+                mute_stdout()
+
     width = None if (sys.stderr if stderr else sys.stdout).isatty() else 200
-    return Console(width=width, soft_wrap=False, stderr=stderr)
+    return Output(width=width, soft_wrap=False, stderr=stderr)
 
 
 def print_notes(sweeps: Sequence[Sweep], store: Store, console: Console) -> None:
@@ -28,6 +38,12 @@ def print_notes(sweeps: Sequence[Sweep], store: Store, console: Console) -> None
 
     for note in notes(sweeps, store):
         console.print(note, style="yellow", soft_wrap=True, highlight=False, markup=False)
+
+
+def mute_stdout() -> None:
+    """Let what is printed lead nowhere, for a reader of our output, such as `head`, that has closed
+    it: else Python ends with an error when it flushes what is left."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_json(value: Any) -> None:

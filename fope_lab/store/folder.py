@@ -186,9 +186,7 @@ class StageFolder:
             raise
         return attempt
 
-    def set_aside(
-        self, owner: str, reason: str = "", supersede: int | None = None
-    ) -> Path | None:
+    def set_aside(self, owner: str, reason: str = "", supersede: int | None = None) -> Path | None:
         """Move all output away, so that the next attempt makes the stage from its start.
 
         `reason` says why, and is recorded. `supersede` is as for `begin`. Returns the folder that

@@ -46,11 +46,16 @@ class Run:
         self.stages = load_sweep(self.sweep).stages
         self.processes: list[subprocess.Popen[str]] = []
 
+    @property
+    def command(self) -> list[str]:
+        """The words of `fope-lab run` on the sweep."""
+        words = [sys.executable, "-m", "fope_lab.cli", "run", str(self.sweep)]
+        return [*words, "--store", str(self.store.root)]
+
     def start(self) -> subprocess.Popen[str]:
         """`fope-lab run` in the background."""
-        command = [sys.executable, "-m", "fope_lab.cli", "run", str(self.sweep)]
         process = subprocess.Popen(
-            [*command, "--store", str(self.store.root)],
+            self.command,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -104,6 +106,19 @@ def test_interrupted_it_frees_its_stages_and_the_next_run_goes_on(run, number) -
         assert newest is None or newest.end is not None, "a lease was left behind"
     run.finish()
     run.assert_complete()
+
+
+def test_without_a_reader_of_its_output_it_goes_on(run) -> None:  # type: ignore[no-untyped-def]
+    """As with `fope-lab run FILE | head -1`, first with stages to run, then with all cached."""
+    command = f"{shlex.join(run.command)} | head -1; exit ${{PIPESTATUS[0]}}"
+    for _ in range(2):
+        done = subprocess.run(
+            ["bash", "-c", command], check=False, capture_output=True, text=True, timeout=240
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(f"faults: {len(run.stages)} stages: ")
+        assert done.stderr == ""
+        run.assert_complete()
 
 
 def test_two_drivers_share_one_store_without_doing_anything_twice(run) -> None:  # type: ignore[no-untyped-def]
