@@ -66,6 +66,13 @@ class Store:
         """The folder of a stage, whether it exists or not."""
         return StageFolder(self.root / kind / key)
 
+    def keys(self, kind: str) -> frozenset[str]:
+        """The names of the folders that the stages of a kind have."""
+        try:
+            return frozenset(os.listdir(self.root / kind))
+        except OSError:
+            return frozenset()
+
     def folders(self) -> list[StageFolder]:
         """The folders of all stages that anybody ever began, by kind and key."""
         return [StageFolder(path.parent) for path in sorted(self.root.glob("*/*/attempts"))]

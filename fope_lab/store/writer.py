@@ -152,13 +152,19 @@ class FolderWriter(RunWriter):
         self.newest = Checkpoint(final, token, step)
         return self.newest
 
-    def segments(self, step: int | None = None) -> dict[str, dict[str, Any]]:
+    def segments(self, step: int | None = None) -> dict[str, Mapping[str, Any]]:
         """The digests of the segments with all rows, or with those up to the checkpoint of `step`.
 
-        They begin with the rows up to the checkpoint that the attempt resumed from. Raises OSError.
+        They begin with the rows up to the checkpoint that the attempt resumed from. What the
+        manifest of the last checkpoint says of a segment is kept, so that later damage to it is
+        found. Raises OSError.
         """
-        own = own_segments(self.paths, self.handle.token, step)
-        return digests_of(self.paths.folder, [*self.handle.segments, *own])
+        before = self.handle.segments
+        known = (self.newest.segments() if self.newest else None) or {}
+        there = own_segments(self.paths, self.handle.token, step)
+        own = sorted({*known, *there}.difference(before))
+        new = digests_of(self.paths.folder, [n for n in (*before, *own) if n not in known])
+        return {name: known.get(name) or new[name] for name in (*before, *own)}
 
     def close(self) -> None:
         segment, self._segment = self._segment, None

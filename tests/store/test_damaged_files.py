@@ -176,3 +176,29 @@ def test_a_token_that_came_again_ends_the_lineage_of_rows(tmp_path: Path) -> Non
         attempt.finish({})
     assert folder.state().status is Status.DONE
     assert [row.step for row in folder.rows()][-2:] == [5, 6]
+
+
+@pytest.mark.parametrize("damage", ["removed", "emptied", "one bit flipped"])
+@pytest.mark.parametrize("resumed", [False, True])
+def test_rows_damaged_while_the_stage_runs_are_not_believed(
+    tmp_path: Path, damage: str, resumed: bool
+) -> None:
+    """Rows of a checkpoint are damaged, and the attempt goes on without reading them again."""
+    folder = StageFolder(tmp_path / "pretrain" / "key")
+    attempt = folder.begin("me", {})
+    attempt.writer.log(1, {"loss": 1.0})
+    attempt.writer.save_checkpoint(1, write)
+    if resumed:
+        attempt.release()
+        attempt = folder.begin("me", {})
+    [segment] = (folder.path / "metrics").iterdir()
+    content = DAMAGE[damage](segment.read_bytes())
+    segment.unlink() if content is None else segment.write_bytes(content)
+    attempt.writer.log(2, {"loss": 0.5})
+    attempt.writer.save_checkpoint(2, write)
+    attempt.finish({})
+    state = folder.state()
+    assert state.status is Status.DAMAGED
+    assert f"metrics/{segment.name}" in state.reason
+    with folder.begin("me", {}) as again:
+        assert again.writer.resumed_from is None
