@@ -38,7 +38,7 @@ class NamedTypes(Generic[T]):
     def all(self) -> Mapping[str, type[T]]:
         """Every class, in an order that does not depend on what was imported first."""
         discover(self._package, self._skip)
-        if not self._sorted:
+        if self._sorted.keys() != self._types.keys():
             self._sorted = dict(sorted(self._types.items()))
         return self._sorted
 

@@ -16,6 +16,8 @@ ABSENT = "–"
 
 def label(value: Any) -> str:
     """An axis value as a short text: {type: p-rope, p: 0.25} → 'p-rope(p=0.25)'."""
+    if type(value) in (str, int, float):  # most values of a large grid
+        return str(value)
     if isinstance(value, Mapping):
         inner = ",".join(f"{key}={label(item)}" for key, item in value.items() if key != "type")
         name = label(value["type"]) if "type" in value else ""

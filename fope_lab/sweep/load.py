@@ -92,7 +92,7 @@ def _load(path: Path, loader: SweepLoader, text: str | None = None) -> Sweep:
         problems,
     )
     by_section = None if problems else resolved.by_section
-    problems.add(*report_problems(file.report, by_section))
+    problems.add(*report_problems(file.report, by_section, file.max_stages))
     if problems:
         raise problems.error(points)
     return Sweep(

@@ -11,14 +11,28 @@ from fope_lab.sweep.claims.selection import Catalogue
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.report_section import ReportSection
 
+MOST_CLAIMS = 100
+"""How many claims a file may make about as many stages as `max_stages` allows. About fewer stages,
+it may make more in proportion."""
+
 
 def report_problems(
-    section: ReportSection, by_section: Mapping[str, Sequence[Stage]] | None
+    section: ReportSection, by_section: Mapping[str, Sequence[Stage]] | None, max_stages: int
 ) -> Iterator[Problem]:
     """Yield what is wrong with the section, each with its place in the file.
 
     Without the stages, because something is wrong with them, only the form of the texts is checked.
     """
+    stages = sum(len(found) for found in (by_section or {}).values())
+    if len(section.claims) * stages > MOST_CLAIMS * max_stages:
+        limit = (
+            f"allowed: at most {MOST_CLAIMS * max_stages // stages:,}, unless max_stages says more"
+        )
+        yield Problem(
+            ("report", "claims"),
+            f"{len(section.claims):,} claims about {stages:,} stages ({limit})",
+        )
+        return
     catalogue = None if by_section is None else Catalogue(by_section)
     lines: dict[Claim, int] = {}
     for i, text in enumerate(section.claims):

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fope_lab.store import StageState, Status, Store
+from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep.graph import Stage
 
 
 def read_states(stages: Iterable[Stage], store: Store) -> dict[str, StageState]:
     """The state of each stage by its key, from the store alone."""
-    return {stage.key: store.folder(stage.kind, stage.key).state() for stage in stages}
+    begun = functools.cache(store.keys)  # of a large grid, most stages have no folder
+    return {
+        stage.key: store.folder(stage.kind, stage.key).state()
+        if stage.key in begun(stage.kind)
+        else NOT_STARTED
+        for stage in stages
+    }
 
 
 def unfinished_parents(stage: Stage, states: Mapping[str, StageState]) -> list[str]:

@@ -57,6 +57,13 @@ HUGE = {
     "nested lists": ("- " * 490_000, "1 is nested too deeply"),
     "a number": (f"name: {'9' * 990_000}", f"1 name: found {'9' * 30}, a number too large"),
     "repeated seeds": (FILE + f"seeds: [{'7, ' * 20_000}]", "4 seeds[1]: names 7 twice"),
+    "claims": (
+        FILE
+        + f"  e: {EVALUATION}\ngrid:\n  p.embedding.base: {numbers(300, 500)}\nreport:\n  claims:\n"
+        + "".join(f"    - 'perplexity@32: {i + 500} < {i + 501}'\n" for i in range(9000)),
+        "8 report.claims: 9,000 claims about 600 stages"
+        " (allowed: at most 3,333, unless max_stages says more)",
+    ),
     "wrong exclusions": (
         FILE
         + f"grid:\n  p.train.tokens: {numbers(900, 2048)}\nexclude:\n"
@@ -86,7 +93,8 @@ def test_a_large_grid_is_planned_at_once(tmp_path: Path) -> None:
         "import resource, sys\nfrom fope_lab.sweep import load_sweep, plan\n"
         "print(len(plan(load_sweep(sys.argv[1])).states))\n"
         "usage = resource.getrusage(resource.RUSAGE_SELF)\n"
-        "print(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)"
+        "peak = open('/proc/self/status').read().partition('VmHWM:')[2].split()[0]\n"
+        "print(usage.ru_utime + usage.ru_stime, int(peak) / 1024)"  # ru_maxrss has the parent's
     )
     command = [sys.executable, "-c", program, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

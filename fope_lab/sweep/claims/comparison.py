@@ -76,7 +76,7 @@ def compare(claim: Claim, catalogue: Catalogue) -> Comparison:
         terms = " and ".join(str(term) for term in claim.terms)
         raise ClaimError(f"the grid has no {terms} with the same {name_list(open_axes)}")
     combinations = tuple(Combination(axes[place], tuple(groups[place])) for place in whole)
-    values = {label(stage.axes[axis]): stage.axes[axis] for stage in stages if axis in stage.axes}
+    values = _values(axis, stages)
     names = tuple(
         term.value
         if isinstance(values[value], str | Mapping)
@@ -89,7 +89,10 @@ def compare(claim: Claim, catalogue: Catalogue) -> Comparison:
 def _pinned(pin: Pin, stages: Sequence[Stage]) -> list[Stage]:
     """Return the stages that have the pinned value on an axis. Raises ClaimError."""
     assert pin.axis is not None
-    named = {p: _values_named(pin.value, p, stages) for p in _axes_named(pin.axis, stages)}
+    named = {
+        path: _values_named(pin.value, _values(path, stages))
+        for path in _axes_named(pin.axis, stages)
+    }
     found = {
         path: [stage for stage in stages if axis_label(stage.axes, path) == values[0]]
         for path, values in named.items()
@@ -132,7 +135,10 @@ def _compared(claim: Claim, stages: Sequence[Stage]) -> tuple[str, list[str]]:
 
 def _values_of(claim: Claim, paths: Sequence[str], stages: Sequence[Stage]) -> dict[str, list[str]]:
     """Return the labels of all terms, by axis, for the axes that have exactly one for each."""
-    found = {path: [_values_named(t.value, path, stages) for t in claim.terms] for path in paths}
+    found = {}
+    for path in paths:
+        values = _values(path, stages)
+        found[path] = [_values_named(term.value, values) for term in claim.terms]
     return {
         path: [values[0] for values in named]
         for path, named in found.items()
@@ -159,7 +165,7 @@ def _no_axis(claim: Claim, paths: Sequence[str], stages: Sequence[Stage]) -> Cla
         return ClaimError("compares values of an axis, but the sweep has no axis for these stages")
     having = {}
     for term in claim.terms:
-        named = {path: _values_named(term.value, path, stages) for path in paths}
+        named = {path: _values_named(term.value, _values(path, stages)) for path in paths}
         having[term] = [path for path, values in named.items() if len(values) == 1]
         if not having[term] and (error := _several(term.value, named.values())):
             return error
@@ -232,17 +238,21 @@ def _paths(stages: Sequence[Stage]) -> list[str]:
 
 def _labels(path: str, stages: Sequence[Stage]) -> list[str]:
     """Return the values of an axis in the form that tables show."""
-    return list(dict.fromkeys(label(s.axes[path]) for s in stages if path in s.axes))
+    return list(_values(path, stages))
 
 
-def _values_named(text: str, path: str, stages: Sequence[Stage]) -> list[str]:
-    """Return the labels of the axis's values that a text names.
+def _values(path: str, stages: Sequence[Stage]) -> dict[str, Any]:
+    """Return the values of an axis by their labels."""
+    return {label(s.axes[path]): s.axes[path] for s in stages if path in s.axes}
+
+
+def _values_named(text: str, values: Mapping[str, Any]) -> list[str]:
+    """Return the labels of those of an axis's values, by label, that a text names.
 
     A text names the value with the same label, where numbers may be spelled in any way. Otherwise
     it names the values with its name and all of its options: `fope` means `fope(base=129)` if that
     is the only one.
     """
-    values = {label(s.axes[path]): s.axes[path] for s in stages if path in s.axes}
     if text in values:
         return [text]
     name, options = label_parts(text)

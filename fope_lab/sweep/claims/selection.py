@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,19 +26,14 @@ class Selected:
     mastery: Metric | None
     measuring: tuple[tuple[Stage, Metric], ...]
 
-    @property
+    @functools.cached_property
     def xs(self) -> tuple[int, ...]:
         """Every point of the curve; none of a single number."""
         return tuple(sorted({x for _, metric in self.measuring for x in metric.xs or ()}))
 
     def at(self, x: int | None) -> tuple[Stage, ...]:
         """The stages that measure it at x. Raises ClaimError if none does."""
-        found = tuple(
-            stage
-            for stage, metric in self.measuring
-            if (x is None and metric.xs is None) or x in (metric.xs or ())
-        )
-        if found:
+        if found := self._stages_by_x.get(x):
             return found
         name, measured = self.metric.short_name, _few(self.xs)
         if not self.xs:
@@ -45,6 +41,14 @@ class Selected:
         if x is None:
             raise ClaimError(f"{name} is a curve; needs @x, one of {measured}")
         raise ClaimError(f"{self.stage} does not measure {name} at {x} (at: {measured})")
+
+    @functools.cached_property
+    def _stages_by_x(self) -> Mapping[int | None, tuple[Stage, ...]]:
+        found: dict[int | None, list[Stage]] = {}
+        for stage, metric in self.measuring:
+            for x in (None,) if metric.xs is None else dict.fromkeys(metric.xs):
+                found.setdefault(x, []).append(stage)
+        return {x: tuple(stages) for x, stages in found.items()}
 
 
 class Catalogue:
@@ -55,9 +59,15 @@ class Catalogue:
             name: [(stage, list(stage.spec.metrics())) for stage in stages]
             for name, stages in by_section.items()
         }
+        self._found: dict[Quantity, Selected] = {}
 
     def find(self, quantity: Quantity) -> Selected:
         """The stages that a quantity names. Raises ClaimError if none has it, or several do."""
+        if quantity not in self._found:
+            self._found[quantity] = self._find(quantity)
+        return self._found[quantity]
+
+    def _find(self, quantity: Quantity) -> Selected:
         if quantity.stage is not None and quantity.stage not in self._by_section:
             near = did_you_mean(quantity.stage, list(self._by_section))
             allowed = name_list(self._by_section)
