@@ -41,18 +41,27 @@ def require_cluster(address: str) -> None:
         return
     where = f"at {address} (--address or RAY_ADDRESS)"
     try:
-        with socket.create_connection(_host_and_port(address), timeout=_SECONDS) as connection:
-            if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
-                return  # Ray has the certificates
-            connection.settimeout(_SECONDS)
-            connection.sendall(_PREFACE)
-            answer = connection.recv(9)
+        is_ray = answers_as_ray(address)
     except TimeoutError as error:
         raise ClusterError(f"nothing answers {where} within {_SECONDS:g} s") from error
     except OSError as error:
         raise ClusterError(f"no Ray cluster answers {where}: {error.strerror or error}") from error
-    if len(answer) < 4 or answer[3] != _SETTINGS:
+    if not is_ray:
         raise ClusterError(f"what answers {where} is not Ray; the port of Ray's head is often 6379")
+
+
+def answers_as_ray(address: str) -> bool:
+    """Whether what answers at HOST:PORT may be Ray. Raises OSError if nothing answers in seconds.
+
+    With TLS, whatever accepts a connection may be, since Ray has the certificates.
+    """
+    with socket.create_connection(_host_and_port(address), timeout=_SECONDS) as connection:
+        if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+            return True
+        connection.settimeout(_SECONDS)
+        connection.sendall(_PREFACE)
+        answer = connection.recv(9)
+    return len(answer) > 3 and answer[3] == _SETTINGS
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

@@ -14,6 +14,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import ray
 from ray import tune
@@ -21,11 +22,11 @@ from ray import tune
 from fope_lab.atomic_files import MAKE_ROOM, is_full_disk
 from fope_lab.orchestration.cluster_address import LOCAL, ClusterError
 from fope_lab.orchestration.environment import RAY_DEFAULTS
-from fope_lab.orchestration.ray_watch import GO_ON, ending_with_ray
+from fope_lab.orchestration.ray_watch import GO_ON, ending_with_cluster, ending_with_own_ray
 from fope_lab.orchestration.resources import CLUSTER_LOOKAHEAD, placement, require_nodes
 from fope_lab.orchestration.scratch import note_session, remove_scratch, scratch_folder
 from fope_lab.orchestration.searcher import StageSearcher
-from fope_lab.orchestration.signals import signals_interrupt
+from fope_lab.orchestration.signals import signals_interrupt, signals_wait_for_ray
 from fope_lab.orchestration.trial import KEY, PROCESS_RETRIES, run_stage
 from fope_lab.planning.capacity import Capacity, Demand, Lookahead, amounts
 from fope_lab.provenance.checkout import Checkout
@@ -78,11 +79,14 @@ def run_stages(
         capacity = Capacity(demands, ray.cluster_resources, lookahead)
         searcher = StageSearcher(stages, store, owner, capacity, seconds)
         # Freed before `watch` ends, which tells MLflow, and again when all processes are gone.
-        own = ending_with_ray(lambda: _clean_up(stages, store, owner)) if address == LOCAL else None
+        if address == LOCAL:
+            ending_with_ray = ending_with_own_ray(lambda: _clean_up(stages, store, owner))
+        else:
+            ending_with_ray = ending_with_cluster()
         with (
             watch(searcher.states),
             leases_freed(),
-            own or contextlib.nullcontext(),
+            ending_with_ray,
             _losses_told(),
         ):
             _tuner(by_key, store, searcher, scratch).fit()
@@ -126,26 +130,29 @@ def _ray(address: str, scratch: Path) -> Iterator[None]:
     logging.getLogger("ray").setLevel(logging.ERROR)
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     os.environ["OMP_NUM_THREADS"] = "1"  # two threads a trial are 6–10 times slower than one
+    try:
+        with signals_wait_for_ray():
+            context = _start_ray(address)
+        if address == LOCAL:
+            note_session(scratch, context.address_info["session_dir"])
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _start_ray(address: str) -> Any:
     local = {"include_dashboard": False} if address == LOCAL else {}
     try:
-        context = ray.init(
+        return ray.init(
             address=address,
             logging_level="ERROR",
             log_to_driver=False,
             runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", **RAY_DEFAULTS}},
             **local,
         )
-    except SystemExit as error:  # Ray's own handler of SIGTERM
-        raise KeyboardInterrupt from error
     except Exception as error:  # Ray raises plain ones, too
         where = "here" if address == LOCAL else f"at {address}"
         raise ClusterError(f"no Ray cluster {where}: {first_line(error)}") from error
-    if address == LOCAL:
-        note_session(scratch, context.address_info["session_dir"])
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Watches the processes of a Ray of our own, and ends the run at once when one of them dies.
+"""Watches the Ray of a run, and ends the run with one line when Ray dies.
 
 Without its raylet or GCS, Ray ends the driver itself: after up to a minute, with its logs on the
 terminal, and without a word on what to do.
@@ -10,42 +10,139 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 from fope_lab.config.exit_codes import WRONG_INPUT
+from fope_lab.orchestration.cluster_address import answers_as_ray
 
-SECONDS = 0.1
 GO_ON = "run the same command again: it goes on from the last checkpoints"
-_NEEDED = {"gcs_server": "the process that keeps Ray's state (GCS)", "raylet": "Ray's raylet"}
+OWN_SECONDS, JOINED_SECONDS = 0.1, 1.0
+"""How often a Ray of our own is looked at, and a cluster that the run has joined."""
+SILENT_SECONDS, LOST_SECONDS = 5.0, 45.0
+"""How long a cluster's head may be silent before that is told, and before the run ends. Ray gives
+up after a minute; a head that keeps its state elsewhere may come back before."""
+_GCS, _RAYLET = "gcs_server", "raylet"
+_NAMES = {_GCS: "the process that keeps Ray's state (GCS)", _RAYLET: "Ray's raylet"}
 _SHOW_CURSOR = "\x1b[?25h"  # a live view hides it
 
 
 @contextlib.contextmanager
-def ending_with_ray(clean_up: Callable[[], None]) -> Iterator[None]:
-    """While Ray runs: if it dies, call `clean_up`, print one line and end this process."""
-    from ray._private import worker
+def ending_with_own_ray(clean_up: Callable[[], None]) -> Iterator[None]:
+    """While a Ray of our own runs: if it dies, call `clean_up`, print a line, end the process."""
+    node = _node()
 
-    node, over = worker._global_node, threading.Event()
+    def look() -> str | None:
+        dead = [_NAMES[kind] for kind, _ in node.dead_processes() if kind in _NAMES]
+        return f"{dead[0]} has died" if dead else None
+
+    def end() -> None:
+        node.kill_all_processes(check_alive=False, allow_graceful=False)
+        clean_up()
+
+    with _watching(look, OWN_SECONDS, end):
+        yield
+
+
+@contextlib.contextmanager
+def ending_with_cluster() -> Iterator[None]:
+    """While a cluster that the run has joined runs: if its head or this node's raylet dies, print a
+    line and end this process. The leases go stale: on other nodes, trials may still run."""
+    node = _node()
+    if node is None:  # Ray's client raises an error of its own
+        yield
+        return
+    with _watching(_Cluster(node.gcs_address, node.raylet_socket_name), JOINED_SECONDS):
+        yield
+
+
+class _Cluster:
+    """Tells when a cluster's head, or the raylet of this node, is lost."""
+
+    def __init__(self, head: str, raylet_socket: str) -> None:
+        self._head, self._raylet_socket = head, raylet_socket
+        self._heard, self._told = time.monotonic(), False
+
+    def __call__(self) -> str | None:
+        """What is lost, or None. A head that has been silent for some seconds is told."""
+        if not _is_open(self._raylet_socket):
+            return f"{_NAMES[_RAYLET]} on this machine has died"
+        with contextlib.suppress(OSError):
+            answers_as_ray(self._head)
+            self._heard, self._told = time.monotonic(), False
+        silent = time.monotonic() - self._heard
+        if silent > LOST_SECONDS:
+            return f"the head of the Ray cluster at {self._head} does not answer"
+        if silent > SILENT_SECONDS and not self._told:
+            self._told = True
+            _print(f"The head of the Ray cluster at {self._head} does not answer; waiting for it.")
+        return None
+
+
+@contextlib.contextmanager
+def _watching(
+    look: Callable[[], str | None], seconds: float, end: Callable[[], None] | None = None
+) -> Iterator[None]:
+    """Call `look` every so often; if it says what is lost, print that, call `end`, and exit."""
+    over = threading.Event()
 
     def watch() -> None:
-        while not over.wait(SECONDS):
-            dead = [kind for kind, _ in node.dead_processes() if kind in _NEEDED]
-            if dead and not over.is_set():
-                end(dead[0])
-
-    def end(kind: str) -> None:
-        cursor = _SHOW_CURSOR if sys.stdout.isatty() else ""
-        print(f"{cursor}error: {_NEEDED[kind]} has died; {GO_ON}", file=sys.stderr, flush=True)
-        with contextlib.suppress(Exception):  # whatever can't be cleared, the next run clears
-            node.kill_all_processes(check_alive=False, allow_graceful=False)
-            clean_up()
-        # Ray's own way to end would wait for what is dead.
-        os._exit(WRONG_INPUT)
+        while not over.wait(seconds):
+            lost = look()
+            if lost and not over.is_set():
+                _print(f"{_SHOW_CURSOR if sys.stdout.isatty() else ''}error: {lost}; {GO_ON}")
+                if end is not None:
+                    with contextlib.suppress(Exception):  # the next run clears what is left
+                        end()
+                os._exit(WRONG_INPUT)  # Ray's own way to end would wait for what is dead
 
     thread = threading.Thread(target=watch, name="fope-lab-ray-watch", daemon=True)
     thread.start()
     try:
-        yield
+        with _without_raylet_log():
+            yield
     finally:
         over.set()
-        thread.join(timeout=SECONDS)
+        thread.join(timeout=seconds)
+
+
+@contextlib.contextmanager
+def _without_raylet_log() -> Iterator[None]:
+    """Keep Ray from printing the log of a raylet that has died: one line says it."""
+    from ray._private import worker
+
+    printed = worker.print_to_stdstream
+
+    def print_other(data: Mapping[str, Any], *args: Any, **options: Any) -> None:
+        if not any(str(line).startswith("Raylet is terminated") for line in data["lines"]):
+            printed(data, *args, **options)
+
+    worker.print_to_stdstream = print_other
+    try:
+        yield
+    finally:
+        worker.print_to_stdstream = printed
+
+
+def _node() -> Any:
+    """What Ray knows of this node, or None through Ray's client."""
+    from ray._private import worker
+
+    return worker._global_node
+
+
+def _is_open(path: str) -> bool:
+    """Whether a process has a Unix socket open; True where the system does not tell.
+
+    Connecting would tell, too, but leave a line in the raylet's log each time.
+    """
+    try:
+        return path in Path("/proc/net/unix").read_text()
+    except OSError:
+        return True
+
+
+def _print(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
