@@ -95,9 +95,12 @@ def damaged_files(path: Path) -> list[str]:
 def damage_of_checkpoint(paths: StagePaths, checkpoint: Checkpoint) -> list[str]:
     """The damaged files of a checkpoint and of its rows of metrics, by their paths from the stage.
 
-    This reads every byte.
+    A manifest that was copied from another stage is one of them. This reads every byte.
     """
     folder = checkpoint.path.relative_to(paths.folder)
+    manifest = read_manifest(checkpoint.path / MANIFEST) or {}
+    if (stage := manifest.get("stage", paths.name)) != paths.name:
+        return [f"{folder / MANIFEST} (of {stage})"]
     own = [str(folder / name) for name in damaged_files(checkpoint.path)]
     return own + changed_files(paths.folder, checkpoint.segments() or {})
 
@@ -125,15 +128,18 @@ def changed_since_written(files: Iterable[str]) -> str:
     return f"{', '.join(files)} changed after the checkpoint was written"
 
 
-def write_manifest(directory: Path, token: int, step: int, metrics: FileDigests) -> None:
+def write_manifest(
+    directory: Path, stage: str, token: int, step: int, metrics: FileDigests
+) -> None:
     """Make the files in `directory` durable, then list them in its manifest.
 
-    `metrics` are the segments that hold the rows up to this checkpoint.
+    `stage` is the kind and the key of the stage, and `metrics` are the segments that hold the rows
+    up to this checkpoint.
     """
     names = []
     for path in files_below(directory):
         sync_file(path)
         names.append(str(path.relative_to(directory)))
     files = digests_of(directory, names)
-    manifest = {"step": step, "token": token, "files": files, "metrics": dict(metrics)}
-    write_json(directory / MANIFEST, manifest)
+    manifest = {"stage": stage, "step": step, "token": token, "files": files}
+    write_json(directory / MANIFEST, manifest | {"metrics": dict(metrics)})

@@ -33,7 +33,12 @@ def completion(paths: StagePaths) -> dict[str, Any] | None:
 
 
 def damage(paths: StagePaths, done: Mapping[str, Any]) -> list[str]:
-    """The files that DONE names and that are missing or damaged, by their paths."""
+    """The files that DONE names and that are missing or damaged, by their paths.
+
+    A DONE that was copied from another stage is one of them.
+    """
+    if (stage := done.get("stage", paths.name)) != paths.name:
+        return [f"{paths.done.name} (of {stage})"]
     damaged = changed_files(paths.folder, done.get("files", {}))
     if result_file(paths, done) is None:
         damaged.append(paths.result.name)
@@ -77,6 +82,7 @@ def complete(
         named.append(checkpoint.path / MANIFEST)
     files = digests_of(paths.folder, [str(path.relative_to(paths.folder)) for path in named])
     done = {
+        "stage": paths.name,
         "token": token,
         **details,
         "checkpoint": checkpoint.path.name if checkpoint else None,

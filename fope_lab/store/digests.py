@@ -25,6 +25,12 @@ def digests_of(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     return digests
 
 
+def forget_digests() -> None:
+    """Read every file again when its digest is asked for next: it may be damaged by now, without a
+    new size or time."""
+    _sha256.cache_clear()
+
+
 def changed_sizes(folder: Path, digests: FileDigests) -> list[str]:
     """The files that are missing or have another size than was written. This reads no file."""
     return [name for name, entry in digests.items() if _size(folder / name) != entry["size"]]

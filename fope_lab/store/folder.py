@@ -11,18 +11,23 @@ from typing import Any
 
 import yaml
 
-from fope_lab.atomic_files import sync_directory, write_atomic
+from fope_lab.atomic_files import write_atomic
 from fope_lab.store.attempt import Attempt
 from fope_lab.store.checkpoint import (
     Checkpoint,
     damage_of_checkpoint,
-    is_complete,
     list_checkpoints,
     newest_complete,
     newest_intact,
 )
 from fope_lab.store.completion import completion, damage, result_file
 from fope_lab.store.lease import AttemptRecord, Attempts, Ending, Lease
+from fope_lab.store.moved_output import (
+    misplaced_folders,
+    move_aside,
+    output_of,
+    require_folder,
+)
 from fope_lab.store.paths import StagePaths
 from fope_lab.store.problems import StageDoneError
 from fope_lab.store.records import read_done, read_progress, read_result
@@ -32,7 +37,7 @@ from fope_lab.store.writer import AttemptHandle, FolderWriter, remove_unfinished
 
 
 class StageFolder:
-    """Reads a stage's folder, which need not exist. Only `begin` writes."""
+    """Reads a stage's folder, which need not exist. Only `begin` and `set_aside` write."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -74,8 +79,17 @@ class StageFolder:
         if state.status is Status.DAMAGED:
             return self._damaged_output()
         found = [state.checkpoint] if state.is_done else list_checkpoints(self.paths)
-        damaged = [damage_of_checkpoint(self.paths, c) for c in found if c is not None]
-        return list(dict.fromkeys(name for names in damaged for name in names))
+        asked = (self.request() or {}).get("key", self.path.name)
+        if asked != self.path.name:
+            return [f"{self.paths.request.name} (of {asked})"]
+        damaged = [
+            name
+            for checkpoint in found
+            if checkpoint is not None
+            for name in damage_of_checkpoint(self.paths, checkpoint)
+            if checkpoint.path.exists()  # a driver at work removes old ones
+        ]
+        return list(dict.fromkeys(damaged))
 
     def result(self) -> dict[str, Any] | None:
         """The result of a finished stage, else None."""
@@ -85,13 +99,11 @@ class StageFolder:
 
     def seconds(self) -> float | None:
         """The wall time of the attempt that finished the stage, in seconds, or None."""
-        done = self._done()
-        return None if done is None else float(done["seconds"])
+        return (self._done() or {}).get("seconds")
 
     def finished_at(self) -> float | None:
         """When the stage was finished, in seconds since the epoch, or None."""
-        done = self._done()
-        return None if done is None else float(done["time"])
+        return (self._done() or {}).get("time")
 
     def started_at(self) -> float | None:
         """When the first attempt began, in seconds since the epoch, or None."""
@@ -149,13 +161,15 @@ class StageFolder:
         and StageDoneError if the stage is finished, perhaps a moment ago and by another driver. An
         error after the lease was taken is recorded as the failure of the attempt, and raised.
         """
+        require_folder(self.path)
         token = self.attempts.next_token(owner, supersede)
         if self.is_done():
             raise StageDoneError(f"{self.path} is finished")
         before = self.attempts.newest()
         resumed = newest_intact(self.paths)
         segments = tuple(segments_up_to(self.paths, resumed))
-        damaged = [c.path.name for c in list_checkpoints(self.paths) if not is_complete(c.path)]
+        found = list_checkpoints(self.paths)
+        damaged = [c.path.name for c in (found[: found.index(resumed)] if resumed else found)]
         origin = None if resumed is None else {"token": resumed.token, "step": resumed.step}
         self.attempts.take(
             token,
@@ -170,6 +184,7 @@ class StageFolder:
             attempt.release()
             raise StageDoneError(f"{self.path} is finished")
         try:
+            move_aside(self.paths, misplaced_folders(self.paths), token)
             self.paths.done.unlink(missing_ok=True)  # it names output that is damaged or missing
             text = yaml.safe_dump(dict(request), sort_keys=False, allow_unicode=True)
             write_atomic(self.paths.request, text)
@@ -180,40 +195,43 @@ class StageFolder:
                 )
             writer.note(f"started by {owner} from step {resumed.step if resumed else 0}")
             for name in damaged:
-                writer.note(f"checkpoint {name} is not whole and is not used")
+                writer.note(f"checkpoint {name} is damaged and is not used")
         except Exception as error:
             attempt.fail(error)
             raise
         return attempt
 
-    def set_aside(self, owner: str, reason: str = "", supersede: int | None = None) -> Path | None:
+    def set_aside(
+        self,
+        owner: str,
+        reason: str = "",
+        supersede: int | None = None,
+        finished_by: int | None = None,
+    ) -> Path | None:
         """Move all output away, so that the next attempt makes the stage from its start.
 
-        `reason` says why, and is recorded. `supersede` is as for `begin`. Returns the folder that
-        now has the output, or None if there was none. Nothing is deleted. Raises
-        lease.LeaseHeldError if another driver works on the stage.
+        `reason` says why, and is recorded. `supersede` is as for `begin`. With `finished_by`, only
+        the output of the attempt that finished the stage with this token is moved. Returns the
+        folder that now has the output, or None if there was none to move. Nothing is deleted.
+        Raises lease.LeaseHeldError if another driver works on the stage.
         """
-        output = [
-            path
-            for path in (
-                self.paths.checkpoints,  # first: without its checkpoint, a stage is not done
-                self.paths.metrics,
-                *self.paths.results(),
-                self.paths.done,
-            )
-            if path.exists()
-        ]
+        if finished_by is not None and finished_by != self.finished_by():
+            return None  # somebody else has moved it
+        output = output_of(self.paths)
         if not output:
             return None
+        if supersede is None and self.finished_by() == self.attempts.newest_token():
+            supersede = self.finished_by()  # it was killed between DONE and the record of its end
         token = self.attempts.next_token(owner, supersede)
         self.attempts.take(token, owner, {"set_aside": reason or "on request"})
-        folder = self.paths.set_aside(token)
-        folder.mkdir(parents=True)
-        for path in output:
-            os.rename(path, folder / path.name)
-        sync_directory(self.path)
+        folder = move_aside(self.paths, output, token)
         self.attempts.end(token, Ending.RELEASED)
         return folder
+
+    def finished_by(self) -> int | None:
+        """The token of the attempt that wrote DONE, or None if there is no DONE."""
+        done = read_done(self.paths.done)
+        return None if done is None else int(done["token"])
 
     def _done(self) -> dict[str, Any] | None:
         """The content of DONE if what it names is whole, else None."""

@@ -10,6 +10,7 @@ class StagePaths:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.key = folder, folder.name
+        self.name = f"{folder.parent.name}/{folder.name}"  # the kind and the key
         self.request = folder / "stage.yaml"  # the resolved configuration that was asked for
         self.metrics = folder / "metrics"  # a segment for each attempt and checkpoint interval
         self.checkpoints = folder / "checkpoint"

@@ -138,7 +138,7 @@ class FolderWriter(RunWriter):
             self._segment_step = step
             temporary.mkdir(parents=True)
             write(temporary)
-            write_manifest(temporary, token, step, self.segments(step))
+            write_manifest(temporary, self.paths.name, token, step, self.segments(step))
         except Exception as error:
             shutil.rmtree(temporary, ignore_errors=True)  # it may be what fills the disk
             if is_full_disk(error):
@@ -187,13 +187,18 @@ class FolderWriter(RunWriter):
 
 def remove_old_checkpoints(paths: StagePaths, keep: int) -> None:
     """Remove all complete checkpoints of a stage but the newest `keep`."""
-    complete = [c for c in list_checkpoints(paths) if is_complete(c.path)]
-    for checkpoint in complete[keep:]:
-        shutil.rmtree(checkpoint.path, ignore_errors=True)
+    complete = [c.path for c in list_checkpoints(paths) if is_complete(c.path)]
+    for path in complete[keep:]:
+        # Under its own name, half of it would look damaged.
+        removed = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+        with contextlib.suppress(OSError):
+            os.rename(path, removed)
+            shutil.rmtree(removed, ignore_errors=True)
 
 
 def remove_unfinished_checkpoints(paths: StagePaths, before: int) -> None:
-    """Remove what attempts with a token below `before` left of checkpoints they never finished."""
+    """Remove what attempts with a token below `before` left of checkpoints that they had not
+    finished, or were removing."""
     for path in paths.checkpoints.glob(".[0-9]*"):
         if int(path.name[1:5]) < before:
             shutil.rmtree(path, ignore_errors=True)

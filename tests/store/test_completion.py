@@ -117,3 +117,39 @@ def test_a_late_done_whose_checkpoint_is_gone_is_replaced(
     assert folder.state().status is Status.DONE
     assert folder.result() == {"by": "second"}
     assert [row.step for row in folder.rows()] == [1, 2, 3]
+
+
+def write_model(path: Path) -> None:
+    (path / "model").write_text("the weights")
+
+
+def finish_without_end(folder: StageFolder, owner: str) -> None:
+    """Finish a stage by an attempt that is killed before it can record its end."""
+    with folder.begin(owner, {}) as attempt:
+        attempt.writer.save_checkpoint(1, write_model)
+        attempt.finish({})
+    (folder.path / "attempts" / "0001.end").unlink()
+
+
+def test_the_output_of_an_attempt_that_was_killed_after_done_can_be_moved(tmp_path: Path) -> None:
+    folder = StageFolder(tmp_path / "pretrain" / "key")
+    finish_without_end(folder, "a driver that is gone")
+    assert folder.is_done()
+    assert folder.set_aside("me", "damaged") is not None
+    with folder.begin("me", {}) as attempt:
+        attempt.finish({})
+    assert folder.is_done()
+
+
+def test_only_the_output_that_was_found_damaged_is_moved(tmp_path: Path) -> None:
+    """Of two children that found it, the second may come when the parent is done again."""
+    folder = StageFolder(tmp_path / "pretrain" / "key")
+    finish_without_end(folder, "me")
+    token = folder.finished_by()
+    assert folder.set_aside("me", "damaged", finished_by=token) is not None
+    assert folder.set_aside("me", "damaged", finished_by=token) is None
+    attempt = folder.begin("me", {})
+    assert folder.set_aside("me", "damaged", finished_by=token) is None
+    attempt.finish({})
+    assert folder.set_aside("me", "damaged", finished_by=token) is None
+    assert folder.is_done()

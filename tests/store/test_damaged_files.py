@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fope_lab.store import StageFolder, Status
+from fope_lab.store import StageFolder, Status, StoreError
 from fope_lab.store.attempt import Attempt
 
 DAMAGE: dict[str, Callable[[bytes], bytes | None]] = {
@@ -202,3 +203,53 @@ def test_rows_damaged_while_the_stage_runs_are_not_believed(
     assert f"metrics/{segment.name}" in state.reason
     with folder.begin("me", {}) as again:
         assert again.writer.resumed_from is None
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_folder_of_another_stage_is_not_believed(tmp_path: Path, finished: bool) -> None:
+    other, folder = StageFolder(tmp_path / "pretrain/a"), StageFolder(tmp_path / "pretrain/b")
+    with other.begin("me", {}) as attempt:
+        attempt.writer.save_checkpoint(1, write)
+        if finished:
+            attempt.finish({})
+    shutil.copytree(other.path, folder.path)
+    name = "DONE" if finished else "checkpoint/0001-000000001/manifest.json"
+    assert folder.damage() == [f"{name} (of pretrain/a)"]
+    if finished:
+        reason = "finished earlier, but damaged or missing: DONE (of pretrain/a)"
+        assert folder.state().reason == reason
+    with folder.begin("me", {}) as attempt:
+        assert attempt.writer.resumed_from is None
+
+
+@pytest.mark.parametrize("name", ["DONE", "stage.yaml", "result.json", "progress.json"])
+def test_a_folder_in_the_place_of_a_file_is_moved_away(tmp_path: Path, name: str) -> None:
+    folder = StageFolder(tmp_path / "pretrain" / "key")
+    with folder.begin("me", {}) as attempt:
+        attempt.writer.save_checkpoint(1, write)
+        attempt.finish({})
+    (folder.path / name).unlink(missing_ok=True)
+    (folder.path / name).mkdir()
+    if folder.is_done():  # nothing reads the progress of a finished stage
+        assert name == "progress.json"
+        return
+    with folder.begin("me", {}) as attempt:
+        attempt.finish({})
+    assert folder.is_done()
+    assert (folder.path / "set-aside/0002" / name).is_dir()
+
+
+@pytest.mark.parametrize("place", ["pretrain", "pretrain/key"])
+def test_a_file_in_the_place_of_a_folder_is_one_clear_error(tmp_path: Path, place: str) -> None:
+    folder = StageFolder(tmp_path / "pretrain" / "key")
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).touch()
+    with pytest.raises(StoreError, match=r"is a file, and must be a folder; move it away"):
+        folder.begin("me", {})
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_read(tmp_path: Path) -> None:
+    folder = StageFolder(tmp_path / "pretrain" / "key")
+    folder.path.mkdir(parents=True)
+    os.mkfifo(folder.path / "DONE")
+    assert not folder.is_done()

@@ -216,7 +216,7 @@ def test_a_damaged_checkpoint_is_not_used(folder: StageFolder, damage: str) -> N
     with folder.begin("me", {}) as again:
         assert again.writer.resumed_from is not None
         assert again.writer.resumed_from.step == 1
-    assert "is not whole" in (folder.path / "log.txt").read_text()
+    assert "is damaged and is not used" in (folder.path / "log.txt").read_text()
 
 
 def test_changed_bytes_of_the_right_length_are_found_on_resume(folder: StageFolder) -> None:
