@@ -49,6 +49,8 @@ def create_exclusive(path: Path, content: str | bytes) -> bool:
 def read_json(path: Path) -> Any | None:
     """The JSON value in `path`, or None if the file is missing or not whole JSON."""
     try:
+        if not path.is_file():  # reading a pipe would wait for ever
+            return None
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None

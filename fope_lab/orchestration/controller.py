@@ -30,10 +30,12 @@ from fope_lab.orchestration.signals import signals_interrupt, signals_wait_for_r
 from fope_lab.orchestration.trial import KEY, PROCESS_RETRIES, run_stage
 from fope_lab.planning.capacity import Capacity, Demand, Lookahead, amounts
 from fope_lab.provenance.checkout import Checkout
+from fope_lab.provenance.source import source_of
 from fope_lab.store import StageState, Store, StoreError
 from fope_lab.store.lease import Ending, driver_name
 from fope_lab.store.problems import first_line
 from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.made_by import modules_of
 
 ReadStates = Callable[[], Mapping[str, StageState]]
 """Returns the state of every stage in this run, by key."""
@@ -97,9 +99,14 @@ def _tuner(
     stages: Mapping[str, Stage], store: Store, searcher: StageSearcher, scratch: Path
 ) -> tune.Tuner:
     driver_node = ray.util.get_node_ip_address()
+    modules = {name for stage in stages.values() for name in modules_of(stage)}
     trainable = tune.with_resources(
         tune.with_parameters(
-            run_stage, stages=stages, store_root=str(store.root), checkout=Checkout.current()
+            run_stage,
+            stages=stages,
+            store_root=str(store.root),
+            checkout=Checkout.current(),
+            code={path: file.code for path, file in source_of(modules).items()},
         ),
         lambda config: placement(stages[config[KEY]].spec.resources, driver_node),
     )

@@ -139,7 +139,7 @@ def _is_open(path: str) -> bool:
     Connecting would tell, too, but leave a line in the raylet's log each time.
     """
     try:
-        return path in Path("/proc/net/unix").read_text()
+        return os.fsencode(path) in Path("/proc/net/unix").read_bytes()
     except OSError:
         return True
 

@@ -18,7 +18,7 @@ from fope_lab.report.numbers import report_numbers
 from fope_lab.report.render.terminal import print_report
 from fope_lab.store import StageState, Status, Store, StoreError
 from fope_lab.store.corpora import CorpusRecords
-from fope_lab.store.lease import LeaseHeldError, driver_name
+from fope_lab.store.lease import LeaseHeldError, driver_name, is_gone
 from fope_lab.store.state import CACHED
 from fope_lab.sweep import Plan, Sweep, plan
 from fope_lab.sweep.graph import Stage
@@ -112,12 +112,15 @@ def _prepare_rerun(stages: Sequence[Stage], store: Store, console: Console) -> N
     """Make the stages count as not started. Raises StoreError if a driver is running one."""
     owner = driver_name()
     for stage in stages:
+        folder = store.folder(stage.kind, stage.key)
+        newest = folder.attempts.newest()
+        dead = newest.token if newest is not None and is_gone(newest.owner) else None
         try:
-            folder = store.folder(stage.kind, stage.key).set_aside(owner)
+            aside = folder.set_aside(owner, supersede=dead)
         except LeaseHeldError as error:
             raise StoreError(f"{stage.label} can't be re-run now: {error}") from error
-        if folder is not None:
-            print_line(console, f"re-running {stage.label}; its previous output is in {folder}")
+        if aside is not None:
+            print_line(console, f"re-running {stage.label}; its previous output is in {aside}")
 
 
 def _print_reruns(

@@ -23,7 +23,7 @@ from fope_lab.store import StageFolder, StageState, Status, Store
 from fope_lab.store.lease import Ending, LeaseHeldError, LeaseObserver, LeaseState
 from fope_lab.store.state import CACHED, ENDED
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.made_by import output_digest
+from fope_lab.sweep.made_by import other_parents, output_digest, read_other_output
 from fope_lab.sweep.stage_states import block_descendants, is_ready
 
 WAITING = StageState(Status.WAITING)
@@ -54,11 +54,14 @@ class StageSearcher(Searcher):
         self._observer = LeaseObserver()
         self._trials: dict[str, str] = {}
         self._reruns: dict[str, str] = {}
+        self._damaged: set[str] = set()
         self._lock = threading.Lock()
         self._urgency = remaining_path(stages, seconds)
         self._states = {
             key: CACHED if self._folder(key).is_done() else WAITING for key in self._stages
         }
+        for stage in stages:
+            self._rerun_if_parents_changed(stage)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Answer Tune with the configuration of the next trial, None, or FINISHED."""
@@ -70,6 +73,7 @@ class StageSearcher(Searcher):
                 lease, token = self._observer.state(folder.attempts, self._owner)
                 if folder.is_done():  # read after the lease: another driver may just have ended
                     self._states[key] = CACHED
+                    self._rerun_children(self._stages[key])
                 elif lease is LeaseState.HELD:
                     self._states[key] = ELSEWHERE
                 else:
@@ -98,6 +102,7 @@ class StageSearcher(Searcher):
             lease, _ = self._observer.state(folder.attempts, self._owner)
             if state.is_done:
                 self._states[key] = replace(state, reason=self._reruns.get(key, ""))
+                self._rerun_if_parents_changed(self._stages[key])
                 self._rerun_children(self._stages[key])
             elif reported.get(STATUS) == Status.WAITING:
                 self._rerun_parents(key, reason or "")
@@ -133,11 +138,12 @@ class StageSearcher(Searcher):
         self._states[key] = WAITING
         for parent in self._stages[key].parents.values():
             if self._states[parent].is_done and not self._folder(parent).is_done():
-                if parent in self._reruns:
+                if parent in self._damaged:
                     self._states[parent] = StageState(Status.FAILED, f"damaged twice: {reason}")
                 else:
                     self._states[parent] = WAITING
                     self._reruns[parent] = reason
+                    self._damaged.add(parent)
         self._states = block_descendants(list(self._stages.values()), self._states)
 
     def _rerun_children(self, parent: Stage) -> None:
@@ -149,15 +155,23 @@ class StageSearcher(Searcher):
         digest = output_digest(self._folder(parent.key))
         for child in self._stages.values():
             roles = [role for role, key in child.parents.items() if key == parent.key]
-            folder = self._folder(child.key)
             if not roles or not self._states[child.key].is_done:
                 continue
-            read = folder.parents_read()
+            read = self._folder(child.key).parents_read()
             if any(read.get(role) != digest for role in roles):
-                reason = f"{child.label}: its parent {parent.label} was re-run"
-                with contextlib.suppress(LeaseHeldError):  # another driver does the same
-                    folder.set_aside(self._owner, reason)
-                self._states[child.key], self._reruns[child.key] = WAITING, reason
+                self._rerun(child, f"{child.label}: its parent {parent.label} was re-run")
+
+    def _rerun_if_parents_changed(self, stage: Stage) -> None:
+        """Re-run a finished stage if a parent has other output by now than it read."""
+        others = other_parents(stage, self._stages, self._store)
+        if others and self._states[stage.key].is_done:
+            self._rerun(stage, f"{stage.label}: {read_other_output(others)}")
+
+    def _rerun(self, stage: Stage, reason: str) -> None:
+        """Move the output of a finished stage away, so that it runs again."""
+        with contextlib.suppress(LeaseHeldError):  # another driver does the same
+            self._folder(stage.key).set_aside(self._owner, reason)
+        self._states[stage.key], self._reruns[stage.key] = WAITING, reason
 
     def _failed(self, folder: StageFolder, state: StageState, reason: str | None) -> StageState:
         """The state of a stage whose trial ended without finishing it.

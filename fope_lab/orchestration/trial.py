@@ -33,6 +33,7 @@ from fope_lab.store import (
     StoreError,
 )
 from fope_lab.store.checkpoint import changed_since_written, damaged_files, require_intact
+from fope_lab.store.digests import forget_digests
 from fope_lab.store.lease import LeaseHeldError
 from fope_lab.store.problems import first_line
 from fope_lab.store.sources import Sources
@@ -56,15 +57,17 @@ def run_stage(
     stages: Mapping[str, Stage],
     store_root: str,
     checkout: Checkout | None,
+    code: Mapping[str, str],
 ) -> None:
     """Run the stage `config["key"]` as a Tune function; report its status, and why it failed.
 
-    `checkout` is that of the driver, whose code all nodes run.
+    `checkout` is that of the driver, whose code all nodes run, and `code` the digests of its files
+    when the run began.
     """
     from ray import tune
 
     try:
-        state = run_until_ended(config, stages, Store.create(store_root), checkout)
+        state = run_until_ended(config, stages, Store.create(store_root), checkout, code)
     except StoreError as error:  # this node can't write to the store
         state = StageState(Status.FAILED, str(error))
     tune.report({STATUS: str(state.status), REASON: state.reason})
@@ -75,15 +78,17 @@ def run_until_ended(
     stages: Mapping[str, Stage],
     store: Store,
     checkout: Checkout | None = None,
+    code: Mapping[str, str] | None = None,
 ) -> StageState:
     """Run a stage, and again if its workers die; returns the state after the last attempt.
 
     `stages` holds the stage and its parents by key. The status is DONE, FAILED with the reason,
     RUNNING if another driver holds the stage, or took it over, or WAITING if a parent was damaged
-    and must be re-run first.
+    and must be re-run first. A stage fails if its code is no longer that of `code`, the digests of
+    files by path: nobody knows which of the two this process has imported.
     """
     for retries in range(WORKERS_RETRIES, -1, -1):
-        state = _attempt(config, stages, store, checkout, may_retry=retries > 0)
+        state = _attempt(config, stages, store, checkout, code or {}, may_retry=retries > 0)
         if state.status is not Status.INTERRUPTED:
             break
     return state
@@ -94,6 +99,7 @@ def _attempt(
     stages: Mapping[str, Stage],
     store: Store,
     checkout: Checkout | None,
+    code: Mapping[str, str],
     *,
     may_retry: bool,
 ) -> StageState:
@@ -104,7 +110,9 @@ def _attempt(
     stage = stages[config[KEY]]
     folder = store.folder(stage.kind, stage.key)
     try:
-        made_by, read = maker(stage, store, checkout), _digests(stage, stages, store)
+        forget_digests()
+        made_by = maker(stage, store, checkout, code)
+        read = _digests(stage, stages, store)
         _require_same_parents(folder, read, config)
         with folder.begin(
             config[OWNER], _request(stage), config[SUPERSEDE], made_by, read
@@ -112,8 +120,12 @@ def _attempt(
             try:
                 parents = _artifacts(stage, stages, store, config[OWNER])
                 result = _work(stage, attempt, parents, store, config)
+                forget_digests()
+                _artifacts(stage, stages, store, config[OWNER])  # tokens are read all the time
             except ParentLostError as error:
                 attempt.interrupt(error)
+                if isinstance(error, ParentDamagedError):
+                    folder.set_aside(config[OWNER], "it may have read damaged bytes of a parent")
                 return StageState(Status.WAITING, first_line(error))
             except WorkersLostError as error:
                 if not may_retry:
@@ -169,7 +181,9 @@ def _is_retry(attempt: Attempt) -> bool:
     """Whether the same driver made the attempt before, which died or lost its workers."""
     attempts = attempt.lease.attempts
     now, before = attempts.record(attempt.lease.token), attempts.record(attempt.lease.token - 1)
-    return now is not None and before is not None and now.owner == before.owner
+    if now is None or before is None or "set_aside" in before.details:
+        return False
+    return now.owner == before.owner
 
 
 def _request(stage: Stage) -> dict[str, Any]:
@@ -184,7 +198,11 @@ def _request(stage: Stage) -> dict[str, Any]:
 
 
 class ParentLostError(StoreError):
-    """A parent's output is gone, or was damaged and has been moved away."""
+    """A parent's output is gone."""
+
+
+class ParentDamagedError(ParentLostError):
+    """A parent's output was damaged, and has been moved away."""
 
 
 def _artifacts(
@@ -200,18 +218,17 @@ def _artifacts(
         require_intact(path)
     for role, key in stage.parents.items():
         folder = store.folder(stages[key].kind, key)
-        checkpoint = folder.final_checkpoint()
+        finished_by, checkpoint = folder.finished_by(), folder.final_checkpoint()
         if checkpoint is None:
             raise ParentLostError(f"{stages[key].label}: its checkpoint is gone from {folder.path}")
         if damaged := damaged_files(checkpoint.path):
             reason = changed_since_written(damaged)
             try:
-                aside = folder.set_aside(owner, reason)
-            except LeaseHeldError as error:  # another child found it, too
-                raise ParentLostError(f"{stages[key].label}: {reason}") from error
-            raise ParentLostError(
-                f"{stages[key].label}: {reason}; its previous output is in {aside}"
-            )
+                aside = folder.set_aside(owner, reason, finished_by=finished_by)
+            except LeaseHeldError:
+                aside = None
+            moved = "" if aside is None else f"; its previous output is in {aside}"
+            raise ParentDamagedError(f"{stages[key].label}: {reason}{moved}")
         folders[role] = checkpoint.path
     return folders
 
@@ -222,14 +239,25 @@ def _digests(stage: Stage, stages: Mapping[str, Stage], store: Store) -> dict[st
     return {role: digest for role, f in folders.items() if (digest := output_digest(f))}
 
 
-def maker(stage: Stage, store: Store, checkout: Checkout | None) -> dict[str, Any]:
-    """What produces an attempt's numbers: commit, versions, device, and the code that it runs."""
+def maker(
+    stage: Stage, store: Store, checkout: Checkout | None, code: Mapping[str, str]
+) -> dict[str, Any]:
+    """What produces an attempt's numbers: commit, versions, device, and the code that it runs.
+
+    Raises StoreError if the code is no longer that of `code`.
+    """
+    source = source_of(modules_of(stage))
+    if changed := [
+        path for path in source if code.get(path, source[path].code) != source[path].code
+    ]:
+        names = ", ".join(Path(path).name for path in changed[:3])
+        raise StoreError(f"{names} changed while this run was at work; run the same command again")
     return {
         "commit": checkout and checkout.commit,
         "clean": checkout and checkout.clean,
         "versions": package_versions(),
         "device": _gpu_name(stage) if stage.spec.resources.gpus else processor(),
-        "source": Sources(store.root).keep(source_of(modules_of(stage))),
+        "source": Sources(store.root).keep(source),
     }
 
 

@@ -2,8 +2,8 @@
 
 The key of a stage follows from the content of the files that it reads. When files are gone and the
 rest is as it was, the content that the store recorded takes the place of what can't be read: so all
-stages have the keys that they had, and finished stages are found. Files that changed are read as
-they are today.
+stages have the keys that they had, and finished stages are found. Files that are known to have
+changed are read as they are today; a stage of an old version did not record what each file held.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def missing_note(replaced: Iterable[KnownCorpus]) -> str | None:
     files = [path for one in known for path in one.missing]
     return (
         f"{gone(files)}: the stages have the keys of the content that the store recorded on {day};"
-        " to read only what is left, name those files"
+        " to use only the remaining files, list them"
     )
 
 

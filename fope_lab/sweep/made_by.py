@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from fope_lab.provenance.source import changed_files
@@ -51,6 +51,31 @@ def output_digest(folder: StageFolder) -> str | None:
     return content_digest(checkpoint.path, without=(TRAINING_RECORD,))
 
 
+def other_parents(
+    stage: StageNode, stages: Mapping[str, StageNode], store: Store
+) -> tuple[str, ...]:
+    """The parents of a finished stage that have other output now than it read, by their sections.
+
+    `stages` has the parents by key. What the stage did not record, because it is older than the
+    record, counts as unchanged, and so does a parent whose output is gone.
+    """
+    read = store.folder(stage.kind, stage.key).parents_read()
+    found = (
+        stages[key].section
+        for role, key in stage.parents.items()
+        if role in read
+        and key in stages
+        and output_digest(store.folder(stages[key].kind, key)) not in (None, read[role])
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def read_other_output(parents: Sequence[str]) -> str:
+    """Why a finished stage is re-run whose `parents` have other output than it read."""
+    have = "have" if len(parents) > 1 else "has"
+    return f"finished earlier, but {', '.join(parents)} {have} other output now than it read"
+
+
 class ChangesSince:
     """Compares what finished stages of a store ran with to what is there today.
 
@@ -61,25 +86,23 @@ class ChangesSince:
         self._store, self._sources = store, Sources(store.root)
         self._changed = functools.cache(self._read)
 
-    def of(self, stage: StageNode, stages: Mapping[str, StageNode]) -> tuple[str, ...]:
-        """What has changed since a stage was finished: paths of files at that time, and parents.
+    def files(self, stage: StageNode) -> tuple[str, ...]:
+        """The files of code that have changed since a stage was finished, by their paths then.
 
-        `stages` has the parents by key; they are named by their sections. What the stage did not
-        record, because it is older than the record, counts as unchanged, and so does a parent
-        whose output is gone.
+        What an old version did not record counts as unchanged.
         """
-        folder = self._folder(stage)
-        names = [made_by.get("source") for made_by in folder.makers()]
-        files = [path for name in names if isinstance(name, str) for path in self._changed(name)]
-        read = folder.parents_read()
-        parents = [
-            stages[key].section
-            for role, key in stage.parents.items()
-            if role in read
-            and key in stages
-            and output_digest(self._folder(stages[key])) not in (None, read[role])
-        ]
-        return tuple(dict.fromkeys([*files, *parents]))
+        names = [made_by.get("source") for made_by in self._folder(stage).makers()]
+        files = (path for name in names if isinstance(name, str) for path in self._changed(name))
+        return tuple(dict.fromkeys(files))
+
+    def of(self, stage: StageNode, stages: Mapping[str, StageNode]) -> tuple[str, ...]:
+        """The files, and the parents that have other output by now, by their sections.
+
+        `stages` has the parents by key.
+        """
+        return tuple(
+            dict.fromkeys([*self.files(stage), *other_parents(stage, stages, self._store)])
+        )
 
     def _folder(self, stage: StageNode) -> StageFolder:
         return self._store.folder(stage.kind, stage.key)

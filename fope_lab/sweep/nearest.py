@@ -15,6 +15,7 @@ import yaml
 from fope_lab.config.problems import FieldPath, format_path
 from fope_lab.data.roles import MODEL, TOKENIZER, text_role, validation_role
 from fope_lab.embeddings import preset_of
+from fope_lab.embeddings.errors import EmbeddingError
 from fope_lab.stages.labels import label
 from fope_lab.stages.serialise import hashed_fields
 from fope_lab.store import StageFolder, Status, Store
@@ -31,7 +32,7 @@ EXACTLY = 5
 """How many of the stages that are most alike are compared in detail."""
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 UNCHANGED_PARENT = 0.75
-"""What a difference counts less that is a parent, of which today's is the nearest."""
+"""How much less a changed parent counts if it is the nearest stage of today's parent."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,8 @@ def _label(path: FieldPath, value: Any) -> str:
     if value is None:
         return "not set"
     if path == ("embedding",) and _is(value):
-        return label(preset_of(value))
+        with contextlib.suppress(EmbeddingError):  # a type that this checkout does not have
+            return label(preset_of(value))
     text = label(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
 

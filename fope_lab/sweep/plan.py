@@ -11,7 +11,7 @@ from fope_lab.store import StageState, Status, Store
 from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.local_corpora import gone
-from fope_lab.sweep.made_by import ChangesSince
+from fope_lab.sweep.made_by import ChangesSince, other_parents, read_other_output
 from fope_lab.sweep.stage_states import read_states, unfinished_parents
 
 ACTIONS = ("cached", "resume", "run", "blocked")
@@ -81,9 +81,12 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
     states: dict[str, StageState] = {}
     for stage in sweep.stages:
         state = found[stage.key]
+        if store and state.is_done and (others := other_parents(stage, by_key, store)):
+            state = StageState(Status.DAMAGED, read_other_output(others), attempt=state.attempt)
+            found[stage.key] = state
         if store and since and state.is_done:
             folder = store.folder(stage.kind, stage.key)
-            changes[stage.key] = since.of(stage, by_key)
+            changes[stage.key] = since.files(stage)
             reason = f"done in {folder.seconds() or 0:.0f} s{_since(changes[stage.key])}"
             states[stage.key] = replace(state, reason=reason)
         elif missing := _missing(stage, store):
@@ -95,9 +98,9 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
 
 
 def _missing(stage: Stage, store: Store | None) -> str | None:
-    """What a stage can't run without and is not there, and what to do about it."""
+    """What the stage needs but is missing, and what to do about it."""
     if stage.missing_files:
-        return f"it must read files, and {gone(stage.missing_files)}; put back what is gone"
+        return f"it needs its text files, but {gone(stage.missing_files)}; put back what is missing"
     return stage.spec.missing_resource(store.root if store else None)
 
 

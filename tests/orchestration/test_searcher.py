@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +37,10 @@ class Node:
 
     @property
     def label(self) -> str:
+        return self.key
+
+    @property
+    def section(self) -> str:
         return self.key
 
     @property
@@ -344,6 +349,30 @@ def test_children_of_a_parent_that_was_re_run_are_kept_if_they_read_the_same(
         searcher.on_trial_complete("t3", {STATUS: "done"})
         assert searcher.states()["b"].reason == "b: its parent a was re-run"
     assert searcher.suggest("t4") == Searcher.FINISHED
+
+
+def write_file(name: str, text: str) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        (path / name).write_text(text)
+
+    return write
+
+
+def test_a_stage_that_read_other_output_than_its_parent_has_is_run(tmp_path: Path) -> None:
+    """As after a run that was killed between the two, or in a folder of another store."""
+    store, other = Store(tmp_path / "one"), Store(tmp_path / "other")
+    for place, weights in ((store, "the weights"), (other, "other weights")):
+        with place.folder(KIND, "a").begin("driver", {}) as attempt:
+            attempt.writer.save_checkpoint(1, write_file("x", weights))
+            attempt.finish({})
+    read_parent(other, "b", "a")
+    shutil.copytree(other.folder(KIND, "b").path, store.folder(KIND, "b").path)
+    nodes = [Node("a"), Node("b", {"from": "a"})]
+    searcher = searcher_of(nodes, store, 2, dict.fromkeys("ab", 1))
+    assert searcher.suggest("t1")[KEY] == "b"
+    assert store.folder(KIND, "b").state().reason == (
+        "to be re-run: b: finished earlier, but a has other output now than it read"
+    )
 
 
 def test_what_the_store_holds_is_not_started(tmp_path: Path) -> None:

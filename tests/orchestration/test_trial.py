@@ -123,7 +123,8 @@ def test_a_node_that_can_not_write_to_the_store_says_so(
     (tmp_path / "file").write_text("")
     reports: list[dict[str, str]] = []
     monkeypatch.setattr(ray.tune, "report", reports.append)
-    run_stage({KEY: "key"}, stages={}, store_root=str(tmp_path / "file" / "store"), checkout=None)
+    root = str(tmp_path / "file" / "store")
+    run_stage({KEY: "key"}, stages={}, store_root=root, checkout=None, code={})
     [report] = reports
     assert report[trial.STATUS] == "failed"
     assert "can't be written: Not a directory" in report[trial.REASON]
@@ -237,6 +238,62 @@ def test_a_flipped_bit_of_a_parent_is_not_believed(store: Store, folder: StageFo
     assert parent.state().status is Status.NOT_STARTED
     assert "model changed after the checkpoint was written" in parent.state().reason
     assert folder.state().status is Status.INTERRUPTED
+
+
+def damage_parent(spec: Any, writer: RunWriter, parents: Any) -> dict[str, Any]:
+    """Work that saves a checkpoint while a parent's file is damaged under it."""
+    writer.save_checkpoint(1, write_model)
+    flip_bit(parents["from"] / "model")
+    return {"recorded": {}}
+
+
+def test_a_parent_damaged_while_it_is_read_is_not_believed(
+    store: Store, folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "execution_record", lambda stage, result: None)
+    finish_parent(store)
+    parent = stage_of(key="parent")
+    stages = {"key": stage_of("damage_parent", {"from": "parent"}), "parent": parent}
+    config = {KEY: "key", OWNER: "me", SUPERSEDE: None}
+    assert run_until_ended(config, stages, store).status is Status.WAITING
+    assert not store.folder("pretrain", "parent").is_done()
+    assert folder.checkpoint() is None
+    assert folder.state().reason == "to be re-run: it may have read damaged bytes of a parent"
+
+
+def test_a_parent_damaged_between_two_children_is_found_by_the_second(
+    store: Store, folder: StageFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the same process, which has read the file for the first child."""
+    monkeypatch.setattr(trial, "execution_record", lambda stage, result: None)
+    model = finish_parent(store)
+    stages = {
+        "key": stage_of("do_nothing", {"from": "parent"}),
+        "next": stage_of("do_nothing", {"from": "parent"}, key="next"),
+        "parent": stage_of(key="parent"),
+    }
+    for key, status in (("key", Status.DONE), ("next", Status.WAITING)):
+        state = run_until_ended({KEY: key, OWNER: "me", SUPERSEDE: None}, stages, store)
+        assert state.status is status
+        flip_bit(model) if key == "key" else None
+
+
+def test_a_stage_whose_code_changed_while_the_run_was_at_work_fails(
+    store: Store, folder: StageFolder
+) -> None:
+    """The process may have imported the code before or after."""
+    stage = stage_of("do_nothing")
+    stage.spec.entry_point = "trainers.prepare_data:run"
+    files = trial.source_of(trial.modules_of(stage))
+    code = {path: file.code for path, file in files.items()}
+    config = {KEY: "key", OWNER: "me", SUPERSEDE: None}
+    [name, *_] = [path for path in code if "corpora/local.py" in path]
+    state = run_until_ended(config, {"key": stage}, store, code={**code, name: "0" * 20})
+    assert state.status is Status.FAILED
+    assert state.reason == (
+        "local.py changed while this run was at work; run the same command again"
+    )
+    assert folder.state().status is Status.NOT_STARTED
 
 
 def test_a_damaged_checkpoint_that_no_stage_made_is_refused(store: Store) -> None:

@@ -190,7 +190,7 @@ def test_a_stage_that_must_read_what_is_gone_is_blocked(
     planned = project.plan(content)
     actions = {stage.kind: planned.action(stage.key) for stage in planned.sweep.stages}
     assert actions == {"prepare-data": "blocked", "pretrain": "run", "perplexity": "run"}
-    reason = f"it must read files, and {gone} is gone; put back what is gone"
+    reason = f"it needs its text files, but {gone} is gone; put back what is missing"
     assert reason in {state.reason for state in planned.states.values()}
     assert project.command("run") == 2
     assert reason in capsys.readouterr().err
