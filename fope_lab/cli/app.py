@@ -75,8 +75,8 @@ def _run(command: Callable[[argparse.Namespace], int], options: argparse.Namespa
 
 
 def _open_closed_outputs() -> None:
-    """Let closed outputs, as after `>&-`, lead nowhere: else the next file that is opened would get
-    what is printed."""
+    """Reopen closed outputs, as after `>&-`, on /dev/null: else the next file that is opened would
+    get what is printed."""
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
             null = os.open(os.devnull, os.O_WRONLY)

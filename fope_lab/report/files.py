@@ -40,8 +40,8 @@ class WrittenReport:
         """Where the report is, and where the one before."""
         if self.earlier is None:
             return str(self.page)
-        stages = f"{self.lost} finished stage{'s' * (self.lost != 1)}"
-        return f"{self.page} (the one before has {stages} more: {self.earlier / REPORT_HTML})"
+        stages = f"{self.lost} more finished stage{'s' * (self.lost != 1)}"
+        return f"{self.page} (the previous report has {stages}: {self.earlier / REPORT_HTML})"
 
 
 def write_report(report: Report, folder: Path) -> WrittenReport:

@@ -63,7 +63,7 @@ class Patience:
             if not thread.is_alive():
                 return True
             now, since = time.monotonic(), self._since
-            if since is not None and now - max(since, start) > _silence() + self._extra:
+            if since is not None and now - since > _silence() + self._extra:
                 return False
             if limit is not None and now - start > limit:
                 return False

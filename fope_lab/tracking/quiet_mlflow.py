@@ -17,7 +17,7 @@ ENVIRONMENT = {
 """Defaults that keep a run from waiting for a dead server, and MLflow from writing to the terminal.
 Values that the user has set take precedence."""
 LOGGERS = ("mlflow", "alembic", "urllib3.connectionpool")
-"""What would write to the terminal. Each error that it reports is also raised, and told once."""
+"""What would write to the terminal. Every logged error is also raised, and reported once."""
 CONNECTIONS = 1
 """How often to try to connect to a database; MLflow would try for 100 s and print each error."""
 

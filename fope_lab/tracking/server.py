@@ -112,7 +112,8 @@ class Experiment:
     """An experiment and the runs of a store in it: those of stages by key, and the report's run
     under SUMMARY.
 
-    `settled` holds, by key, the progress of a stage when its run was last brought up to date.
+    `settled` holds, by key, the progress of a stage when its run was last brought up to date, and
+    `marks` which file DONE it had then.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class Experiment:
         self.store_id = store_id
         self.runs: dict[str, Run] = {}
         self.settled: dict[str, StageTimeline] = {}
+        self.marks: dict[str, tuple[int, int] | None] = {}
 
     def is_same(self, other: Experiment) -> bool:
         """Whether both are one experiment, rather than one that was made again under its name."""
@@ -225,7 +227,7 @@ class Server:
         return f"MLflow at {shown(self.uri)} did not answer in time"
 
     def mended(self, error: Exception) -> bool:
-        """Whether `error` came of damage in our database, which is now replaced by an empty one."""
+        """Whether `error` was caused by damage in our database, which is empty from now on."""
         if self._file is None or not self._ours or not is_damage(error):
             return False
         self._replace(self._file, _OPEN_DATABASES.get(self._file), one_line(error, self.uri))

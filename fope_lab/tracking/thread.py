@@ -53,7 +53,7 @@ class TrackingThread:
             last = self._stopping.is_set()
             problems = self._upload()
             self.last_error = "\n".join(dict.fromkeys(problems)) or None
-            if last:
+            if last or (self.unreachable and self._stopping.is_set()):
                 return
             failures = failures + 1 if problems else 0
             self._stopping.wait(min(self._seconds * 2**failures, LONGEST_PAUSE))

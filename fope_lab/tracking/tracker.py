@@ -227,10 +227,11 @@ class Tracker:
         stage: StageOutline,
         stages: Mapping[str, StageOutline],
     ) -> None:
-        settled = experiment.settled.get(stage.key)
-        if settled is not None and settled.status is Status.DONE:
-            return
         folder = self._store.folder(stage.kind, stage.key)
+        mark, settled = _mark(folder.paths.done), experiment.settled.get(stage.key)
+        is_done = settled is not None and settled.status is Status.DONE
+        if is_done and mark == experiment.marks.get(stage.key):
+            return
         now = timeline(folder)
         if now is None or now == settled:
             return
@@ -263,7 +264,7 @@ class Tracker:
         run.set_status(MLFLOW_STATUS[now.status], now.ended)
         record = _record(experiment, run, complete)
         self._ledger.set_run(sweep, stage.kind, stage.key, record)
-        experiment.settled[stage.key] = now
+        experiment.settled[stage.key], experiment.marks[stage.key] = now, mark
 
     def _project_report(self, sweep: str, experiment: Experiment) -> None:
         run = experiment.runs.get(SUMMARY)
@@ -283,6 +284,15 @@ class Tracker:
             run.add_file(file)
         run.log((), {"content": report.content}, {})
         run.set_status("FINISHED", report.time)
+
+
+def _mark(path: Path) -> tuple[int, int] | None:
+    """What tells a file from any other of its name without reading it, or None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def test_what_is_damaged_is_named(store: Store, capsys: pytest.CaptureFixture[st
     root = store.root
     assert capsys.readouterr().out.splitlines() == [
         f"damaged {root}/pretrain/b: checkpoint/0001-000000002/model; --repair moves its output"
-        " away, and the next run does the stage again",
+        " away, and the next run repeats the stage",
         f"damaged {root}/pretrain/c: metrics/0001-000000001.jsonl; the next run does not use it",
         f"damaged {root}/pretrain/d: metrics/0001-000000000.jsonl; the next run does not use it",
         f"{root}: 4 stages, 3 damaged",
@@ -61,7 +61,12 @@ def test_a_store_without_damage(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert verify(store) == 0
     stage(store, "a", finish=True)
     assert verify(store) == 0
-    assert capsys.readouterr().out.splitlines()[1] == f"{tmp_path}: 1 stages, none damaged"
+    assert capsys.readouterr().out.splitlines()[1] == f"{tmp_path}: 1 stage, none damaged"
+
+
+def test_a_store_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify(Store(tmp_path / "typo")) == 2
+    assert capsys.readouterr().err == f"error: there is no store at {tmp_path / 'typo'}\n"
 
 
 def test_a_repaired_stage_is_done_again(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

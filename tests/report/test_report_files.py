@@ -65,7 +65,7 @@ def test_an_emptier_report_leaves_the_full_one(plan: Plan, store: Store, page: P
     assert contents(written.earlier) == before
     assert contents(page) != before
     assert str(written) == (
-        f"{page / 'report.html'} (the one before has 6 finished stages more:"
+        f"{page / 'report.html'} (the previous report has 6 more finished stages:"
         f" {written.earlier / 'report.html'})"
     )
     assert written.earlier.name.startswith("before-20")

@@ -56,6 +56,19 @@ def test_only_durable_rows_go_up_and_the_rest_follows(scene: Scene) -> None:
     assert [point[1] for point in scene.points(scene.run(stage))] == [1, 2]
 
 
+def test_a_stage_that_was_re_run_goes_up_again(scene: Scene) -> None:
+    plan = scene.plan()
+    stage = of(plan, "pretrain")
+    for loss in (3.0, 2.5):
+        scene.folder(stage).set_aside("test")
+        with scene.folder(stage).begin("test", {}) as attempt:
+            attempt.writer.log(1, {"loss": loss})
+            attempt.finish({})
+        scene.tracker.project(plan)
+        assert [row.values["loss"] for row in scene.folder(stage).rows()] == [loss]
+        assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
+
+
 def test_the_figure_that_a_stage_leaves_goes_up_with_it(scene: Scene) -> None:
     plan = scene.plan()
     stage = of(plan, "perplexity")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from fope_lab.cli.console import make_console
 from fope_lab.cli.shared_options import add_store
 from fope_lab.config.exit_codes import FAILED, OK
+
+if TYPE_CHECKING:
+    from fope_lab.store import StageFolder
 
 HELP = "check the files in a store"
 
@@ -27,8 +31,18 @@ def add_repair(parser: argparse._ActionsContainer) -> None:
         "--repair",
         action="store_true",
         help="move the output of finished stages with damaged checkpoints away, so that the next"
-        " run does them again; it notices all other damage by itself",
+        " run repeats them; a run finds other damage by itself",
     )
+
+
+def _move(folder: StageFolder, owner: str, reason: str) -> str:
+    """Move the output of a stage away; returns what to say of it."""
+    from fope_lab.store.lease import LeaseHeldError
+
+    try:
+        return f"moved to {folder.set_aside(owner, f'damaged: {reason}')}"
+    except LeaseHeldError as error:
+        return f"not moved, because a driver works on it ({error})"
 
 
 ARGUMENTS = (add_action, add_store, add_repair)
@@ -38,10 +52,12 @@ def run(options: argparse.Namespace) -> int:
     """Print the damaged files of each stage; returns the exit code."""
     from rich.progress import track
 
-    from fope_lab.store import Store
+    from fope_lab.store import Store, StoreError
     from fope_lab.store.lease import driver_name
 
     store, console, owner = Store.open(options.store), make_console(), driver_name()
+    if not store.root.is_dir():
+        raise StoreError(f"there is no store at {store.root}")
     folders, damaged = store.folders(), 0
     progress = make_console(stderr=True)
     for folder in track(folders, "verifying", console=progress, transient=True):
@@ -52,12 +68,13 @@ def run(options: argparse.Namespace) -> int:
         reason = ", ".join(names)
         text = f"damaged {folder.path}: {reason}"
         if folder.is_done() and options.repair:
-            text += f"; moved to {folder.set_aside(owner, f'damaged: {reason}')}"
+            text += f"; {_move(folder, owner, reason)}"
         elif folder.is_done():
-            text += "; --repair moves its output away, and the next run does the stage again"
+            text += "; --repair moves its output away, and the next run repeats the stage"
         else:
             text += "; the next run does not use it"
         console.print(text, soft_wrap=True, highlight=False, markup=False)
-    summary = f"{store.root}: {len(folders)} stages, {damaged or 'none'} damaged"
+    count = f"{len(folders)} stage{'s' * (len(folders) != 1)}"
+    summary = f"{store.root}: {count}, {damaged or 'none'} damaged"
     console.print(summary, soft_wrap=True, highlight=False, markup=False)
     return FAILED if damaged else OK
