@@ -136,6 +136,8 @@ def _ray(address: str, scratch: Path) -> Iterator[None]:
     """
     logging.getLogger("ray").setLevel(logging.ERROR)
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
+    # On a full disk it prints a traceback. Nobody reads the state that Tune saves.
+    logging.getLogger("ray.tune.execution.experiment_state").setLevel(logging.CRITICAL)
     os.environ["OMP_NUM_THREADS"] = "1"  # two threads a trial are 6–10 times slower than one
     try:
         with signals_wait_for_ray():

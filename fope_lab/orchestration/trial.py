@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fope_lab.atomic_files import MAKE_ROOM, is_full_disk
 from fope_lab.orchestration.scratch import ray_scratch_dir
 from fope_lab.planning.devices import CPU, processor
 from fope_lab.planning.workload import workload_of
@@ -139,7 +140,8 @@ def _attempt(
         return StageState(Status.DONE)
     except Exception as error:
         # The store has the whole error, unless the disk is full: so the trial reports it, too.
-        return StageState(Status.FAILED, first_line(error))
+        room = f"; {MAKE_ROOM}" if isinstance(error, OSError) and is_full_disk(error) else ""
+        return StageState(Status.FAILED, first_line(error) + room)
     return StageState(Status.DONE)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import ray.tune
 
+from fope_lab.atomic_files import MAKE_ROOM
 from fope_lab.orchestration import trial
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_stage, run_until_ended
 from fope_lab.stages import Resources
@@ -115,6 +116,7 @@ def test_an_attempt_that_can_not_begin_on_a_full_disk_says_why(store: Store) -> 
         state = attempt_of("me", store)
     assert state.status is Status.FAILED
     assert "File too large" in state.reason
+    assert state.reason.endswith(f"; {MAKE_ROOM}")
 
 
 def test_a_node_that_can_not_write_to_the_store_says_so(
