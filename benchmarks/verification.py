@@ -3,9 +3,9 @@
     python benchmarks/verification.py STORE [--megabytes 1024]
 
 Prints the seconds of `fope-lab store verify` for a store with finished sweeps, the share that the
-check of its parents has in the time of each kind of stage, and the seconds for a checkpoint of one
-GiB. Every check runs in a process of its own, since a process reads no file twice. The files are in
-the page cache, so this is the cost of hashing; a cold disk adds its time of reading once, which the
+checks of its parents, at the start and at the end, have in the time of each kind of stage, and the
+seconds for a checkpoint of one GiB. Every check runs in a process of its own. The files are in the
+page cache, so this is the cost of hashing; a cold disk adds its time of reading once, which the
 stage would otherwise spend when it loads the model.
 """
 
@@ -23,6 +23,8 @@ from pathlib import Path
 from fope_lab.store import Store
 from fope_lab.store.checkpoint import write_manifest
 
+CHECKS = 2
+"""How often an attempt checks each parent."""
 CHECK = (
     "import sys, time; from pathlib import Path; from fope_lab.store.checkpoint import"
     " damaged_files; t = time.perf_counter(); assert not damaged_files(Path(sys.argv[1]));"
@@ -60,7 +62,7 @@ def main() -> None:
         for key in parents.values():
             checkpoint = keys[key].final_checkpoint() if key in keys else None
             if checkpoint is not None:
-                checked[folder.path.parent.name] += seconds_to_check(checkpoint.path)
+                checked[folder.path.parent.name] += CHECKS * seconds_to_check(checkpoint.path)
         worked[folder.path.parent.name] += folder.seconds() or 0.0
     for kind, seconds in sorted(checked.items()):
         print(
@@ -73,7 +75,7 @@ def main() -> None:
         with (path / "model.safetensors").open("wb") as file:
             for _ in range(options.megabytes):
                 file.write(os.urandom(1 << 20))
-        write_manifest(path, 1, 1, {})
+        write_manifest(path, "pretrain/key", 1, 1, {})
         print(f"a checkpoint of {options.megabytes} MiB: {seconds_to_check(path):.2f} s")
 
 
