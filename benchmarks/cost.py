@@ -123,12 +123,12 @@ def compare(before: PlanEstimate, store: Store) -> None:
         for seconds, column in zip(found, errors, strict=True):
             column.append(predicted / seconds - 1)
             shown += f"{seconds:7.1f} s{column[-1]:+8.0%}"
-        label = f"{stage.stage} ({stage.embedding})"
+        label = stage.label
         print(f"{label:22}{stage.cost.flops or 0:9.1e}{predicted:9.1f} s{shown}")
     medians = [statistics.median(map(abs, column)) for column in errors]
     print(f"{len(errors[0])} stages: median error {medians[0]:.0%} by the clock, ", end="")
     print(f"{medians[1]:.0%} of the processor's time")
-    for source in dict.fromkeys(before.forecasts[s.key].estimate for s in before.todo()):
+    for source in dict.fromkeys(before.forecasts[s.key].source for s in before.todo()):
         print(f"  {source}")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import socket
 from pathlib import Path
 
@@ -20,6 +21,12 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 
 """How a client begins HTTP/2, which Ray speaks: the preface, and SETTINGS that are empty."""
 _SETTINGS = 4  # the type of the frame that an HTTP/2 server sends first
 _SECONDS = 5.0
+_LIMITS = (
+    (resource.RLIMIT_AS, "on virtual memory (ulimit -v)", 15),
+    (resource.RLIMIT_FSIZE, "on the size of a file (ulimit -f)", 8),
+)
+"""The limits under which Ray does not start, and how many GiB it needs of each on a machine with 24
+GiB of memory: with less it crashes, or gives up after a minute without the reason."""
 
 
 class ClusterError(UserError):
@@ -37,6 +44,7 @@ def require_cluster(address: str) -> None:
     """Raises ClusterError in seconds if no Ray answers at HOST:PORT, or can't start here."""
     if address == LOCAL:
         _require_temporary_folder()
+        _require_limits()
     if address in (LOCAL, "auto"):
         return
     where = f"at {address} (--address or RAY_ADDRESS)"
@@ -86,3 +94,11 @@ def _require_temporary_folder() -> None:
         raise ClusterError(f"{name} is {folder}, which is not a folder; Ray keeps its files there")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ClusterError(f"{name} is {folder}, which can't be written; Ray keeps its files there")
+
+
+def _require_limits() -> None:
+    for limit, name, least in _LIMITS:
+        allowed = resource.getrlimit(limit)[0]
+        if allowed != resource.RLIM_INFINITY and allowed < least * 2**30:
+            found = f"{allowed / 2**30:.1f} GiB"
+            raise ClusterError(f"the limit {name} is {found}; Ray needs {least} GiB to start")

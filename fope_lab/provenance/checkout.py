@@ -34,7 +34,9 @@ class Checkout:
             return None
         try:
             commit = _git("rev-parse", f"--short={COMMIT_DIGITS}", "HEAD")
-            changed = _git("status", "--porcelain", "--", "fope_lab", "trainers")
+            changed = _git(
+                *("status", "--porcelain", "--untracked-files=all", "--", "fope_lab", "trainers")
+            )
         except (OSError, subprocess.CalledProcessError):
             return None
         return cls(commit, not changed)

@@ -126,6 +126,20 @@ def test_a_temporary_folder_that_is_not_there(sweep: Path, name: str) -> None:
     assert line.startswith(f"error: {name} is {sweep.parent / 'gone'}, which is not a folder")
 
 
+@pytest.mark.parametrize(
+    ("limit", "name"),
+    [
+        ("-v 8000000", "on virtual memory (ulimit -v)"),
+        ("-f 20", "on the size of a file (ulimit -f)"),
+    ],
+)
+def test_a_limit_under_which_ray_does_not_start(sweep: Path, limit: str, name: str) -> None:
+    done = run(sweep, f"ulimit {limit}; $LAB run $SWEEP")
+    assert done.returncode == 2, done.stdout + done.stderr
+    [line] = done.stderr.strip().splitlines()
+    assert line.startswith(f"error: the limit {name} is ")
+
+
 @pytest.mark.parametrize("shell", ["$LAB plan $SWEEP >&-", "$LAB plan $SWEEP >&- 2>&-"])
 def test_closed_outputs(sweep: Path, shell: str) -> None:
     done = run(sweep, shell)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -184,3 +185,25 @@ def test_a_process_of_ray_killed_ends_the_run_at_once(run, name) -> None:  # typ
         assert newest is None or newest.end is not None, "a lease was left behind"
     run.finish()
     run.assert_complete()
+
+
+@pytest.mark.parametrize("size", ["64k", "1m"])
+def test_a_full_disk_from_the_start(run, size) -> None:  # type: ignore[no-untyped-def]
+    """A real file system without room, from which nothing but one line for each stage comes."""
+    run.store.root.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(run.store.root)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("only root may mount a file system")
+    try:
+        driver = run.start()
+        output, _ = driver.communicate(timeout=120)
+        assert driver.returncode == 1, output
+        assert "Traceback" not in output
+        assert re.search(
+            "^failed prepare-data.*No space left|no space left.*ake room", output, re.M
+        )
+        subprocess.run(["mount", "-o", "remount,size=60m", str(run.store.root)], check=True)
+        run.finish()
+        run.assert_complete()
+    finally:
+        subprocess.run(["umount", "-l", str(run.store.root)], check=True)
