@@ -44,14 +44,14 @@ stages:
     model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
     embedding: rope
     data: {corpus: python-docs, length: 32}
-    train: {tokens: 153600, batch_tokens: 512, learning_rate: 1e-3, checkpoint_every: 20,
-            log_every: 1}
+    train: {tokens: 1536000, batch_tokens: 512, learning_rate: 1e-3, checkpoint_every: 100,
+            log_every: 10}
   extend:
     kind: extend
     from: pretrain
     data: {corpus: python-docs, length: 64}
-    train: {tokens: 51200, batch_tokens: 512, learning_rate: 1e-3, checkpoint_every: 20,
-            log_every: 1}
+    train: {tokens: 512000, batch_tokens: 512, learning_rate: 1e-3, checkpoint_every: 100,
+            log_every: 10}
   before: {kind: perplexity, from: pretrain, corpus: python-docs, lengths: [32, 64], tokens: 4096}
   after: {kind: perplexity, from: extend, corpus: python-docs, lengths: [32, 64], tokens: 4096}
 grid:
@@ -136,7 +136,8 @@ class Round:
         """Disturb both drivers some times, let them finish, repair what is left, and run again."""
         for slot in (0, 1):
             self.start(slot)
-        left = self.chance.randint(4, 12)
+        self.wait_for_work()
+        left = self.chance.randint(6, 18)
         while any(driver.poll() is None for driver in self.drivers.values()) or left > 0:
             time.sleep(self.chance.uniform(0.5, 6))
             self.wake()
@@ -153,6 +154,11 @@ class Round:
         self.command("store", "verify", "--repair", "--store", str(self.store.root))
         self.start(0)
         self.drivers[0].wait()
+
+    def wait_for_work(self) -> None:
+        """Wait until a stage is finished: before, there is little to disturb."""
+        while not any(folder.is_done() for folder in self.folders()):
+            time.sleep(0.5)
 
     def wake(self, *, now: bool = False) -> None:
         for slot, (at, processes) in list(self.resume_at.items()):

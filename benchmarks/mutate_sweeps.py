@@ -14,6 +14,7 @@ import copy
 import os
 import random
 import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -58,14 +59,15 @@ def with_other_values(content: Any, choose: random.Random) -> str:
         if action == "remove":
             del target[last]
         elif action == "repeat" and isinstance(target, list):
-            target *= choose.randint(2, 50)
+            count = choose.randint(2, 50)
+            target[:] = [copy.deepcopy(item) for _ in range(count) for item in target]
         elif action == "copy":
             source = content
             for part in choose.choice(known):
                 source = source[part]
             target[last] = copy.deepcopy(source)
         else:
-            target[last] = choose.choice(VALUES)
+            target[last] = copy.deepcopy(choose.choice(VALUES))
     return yaml.safe_dump(content, allow_unicode=True)
 
 
@@ -100,6 +102,7 @@ def main() -> None:
     counts: Counter[str] = Counter()
     slowest, failures = (0.0, ""), 0
     with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(SWEEPS, folder, dirs_exist_ok=True)  # files refer to each other
         for number in range(options.count):
             choose = random.Random(f"{options.seed} {number}")
             file = choose.choice(files)
@@ -111,10 +114,10 @@ def main() -> None:
                 else with_other_values(yaml.safe_load(text), choose)
             )
             path = Path(folder) / file.relative_to(SWEEPS)
-            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(changed.encode("utf-8", "surrogatepass"))
             start = time.perf_counter()
             found = outcome(path)
+            path.write_text(text, encoding="utf-8")
             slowest = max(slowest, (time.perf_counter() - start, f"{number}: {file.name}"))
             counts[found if found in ("planned", "refused") else "traceback"] += 1
             if found not in ("planned", "refused"):
