@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import hashlib
 import json
 import os
 import socket
@@ -41,21 +42,30 @@ LEASE_SECONDS = 16.0
 
 def driver_name() -> str:
     """A new name for this process as a driver, the owner of attempts."""
-    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    return f"{socket.gethostname()}-{os.getpid()}-{_processes()}{uuid.uuid4().hex[:6]}"
 
 
 def is_gone(driver: str) -> bool:
     """Whether a driver ran on this machine and its process has ended; False if nobody can tell."""
-    host, _, rest = driver.rpartition("-")[0].rpartition("-")
-    if host != socket.gethostname() or not rest.isdigit():
+    place, _, random = driver.rpartition("-")
+    host, _, pid = place.rpartition("-")
+    if host != socket.gethostname() or not pid.isdigit() or random[:4] != _processes():
         return False
     try:
-        os.kill(int(rest), 0)
+        os.kill(int(pid), 0)
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):  # somebody else's process
         return False
     return False
+
+
+def _processes() -> str:
+    """Four digits for the processes that this one sees: containers may have one host name, and the
+    same numbers for different processes."""
+    with contextlib.suppress(OSError):
+        return hashlib.sha256(os.readlink("/proc/self/ns/pid").encode()).hexdigest()[:4]
+    return "0000"
 
 
 _TRACES = ("attempts/*", "metrics/*", "checkpoint/*", "set-aside/*")

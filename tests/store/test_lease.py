@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -16,6 +19,8 @@ from fope_lab.store.lease import (
     LeaseHeldError,
     LeaseObserver,
     LeaseState,
+    driver_name,
+    is_gone,
 )
 
 
@@ -146,3 +151,31 @@ def test_the_heartbeat_counts_until_it_is_stopped(tmp_path: Path) -> None:
     assert count >= 3
     wait.wait(0.1)
     assert attempts.beat(1) == count
+
+
+NAME = "from fope_lab.store.lease import driver_name; print(driver_name())"
+
+
+def name_in(*command: str) -> str:
+    """The name of a driver that has ended, from a process that `command` starts."""
+    program = [*command, sys.executable, "-c", NAME]
+    return subprocess.run(program, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_a_driver_is_gone_when_its_process_has_ended() -> None:
+    assert not is_gone(driver_name())
+    ended = name_in()
+    assert is_gone(ended)
+    assert not is_gone(f"other-{ended}")
+    assert not is_gone("a name of another form")
+
+
+def test_of_a_driver_in_another_container_nobody_can_tell() -> None:
+    """Its process number means nothing here, though the host has the same name."""
+    elsewhere = ("unshare", "--pid", "--fork")
+    can = (
+        shutil.which("unshare") and not subprocess.run([*elsewhere, "true"], check=False).returncode
+    )
+    if not can:
+        pytest.skip("making a namespace of processes needs root")
+    assert not is_gone(name_in(*elsewhere))
