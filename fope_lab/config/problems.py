@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import difflib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -169,3 +169,13 @@ def shown(value: Any) -> str:
     words = {None: "nothing", True: "true", False: "false"}
     text = words[value] if value is None or isinstance(value, bool) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def in_few_words(options: Mapping[str, Any]) -> str:
+    """Options in one line; of a long list, such as the files of a corpus, only the first value."""
+
+    def short(value: Any) -> Any:
+        is_long = isinstance(value, list) and len(value) > 2
+        return f"{value[0]} and {len(value) - 1} more" if is_long else value
+
+    return ", ".join(f"{name} {short(value)}" for name, value in options.items())

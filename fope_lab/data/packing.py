@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fope_lab.config.problems import in_few_words
 from fope_lab.data.corpora.base import Corpus, Split, sha256_of
 from fope_lab.data.problems import DataError
 from fope_lab.data.shards import SHARD_LENGTH, ShardWriter, map_shard, open_shards, verify_shards
@@ -71,14 +72,23 @@ def write_packed(
             documents += len(part.sizes)
             progress(documents, count)
     if not documents:
-        raise DataError(f"the {split} split of {corpus.canonical()} has no document")
+        raise DataError(
+            f"the {split} split of the corpus ({in_few_words(corpus.canonical())}) has no document"
+            + (
+                "; of a text file, it is the last tenth, cut at an empty line"
+                if split == "validation"
+                else ""
+            )
+        )
     if loss.shards and not counted:
         raise DataError(
-            f"the {split} split of {corpus.canonical()} has no token to learn: "
-            "check the tokenizer's chat template"
+            f"the {split} split of the corpus ({in_few_words(corpus.canonical())}) has no token to"
+            " learn: check the tokenizer's chat template"
         )
     if corpus.identity() != identity["corpus"]:
-        raise DataError(f"{corpus.canonical()} changed while it was being read")
+        raise DataError(
+            f"the corpus ({in_few_words(corpus.canonical())}) changed while it was being read"
+        )
     shards = {"tokens": tokens.shards, "documents": starts.shards, "loss": loss.shards}
     data = {
         "format": FORMAT,

@@ -12,6 +12,7 @@ from fope_lab.config.problems import (
     Problem,
     SweepError,
     collecting,
+    in_few_words,
     nearest_name,
     shown,
     unknown_name,
@@ -73,3 +74,9 @@ def test_values_are_shown_as_yaml_writes_them() -> None:
         "'a'",
     ]
     assert len(shown("x" * 200)) == 78
+
+
+def test_options_in_few_words_name_the_first_of_many_files() -> None:
+    files = [f"/texts/{i}.txt" for i in range(210)]
+    options = {"type": "files", "files": files, "pair": ["a", "b"]}
+    assert in_few_words(options) == "type files, files /texts/0.txt and 209 more, pair ['a', 'b']"

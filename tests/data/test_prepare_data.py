@@ -69,7 +69,7 @@ def test_data_that_changed_since_planning_is_refused(texts: Path, tmp_path: Path
     (texts / "one.txt").write_text("Something else.")
     folder = Store(tmp_path / "store").folder("prepare-data", key)
     with (
-        pytest.raises(DataError, match="has other content here than when and where"),
+        pytest.raises(DataError, match="has other content here than when"),
         folder.begin("test", {}) as attempt,
     ):
         run(stage, attempt.writer, {})

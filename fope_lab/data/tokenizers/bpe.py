@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from fope_lab.config.problems import in_few_words
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.trained import SPECIAL_TOKENS, TrainedTokenizer
 
@@ -44,5 +45,8 @@ class ByteLevelBPE(TrainedTokenizer):
         )
         tokenizer.train_from_iterator(pieces(), trainer)
         if not documents:
-            raise DataError(f"the train split of {self.corpus.canonical()} has no document")
+            raise DataError(
+                f"the train split of the corpus ({in_few_words(self.corpus.canonical())}) has no"
+                " document"
+            )
         tokenizer.save(str(path))
