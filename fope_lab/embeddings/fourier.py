@@ -8,9 +8,10 @@ exactly functions of position differences. `eq13.py` has the form whose scores a
 
 from __future__ import annotations
 
+import bisect
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -174,10 +175,12 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
             )
         ladder = self.ladder(shape)
         own = ladder.frequencies[: ladder.rotating]
-        others = tuple(omega for omega in given if not _among(omega, own))
+        own_ascending, given_ascending = sorted(own), sorted(given)
+        others = tuple(omega for omega in given if not _among(omega, own_ascending))
+        noisy = tuple(_among(omega, given_ascending) for omega in own)
         return FourierSeries(
             frequencies=own + others,
-            noisy=tuple(_among(omega, given) for omega in own) + (True,) * len(others),
+            noisy=noisy + (True,) * len(others),
             own=tuple(range(len(own))),
             heads=heads,
         )
@@ -293,5 +296,8 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
         return tuple(sorted(kept, reverse=True))
 
 
-def _among(omega: float, frequencies: Iterable[float]) -> bool:
-    return any(math.isclose(omega, other, rel_tol=1e-9) for other in frequencies)
+def _among(omega: float, ascending: Sequence[float]) -> bool:
+    """Whether a frequency is one of some others, but for rounding."""
+    at = bisect.bisect_left(ascending, omega)
+    near = ascending[max(0, at - 1) : at + 1]
+    return any(math.isclose(omega, other, rel_tol=1e-9) for other in near)

@@ -6,9 +6,12 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from fope_lab.embeddings import build_embedding
+from fope_lab.embeddings.fourier import _among
 from fope_lab.embeddings.module import PositionEmbedding
 
 HEAD_DIM, HEADS, LENGTH = 32, 4, 64
@@ -149,3 +152,16 @@ def test_yarn_after_the_floor_keeps_the_pairs_and_the_coefficients() -> None:
     assert torch.equal(plain.cos_coef, extended.cos_coef)
     assert (extended.inv_freq <= plain.inv_freq).all()
     assert (extended.inv_freq < plain.inv_freq).any()
+
+
+omegas = st.floats(min_value=1e-6, max_value=3.2)
+errors = st.floats(min_value=-3e-9, max_value=3e-9)
+
+
+@given(st.lists(omegas, max_size=20), omegas, errors)
+def test_a_frequency_is_among_others_but_for_rounding(
+    others: list[float], omega: float, error: float
+) -> None:
+    for one in (omega, *(other * (1 + error) for other in others)):
+        expected = any(math.isclose(one, other, rel_tol=1e-9) for other in others)
+        assert _among(one, sorted(others)) == expected
