@@ -226,7 +226,7 @@ def _one_maker(path: Path) -> Iterator[None]:
     """Hold the lock beside the database. Whoever waits for it, waits while a database grows."""
 
     def progress() -> object:
-        return sorted((file.name, file.stat().st_mtime_ns) for file in _unfinished(path))
+        return sorted((file.name, _changed_at(file)) for file in _unfinished(path))
 
     text = f"another process has been making the MLflow database {path} for too long"
     busy = UnreachableError(text)
@@ -247,6 +247,14 @@ def _temporary(path: Path) -> Iterator[Path]:
 def _unfinished(path: Path) -> list[Path]:
     """The files of databases that are being made, or were when their process was killed."""
     return [entry for entry in path.parent.iterdir() if entry.name.startswith(_prefix(path))]
+
+
+def _changed_at(path: Path) -> int:
+    """When a file was last changed, in ns; 0 if it is gone: SQLite's journals come and go."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def _prefix(path: Path) -> str:
