@@ -25,8 +25,10 @@ _LIMITS = (
     (resource.RLIMIT_AS, "on virtual memory (ulimit -v)", 15),
     (resource.RLIMIT_FSIZE, "on the size of a file (ulimit -f)", 8),
 )
-"""The limits under which Ray does not start, and how many GiB it needs of each on a machine with 24
-GiB of memory: with less it crashes, or gives up after a minute without the reason."""
+"""The limits under which Ray does not start, and how many GiB of each it is given at least. On a
+machine with 24 GiB of memory it did not start with 8 GB of virtual memory, and did with 16; its
+object store is a file of 7.5 GB there. It would crash, or give up after a minute without the
+reason."""
 
 
 class ClusterError(UserError):
@@ -97,6 +99,7 @@ def _require_temporary_folder() -> None:
 
 
 def _require_limits() -> None:
+    """Ray says nothing of the limits of a shell that keep it from starting."""
     for limit, name, least in _LIMITS:
         allowed = resource.getrlimit(limit)[0]
         if allowed != resource.RLIM_INFINITY and allowed < least * 2**30:

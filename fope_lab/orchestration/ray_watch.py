@@ -24,8 +24,8 @@ OWN_SECONDS, JOINED_SECONDS = 0.1, 1.0
 SILENT_SECONDS, LOST_SECONDS = 5.0, 45.0
 """How long a cluster's head may be silent before that is told, and before the run ends. Ray gives
 up after a minute; a head that keeps its state elsewhere may come back before."""
-_GCS, _RAYLET = "gcs_server", "raylet"
-_NAMES = {_GCS: "the process that keeps Ray's state (GCS)", _RAYLET: "Ray's raylet"}
+_RAYLET = "raylet"
+_NAMES = {"gcs_server": "the process that keeps Ray's state (GCS)", _RAYLET: "Ray's raylet"}
 _SHOW_CURSOR = "\x1b[?25h"  # a live view hides it
 
 
@@ -73,12 +73,11 @@ class _Cluster:
             answers_as_ray(self._head)
             self._heard, self._told = time.monotonic(), False
         silent = time.monotonic() - self._heard
-        if silent > LOST_SECONDS:
-            return f"the head of the Ray cluster at {self._head} does not answer"
+        lost = f"head of the Ray cluster at {self._head} does not answer"
         if silent > SILENT_SECONDS and not self._told:
             self._told = True
-            _print(f"The head of the Ray cluster at {self._head} does not answer; waiting for it.")
-        return None
+            _print(f"The {lost}; waiting for it.")
+        return f"the {lost}" if silent > LOST_SECONDS else None
 
 
 @contextlib.contextmanager

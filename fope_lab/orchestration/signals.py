@@ -24,8 +24,8 @@ def signals_interrupt() -> Iterator[None]:
 
 @contextlib.contextmanager
 def signals_wait_for_ray() -> Iterator[None]:
-    """While Ray starts, a signal waits until it has started: Ray can't be ended before without a
-    crash. A second signal does not wait."""
+    """A signal that comes while Ray starts takes effect once Ray has started: to end Ray earlier
+    crashes the process. A second signal takes effect at once."""
     from ray._private import utils
 
     noted: list[int] = []

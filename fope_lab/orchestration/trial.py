@@ -114,7 +114,7 @@ def _attempt(
         forget_digests()
         made_by = maker(stage, store, checkout, code)
         read = _digests(stage, stages, store)
-        _require_same_parents(folder, read, config)
+        _set_aside_if_parents_changed(folder, read, config)
         with folder.begin(
             config[OWNER], _request(stage), config[SUPERSEDE], made_by, read
         ) as attempt:
@@ -145,11 +145,11 @@ def _attempt(
     return StageState(Status.DONE)
 
 
-def _require_same_parents(
+def _set_aside_if_parents_changed(
     folder: StageFolder, read: Mapping[str, str], config: Mapping[str, Any]
 ) -> None:
-    """Move a checkpoint away whose attempt read other output of a parent than there is now: a
-    stage that goes on from it would mix the two."""
+    """Move an unfinished stage's output away if a parent has other output by now than it read: to
+    go on from its checkpoint would mix the two."""
     before = folder.parents_of_checkpoint() or {}
     if not folder.is_done() and any(read.get(role, was) != was for role, was in before.items()):
         reason = "a parent was re-run with another output since the last checkpoint"
@@ -249,9 +249,8 @@ def maker(
     Raises StoreError if the code is no longer that of `code`.
     """
     source = source_of(modules_of(stage))
-    if changed := [
-        path for path in source if code.get(path, source[path].code) != source[path].code
-    ]:
+    changed = [path for path, file in source.items() if code.get(path, file.code) != file.code]
+    if changed:
         names = ", ".join(Path(path).name for path in changed[:3])
         raise StoreError(f"{names} changed while this run was at work; run the same command again")
     return {

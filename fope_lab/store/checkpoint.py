@@ -85,8 +85,7 @@ def incomplete_files(path: Path) -> list[str]:
 def damaged_files(path: Path) -> list[str]:
     """The files of a checkpoint that do not hold what was written, by name.
 
-    Without a whole manifest, that is the manifest. This reads every byte, but no file twice in a
-    process unless it was written again in between.
+    Without a whole manifest, that is the manifest. This reads every byte, as `changed_files` does.
     """
     manifest = read_manifest(path / MANIFEST)
     return [MANIFEST] if manifest is None else changed_files(path, manifest["files"])

@@ -71,8 +71,8 @@ def complete(
 ) -> None:
     """Write result.json and DONE for attempt `token`, which wrote the `segments` of metrics.
 
-    `details` goes into DONE as well.
-    Raises LeaseLostError if another attempt has finished the stage.
+    `details` goes into DONE as well. Raises LeaseLostError if another attempt has finished the
+    stage.
     """
     content = json.dumps(dict(result), indent=1, ensure_ascii=False).encode()
     own = paths.result_of(token)

@@ -26,8 +26,8 @@ def digests_of(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def forget_digests() -> None:
-    """Read every file again when its digest is asked for next: it may be damaged by now, without a
-    new size or time."""
+    """Have every file read again when its digest is next asked for: damage may leave its size and
+    time as they were."""
     _sha256.cache_clear()
 
 
@@ -39,7 +39,8 @@ def changed_sizes(folder: Path, digests: FileDigests) -> list[str]:
 def changed_files(folder: Path, digests: FileDigests) -> list[str]:
     """The files that are missing or no longer hold what was written.
 
-    This reads every byte, but no file twice in a process unless it was written again in between.
+    This reads every byte, but a file that was read before only if its size or time is another, or
+    after `forget_digests`.
     """
     return [name for name, entry in digests.items() if not _is_as_written(folder / name, entry)]
 

@@ -16,7 +16,7 @@ class Status(enum.StrEnum):
     FAILED = "failed"  # its newest attempt ended with an error
     RUNNING = "running"  # its newest attempt has not ended, though its process may have died
     INTERRUPTED = "interrupted"  # its newest attempt ended early, without an error
-    DAMAGED = "damaged"  # it was finished, but its output, or what it read, is no longer there
+    DAMAGED = "damaged"  # finished, but its output is damaged, or a parent's is another by now
     NOT_STARTED = "not started"  # there was no attempt
     WAITING = "waiting"  # a run will start it, once its parents are done and there is room
     BLOCKED = "blocked"  # it can't start: an ancestor failed, or something that it needs is missing

@@ -40,9 +40,9 @@ class NearestStage:
 class Plan:
     """A sweep, and the state of each of its stages by key.
 
-    `changes` has, for each finished stage whose code or parents have changed since it ran, the
-    files and the parents that changed. `nearest` has the most similar finished stage of stages that
-    the store lacks, as far as sweep/nearest.py looked for it.
+    `changes` has, for each finished stage whose code has changed since it ran, the files that
+    changed. `nearest` has the most similar finished stage of stages that the store lacks, as far as
+    sweep/nearest.py looked for it.
     """
 
     sweep: Sweep
@@ -105,7 +105,7 @@ def _missing(stage: Stage, store: Store | None) -> str | None:
 
 
 def _since(files: Sequence[str]) -> str:
-    """What a reason says of the files and parents that have changed since a stage ran."""
+    """What a reason says of the files that have changed since a stage ran."""
     names = [PurePath(path).name for path in files]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     have = "have" if len(names) > 1 else "has"

@@ -15,7 +15,7 @@ KEY_DIGITS = 6
 def stages_to_redo(
     plans: Sequence[Plan], names: Iterable[str] = (), *, stale: bool = False
 ) -> list[Stage]:
-    """The named stages, with `stale` those with changes since they ran, and all descendants.
+    """The named stages, with `stale` those whose code has changed since, and all descendants.
 
     A name is that of a section of a sweep file, a stage's label, its key, or at least KEY_DIGITS
     first digits of its key. Parents come before their children. Raises SweepError for a name that

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import psutil
 import pytest
 from conftest import SWEEP
-from test_submit_cluster import HEAD, REPOSITORY, Cluster, family, wait
+from test_submit_cluster import HEAD, REPOSITORY, Cluster, family, started, wait
 
 from fope_lab.sweep import load_sweep
 
@@ -45,15 +42,8 @@ class OneNode(Cluster):
 
 @pytest.fixture
 def cluster() -> Iterator[OneNode]:
-    # Not pytest's folder: its path leaves too little of a socket's 107 characters.
-    folder = Path(tempfile.mkdtemp(prefix="fl-"))
-    cluster = OneNode(folder)
-    try:
-        cluster.start()
+    with started(OneNode) as cluster:
         yield cluster
-    finally:
-        cluster.close()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 GO_ON = "run the same command again: it goes on from the last checkpoints"

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import requests
@@ -208,17 +209,27 @@ class Cluster:
         self._processes.append(process)
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+C = TypeVar("C", bound=Cluster)
+
+
+@contextlib.contextmanager
+def started(kind: type[C]) -> Iterator[C]:
+    """A cluster of some kind for the length of a test."""
     # Not pytest's folder: its path leaves too little of a socket's 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="fl-"))
-    cluster = Cluster(folder)
+    cluster = kind(folder)
     try:
         cluster.start()
         yield cluster
     finally:
         cluster.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with started(Cluster) as cluster:
+        yield cluster
 
 
 def test_a_sweep_submitted_is_the_sweep_run_here(cluster: Cluster) -> None:

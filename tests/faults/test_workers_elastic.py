@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from test_submit_cluster import HEAD, REPOSITORY, Cluster, family, wait
+from test_submit_cluster import HEAD, REPOSITORY, Cluster, family, started, wait
 from test_workers_lost import SWEEP
 from workers_sweep import alone, losses, worker_processes
 
@@ -58,15 +55,8 @@ class SmallNodes(Cluster):
 
 @pytest.fixture
 def cluster() -> Iterator[SmallNodes]:
-    # Not pytest's folder: its path leaves too little of a socket's 107 characters.
-    folder = Path(tempfile.mkdtemp(prefix="fl-"))
-    cluster = SmallNodes(folder)
-    try:
-        cluster.start()
+    with started(SmallNodes) as cluster:
         yield cluster
-    finally:
-        cluster.close()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_fewer_workers_go_on_after_a_node_is_lost(cluster: SmallNodes) -> None:

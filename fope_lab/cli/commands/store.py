@@ -26,7 +26,7 @@ def add_action(parser: argparse._ActionsContainer) -> None:
 
 
 def add_repair(parser: argparse._ActionsContainer) -> None:
-    """Add --repair."""
+    """Add the option --repair, which moves damaged output away."""
     parser.add_argument(
         "--repair",
         action="store_true",
