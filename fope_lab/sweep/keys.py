@@ -20,6 +20,7 @@ from fope_lab.stages.parts import parts_of_stage, versions_of
 from fope_lab.stages.serialise import hashed_fields
 
 KEY_LENGTH = 20  # hexadecimal digits: 80 bits
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 
 
 def stage_key(
@@ -50,5 +51,4 @@ def stage_key(
 
 def digest(value: Any) -> str:
     """Return the first KEY_LENGTH hexadecimal digits of the SHA-256 of a value's canonical JSON."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
+    return hashlib.sha256(_canonical(value).encode()).hexdigest()[:KEY_LENGTH]

@@ -17,12 +17,10 @@ A step reports what is wrong and leaves it out, so that one SweepError holds the
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Iterator
 from pathlib import Path
 
 from fope_lab.config.yaml_document import Document
+from fope_lab.no_collections import no_collections
 from fope_lab.stages import Resources
 from fope_lab.store import Store
 from fope_lab.sweep.cross_file import StageReferences, SweepLoader
@@ -42,7 +40,7 @@ def load_sweep(path: str | Path, store: Store | None = None) -> Sweep:
 
     Local files that are gone count as `store` recorded them; without a store they are a problem.
     """
-    with _no_collections():
+    with no_collections():
         return SweepLoader(_load, store).load(Path(path).absolute())
 
 
@@ -57,19 +55,6 @@ def parse_sweep(text: str, path: Path, store: Store | None = None) -> Sweep:
         return _load(wanted, loader, text if wanted == own else None)
 
     return SweepLoader(load, store).load(own)
-
-
-@contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
-    """Pause Python's garbage collector, which would look at every stage so far again and again: a
-    fifth of the time of a large grid."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _load(path: Path, loader: SweepLoader, text: str | None = None) -> Sweep:

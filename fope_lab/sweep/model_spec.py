@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,6 +43,11 @@ class ModelSpec:
     train_length: int
     last_trained_length: int
 
+    @functools.cached_property
+    def embedding_text(self) -> str:
+        """The embedding as JSON: equal embeddings have equal texts."""
+        return json.dumps(self.embedding, sort_keys=True)
+
 
 def model_spec_of(
     spec: StageConfig, given: Mapping[str, Any], parent: ModelSpec | None, cache: Cache
@@ -69,7 +75,7 @@ def learned_parameters_of(model_spec: ModelSpec, cache: Cache) -> int:
     """Return the number of parameters that the position embedding learns, in all layers."""
     layers, sizes = model_spec.model.num_layers, _sizes(model_spec)
     return cache.get(
-        ("learned parameters", _text(model_spec), layers, *sizes.values()),
+        ("learned parameters", model_spec.embedding_text, layers, *sizes.values()),
         lambda: learned_parameters(model_spec.embedding, layers, **sizes),
     )
 
@@ -136,7 +142,7 @@ def _check_embedding(model_spec: ModelSpec, cache: Cache) -> None:
     sizes = _sizes(model_spec)
     try:
         cache.get(
-            ("embedding fits", _text(model_spec), *sizes.values()),
+            ("embedding fits", model_spec.embedding_text, *sizes.values()),
             lambda: check_embedding(model_spec.embedding, **sizes),
         )
     except EmbeddingError as error:
@@ -169,7 +175,7 @@ def _check_length(spec: StageConfig, model_spec: ModelSpec, cache: Cache) -> Non
     path, length = longest
     sizes = _sizes(model_spec)
     positions = cache.get(
-        ("longest sequence", _text(model_spec), *sizes.values()),
+        ("longest sequence", model_spec.embedding_text, *sizes.values()),
         lambda: longest_sequence(model_spec.embedding, **sizes),
     )
     if positions is not None and length > positions:
@@ -185,7 +191,3 @@ def _sizes(model_spec: ModelSpec) -> dict[str, Any]:
         "num_kv_heads": model.num_kv_heads,
         "train_length": model_spec.train_length,
     }
-
-
-def _text(model_spec: ModelSpec) -> str:
-    return json.dumps(model_spec.embedding, sort_keys=True)

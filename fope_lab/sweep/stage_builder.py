@@ -54,6 +54,7 @@ class StageBuilder:
         self._folder, self._sweep = folder, sweep
         self._preparation, self._corpora = preparation, corpora
         self._cache, self._axes_known = cache, axes_known
+        self._specs = Cache()
 
     def build(self, section: StageSection, parent: Parent, seed: int) -> BuiltStage:
         """Return the stage of a section that starts from `parent`, under a seed of the sweep."""
@@ -61,8 +62,7 @@ class StageBuilder:
         if parent.problem is not None:
             problems.append(Problem(section.locate(("from",)), parent.problem))
         try:
-            fields = self._corpora.located(section.fields, self._folder, self._sweep)
-            spec = FILE_KINDS.parse(fields, self._folder, cache=self._cache)
+            spec = self._checked(section)
             if isinstance(spec, TrainingConfig):
                 spec = dataclasses.replace(spec, seed=seed)
             if not problems and (parent.exists or spec.stands_alone()):
@@ -75,6 +75,19 @@ class StageBuilder:
                 if self._axes_known or not problem.is_missing
             ]
         return BuiltStage(None, (), tuple(problems))
+
+    def _checked(self, section: StageSection) -> StageConfig:
+        """Return a section's configuration, read once for all grid points that set the same in it.
+
+        Raises ConfigError.
+        """
+
+        def read() -> StageConfig:
+            fields = self._corpora.located(section.fields, self._folder, self._sweep)
+            return FILE_KINDS.parse(fields, self._folder, cache=self._cache)
+
+        unset = (problem.path for problem in section.problems)
+        return self._specs.get((section.name, *section.origins.items(), *unset), read)
 
     def _resolve(self, spec: StageConfig, section: StageSection, parent: Parent) -> list[Stage]:
         """Return the preparation stages that a stage needs, and the stage last.

@@ -15,6 +15,7 @@ from fope_lab.cli.shared_options import (
     whole_number,
 )
 from fope_lab.config.exit_codes import OK
+from fope_lab.no_collections import no_collections
 
 HELP = "preview a run: stages, cost, memory and time"
 ARGUMENTS = (
@@ -49,6 +50,7 @@ ARGUMENTS = (
 )
 
 
+@no_collections()
 def run(options: argparse.Namespace) -> int:
     """Print the plan; returns the exit code. Raises SweepError for stages that fit no device."""
     from fope_lab.planning.estimate import estimate_plans
