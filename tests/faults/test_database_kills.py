@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -67,14 +68,16 @@ def assert_synced(store: Path, planned: Plan) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.3, 0.8])
-def test_killed_while_it_makes_the_database(tmp_path: Path, planned: Plan, delay: float) -> None:
+@pytest.mark.parametrize("size", [0, 200_000, 600_000])  # of about 950,000 bytes
+def test_killed_while_it_makes_the_database(tmp_path: Path, planned: Plan, size: int) -> None:
     store = tmp_path / "store"
     process = subprocess.Popen([*SYNC, str(store)], stdout=subprocess.PIPE, text=True)
-    while not any("making" in path.name for path in store.iterdir()):
+    made = re.compile(r"\.mlflow\.db\.making-[0-9a-f]+")
+    while not any(
+        path.stat().st_size >= size for path in store.iterdir() if made.fullmatch(path.name)
+    ):
         assert process.poll() is None
         time.sleep(0.005)
-    time.sleep(delay)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     assert not (store / "mlflow.db").exists()
