@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def no_collections() -> Iterator[None]:
-    """Pause the garbage collector, which would look at every stage so far again and again: a fifth
-    of the time of a large grid."""
+    """Pause Python's garbage collector. While the stages of a large grid are made, it would look at
+    all of them again and again, and take a fifth of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

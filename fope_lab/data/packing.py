@@ -72,13 +72,10 @@ def write_packed(
             documents += len(part.sizes)
             progress(documents, count)
     if not documents:
+        hint = "; of a text file, it is the last tenth, cut at an empty line"
         raise DataError(
             f"the {split} split of the corpus ({in_few_words(corpus.canonical())}) has no document"
-            + (
-                "; of a text file, it is the last tenth, cut at an empty line"
-                if split == "validation"
-                else ""
-            )
+            + (hint if split == "validation" else "")
         )
     if loss.shards and not counted:
         raise DataError(

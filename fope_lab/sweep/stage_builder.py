@@ -54,7 +54,7 @@ class StageBuilder:
         self._folder, self._sweep = folder, sweep
         self._preparation, self._corpora = preparation, corpora
         self._cache, self._axes_known = cache, axes_known
-        self._specs = Cache()
+        self._specs = Cache()  # of its own: it knows a section by places in this file
 
     def build(self, section: StageSection, parent: Parent, seed: int) -> BuiltStage:
         """Return the stage of a section that starts from `parent`, under a seed of the sweep."""

@@ -16,13 +16,7 @@ import pytest
 from tracking_scene import Scene, expected, finish, of
 
 from fope_lab.tracking import Tracker, TrackingError
-from fope_lab.tracking.database import (
-    State,
-    prepare,
-    readable_tables,
-    set_aside,
-    state,
-)
+from fope_lab.tracking.database import State, prepare, readable_tables, set_aside, state
 from fope_lab.tracking.errors import DamagedDatabaseError
 from fope_lab.tracking.quiet_mlflow import quiet_mlflow
 
