@@ -85,7 +85,7 @@ def _open_closed_outputs() -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Takes options by their whole names, and suggests the nearest one for any other."""
+    """Takes options by their whole names, and suggests the nearest right word for a wrong one."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(allow_abbrev=False, **settings)
@@ -105,6 +105,15 @@ class _Parser(argparse.ArgumentParser):
                 near = did_you_mean(name, names)
                 self.error(f"unknown option {name!r}{near} (allowed: {allowed})")
         return super().parse_known_args(words, namespace)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a word that is none of the argument's choices. argparse calls this."""
+        if action.choices is not None and value not in action.choices:
+            from fope_lab.config.problems import did_you_mean, name_list
+
+            near = did_you_mean(value, action.choices)
+            message = f"found {value!r}{near} (allowed: {name_list(action.choices)})"
+            raise argparse.ArgumentError(action, message)
 
 
 def _overview() -> argparse.ArgumentParser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -86,6 +87,9 @@ class StageConfig(Section, ABC):
     """Whether the stage trains a model, under the sweep's seeds."""
     user_facing: ClassVar[bool] = True
     """Whether a sweep file may name the kind; others are added where a stage needs one."""
+    corpus_path: ClassVar[tuple[str, ...]] = ()
+    """The fields that lead to the corpus whose documents the stage reads itself; empty where it
+    reads none, or what another stage has prepared."""
     outside_file: ClassVar[Mapping[str, str]] = {}
     """Fields that a stage's section does not give, and what gives them instead."""
 
@@ -120,8 +124,9 @@ class StageConfig(Section, ABC):
         return {}
 
     def reads(self) -> Corpus | None:
-        """The corpus whose documents the stage reads itself, and no stage prepares for it."""
-        return None
+        """The corpus at `corpus_path`."""
+        found: Any = self
+        return functools.reduce(getattr, self.corpus_path, found) if self.corpus_path else None
 
     def metrics(self) -> Iterable[Metric]:
         """The metrics that the stage logs, which claims, tables and figures may name."""

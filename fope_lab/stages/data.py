@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 from fope_lab.data import olmo_eval
-from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tokenizers.trained import TrainedTokenizer
 from fope_lab.stages.base import StageConfig
 from fope_lab.stages.sections import CorpusSection, TokenizerSection
@@ -20,14 +19,11 @@ class PrepareData(StageConfig, kind="prepare-data"):
     version = 2  # tokens in shards, and losses beside them
     entry_point = "trainers.prepare_data:run"
     user_facing = False
+    corpus_path = ("corpus",)
 
     corpus: CorpusSection
     tokenizer: TokenizerSection
     split: Literal["train", "validation"]
-
-    def reads(self) -> Corpus:
-        """The corpus that it tokenizes."""
-        return self.corpus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +33,9 @@ class TrainTokenizer(StageConfig, kind="train-tokenizer"):
     version = 1
     entry_point = "trainers.train_tokenizer:run"
     user_facing = False
+    corpus_path = ("tokenizer", "corpus")
 
     tokenizer: TrainedTokenizer
-
-    def reads(self) -> Corpus:
-        """The corpus that it trains on."""
-        return self.tokenizer.corpus
 
 
 @dataclass(frozen=True, kw_only=True)

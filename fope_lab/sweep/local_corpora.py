@@ -24,15 +24,13 @@ from fope_lab.data.corpora.local import file_sha256
 from fope_lab.data.corpora.registry import CORPORA
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import ROWS, WEIGHT
+from fope_lab.stages.data import PrepareData, TrainTokenizer
 from fope_lab.store import StageFolder, Store
 from fope_lab.store.corpora import CorpusRecord, CorpusRecords
 
 AROUND = ROWS.options.keys() | WEIGHT.options.keys()
 """What may stand beside a corpus's own options in `data`."""
-READERS: Mapping[str, tuple[str, ...]] = {
-    "prepare-data": ("corpus",),
-    "train-tokenizer": ("tokenizer", "corpus"),
-}
+READERS = {stage.kind: stage.corpus_path for stage in (PrepareData, TrainTokenizer)}
 """The kinds of stages that read corpora, and where their configuration has the corpus."""
 
 

@@ -55,7 +55,11 @@ def test_the_table_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> No
     [
         (["--length", "0"], "argument --length: found '0', needs a whole number, at least 1"),
         (["--batch", "1.5"], "argument --batch: found '1.5'"),
-        (["--precision", "float16"], "argument --precision: invalid choice: 'float16'"),
+        (
+            ["--precision", "float16"],
+            "argument --precision: found 'float16'; did you mean 'bfloat16'? "
+            "(allowed: float32, bfloat16)",
+        ),
     ],
 )
 def test_wrong_sizes_are_refused(
