@@ -138,7 +138,7 @@ def _ray(address: str, scratch: Path) -> Iterator[None]:
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     # On a full disk it prints a traceback. Nobody reads the state that Tune saves.
     logging.getLogger("ray.tune.execution.experiment_state").setLevel(logging.CRITICAL)
-    logging.getLogger("ray.tune.execution.tune_controller").addFilter(_is_printed)
+    logging.getLogger("ray.tune.execution.tune_controller").addFilter(_shorten_death_of_worker)
     os.environ["OMP_NUM_THREADS"] = "1"  # two threads a trial are 6–10 times slower than one
     try:
         with signals_wait_for_ray():
@@ -150,10 +150,12 @@ def _ray(address: str, scratch: Path) -> Iterator[None]:
         ray.shutdown()
 
 
-def _is_printed(record: logging.LogRecord) -> bool:
-    """Whether to print what Tune logs: all but the traceback of a worker that was killed, of which
-    the run prints a line of its own."""
-    return not (record.exc_info and isinstance(record.exc_info[1], ray.exceptions.RayActorError))
+def _shorten_death_of_worker(record: logging.LogRecord) -> bool:
+    """Have Tune tell of a worker that died in one line, without a traceback of Ray's own code."""
+    if record.exc_info and isinstance(record.exc_info[1], ray.exceptions.RayActorError):
+        record.msg = f"A worker process died. Tune retries its stage up to {PROCESS_RETRIES} times."
+        record.args, record.exc_info = (), None
+    return True
 
 
 def _start_ray(address: str) -> Any:

@@ -124,7 +124,7 @@ class StageConfig(Section, ABC):
         return {}
 
     def reads(self) -> Corpus | None:
-        """The corpus at `corpus_path`."""
+        """The corpus that `corpus_path` leads to; None if the stage reads none itself."""
         found: Any = self
         return functools.reduce(getattr, self.corpus_path, found) if self.corpus_path else None
 

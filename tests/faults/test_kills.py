@@ -55,7 +55,9 @@ def test_a_worker_killed_is_retried_from_its_checkpoint(run) -> None:  # type: i
     run.wait(lambda: bool(run.training()))
     [victim, *_] = run.training()
     os.kill(worker(victim), signal.SIGKILL)
-    assert "Traceback" not in run.finish(driver)
+    output = run.finish(driver)
+    assert "A worker process died." in output
+    assert "Traceback" not in output
     record = victim.attempts.newest()
     assert record.token == 2
     assert record.details["resumed_from"]["step"] >= 20
