@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fope_lab.config.cache import once_for_each
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.config import flops_per_token
-from fope_lab.stages import TrainingConfig
+from fope_lab.stages import StageConfig, TrainingConfig
+from fope_lab.stages.serialise import config_json
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.keys import digest
 
@@ -65,7 +67,7 @@ def workload_of(stage: Stage) -> Workload:
     return Workload(
         kind=stage.kind,
         family=family,
-        question=digest({k: v for k, v in stage.config.items() if k not in NOT_SETTINGS}),
+        question=_question(spec),
         embedding=str(stage.model_spec.embedding["type"]) if stage.model_spec else None,
         precision=precision,
         share=min(1.0, spec.resources.gpus),
@@ -73,3 +75,9 @@ def workload_of(stage: Stage) -> Workload:
         tokens=None if tokens is None else tokens // size,
         flops=None if flops is None else flops / (size if tokens is not None else 1),
     )
+
+
+@once_for_each
+def _question(spec: StageConfig) -> str:
+    settings = config_json(spec).items()
+    return digest({name: value for name, value in settings if name not in NOT_SETTINGS})

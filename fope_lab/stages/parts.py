@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fope_lab.analysis.base import Analysis
+from fope_lab.config.cache import once_for_each
 from fope_lab.data.tasks.base import Task
 from fope_lab.embeddings.base import Embedding, FrequencyTransform
 from fope_lab.embeddings.presets import PRESETS
@@ -29,7 +30,7 @@ _VERSIONED: tuple[tuple[type[Any], str, str], ...] = (
 
 def parts_of_stage(spec: StageConfig) -> list[type[Any]]:
     """The classes that a configuration names, each once, its own kind first."""
-    return list(dict.fromkeys(_parts(spec)))
+    return list(_parts_of(spec))
 
 
 def parts_of_embedding(composition: Mapping[str, Any]) -> list[type[Any]]:
@@ -56,18 +57,25 @@ def _parts(value: Any) -> Iterator[type[Any]]:
     if isinstance(value, list | tuple):
         for item in value:
             yield from _parts(item)
-    elif (names := _field_names(kind)) is not None:
-        yield kind
-        for name in names:
-            item = getattr(value, name)
-            if name == "embedding" and isinstance(item, dict):
-                yield from parts_of_embedding(item)
-            elif not isinstance(item, PLAIN):
-                yield from _parts(item)
-        if isinstance(value, Analysis):
-            for preset in value.presets:
-                known = PRESETS.get(preset)
-                yield from parts_of_embedding(known.composition if known else {"type": preset})
+    elif _field_names(kind) is not None:
+        yield from _parts_of(value)
+
+
+@once_for_each
+def _parts_of(section: Any) -> tuple[type[Any], ...]:
+    kind: Any = type(section)
+    found = [kind]
+    for name in _field_names(kind) or ():
+        item = getattr(section, name)
+        if name == "embedding" and isinstance(item, dict):
+            found += parts_of_embedding(item)
+        elif not isinstance(item, PLAIN):
+            found += _parts(item)
+    if isinstance(section, Analysis):
+        for preset in section.presets:
+            known = PRESETS.get(preset)
+            found += parts_of_embedding(known.composition if known else {"type": preset})
+    return tuple(dict.fromkeys(found))
 
 
 @functools.cache

@@ -10,14 +10,15 @@ from fope_lab.config.problems import FieldPath, Problem, format_path, shown
 from fope_lab.sweep.grid_point import Choice
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StageSection:
     """A stage's section at a grid point.
 
     `axes` are the values of the axes that set its fields. The origin of a value is its place in
     the file: `origins` has it for every value that an axis set, by the value's path, and `created`
     for the sections that an axis created around its value. `problems` are the axes that could not
-    be set, each with its place in the file.
+    be set, each with its place in the file. A section equals itself alone, so that what follows
+    from it can be kept by it.
     """
 
     name: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from fope_lab.data.roles import MODEL
 from fope_lab.stages import StageConfig
 from fope_lab.stages.labels import stage_label
 from fope_lab.stages.serialise import config_json
-from fope_lab.sweep.cost import Cost, cost_of
+from fope_lab.sweep.cost import Cost
 from fope_lab.sweep.external_model import ExternalModel
 from fope_lab.sweep.keys import stage_key
 from fope_lab.sweep.local_corpora import KnownCorpus, LocalCorpus
@@ -24,10 +25,10 @@ class Stage:
     """One unit of work, checked and with its identity.
 
     `section` is the name of its section in the sweep file, `label` that name with the axes and seed
-    of this stage. `spec` is its configuration, and `config` the same as JSON values. `parents` are
-    the keys of the stages that it needs, by role (data/roles.py), and `checkpoints` the
-    checkpoint folders that it starts from. `model_spec` describes its model, if it has one.
-    `missing_files` are gone, so that the stage can't run: its key is that of their content.
+    of this stage. `spec` is its configuration. `parents` are the keys of the stages that it needs,
+    by role (data/roles.py), and `checkpoints` the checkpoint folders that it starts from.
+    `model_spec` describes its model, if it has one. `missing_files` are gone, so that the stage
+    can't run: its key is that of their content.
     """
 
     key: str
@@ -35,7 +36,6 @@ class Stage:
     section: str
     kind: str
     spec: StageConfig
-    config: dict[str, Any]
     axes: dict[str, Any]
     seed: int | None
     parents: dict[str, str]
@@ -43,6 +43,11 @@ class Stage:
     model_spec: ModelSpec | None
     cost: Cost
     missing_files: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def config(self) -> dict[str, Any]:
+        """The kind and every field of `spec` as JSON values."""
+        return config_json(self.spec)
 
     @property
     def embedding(self) -> str | None:
@@ -88,14 +93,13 @@ def make_stage(
     external: ExternalModel | None = None,
     key_replacements: Mapping[str, Any] | None = None,
     model_spec: ModelSpec | None = None,
-    learned_parameters: int = 0,
+    cost: Cost | None = None,
     missing_files: tuple[str, ...] = (),
 ) -> Stage:
-    """Return a stage with its key, label and cost.
+    """Return a stage with its key and label.
 
     `external` is the model that the stage starts from, unless a parent makes it.
-    `key_replacements` replace fields of the configuration in the key. `learned_parameters` is
-    the number of parameters that the position embedding of `model_spec` learns.
+    `key_replacements` replace fields of the configuration in the key.
     """
     axes, parents = dict(axes or {}), dict(parents or {})
     origin = {MODEL: external.key} if external else {}
@@ -105,12 +109,11 @@ def make_stage(
         section=section,
         kind=spec.kind,
         spec=spec,
-        config=config_json(spec),
         axes=axes,
         seed=seed,
         parents=parents,
         checkpoints={MODEL: str(external.path)} if external else {},
         model_spec=model_spec,
-        cost=cost_of(spec, model_spec.model, learned_parameters) if model_spec else Cost(),
+        cost=cost or Cost(),
         missing_files=missing_files,
     )

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fope_lab.config.cache import Cache
@@ -32,13 +32,14 @@ class ModelSpec:
 
     `train_length` is the length in tokens that the embedding was first trained at, which frequency
     transforms call the original length; `last_trained_length` is the length that the model was
-    last trained at. `embedding_label` is the embedding as the sweep file names it.
+    last trained at. `embedding_label` is the embedding as the sweep file names it. Equal models can
+    be keys of a mapping: the hash leaves out `embedding`, which can't be hashed.
     """
 
     tokenizer: TokenizerRecipe
     model: ModelConfig
     scale: str | None
-    embedding: dict[str, Any]
+    embedding: dict[str, Any] = field(hash=False)
     embedding_label: str
     train_length: int
     last_trained_length: int

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import heapq
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -174,8 +174,9 @@ def _places(stage: Stage) -> dict[str, FieldPath]:
 def _outside_key(stage: Stage) -> Iterator[FieldPath]:
     """The fields that a key leaves out, and what the parents tell."""
     yield from (("kind",), ("from",), ("resources",))
-    for name, value in vars(stage.spec).items():
-        yield from ((name, of) for of in getattr(value, "excluded_from_key", ()))
+    for field in fields(stage.spec):
+        section = getattr(stage.spec, field.name)
+        yield from ((field.name, of) for of in getattr(section, "excluded_from_key", ()))
 
 
 def _compared(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fope_lab.config.problems import Problem
-from fope_lab.sweep.apply_axes import apply_axes
+from fope_lab.sweep.apply_axes import StageSection, apply_axes
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.grid_point import Choice, GridPoint
 from fope_lab.sweep.parents import Parent, ParentFinder
@@ -37,11 +37,13 @@ class ResolvedStages:
 class _Cell:
     """A section with the choices for its axes, a parent, a seed, and the grid points that share it.
 
-    `parent` is another cell, by its number, or what a `from` means outside this file.
+    `origins` tells the choices from those of other cells. `parent` is another cell, by its number,
+    or what a `from` means outside this file.
     """
 
     section: str
     choices: Mapping[str, Choice]
+    origins: Hashable
     parent: int | Parent
     seed: int
     points: list[GridPoint] = field(default_factory=list)
@@ -62,12 +64,16 @@ def resolve_stages(
     if len(cells) > file.max_stages:
         problems.add(file.too_many(f"{len(cells):,} stages with all axes and seeds", "stages"))
         cells = []
+    sections: dict[Hashable, StageSection] = {}
     built: list[BuiltStage] = []
     for cell in cells:
         parent = cell.parent
         if isinstance(parent, int):
             parent = Parent(stage=built[parent].stage)
-        section = apply_axes(cell.section, file.stages[cell.section], cell.choices)
+        if (cell.section, cell.origins) not in sections:
+            section = apply_axes(cell.section, file.stages[cell.section], cell.choices)
+            sections[cell.section, cell.origins] = section
+        section = sections[cell.section, cell.origins]
         built.append(one := builder.build(section, parent, cell.seed))
         if one.problems:
             for point in cell.points:
@@ -115,7 +121,7 @@ def _cells(
             origins = tuple(sorted((axis, choice.origin) for axis, choice in own.items()))
             key = (name, origins, isinstance(parent, int), came_from, point.seed)
             if key not in cells:
-                cells[key] = _Cell(name, own, parent, point.seed)
+                cells[key] = _Cell(name, own, origins, parent, point.seed)
                 numbers[key] = len(numbers)
             cells[key].points.append(point)
             resolved[name] = numbers[key]

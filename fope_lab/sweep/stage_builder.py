@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fope_lab.config.cache import Cache
 from fope_lab.config.problems import ConfigError, Problem
 from fope_lab.data.roles import MODEL
 from fope_lab.stages import Pretrain, StageConfig, TrainingConfig
 from fope_lab.sweep.apply_axes import StageSection
+from fope_lab.sweep.cost import Cost, cost_of
 from fope_lab.sweep.graph import Stage, make_stage
 from fope_lab.sweep.inputs import inputs_of
 from fope_lab.sweep.kinds import FILE_KINDS
 from fope_lab.sweep.local_corpora import LocalCorpora
-from fope_lab.sweep.model_spec import learned_parameters_of, model_spec_of
+from fope_lab.sweep.model_spec import ModelSpec, learned_parameters_of, model_spec_of
 from fope_lab.sweep.parents import Parent
-from fope_lab.sweep.preparation_stages import PreparationStages
+from fope_lab.sweep.preparation_stages import PreparationStages, Prepared
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,20 @@ class BuiltStage:
     stage: Stage | None
     stages: tuple[Stage, ...]
     problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a section's stages have in common, whatever their seeds and their parents' keys.
+
+    `spec` is without a seed of the sweep.
+    """
+
+    spec: StageConfig
+    model_spec: ModelSpec
+    prepared: Prepared
+    key_replacements: Mapping[str, Any]
+    cost: Cost
 
 
 class StageBuilder:
@@ -54,7 +71,7 @@ class StageBuilder:
         self._folder, self._sweep = folder, sweep
         self._preparation, self._corpora = preparation, corpora
         self._cache, self._axes_known = cache, axes_known
-        self._specs = Cache()  # of its own: it knows a section by places in this file
+        self._work = Cache()  # of its own: it knows the sections of this file alone
 
     def build(self, section: StageSection, parent: Parent, seed: int) -> BuiltStage:
         """Return the stage of a section that starts from `parent`, under a seed of the sweep."""
@@ -63,10 +80,8 @@ class StageBuilder:
             problems.append(Problem(section.locate(("from",)), parent.problem))
         try:
             spec = self._checked(section)
-            if isinstance(spec, TrainingConfig):
-                spec = dataclasses.replace(spec, seed=seed)
             if not problems and (parent.exists or spec.stands_alone()):
-                *needed, stage = self._resolve(spec, section, parent)
+                *needed, stage = self._resolve(spec, section, parent, seed)
                 return BuiltStage(stage, (*parent.ancestors, *needed, stage), ())
         except ConfigError as error:
             problems += [
@@ -86,39 +101,54 @@ class StageBuilder:
             fields = self._corpora.located(section.fields, self._folder, self._sweep)
             return FILE_KINDS.parse(fields, self._folder, cache=self._cache)
 
-        unset = (problem.path for problem in section.problems)
-        return self._specs.get((section.name, *section.origins.items(), *unset), read)
+        return self._work.get(section, read)
 
-    def _resolve(self, spec: StageConfig, section: StageSection, parent: Parent) -> list[Stage]:
+    def _resolve(
+        self, spec: StageConfig, section: StageSection, parent: Parent, seed: int
+    ) -> list[Stage]:
         """Return the preparation stages that a stage needs, and the stage last.
 
         Raises ConfigError if the stage can't start from its parent, if its model can't be made, or
         if it can't read its data.
         """
         axes = {**(parent.stage.axes if parent.stage else {}), **section.axes}
-        replaced = spec.key_replacements()
         if not parent.exists and not isinstance(spec, Pretrain):  # an analysis of no model
+            replaced = spec.key_replacements()
             return [make_stage(spec, section=section.name, axes=axes, key_replacements=replaced)]
         if parent.stage is not None:
             _check_parent(spec, parent.stage)
-        model_spec = model_spec_of(spec, section.fields, parent.model_spec, self._cache)
-        inputs = inputs_of(spec, section.fields, model_spec.tokenizer)
-        prepared = self._preparation.prepare(spec, model_spec.tokenizer, inputs)
-        if isinstance(spec, Pretrain):
-            spec = dataclasses.replace(spec, model=model_spec.model)
-        inherited_seed = parent.stage.seed if parent.stage else None
+        model = parent.model_spec
+        work = self._work.get((section, model), lambda: self._prepare(spec, section, model))
+        spec = work.spec
+        of_parent = parent.stage.seed if parent.stage else None
+        if isinstance(spec, TrainingConfig):
+            spec = dataclasses.replace(spec, seed=seed)
         stage = make_stage(
             spec,
             section=section.name,
             axes=axes,
-            seed=spec.seed if isinstance(spec, TrainingConfig) else inherited_seed,
-            parents=({MODEL: parent.stage.key} if parent.stage else {}) | prepared.parents,
+            seed=spec.seed if isinstance(spec, TrainingConfig) else of_parent,
+            parents=({MODEL: parent.stage.key} if parent.stage else {}) | work.prepared.parents,
             external=parent.external,
-            key_replacements={**prepared.key_replacements, **replaced},
-            model_spec=model_spec,
-            learned_parameters=learned_parameters_of(model_spec, self._cache),
+            key_replacements=work.key_replacements,
+            model_spec=work.model_spec,
+            cost=work.cost,
         )
-        return [*prepared.stages, stage]
+        return [*work.prepared.stages, stage]
+
+    def _prepare(self, spec: StageConfig, section: StageSection, parent: ModelSpec | None) -> _Work:
+        """Return what a section's stages that start from models like `parent` have in common.
+
+        Raises ConfigError.
+        """
+        replaced = spec.key_replacements()
+        model_spec = model_spec_of(spec, section.fields, parent, self._cache)
+        inputs = inputs_of(spec, section.fields, model_spec.tokenizer)
+        prepared = self._preparation.prepare(spec, model_spec.tokenizer, inputs)
+        if isinstance(spec, Pretrain):
+            spec = dataclasses.replace(spec, model=model_spec.model)
+        cost = cost_of(spec, model_spec.model, learned_parameters_of(model_spec, self._cache))
+        return _Work(spec, model_spec, prepared, {**prepared.key_replacements, **replaced}, cost)
 
 
 def _check_parent(spec: StageConfig, parent: Stage) -> None:
