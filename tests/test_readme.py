@@ -13,6 +13,8 @@ from fope_lab.cli import main
 from fope_lab.model import Decoder, ModelConfig, save_model
 from fope_lab.orchestration import run_sweeps as running
 from fope_lab.orchestration import submit as submitting
+from fope_lab.stages.result import Measurement, ResultRecord
+from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
 
 ROOT = Path(__file__).parents[1]
@@ -86,6 +88,33 @@ def test_a_command_works(
     assert main([name, *arguments]) == 0, capsys.readouterr().err
     assert len(started) == (name not in ("plan", "report"))
     assert name != "plan" or "stages" in capsys.readouterr().out
+
+
+def test_the_python_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a store with made-up perplexities; what would train is left out."""
+    [code] = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    sweep, store = load_sweep(ROOT / "sweeps/quickstart.yaml"), Store(tmp_path)
+    measured = [stage for stage in sweep.stages if stage.kind == "perplexity"]
+    for stage in measured:
+        points = [
+            Measurement(name="perplexity_by_length", x=length, value=float(length))
+            for length in stage.spec.lengths
+        ]
+        with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
+            attempt.finish(ResultRecord(metrics=tuple(points)).as_json())
+    started = []
+    monkeypatch.setattr(running, "run_sweeps", lambda sweeps, **options: started.append(sweeps))
+    monkeypatch.setenv("FOPE_LAB_STORE", str(tmp_path))
+    monkeypatch.chdir(ROOT)
+    exec(code, {})
+    assert [[each.name for each in sweeps] for sweeps in started] == [[sweep.name]]
+    printed = capsys.readouterr().out
+    for stage in measured:
+        assert stage.section in printed
+        assert stage.embedding is not None
+        assert stage.embedding in printed
 
 
 def test_every_make_target_and_file_is_there() -> None:

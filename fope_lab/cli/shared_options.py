@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 from collections.abc import Callable
 from typing import Any, TypeVar
+
+from fope_lab.config.defaults import default_address, default_store, default_tracking_uri
 
 Number = TypeVar("Number", int, float)
 
@@ -34,7 +35,7 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--store",
         type=_folder,
-        default=os.environ.get("FOPE_LAB_STORE") or "fope-store",
+        default=default_store(),
         metavar="DIR",
         help="folder that holds the stages (default: FOPE_LAB_STORE, or ./fope-store)",
     )
@@ -44,7 +45,7 @@ def add_tracking_uri(parser: argparse.ArgumentParser) -> None:
     """Add --tracking-uri, the MLflow server or database."""
     parser.add_argument(
         "--tracking-uri",
-        default=os.environ.get("MLFLOW_TRACKING_URI"),
+        default=default_tracking_uri(),
         metavar="URI",
         help="MLflow server or database (default: MLFLOW_TRACKING_URI, or mlflow.db in the store)",
     )
@@ -55,7 +56,7 @@ def add_address(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--address",
         type=_address,
-        default=os.environ.get("RAY_ADDRESS") or "local",
+        default=default_address(),
         help="Ray cluster to run on (default: RAY_ADDRESS, or a local one)",
     )
 

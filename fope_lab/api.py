@@ -1,0 +1,96 @@
+"""What `import fope_lab` gives for sweeps: the commands as Python calls, and results as a frame."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from fope_lab.analysis.base import ANALYSIS_TYPES, Analysis
+from fope_lab.config.defaults import default_address, default_store, default_tracking_uri
+from fope_lab.store import StageState, Store
+from fope_lab.sweep import Plan, Sweep, load_sweep
+from fope_lab.sweep import plan as plan_sweep
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["analyses", "load_sweep", "plan", "results", "run"]
+
+Place = str | os.PathLike[str] | Store
+"""A store, or its folder."""
+File = str | os.PathLike[str]
+"""The path of a sweep file."""
+
+analyses: Mapping[str, type[Analysis]] = ANALYSIS_TYPES.all()
+"""Every analysis of a paper by name: a dataclass of options, with `compute` and `draw`."""
+
+
+def plan(sweep: Sweep | File, store: Place | None = None) -> Plan:
+    """What a run of a sweep would do, given what a store holds; it writes nothing.
+
+    The default store is FOPE_LAB_STORE, or ./fope-store. Raises SweepError for a wrong file, and
+    StoreError if the store is not a folder.
+    """
+    place = _store(store)
+    return plan_sweep(_sweep(sweep, place), place)
+
+
+def run(
+    sweep: Sweep | File,
+    store: Place | None = None,
+    *,
+    tracking_uri: str | None = None,
+    address: str | None = None,
+    device: str | None = None,
+    redo: Sequence[str] = (),
+    redo_stale: bool = False,
+) -> Mapping[str, StageState]:
+    """Run every stage of a sweep that a store lacks, as `fope-lab run` does.
+
+    The defaults are those of the command: FOPE_LAB_STORE or ./fope-store, MLFLOW_TRACKING_URI or a
+    database in the store, and RAY_ADDRESS or a local cluster. `device` names the GPUs of the
+    cluster, `redo` the stages to re-run by their name or key, and `redo_stale` adds those whose
+    code has changed since they ran.
+
+    Returns the states of the stages that failed or were blocked, by key: none if all are done.
+    Raises SweepError for a wrong file or a stage that doesn't fit, and StoreError, TrackingError,
+    ClusterError or ResourcesError for what is not there.
+    """
+    from fope_lab.cli.console import make_console
+    from fope_lab.orchestration.cluster_address import checked_address
+    from fope_lab.orchestration.run_sweeps import run_sweeps
+
+    place = _store(store)
+    return run_sweeps(
+        [_sweep(sweep, place)],
+        store=str(place.root),
+        tracking_uri=default_tracking_uri() if tracking_uri is None else tracking_uri,
+        address=checked_address(default_address() if address is None else address),
+        console=make_console(),
+        device=device,
+        redo=redo,
+        redo_stale=redo_stale,
+    )
+
+
+def results(sweep: Sweep | File, store: Place | None = None) -> pandas.DataFrame:
+    """The numbers that the finished stages of a sweep measured, a row for each.
+
+    The columns are told in fope_lab/report/results/frame.py; `.attrs["unfinished"]` says of every
+    stage without results why it has none. The default store is FOPE_LAB_STORE, or ./fope-store.
+    Raises SweepError for a wrong file, and StoreError if the store is not a folder.
+    """
+    from fope_lab.report.results.frame import results_frame
+    from fope_lab.report.results.stage_results import read_stages
+
+    place = _store(store)
+    return results_frame(read_stages(_sweep(sweep, place).stages, place))
+
+
+def _store(store: Place | None) -> Store:
+    return store if isinstance(store, Store) else Store.open(store or default_store())
+
+
+def _sweep(sweep: Sweep | File, store: Store) -> Sweep:
+    return sweep if isinstance(sweep, Sweep) else load_sweep(os.fspath(sweep), store)
