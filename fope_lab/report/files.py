@@ -8,21 +8,33 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fope_lab.atomic_files import read_json, write_atomic
+from fope_lab.config.errors import UserError
 from fope_lab.report.build import Report
+from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import render_json
+from fope_lab.report.render.latex import label_of
 from fope_lab.report.render.markdown import render_markdown
 
 REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN = "report.html", "report.json", "report.md"
 REPORT_FILES = (REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN)
 EARLIER = "before-"
 """The name of a folder with an earlier report begins like this, and ends with its time."""
+
+
+LONGEST_NAME = 100
+"""How many characters of a figure's title its files have."""
+
+
+class FigureError(UserError):
+    """The folder that figures are to be written into can't be used."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,29 @@ def write_report(report: Report, folder: Path) -> WrittenReport:
     write_atomic(folder / REPORT_MARKDOWN, render_markdown(report))
     write_atomic(folder / REPORT_HTML, render_html(report))
     return WrittenReport(folder / REPORT_HTML, earlier, lost)
+
+
+def write_figures(report: Report, folder: Path) -> list[Path]:
+    """Write every figure's panels into `folder` as SVG and as PDF; returns the files.
+
+    A file is named after its figure; files that would have the same name are numbered. Raises
+    FigureError if the folder can't be written.
+    """
+    panels = [(figure.title, panel) for figure in draw_figures(report) for panel in figure.panels]
+    names = [label_of(title)[:LONGEST_NAME] for title, _ in panels]
+    numbers: Counter[str] = Counter()
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, (_, panel) in zip(names, panels, strict=True):
+            numbers[name] += 1
+            numbered = name if names.count(name) == 1 else f"{name}-{numbers[name]}"
+            for suffix, content in ((".svg", panel.svg().encode()), (".pdf", panel.pdf())):
+                written.append(folder / f"{numbered}{suffix}")
+                write_atomic(written[-1], content)
+    except OSError as error:
+        raise FigureError(f"{folder} can't be written: {error.strerror or error}") from error
+    return written
 
 
 def _keep_earlier(report: Report, folder: Path) -> tuple[Path | None, int]:

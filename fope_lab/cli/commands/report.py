@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from fope_lab.cli.console import make_console, print_notes
 from fope_lab.cli.inputs import load_single_sweep
@@ -16,6 +17,16 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     add_json(form)
     form.add_argument("--markdown", action="store_true", help="print the whole report as Markdown")
+    form.add_argument(
+        "--latex",
+        action="store_true",
+        help="print every table as LaTeX, with the rules of booktabs",
+    )
+    form.add_argument(
+        "--figures",
+        metavar="DIR",
+        help="write every figure into a folder, as SVG and as PDF, and print the files' names",
+    )
 
 
 ARGUMENTS = (add_file, add_store, add_tracking_uri, _add_form)
@@ -24,7 +35,9 @@ ARGUMENTS = (add_file, add_store, add_tracking_uri, _add_form)
 def run(options: argparse.Namespace) -> int:
     """Print the report; in its default form, write its files into the store too."""
     from fope_lab.orchestration.sweep_report import keep_report, report_of_sweep
+    from fope_lab.report.files import write_figures
     from fope_lab.report.render.json import render_json
+    from fope_lab.report.render.latex import render_latex
     from fope_lab.report.render.markdown import render_markdown
     from fope_lab.report.render.terminal import print_report
     from fope_lab.store import Store, StoreError
@@ -34,11 +47,16 @@ def run(options: argparse.Namespace) -> int:
     if not store.root.exists():
         raise StoreError(f"there is no store {options.store}: nothing has run there")
     report = report_of_sweep(sweep, store, options.tracking_uri)
-    print_notes([sweep], store, make_console(stderr=options.json or options.markdown))
+    print_notes([sweep], store, make_console(stderr=_is_for_a_file(options)))
     if options.json:
         print(render_json(report))
     elif options.markdown:
         print(render_markdown(report), end="")
+    elif options.latex:
+        print(render_latex(report), end="")
+    elif options.figures is not None:
+        for path in write_figures(report, Path(options.figures)):
+            print(path)
     else:
         console = make_console()
         print_report(report, console)
@@ -48,3 +66,8 @@ def run(options: argparse.Namespace) -> int:
             text = f"report: not written, the store is read-only ({error})"
         console.print(text, soft_wrap=True, highlight=False, markup=False)
     return OK
+
+
+def _is_for_a_file(options: argparse.Namespace) -> bool:
+    """Whether standard output is for a program or a file, so that notes belong elsewhere."""
+    return options.json or options.markdown or options.latex or options.figures is not None

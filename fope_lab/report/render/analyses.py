@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from fope_lab.drawing.svg import inline_svg
-from fope_lab.report.render.figure import Figure
+from fope_lab.report.render.figure import Drawing, Figure
 from fope_lab.report.results.analyses import AnalysisResult, DamagedError
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    import matplotlib.figure
 
 
 def draw_analyses(results: Iterable[AnalysisResult]) -> list[Figure]:
@@ -28,13 +27,14 @@ def analysis_notes(result: AnalysisResult) -> tuple[str, ...]:
 def _figure(result: AnalysisResult, name: str) -> Figure:
     notes = analysis_notes(result)
     try:
-        drawing = inline_svg(_draw(result), name, result.title, " ".join(notes))
+        drawn = _draw(result)  # now, since only drawing shows whether the arrays are whole
     except DamagedError as error:
         return Figure(result.title, (), (*notes, f"Not drawn: {error}."), natural=True)
+    drawing = Drawing(lambda: drawn, name, result.title, " ".join(notes))
     return Figure(result.title, (drawing,), notes, natural=True)
 
 
-def _draw(result: AnalysisResult) -> Drawing:
+def _draw(result: AnalysisResult) -> matplotlib.figure.Figure:
     arrays = result.arrays()
     try:
         return result.analysis.draw(arrays)

@@ -7,15 +7,15 @@ other on a narrow one. Every curve is labelled at its right end, outside the cur
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fope_lab.drawing.palette import Look, assign_looks
 from fope_lab.drawing.plot import Curve, Panel, draw_panel
-from fope_lab.drawing.svg import inline_svg
 from fope_lab.report.compare.comparability_marks import ComparabilityMarks
-from fope_lab.report.render.figure import Figure
+from fope_lab.report.render.figure import Drawing, Figure
 from fope_lab.report.render.tables import seed_notes
 from fope_lab.report.results.axes import shorten_labels
 from fope_lab.report.results.layout import GroupKey, MetricGroup, Series
@@ -149,15 +149,15 @@ def _draw_training(training: TrainingCurves, style: Style, name: str) -> Figure 
 
 def _drawings(
     panels: Sequence[Panel], name: str, title: str, in_words: Callable[[Curve], str]
-) -> tuple[str, ...]:
-    """Draw the panels, all as wide as the widest, so that a page shows them in one size.
+) -> tuple[Drawing, ...]:
+    """The drawings of the panels, all as wide as the widest, so that a page shows them in one size.
 
     `in_words` describes a curve to people who can't see it.
     """
     room = max(panel.label_length for panel in panels)
     return tuple(
-        inline_svg(
-            draw_panel(dataclasses.replace(panel, room=room)),
+        Drawing(
+            functools.partial(draw_panel, dataclasses.replace(panel, room=room)),
             f"{name}-{i}",
             f"{title}: {panel.title}" if panel.title else title,
             "; ".join(filter(None, map(in_words, panel.curves))),

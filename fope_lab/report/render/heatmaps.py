@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fope_lab.drawing.heatmap import Heatmap, draw_heatmap
-from fope_lab.drawing.svg import inline_svg
-from fope_lab.report.render.figure import Figure
+from fope_lab.report.render.figure import Drawing, Figure
 from fope_lab.report.results.heatmaps import HeatmapGroup, MeanHeatmap
 
 
@@ -37,8 +37,8 @@ def _draw(group: HeatmapGroup, name: str, *, only: bool) -> Figure:
             high=float(scale["high"]),
         )
         drawings.append(
-            inline_svg(
-                draw_heatmap(heatmap),
+            Drawing(
+                functools.partial(draw_heatmap, heatmap),
                 f"{name}-{index}",
                 f"{title}: {mean.label}",
                 _in_words(mean, scale),

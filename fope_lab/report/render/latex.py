@@ -1,0 +1,110 @@
+r"""The tables of a report as LaTeX, for a paper: booktabs' rules, and nothing else that it needs.
+
+Numbers, marks and notes are those of the page. \usepackage{booktabs} belongs into the preamble.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from fope_lab.report.build import Report
+from fope_lab.report.render.paper_view import paper_table
+from fope_lab.report.render.tables import Table, build_tables
+
+PLAIN = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{mark: f"\\{mark}" for mark in "#$%&_"},
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "–": "--",
+    "…": r"\dots{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "−": "$-$",
+    "∞": r"$\infty$",
+    "†": r"$^\dagger$",
+    "‡": r"$^\ddagger$",
+    "→": r"$\rightarrow$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "α": r"$\alpha$",
+    "β": r"$\beta$",
+    "θ": r"$\theta$",
+    "λ": r"$\lambda$",
+    "π": r"$\pi$",
+    "σ": r"$\sigma$",
+    "\u00a0": "~",
+}
+"""What LaTeX would read as a command, and characters that its fonts lack."""
+
+
+def render_latex(report: Report) -> str:
+    """Render every table of the report, and the comparison with the paper's numbers."""
+    made = "; ".join(f"{name}: {value}" for name, value in report.provenance.items())
+    said = (f"The tables of the sweep {report.name}.", made, PREAMBLE)
+    head = [f"% {' '.join(line.split())}" for line in said]
+    tables = [*build_tables(report)]
+    if report.paper is not None and report.paper.numbers:
+        tables.append(paper_table(report.paper))
+    return "\n\n".join(["\n".join(head), *(table_latex(table) for table in tables)]) + "\n"
+
+
+PREAMBLE = r"Needs \usepackage{booktabs}."
+
+
+def table_latex(table: Table) -> str:
+    """Render a table as a float with caption and label; the best of a column is bold."""
+    return "\n".join(_lines(table))
+
+
+def _lines(table: Table) -> Iterator[str]:
+    labels = len(table.labels)
+    yield r"\begin{table}"
+    yield r"  \centering"
+    yield rf"  \caption{{{escaped(_sentence(table.title))} {escaped(_legend(table))}}}"
+    yield rf"  \label{{tab:{label_of(table.title)}}}"
+    yield rf"  \begin{{tabular}}{{{'l' * labels}{'r' * (len(table.header) - labels)}}}"
+    yield r"    \toprule"
+    yield _row(escaped(text) for text in table.header)
+    yield r"    \midrule"
+    for row in table.rows:
+        if row.starts_panel:
+            yield r"    \midrule"
+        numbers = (
+            rf"\textbf{{{escaped(entry.marked)}}}" if entry.best else escaped(entry.marked)
+            for entry in row.entries
+        )
+        yield _row([*map(escaped, (*row.labels, row.seeds)), *numbers])
+    yield r"    \bottomrule"
+    yield r"  \end{tabular}"
+    yield r"\end{table}"
+
+
+def _legend(table: Table) -> str:
+    """The table's legend: here the best of a column is bold, and not marked by a star."""
+    return table.legend.replace("* best mean", "Bold: best mean")
+
+
+def _row(entries: Iterable[str]) -> str:
+    return f"    {' & '.join(entries)} \\\\"
+
+
+def _sentence(title: str) -> str:
+    return f"{title.rstrip('.')}."
+
+
+def label_of(title: str) -> str:
+    """A title as the name of a label or a file: lower case, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "untitled"
+
+
+def escaped(text: str) -> str:
+    """Text as LaTeX prints it, on one line."""
+    return "".join(PLAIN.get(mark, mark) for mark in " ".join(text.split()))
