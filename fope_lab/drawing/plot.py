@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from fope_lab.drawing.palette import COLOURS, Look
 from fope_lab.drawing.panels import open_frame
-from fope_lab.drawing.svg import DASHED, MUTED, PAPER, STYLE
+from fope_lab.drawing.svg import DASHED, MUTED, PAPER, STYLE, series_id
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +32,10 @@ LONGEST_LABEL = 36
 
 @dataclass(frozen=True)
 class Curve:
-    """A curve and its band from `low` to `high`; NaN leaves a gap."""
+    """A curve and its band from `low` to `high`; NaN leaves a gap.
+
+    `texts` are what a page says of each point.
+    """
 
     label: str  # curves with the same label are labelled once
     look: Look
@@ -40,6 +43,7 @@ class Curve:
     y: tuple[float, ...]
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
+    texts: tuple[str, ...] = ()
 
     @property
     def finite(self) -> list[float]:
@@ -125,11 +129,12 @@ def length_label(length: int) -> str:
 
 @dataclass(frozen=True)
 class _End:
-    """The end of a label's curves and their look; the look is None for the level of chance."""
+    """The end of a label's curves, their label and look; both are None for the level of chance."""
 
     x: float
     y: float
     look: Look | None
+    label: str | None = None
 
 
 def _ends(panel: Panel) -> dict[str, _End]:
@@ -150,7 +155,7 @@ def _ends(panel: Panel) -> dict[str, _End]:
     for label, last in points.items():
         y = math.fsum(y for _, y in last) / len(last)
         name = short[label] if alike[short[label]] == 1 else label
-        ends[name] = _End(max(x for x, _ in last), y, looks[label])
+        ends[name] = _End(max(x for x, _ in last), y, looks[label], label)
     if panel.level is not None:
         ends["chance"] = _End(math.inf, panel.level, None)
     return ends
@@ -220,9 +225,18 @@ def _draw(axes: Axes, curve: Curve, points: bool) -> None:
         markeredgewidth=0.8,
         clip_on=not points,  # keeps markers at the edge whole
         zorder=3,
+        gid=series_id(curve.label),
     )
     if any(map(math.isfinite, curve.low)):
-        axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.16, linewidth=0)
+        axes.fill_between(
+            curve.x,
+            curve.low,
+            curve.high,
+            color=colour,
+            alpha=0.16,
+            linewidth=0,
+            gid=series_id(curve.label),
+        )
 
 
 _LEADER = {"arrowstyle": "-", "linewidth": 0.8, "alpha": 0.7, "shrinkA": 0, "shrinkB": 5}
@@ -238,12 +252,13 @@ def _labels(axes: Axes, ends: Mapping[str, _End]) -> None:
     for (label, end), position in zip(ends.items(), positions, strict=True):
         height = position / HEIGHT
         colour = COLOURS[end.look.colour][0] if end.look else MUTED
+        gid = None if end.label is None else series_id(end.label)
         axes.annotate(
             "",
             xy=(min(end.x, edge), end.y),
             xytext=(1 + KEY_OFFSET / WIDTH, height),
             textcoords="axes fraction",
-            arrowprops=dict(_LEADER, color=colour),
+            arrowprops=dict(_LEADER, color=colour, gid=gid),
             annotation_clip=False,
         )
         if end.look:
@@ -255,5 +270,8 @@ def _labels(axes: Axes, ends: Mapping[str, _End]) -> None:
                 marker=end.look.marker,
                 markersize=6,
                 clip_on=False,
+                gid=gid,
             )
-        axes.text(1 + LABEL_OFFSET / WIDTH, height, label, transform=axes.transAxes, va="center")
+        axes.text(
+            1 + LABEL_OFFSET / WIDTH, height, label, transform=axes.transAxes, va="center", gid=gid
+        )

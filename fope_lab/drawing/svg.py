@@ -20,6 +20,7 @@ INK, MUTED, GRID, PAPER = "#010101", "#010102", "#010103", "#010104"  # placehol
 _VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", PAPER: "--paper"} | {
     light: f"--series-{i}" for i, (light, _) in enumerate(COLOURS)
 }
+_SERIES = "series:"
 _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 
@@ -51,10 +52,18 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def inline_svg(figure: Figure, name: str, title: str, description: str) -> str:
+def series_id(label: str) -> str:
+    """The gid of all that belongs to a curve: in the page it is the attribute data-series."""
+    return f"{_SERIES}{label}"
+
+
+def inline_svg(
+    figure: Figure, name: str, title: str, description: str, points: str | None = None
+) -> str:
     """Return `figure` as an <svg> element for a page in which `name` is unique.
 
-    Its natural size is that of the figure, one pixel per point; a page may scale it.
+    Its natural size is that of the figure, one pixel per point; a page may scale it. `points` are
+    those of pointer.py, which become the attribute data-points.
     """
     from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -74,6 +83,8 @@ def inline_svg(figure: Figure, name: str, title: str, description: str) -> str:
     for attribute, inches in zip(("width", "height"), figure.get_size_inches(), strict=True):
         root.set(attribute, f"{inches * 72:g}")
     root.set("role", "img")
+    if points is not None:
+        root.set("data-points", points)
     root.set("aria-labelledby", f"{name}-title {name}-desc")
     for position, (tag, text) in enumerate((("title", title), ("desc", description))):
         element = ET.Element(f"{_SVG}{tag}", {"id": f"{name}-{tag}"})
@@ -101,9 +112,12 @@ def style_variables(dark: bool) -> str:
 
 
 def _rewrite(element: ET.Element, name: str, referenced: set[str]) -> None:
-    """Prefix referenced ids with the figure's name, drop other ids, and insert colour variables."""
+    """Prefix referenced ids with the figure's name, drop other ids but those of series, and insert
+    colour variables."""
     identifier = element.attrib.pop("id", None)
-    if identifier in referenced:
+    if identifier is not None and identifier.startswith(_SERIES):
+        element.set("data-series", identifier.removeprefix(_SERIES))
+    elif identifier in referenced:
         element.set("id", f"{name}-{identifier}")
     if _HREF in element.attrib:
         element.set("href", f"#{name}-{element.attrib.pop(_HREF)[1:]}")

@@ -16,7 +16,7 @@ from fope_lab.drawing.palette import Look, assign_looks
 from fope_lab.drawing.plot import Curve, Panel, draw_panel
 from fope_lab.report.compare.comparability_marks import ComparabilityMarks
 from fope_lab.report.render.figure import Drawing, Figure
-from fope_lab.report.render.tables import seed_notes
+from fope_lab.report.render.tables import cell_text, seed_notes
 from fope_lab.report.results.axes import shorten_labels
 from fope_lab.report.results.layout import GroupKey, MetricGroup, Series
 from fope_lab.report.results.training import TrainingCurves
@@ -90,7 +90,7 @@ def _draw_by_x(group: MetricGroup, style: Style, name: str, mark: str | None) ->
     `name` is unique within the page, and `mark` is the note on models that are not comparable.
     """
     metric = group.metric
-    panels = {p: [_curve(series, style) for series in m] for p, m in group.panels.items()}
+    panels = {p: [_curve(group, series, style) for series in m] for p, m in group.panels.items()}
     drawn = [curve for curves in panels.values() for curve in curves]
     frame = _frame(metric, metric.axis_label, drawn)
     if frame is None:
@@ -128,7 +128,9 @@ def _draw_training(training: TrainingCurves, style: Style, name: str) -> Figure 
     panels: dict[str, list[Curve]] = {}
     for curve in training.curves:
         look = style.look(curve.label)
-        drawn = Curve(style.names[curve.label], look, curve.steps, curve.values)
+        at = zip(curve.steps, curve.values, strict=True)
+        texts = tuple(f"{training.metric.format(value)} at {step:.0f}" for step, value in at)
+        drawn = Curve(style.names[curve.label], look, curve.steps, curve.values, texts=texts)
         panels.setdefault(curve.panel, []).append(drawn)
     every = [curve for curves in panels.values() for curve in curves]
     frame = _frame(training.metric, "training step", every)
@@ -161,12 +163,13 @@ def _drawings(
             f"{name}-{i}",
             f"{title}: {panel.title}" if panel.title else title,
             "; ".join(filter(None, map(in_words, panel.curves))),
+            panel.curves,
         )
         for i, panel in enumerate(panels)
     )
 
 
-def _curve(series: Series, style: Style) -> Curve:
+def _curve(group: MetricGroup, series: Series, style: Style) -> Curve:
     points = sorted((x, cell) for x, cell in series.cells.items() if x is not None)
     means = [cell.estimate.mean for _, cell in points]
     # The interval over seeds; for one seed the interval of its evaluation, if it is known.
@@ -181,6 +184,7 @@ def _curve(series: Series, style: Style) -> Curve:
         y=tuple(math.nan if mean is None else mean for mean in means),
         low=tuple(low for low, _ in bands),
         high=tuple(high for _, high in bands),
+        texts=tuple(f"{cell_text(group, cell)} at {x}" for x, cell in points),
     )
 
 

@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fope_lab.drawing.pdf import pdf_page
+from fope_lab.drawing.plot import Curve
+from fope_lab.drawing.pointer import points_json
 from fope_lab.drawing.svg import inline_svg, standalone_svg
 
 if TYPE_CHECKING:
@@ -21,16 +23,20 @@ class Drawing:
     `draw` makes the matplotlib figure, in the placeholder colours of fope_lab/drawing/svg.py, each
     time that the panel is needed: a page of 300 panels would not fit into memory otherwise. `name`
     is unique within a page, and `words` say what the panel shows to people who can't see it.
+    `curves` are those whose values a page shows under the pointer.
     """
 
     draw: Callable[[], matplotlib.figure.Figure]
     name: str
     title: str
     words: str
+    curves: tuple[Curve, ...] = ()
 
     def inline(self) -> str:
         """The panel as an <svg> element of a page."""
-        return inline_svg(self.draw(), self.name, self.title, self.words)
+        figure = self.draw()
+        points = points_json(figure, self.curves) if self.curves else None
+        return inline_svg(figure, self.name, self.title, self.words, points)
 
     def svg(self) -> str:
         """The panel as a file of its own, which follows the reader's light or dark mode."""

@@ -1,8 +1,13 @@
-"""The page: one HTML file that contains its style and figures and loads nothing."""
+"""The page: one HTML file that contains its style, figures and script, and loads nothing.
+
+Without the script the page has everything; with it, curves can be switched off, and the values
+under the pointer are shown.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from importlib.resources import files
 
 from fope_lab.drawing.svg import style_variables
 from fope_lab.report.build import Report
@@ -40,6 +45,7 @@ def render_html(report: Report) -> str:
     return environment.get_template("report.html.j2").render(
         report=report,
         style=Markup(style),
+        script=Markup((files("fope_lab.report.render") / "report.js").read_text("utf-8")),
         figures=figures,
         tables=build_tables(report),
         claims=group_verdicts(report.verdicts),
