@@ -55,4 +55,4 @@ def test_it_runs_through_a_sweep_and_its_report(checkout: Path, tmp_path: Path) 
     assert "Peng et al." in fope_lab("report", "--markdown")
     page = (tmp_path / "store/reports/added/report.html").read_text()
     assert "Cycles in the trained length" in page
-    assert "incomplete rope 0.625" in page
+    assert ">incomplete rope</th><td>0.625</td>" in page

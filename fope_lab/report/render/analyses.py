@@ -18,20 +18,25 @@ def draw_analyses(results: Iterable[AnalysisResult]) -> list[Figure]:
 
 
 def analysis_notes(result: AnalysisResult) -> tuple[str, ...]:
-    """The source of an analysis, what the paper says, and the numbers that were found here."""
-    notes = (f"{result.analysis.source}.", f"The paper: {result.analysis.says}")
-    numbers = (f"{name.replace('_', ' ')} {value:.4g}" for name, value in result.numbers.items())
-    return (*notes, f"Here: {', '.join(numbers)}.") if result.numbers else notes
+    """The source of an analysis, and what the paper says."""
+    return f"{result.analysis.source}.", f"The paper: {result.analysis.says}"
+
+
+def analysis_numbers(result: AnalysisResult) -> tuple[tuple[str, str], ...]:
+    """The numbers that were found here: the name of each in words, and its value."""
+    return tuple((name.replace("_", " "), f"{n:.4g}") for name, n in result.numbers.items())
 
 
 def _figure(result: AnalysisResult, name: str) -> Figure:
-    notes = analysis_notes(result)
+    notes, numbers = analysis_notes(result), analysis_numbers(result)
     try:
         drawn = _draw(result)  # now, since only drawing shows whether the arrays are whole
     except DamagedError as error:
-        return Figure(result.title, (), (*notes, f"Not drawn: {error}."), natural=True)
-    drawing = Drawing(lambda: drawn, name, result.title, " ".join(notes))
-    return Figure(result.title, (drawing,), notes, natural=True)
+        told = (*notes, f"Not drawn: {error}.")
+        return Figure(result.title, (), told, natural=True, numbers=numbers)
+    words = " ".join([*notes, *(f"{number}: {value}." for number, value in numbers)])
+    drawing = Drawing(lambda: drawn, name, result.title, words)
+    return Figure(result.title, (drawing,), notes, natural=True, numbers=numbers)
 
 
 def _draw(result: AnalysisResult) -> matplotlib.figure.Figure:

@@ -52,12 +52,14 @@ class Figure:
     """A figure: its panels, and the notes below them.
 
     The panels of a `natural` figure keep their own sizes; others fill the width of the page.
+    `numbers` are what was found, each with its name in words.
     """
 
     title: str
     panels: tuple[Drawing, ...]
     notes: tuple[str, ...]
     natural: bool = False
+    numbers: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def drawings(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fope_lab.report.build import Report
 from fope_lab.report.compare.claims import Verdict, format_p
 from fope_lab.report.compare.paper_comparison import PaperComparison
-from fope_lab.report.render.analyses import analysis_notes
+from fope_lab.report.render.analyses import analysis_notes, analysis_numbers
 from fope_lab.report.render.claims_view import count_verdicts, describe_tests, group_verdicts
 from fope_lab.report.render.paper_view import TITLE, paper_table
 from fope_lab.report.render.tables import Table, build_tables
@@ -80,6 +80,8 @@ def _parts(report: Report) -> Iterator[str]:
         for result in report.analyses:
             yield f"### {escaped(result.title)}"
             yield escaped(" ".join(analysis_notes(result)))
+            if numbers := analysis_numbers(result):
+                yield grid(("found here", "value"), [(escaped(n), v) for n, v in numbers], left=1)
     if summary.missing:
         yield "## Missing"
         yield _list(summary.missing)

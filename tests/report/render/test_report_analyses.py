@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,10 @@ def test_a_figure_with_what_the_paper_says_and_the_numbers(tmp_path: Path, store
     analysis = result.stage.spec.analysis  # type: ignore[attr-defined]
     assert figure.notes[:2] == (f"{analysis.source}.", f"The paper: {analysis.says}")
     assert decay.numbers == result.record.numbers
-    near = f"constant near {decay.numbers['constant_near']:.4g}"
-    assert near in figure.notes[2]
-    assert near in render_markdown(report)
+    near = f"{decay.numbers['constant_near']:.4g}"
+    assert ("constant near", near) in figure.numbers
+    assert len(figure.numbers) == len(decay.numbers)
+    assert f"| constant near | {near} |" in render_markdown(report)
     [shown] = report_json(report)["analyses"]
     assert (shown["stage"], shown["analysis"], shown["key"]) == (
         "decay",
@@ -63,6 +65,7 @@ def test_a_figure_with_what_the_paper_says_and_the_numbers(tmp_path: Path, store
     page = render_html(report)
     assert "The paper: Scores of constant queries and keys decay" in page
     assert page.count("<svg") == 1
+    assert re.search(rf">constant near</th><td>{re.escape(near)}</td>", page)
 
 
 def test_no_number_of_an_analysis_is_a_metric(
