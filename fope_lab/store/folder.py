@@ -101,6 +101,12 @@ class StageFolder:
         """The wall time of the attempt that finished the stage, in seconds, or None."""
         return (self._done() or {}).get("seconds")
 
+    def device(self) -> str | None:
+        """What the attempt that finished the stage ran on, by the name that its driver gives."""
+        ran = (self._done() or {}).get("ran")
+        device = ran.get("device") if isinstance(ran, dict) else None
+        return None if device is None else str(device)
+
     def finished_at(self) -> float | None:
         """When the stage was finished, in seconds since the epoch, or None."""
         return (self._done() or {}).get("time")

@@ -33,6 +33,7 @@ def render_html(report: Report) -> str:
         "compared_texts": compared_texts,
         "count": format_count,
         "count_verdicts": count_verdicts,
+        "hours": format_hours,
         "moment": format_moment,
         "our_entry": our_entry,
         "seconds": format_seconds,
@@ -83,6 +84,11 @@ def format_seconds(seconds: float | None) -> str:
     if hours:
         return f"{hours:,} h {minutes} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def format_hours(hours: float) -> str:
+    """Format hours with three significant digits: 0.00123, 1.23, 123, 1,230."""
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}"
 
 
 def format_moment(moment: datetime | float | None) -> str:

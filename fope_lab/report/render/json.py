@@ -32,6 +32,7 @@ def report_json(report: Report) -> dict[str, Any]:
         "generated": report.generated.isoformat(timespec="seconds"),
         "provenance": dict(report.provenance),
         "counts": {"total": report.summary.total, **report.summary.counts},
+        "cost": asdict(report.summary.cost),
         "cells": [_cell(report, cell) for cell in report.cells],
         "beside": None if paper is None else _paper(paper),
         "heatmaps": [entry for group in report.heatmaps for entry in _heatmaps(group)],

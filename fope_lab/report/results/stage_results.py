@@ -29,6 +29,7 @@ class StageResult:
     seconds: float | None
     started: float | None  # seconds since the epoch
     finished: float | None
+    device: str | None  # what it ran on, by the name that its driver gives
 
     @property
     def trained_length(self) -> int | None:
@@ -95,4 +96,5 @@ def _read(stage: Stage, folder: StageFolder, state: StageState) -> StageResult:
         seconds=folder.seconds(),
         started=folder.started_at(),
         finished=folder.finished_at(),
+        device=folder.device(),
     )

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fope_lab.report.results.cost import Cost, cost_of
 from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.metric import LENGTH
@@ -20,7 +21,7 @@ class Summary:
     total: int
     counts: Mapping[Status, int]  # without the statuses that no stage has
     seeds: tuple[int, ...]
-    seconds: float  # sum of the wall times of all finished stages
+    cost: Cost  # of all finished stages
     findings: tuple[str, ...]
     missing: tuple[str, ...]  # one line for each stage that is not done, failures first
 
@@ -51,7 +52,7 @@ def summarise(results: Sequence[StageResult], groups: Sequence[MetricGroup]) -> 
         total=len(results),
         counts={status: counts[status] for status in IMPORTANCE if counts[status]},
         seeds=tuple(sorted({r.stage.seed for r in results if r.stage.seed is not None})),
-        seconds=sum(result.seconds or 0.0 for result in results),
+        cost=cost_of(results),
         findings=tuple(text for group in groups for text in _findings(group)),
         missing=tuple(
             f"{result.stage.label}: {result.state.status}: {result.state.reason}"

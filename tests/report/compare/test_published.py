@@ -446,7 +446,7 @@ def test_each_printed_number_has_a_cell_in_the_papers_sweep(path: Path) -> None:
 
 
 def _waiting(stage: Stage) -> StageResult:
-    return StageResult(stage, Path(), NOT_STARTED, (), ResultRecord(), None, None, None)
+    return StageResult(stage, Path(), NOT_STARTED, (), ResultRecord(), None, None, None, None)
 
 
 def _cells(results: list[StageResult]) -> list[Cell]:

@@ -1,0 +1,88 @@
+"""What a sweep cost: time and tokens as recorded, energy as estimated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_samples import BASE, finish, make_report, write_plan
+
+from fope_lab.report.render.html import render_html
+from fope_lab.report.render.json import render_json
+from fope_lab.report.results.cost import BOARD_WATTS, WATTS_PER_CORE, Cost
+from fope_lab.store import Store
+from fope_lab.sweep import Plan
+
+ONE: dict[str, Any] = {"seeds": [0], "grid": {"pretrain.embedding": ["rope"]}}
+
+
+def taking(plan: Plan, store: Store, seconds: float, device: str) -> None:
+    """Let every finished stage of a plan have taken `seconds` on a device."""
+    for stage in plan.sweep.stages:
+        path = store.folder(stage.kind, stage.key).path / "DONE"
+        if path.exists():
+            done = json.loads(path.read_text())
+            path.write_text(json.dumps(done | {"seconds": seconds, "ran": {"device": device}}))
+
+
+def cost_of_report(plan: Plan, store: Store) -> Cost:
+    return make_report(plan, store).summary.cost
+
+
+def test_time_and_tokens_add_up(tmp_path: Path, store: Store) -> None:
+    plan = write_plan(tmp_path, {"seeds": [0, 1], "grid": {"pretrain.embedding": ["rope", "nope"]}})
+    finish(plan, store)
+    taking(plan, store, 30.0, "cpu")
+    cost, stages = cost_of_report(plan, store), len(plan.sweep.stages)
+    assert cost.stages == stages
+    assert cost.seconds == cost.core_seconds == 30.0 * stages  # one core each
+    assert cost.gpu_seconds == 0
+    assert cost.tokens == 4 * 64_000
+    assert cost.joules == WATTS_PER_CORE * cost.core_seconds
+
+
+def test_what_is_reserved_counts(tmp_path: Path, store: Store) -> None:
+    pretrain = {**BASE["stages"]["pretrain"], "resources": {"cpus": 3, "gpus": 2}}
+    stages = {**BASE["stages"], "pretrain": pretrain}
+    plan = write_plan(tmp_path, {**ONE, "stages": stages})
+    finish(plan, store)
+    card = "NVIDIA H100 80GB HBM3"
+    taking(plan, store, 10.0, card)
+    cost = cost_of_report(plan, store)
+    others = len(plan.sweep.stages) - 1
+    assert cost.gpu_seconds == 2 * 10.0
+    assert cost.core_seconds == 10.0 * (others + 2 * 3)  # two workers of three cores
+    assert cost.joules == pytest.approx(WATTS_PER_CORE * cost.core_seconds + 20.0 * 700)
+    assert BOARD_WATTS[card] == 700
+    assert "each GPU's board power" in cost.energy
+
+
+def test_an_unknown_card_has_an_unknown_energy(tmp_path: Path, store: Store) -> None:
+    pretrain = {**BASE["stages"]["pretrain"], "resources": {"gpus": 1}}
+    plan = write_plan(tmp_path, {**ONE, "stages": {**BASE["stages"], "pretrain": pretrain}})
+    finish(plan, store)
+    taking(plan, store, 10.0, "Abacus 9000")
+    cost = cost_of_report(plan, store)
+    assert cost.joules is None
+    assert "unknown" in cost.energy
+
+
+def test_only_finished_stages_cost(tmp_path: Path, store: Store) -> None:
+    plan = write_plan(tmp_path, ONE)
+    assert cost_of_report(plan, store) == Cost(0, 0.0, 0.0, 0.0, 0, 0.0)
+    finish(plan, store, fail={"pretrain[embedding=rope,seed=0]": "out of memory"})
+    assert cost_of_report(plan, store).tokens == 0
+
+
+def test_the_page_and_the_json_say_it(tmp_path: Path, store: Store) -> None:
+    plan = write_plan(tmp_path, ONE)
+    finish(plan, store)
+    taking(plan, store, 3600.0, "cpu")
+    report = make_report(plan, store)
+    page = render_html(report)
+    assert f"{len(plan.sweep.stages)} core-hours" in page
+    assert "64k tokens of training" in page
+    assert "estimated, not measured" in page
+    assert json.loads(render_json(report))["cost"]["tokens"] == 64_000
