@@ -31,8 +31,8 @@ ARGUMENTS = (
         action="append",
         default=[],
         metavar="STAGE",
-        help="re-run a stage and everything that depends on it, by its name in the sweep file or"
-        " its key; may be repeated; the old output is kept in the stage's folder",
+        help="re-run a stage and everything that depends on it, by its name in the sweep file, its"
+        " label or its key; may be repeated; the old output is kept in the stage's folder",
     ),
     argument(
         "--redo-stale",
