@@ -27,6 +27,12 @@ add_files = argument(
     "files", nargs="+", metavar="FILE", help="a sweep file, or a folder of sweep files"
 )
 add_file = argument("file", metavar="FILE", help="a sweep file")
+add_stage = argument(
+    "stage",
+    metavar="STAGE",
+    help="a stage of the store: its name in the sweep, its label (as `fope-lab status` prints it)"
+    " or the beginning of its key",
+)
 add_json = argument("--json", action="store_true", help="print machine-readable JSON")
 
 

@@ -12,7 +12,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from textwrap import shorten
 
 from rich.console import Console
@@ -21,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fope_lab.store import StageState, Status, Store
-from fope_lab.store.lease import LEASE_SECONDS, LOOK_SECONDS
+from fope_lab.store.observation import observe
 from fope_lab.store.state import IMPORTANCE
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.stage_states import block_descendants, read_states
@@ -198,28 +197,12 @@ def _lines(stages: Sequence[Stage], store: Store, console: Console) -> Iterator[
 
 
 def observe_states(stages: Sequence[Stage], store: Store) -> dict[str, StageState]:
-    """The states of all stages as another process can tell them.
+    """The states of all stages as another process can tell them, which takes a moment if any runs.
 
-    This watches the heartbeats of running stages for LOOK_SECONDS. Where one stands still, the
-    stage counts as interrupted, although a run waits for LEASE_SECONDS before it takes the stage
-    over. `stages` come parents first.
+    `stages` come parents first.
     """
     states = read_states(stages, store)
-    folders = {
-        stage.key: store.folder(stage.kind, stage.key)
-        for stage in stages
-        if states[stage.key].status is Status.RUNNING
-    }
-    before = {key: folder.attempts.newest_beat() for key, folder in folders.items()}
-    if folders:
-        time.sleep(LOOK_SECONDS)
-    for key, folder in folders.items():
-        now, state = folder.attempts.newest_beat(), folder.state()  # it may have ended meanwhile
-        if state.status is Status.RUNNING and now == before[key]:
-            reason = (
-                f"no heartbeat for {LOOK_SECONDS:g} s; {state.reason};"
-                f" another run takes it over after {LEASE_SECONDS:g} s"
-            )
-            state = replace(state, status=Status.INTERRUPTED, reason=reason)
-        states[key] = state
+    running = [stage for stage in stages if states[stage.key].status is Status.RUNNING]
+    observed = observe([store.folder(stage.kind, stage.key) for stage in running])
+    states |= {stage.key: state for stage, state in zip(running, observed, strict=True)}
     return block_descendants(stages, states)

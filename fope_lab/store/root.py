@@ -15,13 +15,16 @@ from fope_lab.store.problems import StoreError
 from fope_lab.store.records import read_done
 
 CHOOSE_ANOTHER = "Choose another folder with --store or FOPE_LAB_STORE."
+TRACES = ("*/*/attempts", "tracking/*", "reports/*", "mlflow.db")
+"""What a folder has in which something has run."""
 
 
 @dataclass(frozen=True)
 class Store:
     """The folder `root`, an absolute path, under which all stages live.
 
-    `open` gives a store to read, `create` one to write.
+    `open` gives a store to read, which may be missing, `existing` one that is there, and `create`
+    one to write.
     """
 
     root: Path
@@ -36,6 +39,17 @@ class Store:
         if path.exists() and not path.is_dir():
             raise StoreError(f"the store {path} is not a folder. {CHOOSE_ANOTHER}")
         return cls(path)
+
+    @classmethod
+    def existing(cls, root: str | os.PathLike[str]) -> Self:
+        """The store in the folder `root`. This writes nothing.
+
+        Raises StoreError if `root` is not a folder, or if nothing has run there.
+        """
+        store = cls.open(root)
+        if not any(found for trace in TRACES for found in store.root.glob(trace)):
+            raise StoreError(f"there is no store at {store.root}: nothing has run there")
+        return store
 
     @classmethod
     def create(cls, root: str | os.PathLike[str]) -> Self:

@@ -135,12 +135,11 @@ class Ledger:
 
     def outlines(self) -> list[Outline]:
         """The outlines of all sweeps that are recorded in this store, but the damaged ones."""
-        found = (_read_outline(path) for path in self._plans())
-        return [outline for outline in found if outline is not None]
+        return recorded_sweeps(self._store)
 
     def damaged(self) -> list[Path]:
         """The recorded plans that can't be read; the next run of the sweep writes them again."""
-        return [path for path in self._plans() if _read_outline(path) is None]
+        return damaged_plans(self._store)
 
     def keep_report(self, sweep: str, files: Sequence[Path], metrics: Mapping[str, float]) -> None:
         """Copy a report into the store; an identical report keeps its time."""
@@ -192,11 +191,6 @@ class Ledger:
             return None
         return KeptReport(content, moment, metrics, [folder / name for name in names])
 
-    def _plans(self) -> list[Path]:
-        """Where the plans of the sweeps are, of which this store has anything."""
-        folders = sorted((self._root / "sweeps").glob("*/"))
-        return [folder / PLAN for folder in folders if any(folder.iterdir())]
-
     def _sweep_folder(self, sweep: str) -> Path:
         return self._root / "sweeps" / quote(sweep, safe="")
 
@@ -205,6 +199,23 @@ class Ledger:
 
     def _hash(self, sweep: str) -> str:
         return hashlib.sha256(f"{shown(self._uri)}\n{sweep}".encode()).hexdigest()[:16]
+
+
+def recorded_sweeps(store: Store) -> list[Outline]:
+    """The outlines of all sweeps that ran in a store, but those whose record is damaged."""
+    found = (_read_outline(path) for path in _plans(store))
+    return [outline for outline in found if outline is not None]
+
+
+def damaged_plans(store: Store) -> list[Path]:
+    """The recorded plans of a store that can't be read."""
+    return [path for path in _plans(store) if _read_outline(path) is None]
+
+
+def _plans(store: Store) -> list[Path]:
+    """Where the plans of the sweeps are, of which a store has anything."""
+    folders = sorted((store.root / "tracking" / "sweeps").glob("*/"))
+    return [folder / PLAN for folder in folders if any(folder.iterdir())]
 
 
 def _read_outline(path: Path) -> Outline | None:

@@ -1,0 +1,8 @@
+"""What people do with a store beside running sweeps: look into it, tidy it, stop what runs on it.
+
+    known_stages.py  the stages of a store, with the names that sweeps gave them
+    stage_log.py     what a stage's attempts noted
+    wording.py       moments, ages and sizes as text
+
+Nothing here imports torch, ray or mlflow, so that its commands answer at once.
+"""

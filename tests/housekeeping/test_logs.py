@@ -1,0 +1,97 @@
+"""`fope-lab logs` prints the log of a stage's latest attempt, and says how the stage stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from kept_sweep import ROPE, Scene
+
+from fope_lab.cli import main
+from fope_lab.housekeeping.stage_log import StageLog
+
+MOMENT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"
+
+
+def test_the_log_is_that_of_the_latest_attempt(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.fail(ROPE, "the first error\nwith a second line")
+    scene.fail(ROPE, "another error")
+    key = scene.stage(ROPE).key[:8]
+    for name in (ROPE, key):
+        assert main(["logs", name, *scene.options]) == 0
+        first, *log = capsys.readouterr().out.splitlines()
+        assert re.fullmatch(
+            rf"{re.escape(ROPE)} \({key}\): failed since {MOMENT}; attempt 2", first
+        )
+        assert re.fullmatch(rf"{MOMENT} \[2\] started by driver from step 0", log[0])
+        assert log[-1] == "RuntimeError: another error"
+        assert "first error" not in "".join(log)
+    assert main(["logs", ROPE, "--all", *scene.options]) == 0
+    every = capsys.readouterr().out
+    assert "RuntimeError: the first error\nwith a second line\n" in every
+    assert every.endswith("RuntimeError: another error\n")
+
+
+def test_a_log_of_output_that_was_moved_away_is_that_of_the_attempt_before(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.save(ROPE, finish=True).set_aside("driver", "damaged: model")
+    assert main(["logs", ROPE, *scene.options]) == 0
+    first, *log = capsys.readouterr().out.splitlines()
+    assert "(to be re-run: damaged: model); attempt 1" in first
+    assert "[1] started by driver" in log[0]
+
+
+@pytest.mark.parametrize(
+    ("stage", "message"),
+    [
+        ("passkey[embedding=nope,seed=0]", r"passkey.* \(\w{8}\) has no log: not started"),
+        ("pretrian", r"STAGE: unknown stage or key 'pretrian'; did you mean 'pretrain'\?"),
+        ("pretrain", r"STAGE: 'pretrain' means 2 stages: .*, needs one label or key"),
+        ("0" * 32, r"STAGE: unknown stage or key '0+' \(allowed: pretrain, passkey\)"),
+    ],
+)
+def test_what_has_no_log(
+    scene: Scene, stage: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["logs", stage, *scene.options]) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    [line] = output.err.splitlines()
+    assert re.fullmatch(f"error: {message}.*", line)
+
+
+def test_a_log_is_followed_until_the_attempt_ends(scene: Scene) -> None:
+    folder = scene.folder(ROPE)
+    with folder.begin("driver", {}) as attempt:
+        log = StageLog(folder, "pretrain")
+        texts = log.follow()
+        assert "started by driver" in next(texts)
+        attempt.writer.note("half way")
+        with folder.paths.log.open("a") as file:
+            file.write("a line that is being wri")
+        text = next(texts)
+        assert text.endswith("[1] half way\n")
+        with folder.paths.log.open("a") as file:
+            file.write("tten\n")
+        attempt.finish({})
+    assert list(texts) == ["a line that is being written\n"]
+    assert ": done since " in log.summary()
+
+
+def test_a_stage_at_work_is_said_to_run(scene: Scene) -> None:
+    folder = scene.folder(ROPE)
+    with folder.begin("driver", {}):
+        assert re.fullmatch(
+            f"pretrain: running since {MOMENT}; attempt 1", StageLog(folder, "pretrain").summary()
+        )
+
+
+def test_a_store_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["logs", "pretrain", "--store", str(tmp_path / "typo")]) == 2
+    message = f"there is no store at {tmp_path / 'typo'}: nothing has run there"
+    assert capsys.readouterr().err == f"error: {message}\n"
+    assert list(tmp_path.iterdir()) == []
