@@ -72,13 +72,17 @@ def test_a_command_works(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A plan is made for real; of what takes hours, everything up to the first stage."""
+    """A plan is made for real; of what takes hours, everything up to the first stage.
+
+    The store has a stage of another sweep, so that a report has something to read.
+    """
     started = []
 
     def start(sweep: Any, *arguments: object, **options: object) -> int:
         started.append(sweep)
         return 0
 
+    Store.create(tmp_path).folder("pretrain", "other").begin("test", {}).release()
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("FOPE_LAB_STORE", str(tmp_path))
     monkeypatch.setattr(running, "run_sweeps", start)

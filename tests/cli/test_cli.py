@@ -114,15 +114,6 @@ def test_what_is_of_one_sweep_takes_no_folder_of_several(
     assert not (tmp_path / "store").exists()
 
 
-def test_a_report_of_no_store_makes_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, store = write(tmp_path), tmp_path / "store"
-    assert main(["report", str(path), "--store", str(store)]) == 2
-    assert f"there is no store {store}" in capsys.readouterr().err
-    assert not store.exists()
-
-
 def test_two_sweeps_of_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / name).write_text(GOOD)

@@ -63,13 +63,43 @@ def test_a_store_is_left_as_it_is(
     assert "pretrain" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["plan", "status"])
-def test_a_store_that_does_not_exist_is_not_made(
-    sweep: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+def test_a_plan_needs_no_store_and_makes_none(
+    sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([name, str(sweep), "--store", str(tmp_path / "store")]) == 0
+    assert main(["plan", str(sweep), "--store", str(tmp_path / "store")]) == 0
     assert list(tmp_path.iterdir()) == [sweep]
     assert "pretrain" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty", "of something else"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["status", "FILE"],
+        ["report", "FILE"],
+        ["report", "FILE", "--json"],
+        ["sync"],
+        ["ui"],
+        ["logs", "pretrain"],
+        ["store", "verify"],
+    ],
+    ids=" ".join,
+)
+def test_a_store_that_is_not_there_is_said_and_not_made(
+    command: list[str], kind: str, sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "store"
+    if kind != "missing":
+        store.mkdir()
+    if kind == "of something else":
+        (store / "photos" / "2020").mkdir(parents=True)
+    before = tree(tmp_path)
+    words = [str(sweep) if word == "FILE" else word for word in command]
+    assert main([*words, "--store", str(store)]) == 2
+    output = capsys.readouterr()
+    assert output.err == f"error: there is no store at {store}: nothing has run there\n"
+    assert output.out == ""
+    assert tree(tmp_path) == before
 
 
 def test_status_prints_the_whole_error_of_a_failed_stage(
@@ -84,14 +114,6 @@ def test_status_prints_the_whole_error_of_a_failed_stage(
     output = capsys.readouterr().out
     log = store.folder(stage.kind, stage.key).paths.log
     assert f"failed {stage.label}: {error} (log: {log})" in output
-
-
-def test_a_report_of_a_missing_store_says_so(
-    sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["report", str(sweep), "--store", str(tmp_path / "store")]) == 2
-    assert "nothing has run there" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == [sweep]
 
 
 def read_only(store: Path, command: list[str]) -> subprocess.CompletedProcess[str]:

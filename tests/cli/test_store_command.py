@@ -58,15 +58,9 @@ def test_what_is_damaged_is_named(store: Store, capsys: pytest.CaptureFixture[st
 
 def test_a_store_without_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = Store.create(tmp_path)
-    assert verify(store) == 0
     stage(store, "a", finish=True)
     assert verify(store) == 0
-    assert capsys.readouterr().out.splitlines()[1] == f"{tmp_path}: 1 stage, none damaged"
-
-
-def test_a_store_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert verify(Store(tmp_path / "typo")) == 2
-    assert capsys.readouterr().err == f"error: there is no store at {tmp_path / 'typo'}\n"
+    assert capsys.readouterr().out == f"{tmp_path}: 1 stage, none damaged\n"
 
 
 def test_a_repaired_stage_is_done_again(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from kept_sweep import ROPE, Scene
@@ -88,10 +87,3 @@ def test_a_stage_at_work_is_said_to_run(scene: Scene) -> None:
         assert re.fullmatch(
             f"pretrain: running since {MOMENT}; attempt 1", StageLog(folder, "pretrain").summary()
         )
-
-
-def test_a_store_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["logs", "pretrain", "--store", str(tmp_path / "typo")]) == 2
-    message = f"there is no store at {tmp_path / 'typo'}: nothing has run there"
-    assert capsys.readouterr().err == f"error: {message}\n"
-    assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,6 @@ import pytest
 from sweep_files import PRETRAIN_LINE, write
 
 from fope_lab.cli.app import main
-from fope_lab.store import Store
 
 SWEEP = f"name: shared\nstages:\n  pretrain: {PRETRAIN_LINE}\n"
 
@@ -17,7 +16,7 @@ SWEEP = f"name: shared\nstages:\n  pretrain: {PRETRAIN_LINE}\n"
 def one(tmp_path: Path) -> Path:
     """A sweep file whose report is in the store."""
     path = write(tmp_path / "one.yaml", SWEEP)
-    Store.create(tmp_path / "store")
+    (tmp_path / "store" / "reports" / "another").mkdir(parents=True)
     assert command("report", path) == 0
     return path
 

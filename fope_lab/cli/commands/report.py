@@ -40,12 +40,10 @@ def run(options: argparse.Namespace) -> int:
     from fope_lab.report.render.latex import render_latex
     from fope_lab.report.render.markdown import render_markdown
     from fope_lab.report.render.terminal import print_report
-    from fope_lab.store import Store, StoreError
+    from fope_lab.store import Store
 
-    store = Store.open(options.store)
-    sweep = load_single_sweep(options.file, store)
-    if not store.root.exists():
-        raise StoreError(f"there is no store {options.store}: nothing has run there")
+    sweep = load_single_sweep(options.file, Store.open(options.store))
+    store = Store.existing(options.store)
     report = report_of_sweep(sweep, store, options.tracking_uri)
     print_notes([sweep], store, make_console(stderr=_is_for_a_file(options)))
     if options.json:

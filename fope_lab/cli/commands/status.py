@@ -18,8 +18,8 @@ def run(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.progress_view import observe_states, print_problems, states_table
     from fope_lab.store import Status, Store
 
-    store = Store.open(options.store)
-    sweep = load_single_sweep(options.file, store)
+    sweep = load_single_sweep(options.file, Store.open(options.store))
+    store = Store.existing(options.store)
     states = observe_states(sweep.stages, store)
     console = make_console()
     console.print(states_table(sweep.stages, states, store))

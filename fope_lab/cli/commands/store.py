@@ -52,12 +52,10 @@ def run(options: argparse.Namespace) -> int:
     """Print the damaged files of each stage; returns the exit code."""
     from rich.progress import track
 
-    from fope_lab.store import Store, StoreError
+    from fope_lab.store import Store
     from fope_lab.store.lease import driver_name
 
-    store, console, owner = Store.open(options.store), make_console(), driver_name()
-    if not store.root.is_dir():
-        raise StoreError(f"there is no store at {store.root}")
+    store, console, owner = Store.existing(options.store), make_console(), driver_name()
     folders, damaged = store.folders(), 0
     progress = make_console(stderr=True)
     for folder in track(folders, "verifying", console=progress, transient=True):

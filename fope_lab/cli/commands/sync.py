@@ -13,9 +13,10 @@ ARGUMENTS = (add_store, add_tracking_uri)
 
 def run(options: argparse.Namespace) -> int:
     """Upload what MLflow lacks and print the sweeps; returns the exit code."""
+    from fope_lab.store import Store
     from fope_lab.tracking import Tracker, sync
 
-    tracker = Tracker(options.store, options.tracking_uri)
+    tracker = Tracker(Store.existing(options.store).root, options.tracking_uri)
     try:
         names = sync(tracker)
     finally:

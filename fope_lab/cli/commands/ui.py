@@ -25,4 +25,4 @@ def run(options: argparse.Namespace) -> int:
     from fope_lab.store import Store
     from fope_lab.tracking import serve
 
-    return serve(Store.create(options.store).root, options.host, options.port)
+    return serve(Store.existing(options.store).root, options.host, options.port)
