@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.notes import notes
 from fope_lab.sweep.plan import ACTIONS
 from fope_lab.sweep.redo import stages_to_redo
+from fope_lab.sweep.selection import Select, every_stage, stages_of
 from fope_lab.tracking import Tracker, TrackingError, TrackingThread, is_server
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
     from fope_lab.orchestration.controller import ReadStates
 
+LEFT_OUT = "left out"
+"""What a run does with an unfinished stage that is not selected."""
 INTERRUPTED_SECONDS = 8.0
 """How long a run that was interrupted waits at most for MLflow to be brought up to date."""
 
@@ -46,11 +50,13 @@ def run_sweeps(
     device: str | None = None,
     redo: Sequence[str] = (),
     redo_stale: bool = False,
+    select: Select = every_stage,
 ) -> Mapping[str, StageState]:
     """Run every stage that the store lacks and write the reports.
 
     `redo` names stages to re-run with their descendants, and `redo_stale` adds those whose code has
-    changed since they ran. Their previous output is kept in their folders.
+    changed since they ran. Their previous output is kept in their folders. `select` chooses the
+    stages that are run; reports and MLflow are always of whole sweeps.
 
     Returns the states of the stages that failed or were blocked, by key, and prints their errors,
     even if something else ends the run early. `device` names the GPUs of the cluster; if it is
@@ -58,26 +64,34 @@ def run_sweeps(
     interrupted, SweepError for stages that can't fit their device, StoreError, TrackingError, and
     ClusterError or ResourcesError for what is not there.
     """
-    place = Store.create(store)
+    place = Store.open(store)
     plans = [plan(sweep, place) for sweep in sweeps]
-    require_unblocked(plans)
-    if again := stages_to_redo(plans, redo, stale=redo_stale):
+    selected = select(plans)
+    require_unblocked(selected)
+    again = stages_to_redo(plans, redo, stale=redo_stale)
+    place = Store.create(store)  # only now, when nothing that was asked for is wrong
+    if again:
         _prepare_rerun(again, place, console)
         plans = [plan(sweep, place) for sweep in sweeps]
-    _require_memory(plans, device, address)
+        selected = select(plans)
+    _require_memory(selected, device, address)
     tracker = Tracker(place.root, tracking_uri)
-    stages = list({s.key: s for sweep in sweeps for s in sweep.stages}.values())
-    actions = {key: planned.action(key) for planned in plans for key in planned.states}
-    counts = [f"{n} {word}" for word in ACTIONS if (n := list(actions.values()).count(word))]
+    stages = stages_of(selected)
+    actions = _actions(plans, stages)
     names = ", ".join(sweep.name for sweep in sweeps)
+    if not stages:
+        done = f"{actions['cached']} of {actions.total()} stages are done"
+        print_line(console, f"{names}: no stage has failed; {done}; store {place.root}")
+        return {}
     for note in notes(sweeps, place):
         print_line(console, note, style="yellow")
     for planned in plans:
         keep_corpora(planned, place)
-    print_line(console, f"{names}: {len(stages)} stages: {', '.join(counts)}; store {place.root}")
+    counts = ", ".join(f"{n} {word}" for word, n in actions.items() if n)
+    print_line(console, f"{names}: {actions.total()} stages: {counts}; store {place.root}")
     states: Mapping[str, StageState] = {}
     problem = None
-    if any(word != "cached" for word in actions.values()):
+    if any(planned.action(key) != "cached" for planned in selected for key in planned.states):
         seconds = forecast_seconds(stages, place, device)
         try:
             states, problem = _run_stages(stages, plans, place, seconds, tracker, address, console)
@@ -91,11 +105,31 @@ def run_sweeps(
         for planned in finished:
             keep_corpora(planned, place)
         _finish(finished, place, tracker, console, problem)
+        _print_left_out(finished, stages, console)
     finally:  # whatever is wrong with a report, it must not hide why stages failed
         _print_reruns(stages, states, console)
         print_problems(stages, states, place, console)
     stopped = (Status.FAILED, Status.BLOCKED)
     return {key: state for key, state in states.items() if state.status in stopped}
+
+
+def _actions(plans: Sequence[Plan], selected: Sequence[Stage]) -> Counter[str]:
+    """How many stages of the plans a run takes from the store, resumes, runs and leaves out."""
+    keys = {stage.key for stage in selected}
+    actions = {key: planned.action(key) for planned in plans for key in planned.states}
+    counts = Counter(dict.fromkeys((*ACTIONS, LEFT_OUT), 0))
+    counts.update(
+        action if key in keys or action == "cached" else LEFT_OUT for key, action in actions.items()
+    )
+    return counts
+
+
+def _print_left_out(plans: Sequence[Plan], selected: Sequence[Stage], console: Console) -> None:
+    """Print how many stages are not done because they were not selected."""
+    if left := _actions(plans, selected)[LEFT_OUT]:
+        stages = "1 stage was" if left == 1 else f"{left} stages were"
+        text = f"{stages} left out and still to be run: run the same files without --only or"
+        print_line(console, f"{text} --retry-failed to complete them", style="yellow")
 
 
 def keep_corpora(planned: Plan, store: Store) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import Plan
+from fope_lab.sweep.selection import stages_of
 from fope_lab.sweep.stage_names import find_stages
 
 
@@ -16,9 +17,7 @@ def stages_to_redo(
 
     Parents come before their children. Raises SweepError for a name that means no stage.
     """
-    stages = list(
-        {stage.key: stage for planned in plans for stage in planned.sweep.stages}.values()
-    )
+    stages = stages_of(plans)
     redone = {key for planned in plans for key in planned.changes} if stale else set[str]()
     redone |= {stage.key for stage in find_stages(stages, names, ("--redo",))}
     for stage in stages:

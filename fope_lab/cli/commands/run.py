@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from fope_lab.cli.console import make_console
 from fope_lab.cli.inputs import load_sweeps
@@ -15,6 +16,30 @@ from fope_lab.cli.shared_options import (
 )
 from fope_lab.config.exit_codes import FAILED, OK
 
+if TYPE_CHECKING:
+    from fope_lab.sweep.selection import Select
+
+ONLY = "--only"
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    selection = parser.add_mutually_exclusive_group()
+    selection.add_argument(
+        ONLY,
+        action="append",
+        default=[],
+        metavar="STAGE",
+        help="run this stage and what it needs, and nothing else; it goes by its name in the sweep"
+        " file, its label or its key; may be repeated",
+    )
+    selection.add_argument(
+        "--retry-failed",
+        action="store_true",
+        help="run only the stages whose last attempt failed, those that wait for them, and what"
+        " all of these need",
+    )
+
+
 HELP = "run every stage that the store does not have yet"
 ARGUMENTS = (
     add_files,
@@ -26,6 +51,7 @@ ARGUMENTS = (
         metavar="NAME",
         help="start nothing if a stage does not fit this GPU of the cluster: a6000, h100, …",
     ),
+    _add_selection,
     argument(
         "--redo",
         action="append",
@@ -51,6 +77,7 @@ def run(options: argparse.Namespace) -> int:
         from fope_lab.orchestration.run_sweeps import run_sweeps
         from fope_lab.store import Store
 
+        select = _selection(options)
         sweeps = load_sweeps(options.files, Store.open(options.store))
         failed_or_blocked = run_sweeps(
             sweeps,
@@ -61,5 +88,20 @@ def run(options: argparse.Namespace) -> int:
             device=options.device,
             redo=options.redo,
             redo_stale=options.redo_stale,
+            select=select,
         )
     return FAILED if failed_or_blocked else OK
+
+
+def _selection(options: argparse.Namespace) -> Select:
+    """Which stages the options select. Raises SweepError for options that contradict each other."""
+    from fope_lab.config.problems import Problem, SweepError
+    from fope_lab.sweep.selection import every_stage, failed, only
+
+    if (options.only or options.retry_failed) and (options.redo or options.redo_stale):
+        flag = ONLY if options.only else "--retry-failed"
+        message = "can't be used together with --redo, which re-runs all that depends on a stage"
+        raise SweepError(Problem((flag,), message))
+    if options.retry_failed:
+        return failed
+    return only(options.only) if options.only else every_stage

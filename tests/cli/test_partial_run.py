@@ -1,0 +1,118 @@
+"""`fope-lab run --only` and `--retry-failed` run a part of a sweep, and say what they left out."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fope_lab.cli import main
+from fope_lab.store import StageFolder, Store
+from fope_lab.sweep import load_sweep
+from fope_lab.sweep.graph import Stage
+
+SWEEP = """
+name: partial
+stages:
+  pretrain:
+    kind: pretrain
+    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
+    embedding: rope
+    data: {task: passkey, length: 32}
+    train: {tokens: 1024, batch_tokens: 256, learning_rate: 1e-2}
+  passkey: {kind: passkey, from: pretrain, form: symbolic, lengths: [32], trials: 2}
+grid:
+  pretrain.embedding: [rope, nope]
+"""
+LEFT_OUT = "left out and still to be run: run the same files without --only or --retry-failed"
+
+
+class Sweep:
+    """A sweep file and its store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file, self.store = folder / "partial.yaml", Store(folder / "store")
+        self.file.write_text(SWEEP)
+        self.stages = {stage.label: stage for stage in load_sweep(self.file).stages}
+
+        self.words = ["run", str(self.file), "--store", str(self.store.root)]
+
+    def run(self, *options: str) -> int:
+        return main([*self.words, *options])
+
+    def folder(self, label: str) -> StageFolder:
+        stage: Stage = self.stages[label]
+        return self.store.folder(stage.kind, stage.key)
+
+    def done(self) -> set[str]:
+        return {label for label in self.stages if self.folder(label).is_done()}
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Sweep:
+    return Sweep(tmp_path)
+
+
+ROPE, NOPE = "[embedding=rope,seed=0]", "[embedding=nope,seed=0]"
+
+
+@pytest.mark.cluster
+def test_what_failed_is_retried_with_what_waits_for_it_and_nothing_else(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(RuntimeError), sweep.folder(f"pretrain{NOPE}").begin("test", {}):
+        raise RuntimeError("the disk was full")
+    done = subprocess.run(
+        [sys.executable, "-m", "fope_lab.cli", *sweep.words, "--retry-failed"],
+        capture_output=True,
+        text=True,
+        env={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sweep.done() == {f"pretrain{NOPE}", f"passkey{NOPE}"}
+    output = done.stdout
+    assert output.startswith("partial: 4 stages: 2 run, 2 left out; store ")
+    assert f"2 stages were {LEFT_OUT}" in output
+    assert "partial: 2 of 4 stages are done; 2 not started." in output
+    report = json.loads((sweep.store.root / "reports/partial/report.json").read_text())
+    states = {stage["name"]: stage["state"] for stage in report["stages"]}
+    assert states[f"pretrain{ROPE}"] == "not started"
+
+    assert sweep.run("--only", f"passkey{NOPE}") == 0  # without Ray: all of it is done
+    output = capsys.readouterr().out
+    assert output.startswith("partial: 4 stages: 2 cached, 2 left out; store ")
+    assert f"2 stages were {LEFT_OUT}" in output
+    assert sweep.run("--retry-failed") == 0
+    output = capsys.readouterr().out
+    assert re.fullmatch(r"partial: no stage has failed; 2 of 4 stages are done; store .*\n", output)
+    assert sweep.done() == {f"pretrain{NOPE}", f"passkey{NOPE}"}
+
+
+def test_a_misspelt_stage_starts_nothing(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sweep.run("--only", "paskey") == 2
+    message = "unknown stage or key 'paskey'; did you mean 'passkey'? (allowed: pretrain, passkey)"
+    assert capsys.readouterr().err == f"error: --only: {message}\n"
+    assert not sweep.store.root.exists()
+
+
+@pytest.mark.parametrize("flag", ["--only", "--retry-failed"])
+def test_a_selection_with_redo_is_refused(
+    flag: str, sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [flag, "pretrain"] if flag == "--only" else [flag]
+    assert sweep.run(*words, "--redo-stale") == 2
+    assert f"error: {flag}: can't be used together with --redo" in capsys.readouterr().err
+    assert not sweep.store.root.exists()
+
+
+def test_two_selections_are_refused(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        sweep.run("--only", "pretrain", "--retry-failed")
+    assert stopped.value.code == 2
+    assert "--retry-failed: not allowed with argument --only" in capsys.readouterr().err
