@@ -6,7 +6,8 @@ or cluster that can't be used), 130 interrupted.
 A command is a module of `fope_lab.cli.commands` with `HELP`, `ARGUMENTS` and `run(options) -> int`.
 Each of ARGUMENTS adds one argument, or a group of them, to a parser. Only these modules see the
 parsed options; what they call takes values. They import what they need inside `run`, so that
-`--help` imports nothing heavy.
+`--help` imports nothing heavy. A command with actions, such as `fope-lab store`, is a package with
+`HELP` and `ACTIONS`, the names of its modules, which are as those of commands.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.atomic_files import MAKE_ROOM, is_full_disk
@@ -35,19 +37,60 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     _open_closed_outputs()
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if words and words[0] in COMMANDS:
-        command = importlib.import_module(f"fope_lab.cli.commands.{words[0]}")
+    group = _Group(
+        prog="fope-lab",
+        description="Experiment sweeps for position embeddings: "
+        "from one YAML file to a compared result.",
+        noun="command",
+        package="fope_lab.cli.commands",
+        names=COMMANDS,
+    )
+    return _dispatch(group, words)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Commands of which the next word names one; `package` has a module for each of `names`."""
+
+    prog: str
+    description: str
+    noun: str
+    package: str
+    names: Sequence[str]
+
+    def module(self, name: str) -> Any:
+        """The module or package of a command."""
+        return importlib.import_module(f"{self.package}.{name}")
+
+    def overview(self) -> _Parser:
+        """The parser that lists all commands and runs none."""
+        parser = _Parser(prog=self.prog, description=self.description)
+        if self.names is COMMANDS:
+            parser.add_argument("-V", "--version", nargs=0, action=_Version, help=_Version.HELP)
+        subparsers = parser.add_subparsers(metavar=self.noun.upper(), required=True)
+        for name in self.names:
+            subparsers.add_parser(name, help=self.module(name).HELP)
+        return parser
+
+
+def _dispatch(group: _Group, words: Sequence[str]) -> int:
+    if words and words[0] in group.names:
+        command, prog = group.module(words[0]), f"{group.prog} {words[0]}"
         summary = f"{command.HELP[0].upper()}{command.HELP[1:]}."
-        parser = _Parser(prog=f"fope-lab {words[0]}", description=summary)
+        if actions := getattr(command, "ACTIONS", None):
+            inner = _Group(prog, summary, "action", command.__name__, actions)
+            return _dispatch(inner, words[1:])
+        parser = _Parser(prog=prog, description=summary)
         for add in command.ARGUMENTS:
             add(parser)
         return _run(command.run, parser.parse_args(words[1:]))
-    overview = _overview()
+    overview = group.overview()
     if words and not words[0].startswith("-"):
         from fope_lab.config.problems import did_you_mean, name_list
 
-        near = did_you_mean(words[0], COMMANDS)
-        overview.error(f"unknown command {words[0]!r}{near} (allowed: {name_list(COMMANDS)})")
+        near = did_you_mean(words[0], group.names)
+        allowed = name_list(group.names)
+        overview.error(f"unknown {group.noun} {words[0]!r}{near} (allowed: {allowed})")
     overview.parse_args(words)  # without a command, this prints help or an error, and exits
     return WRONG_INPUT
 
@@ -116,23 +159,10 @@ class _Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, message)
 
 
-def _overview() -> argparse.ArgumentParser:
-    """The parser that lists all commands and runs none."""
-    parser = _Parser(
-        prog="fope-lab",
-        description="Experiment sweeps for position embeddings: "
-        "from one YAML file to a compared result.",
-    )
-    parser.add_argument("-V", "--version", nargs=0, action=_Version, help="show the version")
-    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name in COMMANDS:
-        command = importlib.import_module(f"fope_lab.cli.commands.{name}")
-        subparsers.add_parser(name, help=command.HELP)
-    return parser
-
-
 class _Version(argparse.Action):
     """Prints the version; reading it takes a third of the time of `--help`."""
+
+    HELP = "show the version"
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version

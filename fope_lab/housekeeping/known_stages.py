@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fope_lab.store import StageFolder, Store
@@ -13,8 +14,8 @@ from fope_lab.tracking.ledger import recorded_sweeps
 class KnownStage:
     """A stage that somebody began, or that a recorded sweep has.
 
-    `sweep` is the sweep that gave it its `section` and `label`. All three are empty for a stage
-    that no recorded sweep has any more.
+    `sweep` is the sweep that gave it its `section` and `label`, and `parents` are the keys that it
+    says, by role. All four are empty for a stage that no recorded sweep has any more.
     """
 
     key: str
@@ -22,6 +23,7 @@ class KnownStage:
     section: str
     label: str
     sweep: str
+    parents: Mapping[str, str]
     folder: StageFolder
 
     @property
@@ -39,6 +41,7 @@ def known_stages(store: Store) -> list[KnownStage]:
             stage.section,
             stage.label,
             sweep.name,
+            stage.parents,
             store.folder(stage.kind, stage.key),
         )
         for sweep in recorded_sweeps(store)
@@ -46,7 +49,7 @@ def known_stages(store: Store) -> list[KnownStage]:
     ]
     folders = {stage.folder.path for stage in named}
     nameless = [
-        KnownStage(folder.path.name, folder.path.parent.name, "", "", "", folder)
+        KnownStage(folder.path.name, folder.path.parent.name, "", "", "", {}, folder)
         for folder in store.folders()
         if folder.path not in folders
     ]

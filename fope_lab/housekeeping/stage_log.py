@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 
+from fope_lab.housekeeping.contents import state_since
 from fope_lab.housekeeping.wording import moment
 from fope_lab.store import StageFolder, Status, StoreError
 from fope_lab.store.lease import AttemptRecord, LeaseObserver, LeaseState
@@ -57,8 +58,8 @@ class StageLog:
         [state] = observe([self._folder])
         newest = newest_at_work(self._folder)
         text = f"{self._title}: {state.status}"
-        if state.attempt is not None:
-            text += f" since {moment(_since(state.attempt))}"
+        if (since := state_since(state)) is not None:
+            text += f" since {moment(since)}"
         if state.status is Status.INTERRUPTED or newest != state.attempt:
             text += f" ({state.reason})"
         return text if newest is None else f"{text}; attempt {newest.token}"
@@ -78,9 +79,3 @@ def newest_at_work(folder: StageFolder) -> AttemptRecord | None:
         if record is not None and "set_aside" not in record.details:
             return record
     return None
-
-
-def _since(attempt: AttemptRecord) -> float:
-    """When the attempt ended, or when it began if it has not, in seconds since the epoch."""
-    ended = (attempt.end or {}).get("time")
-    return float(attempt.details.get("started", 0.0) if ended is None else ended)

@@ -87,6 +87,8 @@ def run_sweeps(
         print_line(console, note, style="yellow")
     for planned in plans:
         keep_corpora(planned, place)
+        with contextlib.suppress(TrackingError):  # a full disk, which the end of the run tells of
+            tracker.record(planned)
     counts = ", ".join(f"{n} {word}" for word, n in actions.items() if n)
     print_line(console, f"{names}: {actions.total()} stages: {counts}; store {place.root}")
     states: Mapping[str, StageState] = {}

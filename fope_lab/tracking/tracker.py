@@ -75,6 +75,11 @@ class Tracker:
         self._changes = ChangesSince(self._store)
         self._outlines: dict[str, tuple[Plan, Outline]] = {}
 
+    def record(self, plan: Plan) -> None:
+        """Record the stages of a plan in the store: `sync` uploads those that have started, and
+        `fope-lab store prune` keeps them. Raises TrackingError if the store can't be written."""
+        self._outline(plan)
+
     def project(self, plan: Plan) -> None:
         """Bring the plan's experiment up to date: every stage that has started, and its report.
 

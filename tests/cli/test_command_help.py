@@ -6,18 +6,25 @@ import argparse
 import importlib
 import importlib.metadata
 import pkgutil
+import re
+from types import ModuleType
 
 import pytest
 
 from fope_lab.cli import commands, main
 from fope_lab.cli.app import COMMANDS
+from fope_lab.cli.commands import store
+
+ACTIONS = [f"store.{name}" for name in store.ACTIONS]
+"""The actions of commands, as modules beside those of the other commands."""
 
 
-def test_every_module_is_a_command() -> None:
-    assert {module.name for module in pkgutil.iter_modules(commands.__path__)} == set(COMMANDS)
+@pytest.mark.parametrize(("package", "names"), [(commands, COMMANDS), (store, store.ACTIONS)])
+def test_every_module_is_a_command(package: ModuleType, names: tuple[str, ...]) -> None:
+    assert {module.name for module in pkgutil.iter_modules(package.__path__)} == set(names)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*(name for name in COMMANDS if name != "store"), *ACTIONS])
 def test_every_command_and_argument_has_a_help_of_its_own(name: str) -> None:
     parser = argparse.ArgumentParser()
     command = importlib.import_module(f"{commands.__name__}.{name}")
@@ -47,6 +54,10 @@ def test_every_command_and_argument_has_a_help_of_its_own(name: str) -> None:
         (["schema", "x"], "unrecognized arguments: x"),
         (["-x", "run"], "unrecognized arguments: -x"),
         ([], "the following arguments are required: COMMAND"),
+        (["store"], "the following arguments are required: ACTION"),
+        (["store", "verfy"], "unknown action 'verfy'; did you mean 'verify'? (allowed: list, "),
+        (["store", "verify", "--repiar"], "'--repiar'; did you mean '--repair'?"),
+        (["store", "--version"], "unknown option '--version' (allowed: --help)"),
         (["ui", "--port", "99999"], "--port: found '99999', needs a whole number, 1 to 65535"),
         (
             ["plan", "x.yaml", "--price", "-1"],
@@ -79,3 +90,13 @@ def test_help_lists_every_command(arguments: list[str], capsys: pytest.CaptureFi
     lines = capsys.readouterr().out.splitlines()
     listed = [line.split()[0] for line in lines if line.startswith("    ") and line[4] != " "]
     assert listed == list(COMMANDS)
+
+
+def test_help_of_a_command_lists_its_actions(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["store", "--help"])
+    assert stopped.value.code == 0
+    output = capsys.readouterr().out
+    assert output.startswith("usage: fope-lab store")
+    for name in store.ACTIONS:
+        assert re.search(rf"^    {name} +\w+", output, flags=re.MULTILINE)

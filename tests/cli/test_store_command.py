@@ -84,11 +84,3 @@ def test_a_stage_that_lost_rows_is_done_again_from_a_checkpoint_before_them(stor
     with store.folder("pretrain", "c").begin("driver", {}) as attempt:
         assert attempt.writer.resumed_from is not None
         assert attempt.writer.resumed_from.step == 1
-
-
-def test_a_wrong_action_gets_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["store", "verfy"])
-    assert stopped.value.code == 2
-    expected = "argument action: found 'verfy'; did you mean 'verify'? (allowed: verify)"
-    assert expected in capsys.readouterr().err

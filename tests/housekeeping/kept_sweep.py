@@ -34,6 +34,7 @@ class Scene:
     def __init__(self, folder: Path) -> None:
         self.file, self.store = folder / "kept.yaml", Store.create(folder / "store")
         self.options = ["--store", str(self.store.root)]
+        self.old: list[StageFolder] = []
         self.write(SWEEP)
         self.record()
 

@@ -7,7 +7,17 @@ from heavy_imports import heavy_modules
 from kept_sweep import ROPE, Scene
 
 
-@pytest.mark.parametrize("words", [["logs", ROPE]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["logs", ROPE],
+        ["store", "list"],
+        ["store", "show", ROPE],
+        ["store", "prune"],
+        ["store", "verify"],
+    ],
+    ids=" ".join,
+)
 def test_nothing_heavy_is_imported(scene: Scene, words: list[str]) -> None:
     scene.save(ROPE, finish=True)
     call = f"assert main({[*words, *scene.options]!r}) == 0"

@@ -15,10 +15,10 @@ from rich.console import Console
 from fope_lab.orchestration import controller
 from fope_lab.orchestration import run_sweeps as running
 from fope_lab.report.files import REPORT_FILES
-from fope_lab.store import StageState, Status, StoreError
+from fope_lab.store import StageState, Status, Store, StoreError
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking import Tracker
-from fope_lab.tracking.ledger import Ledger
+from fope_lab.tracking.ledger import Ledger, recorded_sweeps
 
 SWEEP = """
 name: two-seeds
@@ -140,6 +140,22 @@ def test_an_upload_that_did_not_finish_is_not_tried_again(
     assert f"MLflow is not up to date: MLflow was too slow. {advice}" in run.output.getvalue()
     files = run.store / "tracking" / "sweeps" / "two-seeds"  # which `sync` then sends
     assert {file.name for file in files.glob("report.*")} == {*REPORT_FILES, "report.meta.json"}
+
+
+def test_a_sweep_is_recorded_before_its_first_stage_runs(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that nobody removes a finished stage that it is about to read."""
+    recorded: list[str] = []
+
+    def run_stages(*_: object) -> tuple[Mapping[str, StageState], None]:
+        recorded.extend(stage.key for sweep in recorded_sweeps(store) for stage in sweep.stages)
+        return run.states, None
+
+    store = Store(run.store)
+    monkeypatch.setattr(running, "_run_stages", run_stages)
+    run()
+    assert recorded == [stage.key for stage in run.sweep.stages]
 
 
 def test_data_to_be_fetched_is_named_with_the_stages_that_need_it(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""`fope-lab store`: look after the folder that holds all stages."""
+"""`fope-lab store verify`: read every file that counts and name the damaged ones."""
 
 from __future__ import annotations
 
@@ -12,17 +12,7 @@ from fope_lab.config.exit_codes import FAILED, OK
 if TYPE_CHECKING:
     from fope_lab.store import StageFolder
 
-HELP = "check the files in a store"
-
-
-def add_action(parser: argparse._ActionsContainer) -> None:
-    """Add the action, which is the first word after the command."""
-    parser.add_argument(
-        "action",
-        choices=["verify"],
-        help="verify: read every file that counts and name those that no longer hold what was"
-        " written",
-    )
+HELP = "read every file that counts in a store and name the damaged ones"
 
 
 def add_repair(parser: argparse._ActionsContainer) -> None:
@@ -45,7 +35,7 @@ def _move(folder: StageFolder, owner: str, reason: str) -> str:
         return f"not moved, because a driver works on it ({error})"
 
 
-ARGUMENTS = (add_action, add_store, add_repair)
+ARGUMENTS = (add_store, add_repair)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,0 +1,44 @@
+"""What `fope-lab store list` prints: a line for each stage, and the totals."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from fope_lab.housekeeping.contents import Contents
+from fope_lab.housekeeping.wording import age, size_text
+from fope_lab.orchestration.progress_view import STYLES
+from fope_lab.stages.labels import ABSENT
+from fope_lab.store.state import IMPORTANCE
+from fope_lab.sweep.stage_names import SHOWN_DIGITS
+
+
+def print_contents(contents: Contents, console: Console) -> None:
+    """Print the stages, and how many there are in each state with what size."""
+    table = Table(box=None, pad_edge=False)
+    for title in ("key", "kind", "stage", "state"):
+        table.add_column(title, overflow="fold")
+    for title in ("size", "age"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("sweeps", overflow="fold")
+    for one in contents.stages:
+        table.add_row(
+            one.stage.key[:SHOWN_DIGITS],
+            one.stage.kind,
+            Text(one.stage.label or ABSENT),
+            Text(str(one.state.status), style=STYLES[one.state.status]),
+            size_text(one.size),
+            ABSENT if one.since is None else age(one.since),
+            Text(", ".join(dict.fromkeys(one.sweeps)) or ABSENT),
+        )
+    console.print(table)
+    counts = Counter(one.state.status for one in contents.stages)
+    states = ", ".join(f"{counts[status]} {status}" for status in IMPORTANCE if counts[status])
+    total = size_text(sum(one.size for one in contents.stages))
+    number = f"{len(contents.stages)} stage{'s' * (len(contents.stages) != 1)}"
+    text = f"{contents.root}: {number}, {total} ({states}); {size_text(contents.other_bytes)}"
+    text += " of reports, MLflow's data and records"
+    console.print(text, soft_wrap=True, highlight=False, markup=False)

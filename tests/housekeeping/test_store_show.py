@@ -1,0 +1,77 @@
+"""`fope-lab store show` shows what a stage is, who made it, its relatives and its files."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from kept_sweep import NOPE, ROPE, Scene
+
+from fope_lab.cli import main
+from fope_lab.store import StageFolder
+
+PASSKEY = "passkey[embedding=rope,seed=0]"
+
+
+def sections(text: str) -> dict[str, list[str]]:
+    """The lines below each line that is not indented."""
+    found: dict[str, list[str]] = {}
+    title = ""
+    for line in text.splitlines():
+        if line.startswith("  "):
+            found[title].append(line[2:])
+        else:
+            title = line
+            found[title] = []
+    return found
+
+
+def test_a_stage_with_its_past_and_its_relatives(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.fail(ROPE, "the disk was full\nmore")
+    folder: StageFolder = scene.folder(ROPE)
+    maker = {"commit": "0123456789ab", "clean": False, "device": "a processor"}
+    with folder.begin("driver", scene.request(ROPE), made_by=maker) as attempt:
+        attempt.writer.save_checkpoint(1, lambda path: (path / "model").write_bytes(b"12345"))
+        attempt.finish({})
+    scene.save(PASSKEY, finish=True)
+    assert main(["store", "show", scene.stage(ROPE).key[:8], *scene.options]) == 0
+    page = sections(capsys.readouterr().out)
+    key = scene.stage(ROPE).key
+    assert [line.split()[0] for line in page[ROPE]] == [
+        "key", "kind", "sweeps", "state", "folder"
+    ]  # fmt: skip
+    assert f"key     {key}" in page[ROPE]
+    assert f"sweeps  kept ({ROPE})" in page[ROPE]
+    assert "data:" in page["configuration"]
+    assert "embedding: {type: rotary}" in page["configuration"]
+    first, second = page["attempts"]
+    assert re.search(r"^1  .*Z  failed after 0 s: the disk was full; on .*; driver driver$", first)
+    assert re.search(
+        r"^2  .*  done after .*device a processor; commit 0123456789ab\+; driver", second
+    )
+    assert page["parents: none"] == []
+    assert page["children"] == [f"{PASSKEY} ({scene.stage(PASSKEY).key[:8]})"]
+    names = {line.split()[2] for line in page["files"][:-1]}
+    assert {"checkpoint/0002-000000001/model", "stage.yaml", "DONE", "log.txt"} <= names
+    assert page["files"][-1].endswith("in all")
+
+    assert main(["store", "show", PASSKEY, *scene.options]) == 0
+    page = sections(capsys.readouterr().out)
+    assert page["parents"] == [f"from: {ROPE} ({key[:8]})"]
+    assert page["children: none"] == []
+
+
+def test_a_stage_that_nobody_began(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["store", "show", PASSKEY, *scene.options]) == 0
+    page = sections(capsys.readouterr().out)
+    assert "state   not started (not in the store)" in page[PASSKEY]
+    assert page["parents"] == [f"from: {ROPE} ({scene.stage(ROPE).key[:8]})"]
+    assert "attempts: none" in page
+    assert "files: none" in page
+
+
+def test_a_misspelt_stage(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["store", "show", NOPE.replace("nope", "npoe"), *scene.options]) == 2
+    assert f"did you mean '{NOPE}'? (allowed: pretrain, passkey)" in capsys.readouterr().err
