@@ -200,7 +200,7 @@ class Tracker:
             stages = {stage.key: stage for stage in outline.stages}
             for stage in outline.stages:
                 with self._collected(problems, stage.label):
-                    self._project_stage(outline.name, experiment, stage, stages)
+                    self._project_stage(outline, experiment, stage, stages)
             with self._collected(problems, SUMMARY):
                 self._project_report(outline.name, experiment)
         return problems
@@ -227,7 +227,7 @@ class Tracker:
 
     def _project_stage(
         self,
-        sweep: str,
+        outline: Outline,
         experiment: Experiment,
         stage: StageOutline,
         stages: Mapping[str, StageOutline],
@@ -241,10 +241,10 @@ class Tracker:
         if now is None or now == settled:
             return
         params = parameters(stage.config)
-        wanted = tags(sweep, stage, now) | {"store": experiment.store_id}
+        wanted = tags(outline, stage, now) | {"store": experiment.store_id}
         wanted |= code_tags(folder.makers(), self._changes.of(stage, stages))
         run = experiment.runs.get(stage.key)
-        known = self._ledger.run(sweep, stage.kind, stage.key)
+        known = self._ledger.run(outline.name, stage.kind, stage.key)
         complete = now.ended if now.status is Status.DONE else None
         if run is None or complete is None or known != _record(experiment, run, complete):
             rows = folder.rows()
@@ -268,7 +268,7 @@ class Tracker:
                 run.remove_tag(tag)
         run.set_status(MLFLOW_STATUS[now.status], now.ended)
         record = _record(experiment, run, complete)
-        self._ledger.set_run(sweep, stage.kind, stage.key, record)
+        self._ledger.set_run(outline.name, stage.kind, stage.key, record)
         experiment.settled[stage.key], experiment.marks[stage.key] = now, mark
 
     def _project_report(self, sweep: str, experiment: Experiment) -> None:

@@ -4,12 +4,13 @@
     timeline(folder)     when a stage began and ended, and how
     tags, parameters     the description of a stage, for filters, groups and the compare page
 
-points.py has the metrics of a stage.
+names.py has the names of the runs, and points.py the metrics of a stage.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ from typing import Any, Self
 from fope_lab.provenance.checkout import Checkout
 from fope_lab.store import StageFolder, Status
 from fope_lab.sweep.plan import Plan
+from fope_lab.tracking.names import run_names
 
 NAME_LENGTH = 250
 """MLflow's limit for the name of a metric, parameter or tag, in characters."""
@@ -75,6 +77,11 @@ class Outline:
     name: str
     description: str
     stages: tuple[StageOutline, ...]
+
+    @functools.cached_property
+    def names(self) -> Mapping[str, str]:
+        """The names of the stages' runs, by key."""
+        return run_names(self.stages)
 
     @classmethod
     def of(cls, plan: Plan, cached: Mapping[str, bool]) -> Self:
@@ -152,12 +159,13 @@ def pictures(stage_timeline: StageTimeline) -> list[Path]:
     )
 
 
-def tags(sweep: str, stage: StageOutline, stage_timeline: StageTimeline) -> dict[str, str]:
-    """The tags of a stage's run in the experiment of `sweep`."""
+def tags(outline: Outline, stage: StageOutline, stage_timeline: StageTimeline) -> dict[str, str]:
+    """The tags of a stage's run in the experiment of the sweep."""
     values = {
-        "mlflow.runName": stage.label,
-        f"sweep.{sweep}": "true",
+        "mlflow.runName": outline.names[stage.key],
+        f"sweep.{outline.name}": "true",
         "stage": stage.section,
+        "label": stage.label,
         "kind": stage.kind,
         "key": stage.key,
         "embedding": stage.embedding,

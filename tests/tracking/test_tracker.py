@@ -92,10 +92,11 @@ def test_a_run_tells_what_the_stage_is(scene: Scene) -> None:
     finish(scene.folder(stage))
     scene.tracker.project(plan)
     run = scene.run(stage)
-    assert run.info.run_name == stage.label
+    assert run.info.run_name == "rope perplexity"
     wanted = {
         "sweep.first": "true",
         "stage": "perplexity",
+        "label": "perplexity[embedding=rope,seed=0]",
         "kind": "perplexity",
         "embedding": "rope",
         "seed": "0",

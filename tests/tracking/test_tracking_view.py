@@ -116,10 +116,11 @@ def test_a_stage_stays_cached_or_not_as_it_was_first_planned() -> None:
 
 def test_tags_are_texts_and_leave_out_what_a_stage_does_not_have() -> None:
     failed = StageTimeline("failed", 0, 1, "boom " * 1000, Path("0001-000000010"))
-    found = tags("my sweep", Outline.of(plan_of(seed=None), {}).stages[0], failed)
+    outline = Outline.of(plan_of(seed=None), {})
+    found = tags(outline, outline.stages[0], failed)
     assert found["axis.pretrain.embedding"] == '{"type": "rope", "base": 129}'
     assert found["parent.data.0"] == "k0"
-    assert found["sweep.my sweep"] == "true"
+    assert found["sweep.s"] == "true"
     assert found["error"].startswith("boom boom")
     assert len(found["error"]) <= 1000
     assert not {"seed", "scale"} & found.keys()

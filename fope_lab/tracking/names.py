@@ -1,0 +1,144 @@
+"""The names of a sweep's runs: what tells them apart comes first, in the width that MLflow shows.
+
+MLflow's list cuts a name after about 20 characters. So a name begins with what differs between the
+stages of a section, and ends with the section: "rope s0 perplexity". Where that is too long, its
+longest words become shorter: "fope-offi 60m s0 per".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fope_lab.stages.labels import label, split_label
+
+WIDTH = 20
+"""The characters of a name that MLflow's list shows."""
+LEAST = 4
+"""The fewest letters to which a word is cut; three in the name of a section."""
+LETTER = r"[^\W\d_]"
+Texts = tuple[str, ...]
+"""A text for each stage of a section; an empty one where a facet says nothing of the stage."""
+
+
+class NamedStage(Protocol):
+    """What the name of a stage's run is made of."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def section(self) -> str: ...
+    @property
+    def embedding(self) -> str | None: ...
+    @property
+    def axes(self) -> Mapping[str, Any]: ...
+    @property
+    def seed(self) -> int | None: ...
+
+
+@dataclass(frozen=True)
+class Facet:
+    """What may tell the stages of a section apart: its place in their names, and its texts.
+
+    `forms` has the texts as they are best read, and then shorter and shorter ones, which tell the
+    same stages apart.
+    """
+
+    place: tuple[int, int]
+    forms: Sequence[Texts]
+
+
+def run_names(stages: Iterable[NamedStage]) -> dict[str, str]:
+    """The names of the runs of a sweep's stages by key: all different, and at most WIDTH long."""
+    sections: dict[str, list[NamedStage]] = {}
+    for stage in stages:
+        sections.setdefault(stage.section, []).append(stage)
+    shortened = zip(*_shorter(tuple(sections), LEAST - 1), strict=True)
+    endings = dict(zip(sections, shortened, strict=True))
+    names: dict[str, str] = {}
+    for section, members in sections.items():
+        facets = sorted(_telling(members), key=lambda facet: facet.place)
+        for index, stage in enumerate(members):
+            parts = [[form[index] for form in facet.forms] for facet in facets]
+            names[stage.key] = _fitted([*parts, endings[section]])
+    return _made_different(names)
+
+
+def _telling(stages: Sequence[NamedStage]) -> Iterator[Facet]:
+    """The facets that tell stages apart which the facets before them do not."""
+    rows: list[Texts] = [()] * len(stages)
+    for facet in _facets(stages):
+        longer = [(*row, text) for row, text in zip(rows, facet.forms[0], strict=True)]
+        if len(set(longer)) > len(set(rows)):
+            rows = longer
+            yield facet
+
+
+def _facets(stages: Sequence[NamedStage]) -> Iterator[Facet]:
+    """All that may tell the stages apart: names, numbers and seeds, then the options of names."""
+    axes = dict.fromkeys(axis for stage in stages for axis in stage.axes)
+    columns = [
+        tuple(stage.embedding or "" for stage in stages),
+        *(tuple(label(s.axes[axis]) if axis in s.axes else "" for s in stages) for axis in axes),
+        # How two preparations of data differ is told by their labels alone.
+        tuple(f"({stage.label[len(stage.section) + 1 : -1]})" for stage in stages),
+    ]
+    split = [[split_label(text) for text in texts] for texts in columns]
+    for column, parts in enumerate(split):
+        yield Facet((column, 0), _shorter(tuple(name for name, _ in parts)))
+    seeds = tuple("" if stage.seed is None else f"s{stage.seed}" for stage in stages)
+    yield Facet((len(columns), 0), [seeds])
+    for column, parts in enumerate(split):
+        options = [dict(map(_named, enumerate(found))) for _, found in parts]
+        for place, name in enumerate(dict.fromkeys(name for found in options for name in found)):
+            texts = tuple(found.get(name, "") for found in options)
+            yield Facet((column, place + 1), _shorter(texts))
+
+
+def _named(option: tuple[int, str]) -> tuple[str, str]:
+    """The name and the value of an option; the name is its place where it has none."""
+    place, text = option
+    name, sign, value = text.partition("=")
+    return (name, value) if sign else (str(place), text)
+
+
+def _shorter(texts: Texts, least: int = LEAST) -> list[Texts]:
+    """Texts, and then with fewer and fewer letters of each word, as long as they stay different."""
+    words = (word for text in texts for word in re.findall(f"{LETTER}+", text))
+    longest = max(map(len, words), default=0)
+    forms = [texts]
+    for letters in range(longest - 1, least - 1, -1):
+        cut = tuple(re.sub(rf"({LETTER}{{{letters}}}){LETTER}+", r"\1", text) for text in texts)
+        if len(set(cut)) == len(set(texts)):
+            forms.append(cut)
+    return forms
+
+
+def _fitted(parts: Sequence[Sequence[str]]) -> str:
+    """The name with these parts, each in its forms; the longest part becomes shorter first, the
+    last of those that are equally long."""
+    chosen = [list(forms) for forms in parts]
+    while len(name := " ".join(forms[0] for forms in chosen if forms[0])) > WIDTH:
+        longer = [forms for forms in chosen if len(forms) > 1]
+        if not longer:
+            break
+        del max(reversed(longer), key=lambda forms: len(forms[0]))[0]
+    return name
+
+
+def _made_different(names: Mapping[str, str]) -> dict[str, str]:
+    """Names by key, cut to WIDTH; one that another stage already has ends in a number."""
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for key, name in names.items():
+        different, number = name[:WIDTH].rstrip(), 1
+        while different in taken:
+            number += 1
+            different = f"{name[: WIDTH - len(str(number)) - 1].rstrip()} {number}"
+        taken.add(different)
+        found[key] = different
+    return found
