@@ -33,7 +33,8 @@ from fope_lab.tracking.view import Outline
 
 PLAN, REPORT = "plan.json", "report.meta.json"
 STORE_ID = re.compile(r"[0-9a-f]{32}")
-RECORD_FIELDS = ("experiment_id", "run_id", "complete")
+FORM = 2
+"""The form of what is sent: raise it when a complete run is to get more points than before."""
 UNNAMED_FILES = ("report.html", "report.json")
 """The files of reports that were saved by versions which did not record file names."""
 
@@ -44,12 +45,14 @@ class RunRecord:
 
     `complete` is the time (ms since 1970) at which the stage finished, or None until everything
     about it is uploaded. The progress of an incomplete upload is not recorded: a response may be
-    lost after the points arrived, so only the server knows.
+    lost after the points arrived, so only the server knows. `form` is the FORM of the version that
+    uploaded it; a version that knew of none had the form 1.
     """
 
     experiment_id: str
     run_id: str
     complete: int | None
+    form: int = FORM
 
 
 @dataclass(frozen=True)
@@ -113,10 +116,11 @@ class Ledger:
         raw = read_json(self._record_file(sweep, kind, key))
         if not isinstance(raw, dict):
             return None
-        experiment, run, complete = (raw.get(name) for name in RECORD_FIELDS)
-        if not (isinstance(experiment, str) and isinstance(run, str)):
+        experiment, run = raw.get("experiment_id"), raw.get("run_id")
+        complete, form = raw.get("complete"), raw.get("form", 1)
+        if not (isinstance(experiment, str) and isinstance(run, str) and isinstance(form, int)):
             return None
-        return RunRecord(experiment, run, complete if isinstance(complete, int) else None)
+        return RunRecord(experiment, run, complete if isinstance(complete, int) else None, form)
 
     def set_run(self, sweep: str, kind: str, key: str, record: RunRecord) -> None:
         """Record the run of a stage in the sweep's experiment."""

@@ -3,6 +3,9 @@
     points(row)                 the points of a row
     result_rows(folder, time)   what the result of a finished stage says beyond its rows
 
+MLflow's lists and its compare page know the last value of a metric alone. So each point of a curve
+over lengths is also a metric of its own: perplexity_by_length at 64 is perplexity/64, too.
+
 MLflow stores an infinity as 1.8e308, which flattens every chart that shows it. So a value that is
 not finite becomes NaN, a gap in the line, and the run's tag `non_finite` names the value.
 """
@@ -14,9 +17,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fope_lab.stages.metric import LENGTH, WORDS
 from fope_lab.stages.result import FORMAT, Measurement, ResultRecord
 from fope_lab.store import Row
 from fope_lab.tracking.view import TAG_LENGTH, valid_name
+
+LISTED_AXES = (LENGTH.name, WORDS.name)
+"""The axes whose curves have few points; those over positions have too many for a list."""
 
 
 class Point(NamedTuple):
@@ -33,15 +40,14 @@ class Point(NamedTuple):
 
 def points(row: Row) -> list[Point]:
     """The metrics of a row as points; a value that is not finite becomes NaN."""
-    return [
-        Point(
-            valid_name(name),
-            row.step,
-            row.timestamp,
-            float(value) if math.isfinite(value) else math.nan,
-        )
-        for name, value in row.values.items()
-    ]
+    found = []
+    for name, value in row.values.items():
+        number = float(value) if math.isfinite(value) else math.nan
+        found.append(Point(valid_name(name), row.step, row.timestamp, number))
+        curve, _, axis = name.rpartition("_by_")
+        if axis in LISTED_AXES:
+            found.append(Point(valid_name(f"{curve}/{row.step}"), 0, row.timestamp, number))
+    return found
 
 
 def result_rows(content: Mapping[str, Any], rows: Sequence[Row], timestamp: int) -> list[Row]:

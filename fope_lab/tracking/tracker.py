@@ -19,6 +19,7 @@ from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.causes import as_tracking_error, concerns_one_run, one_line
 from fope_lab.tracking.errors import TrackingError, UnreachableError
 from fope_lab.tracking.ledger import Ledger, RunRecord
+from fope_lab.tracking.parameters import parameters
 from fope_lab.tracking.points import Digest, Point, not_finite, points, result_rows
 from fope_lab.tracking.server import (
     ENTRIES_PER_BATCH,
@@ -34,7 +35,6 @@ from fope_lab.tracking.view import (
     StageOutline,
     code_tags,
     metric_path,
-    parameters,
     pictures,
     summary_tags,
     tags,
@@ -240,7 +240,7 @@ class Tracker:
         now = timeline(folder)
         if now is None or now == settled:
             return
-        params = parameters(stage.config)
+        params = parameters(stage, stages)
         wanted = tags(outline, stage, now) | {"store": experiment.store_id}
         wanted |= code_tags(folder.makers(), self._changes.of(stage, stages))
         run = experiment.runs.get(stage.key)

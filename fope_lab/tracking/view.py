@@ -2,9 +2,9 @@
 
     Outline.of(plan)     the stages, as JSON that does not need the sweep file
     timeline(folder)     when a stage began and ended, and how
-    tags, parameters     the description of a stage, for filters, groups and the compare page
+    tags                 the description of a stage, for filters and groups
 
-names.py has the names of the runs, and points.py the metrics of a stage.
+names.py has the names of the runs, parameters.py and points.py their parameters and metrics.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from fope_lab.tracking.names import run_names
 
 NAME_LENGTH = 250
 """MLflow's limit for the name of a metric, parameter or tag, in characters."""
-PARAMETER_LENGTH = 6_000
-"""MLflow's limit for the value of a parameter, in characters."""
 TAG_LENGTH = 1_000
 """Our limit for the value of a tag, in characters, so that it stays readable."""
 STORED_AS = {"label": "name", "section": "stage"}
@@ -72,10 +70,14 @@ class StageOutline:
 
 @dataclass(frozen=True, kw_only=True)
 class Outline:
-    """What MLflow shows of a plan besides metrics: its name, description and stages."""
+    """What MLflow shows of a plan besides metrics: its name, description, file and stages.
+
+    An outline that an old version recorded names no file.
+    """
 
     name: str
     description: str
+    file: str
     stages: tuple[StageOutline, ...]
 
     @functools.cached_property
@@ -92,7 +94,11 @@ class Outline:
             raw = {STORED_AS.get(name, name): getattr(stage, name) for name in own}
             is_cached = plan.states[stage.key].is_done
             stages.append(raw | {"cached": cached.get(stage.key, is_cached)})
-        sweep = {"name": plan.sweep.name, "description": plan.sweep.description}
+        sweep = {
+            "name": plan.sweep.name,
+            "description": plan.sweep.description,
+            "file": str(plan.sweep.path),
+        }
         outline = cls.read(json.loads(json.dumps(sweep | {"stages": stages})))
         assert outline is not None
         return outline
@@ -102,14 +108,15 @@ class Outline:
         """The outline in a JSON value that `json` wrote, or None if it has another shape."""
         if not isinstance(raw, dict) or not isinstance(raw.get("stages"), list):
             return None
-        name, description = raw.get("name"), raw.get("description")
-        if not isinstance(name, str) or not isinstance(description, str):
+        texts: dict[str, Any] = {name: raw.get(name) for name in ("name", "description")}
+        texts["file"] = raw.get("file", "")
+        if not all(isinstance(text, str) for text in texts.values()):
             return None
         found = [StageOutline.read(stage) for stage in raw["stages"]]
         stages = tuple(stage for stage in found if stage is not None)
         if len(stages) < len(found):
             return None
-        return cls(name=name, description=description, stages=stages)
+        return cls(**texts, stages=stages)
 
     def json(self) -> str:
         """The outline as JSON text, which `parse` reads."""
@@ -163,6 +170,8 @@ def tags(outline: Outline, stage: StageOutline, stage_timeline: StageTimeline) -
     """The tags of a stage's run in the experiment of the sweep."""
     values = {
         "mlflow.runName": outline.names[stage.key],
+        "mlflow.source.name": outline.file or None,
+        "mlflow.source.type": "LOCAL" if outline.file else None,
         f"sweep.{outline.name}": "true",
         "stage": stage.section,
         "label": stage.label,
@@ -174,7 +183,7 @@ def tags(outline: Outline, stage: StageOutline, stage_timeline: StageTimeline) -
         "state": stage_timeline.status,
         "cached": "true" if stage.cached else "false",
         "error": stage_timeline.error,
-        **{f"axis.{name}": _text(value) for name, value in stage.axes.items()},
+        **{f"axis.{name}": as_text(value) for name, value in stage.axes.items()},
         **{f"parent.{role}": key for role, key in stage.parents.items()},
     }
     return {
@@ -192,35 +201,17 @@ def code_tags(makers: Sequence[Mapping[str, Any]], changed: Sequence[str]) -> di
     """
     checkouts = (Checkout.recorded(made_by) for made_by in makers)
     commits = dict.fromkeys(str(checkout) for checkout in checkouts if checkout is not None)
-    values = {"commit": ", ".join(commits), "changed_since": ", ".join(changed)}
+    values = {
+        "commit": ", ".join(commits),
+        "mlflow.source.git.commit": next(iter(commits), "").removesuffix("+"),
+        "changed_since": ", ".join(changed),
+    }
     return {name: value[:TAG_LENGTH] for name, value in values.items() if value}
 
 
 def summary_tags(sweep: str) -> dict[str, str]:
     """The tags of the run that holds the report of `sweep`."""
     return {"mlflow.runName": "summary", valid_name(f"sweep.{sweep}"): "true", "kind": "summary"}
-
-
-def parameters(config: Mapping[str, Any]) -> dict[str, str]:
-    """A stage's resolved configuration as MLflow's parameters.
-
-    Names of nested fields are joined by dots, and entries of a list of mappings are numbered. Other
-    values are JSON, except for plain text. A value that is too long for MLflow ends in "…".
-    """
-    flat: dict[str, str] = {}
-    pending: list[tuple[str, Any]] = list(config.items())
-    while pending:
-        name, value = pending.pop(0)
-        if isinstance(value, Mapping) and value:
-            pending += [(f"{name}.{inner}", entry) for inner, entry in value.items()]
-        elif isinstance(value, list | tuple) and any(isinstance(v, Mapping) for v in value):
-            pending += [(f"{name}.{index}", entry) for index, entry in enumerate(value)]
-        else:
-            text = _text(value)
-            if len(text) > PARAMETER_LENGTH:
-                text = text[: PARAMETER_LENGTH - 1] + "…"
-            flat[valid_name(name)] = text
-    return flat
 
 
 def metric_path(parts: Iterable[str]) -> str:
@@ -237,7 +228,8 @@ def valid_name(name: str) -> str:
     return re.sub(r"[^\w\-./ :]", "_", name)[:NAME_LENGTH]
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """A value as JSON, except for plain text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

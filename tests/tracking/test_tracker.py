@@ -109,6 +109,8 @@ def test_a_run_tells_what_the_stage_is(scene: Scene) -> None:
     assert wanted.items() <= run.data.tags.items()
     assert "scale" not in run.data.tags  # the sweep file gives none
     assert run.data.params["lengths"] == "[64, 128, 256]"
+    assert run.data.params["pretrain.embedding"] == run.data.params["embedding"] == "rope"
+    assert run.data.tags["mlflow.source.name"] == str(scene.root / "first.yaml")
     assert run.data.params["corpus.type"] == "python-docs"
     client = MlflowClient(tracking_uri=scene.uri)
     experiment = client.get_experiment(run.info.experiment_id)
@@ -189,10 +191,14 @@ def test_the_result_adds_what_the_rows_do_not_have(scene: Scene) -> None:
             scene.tracker.project(plan)
         attempt.finish(ResultRecord(metrics=tuple(measured)).as_json())
     scene.tracker.project(plan)
-    sent = {(name, step): value for name, step, _, value in scene.points(scene.run(stage))}
-    assert len(sent) == len(scene.points(scene.run(stage)))
+    run = scene.run(stage)
+    assert {name: run.data.metrics[name] for name in ("perplexity/64", "perplexity/128")} == {
+        f"perplexity/{x}": value for x, value in values.items()
+    }
+    sent = {(name, step): value for name, step, _, value in scene.points(run)}
+    assert len(sent) == len(scene.points(run))
     curves = {"": values, "_stderr": 0.5, "_ci95_low": 8.0, "_ci95_high": 12.5}
-    assert sent == {
+    assert {point: value for point, value in sent.items() if "/" not in point[0]} == {
         (f"perplexity_by_length{end}", x): repr(curve[x] if isinstance(curve, dict) else curve)
         for end, curve in curves.items()
         for x in values
@@ -210,7 +216,8 @@ def test_what_is_not_finite_is_a_gap_and_a_tag(scene: Scene) -> None:
     scene.tracker.project(plan)
     scene.restart().project(plan)
     run = scene.run(stage)
-    assert [point[3] for point in scene.points(run)] == ["nan", "nan", "9.5"][::-1]
+    curve = [point[3] for point in scene.points(run) if point[0] == "perplexity_by_length"]
+    assert curve == ["9.5", "nan", "nan"]
     assert run.data.tags["non_finite"] == (
         "perplexity_by_length=inf at 128, perplexity_by_length=nan at 256"
     )

@@ -17,14 +17,7 @@ from fope_lab.store import Row, Status
 from fope_lab.store.state import StageState
 from fope_lab.tracking import metric_link, run_link
 from fope_lab.tracking.points import Digest, not_finite, points
-from fope_lab.tracking.view import (
-    PARAMETER_LENGTH,
-    Outline,
-    StageTimeline,
-    metric_path,
-    parameters,
-    tags,
-)
+from fope_lab.tracking.view import Outline, StageTimeline, code_tags, metric_path, tags
 
 
 def plan_of(**changes: Any) -> Any:
@@ -41,35 +34,11 @@ def plan_of(**changes: Any) -> Any:
         "scale": None,
     } | changes
     return SimpleNamespace(
-        sweep=SimpleNamespace(name="s", description="d", stages=(SimpleNamespace(**stage),)),
+        sweep=SimpleNamespace(
+            name="s", description="d", path="sweeps/s.yaml", stages=(SimpleNamespace(**stage),)
+        ),
         states={"k1": StageState(Status.DONE)},
     )
-
-
-def test_parameters_are_flat_and_readable() -> None:
-    config = {
-        "model": {"scale": "60m", "num_layers": 4, "tie": True, "gates": {}},
-        "data": {"mix": [{"corpus": {"type": "c4"}, "weight": 0.7}, {"task": None}]},
-        "lengths": [128, 256],
-    }
-    assert parameters(config) == {
-        "model.scale": "60m",
-        "model.num_layers": "4",
-        "model.tie": "true",
-        "model.gates": "{}",
-        "data.mix.0.corpus.type": "c4",
-        "data.mix.0.weight": "0.7",
-        "data.mix.1.task": "null",
-        "lengths": "[128, 256]",
-    }
-
-
-def test_a_parameter_is_cut_where_mlflow_would_refuse_it() -> None:
-    (value,) = parameters({"files": ["x" * 100] * 100}).values()
-    assert len(value) == PARAMETER_LENGTH
-    assert value.endswith("…")
-    (whole,) = parameters({"text": "x" * PARAMETER_LENGTH}).values()
-    assert whole == "x" * PARAMETER_LENGTH
 
 
 @given(st.dictionaries(st.text("abc@% =", min_size=1), st.floats(), min_size=1))
@@ -107,6 +76,36 @@ def test_not_finite_names_what_was_lost() -> None:
 def test_an_outline_survives_as_json() -> None:
     outline = Outline.of(plan_of(), {})
     assert Outline.read(json.loads(outline.json())) == outline
+
+
+def test_an_outline_of_before_files_were_recorded_is_read() -> None:
+    raw = json.loads(Outline.of(plan_of(), {}).json())
+    del raw["file"]
+    outline = Outline.read(raw)
+    assert outline is not None
+    running = StageTimeline(Status.RUNNING, 0, None, None, None)
+    assert "mlflow.source.name" not in tags(outline, outline.stages[0], running)
+
+
+def test_the_source_of_a_run_is_the_sweep_file_at_a_commit() -> None:
+    outline = Outline.of(plan_of(), {})
+    running = StageTimeline(Status.RUNNING, 0, None, None, None)
+    assert tags(outline, outline.stages[0], running)["mlflow.source.name"] == "sweeps/s.yaml"
+    makers = [{"commit": "abc123", "clean": False}, {"commit": "def456", "clean": True}]
+    found = code_tags(makers, [])
+    assert found == {"commit": "abc123+, def456", "mlflow.source.git.commit": "abc123"}
+    assert code_tags([{}], []) == {}
+
+
+def test_a_curve_over_lengths_is_a_number_for_each_length_too() -> None:
+    curves = {"perplexity_by_length": 9.5, "perplexity_by_length_stderr": 0.5}
+    assert points(Row(64, 7, curves | {"accuracy_by_position": 1.0, "loss": 2.0})) == [
+        ("perplexity_by_length", 64, 7, 9.5),
+        ("perplexity/64", 0, 7, 9.5),
+        ("perplexity_by_length_stderr", 64, 7, 0.5),
+        ("accuracy_by_position", 64, 7, 1.0),
+        ("loss", 64, 7, 2.0),
+    ]
 
 
 def test_a_stage_stays_cached_or_not_as_it_was_first_planned() -> None:

@@ -1,0 +1,72 @@
+"""The parameters of a stage's run, by which MLflow's lists filter and its compare page compares.
+
+They are the resolved configuration of the stage, flattened, and whatever varies in the model that
+it makes or reads: a list then sorts evaluations by the learning rate of their models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fope_lab.data.roles import MODEL
+from fope_lab.stages.labels import label
+from fope_lab.tracking.view import StageOutline, as_text, valid_name
+
+LENGTH_LIMIT = 6_000
+"""MLflow's limit for the value of a parameter, in characters."""
+
+
+def parameters(stage: StageOutline, stages: Mapping[str, StageOutline]) -> dict[str, str]:
+    """The parameters of a stage; `stages` has the stages of its sweep by key.
+
+    The axes of the sweep go by their paths, such as pretrain.embedding. The trained length and the
+    learning rate are those of the last training of the model.
+    """
+    training = _training(stage, stages)
+    values = {
+        "embedding": stage.embedding,
+        "scale": stage.scale,
+        "seed": stage.seed,
+        "train_length": _field(training, "data", "length"),
+        "learning_rate": _field(training, "train", "learning_rate"),
+    }
+    axes = {axis: label(value) for axis, value in stage.axes.items()}
+    known = {name: value for name, value in values.items() if value is not None}
+    return flat(axes) | flat(stage.config) | flat(known)
+
+
+def flat(config: Mapping[str, Any]) -> dict[str, str]:
+    """Nested values as MLflow's parameters.
+
+    Names of nested fields are joined by dots, and entries of a list of mappings are numbered. Other
+    values are JSON, except for plain text. A value that is too long for MLflow ends in "…".
+    """
+    found: dict[str, str] = {}
+    pending: list[tuple[str, Any]] = list(config.items())
+    while pending:
+        name, value = pending.pop(0)
+        if isinstance(value, Mapping) and value:
+            pending += [(f"{name}.{inner}", entry) for inner, entry in value.items()]
+        elif isinstance(value, list | tuple) and any(isinstance(v, Mapping) for v in value):
+            pending += [(f"{name}.{index}", entry) for index, entry in enumerate(value)]
+        else:
+            text = as_text(value)
+            if len(text) > LENGTH_LIMIT:
+                text = text[: LENGTH_LIMIT - 1] + "…"
+            found[valid_name(name)] = text
+    return found
+
+
+def _training(
+    stage: StageOutline | None, stages: Mapping[str, StageOutline]
+) -> Mapping[str, Any] | None:
+    """The configuration of the last training of a stage's model, if the sweep has it."""
+    while stage is not None and "train" not in stage.config:
+        stage = stages.get(stage.parents.get(MODEL, ""))
+    return None if stage is None else stage.config
+
+
+def _field(config: Mapping[str, Any] | None, section: str, name: str) -> Any:
+    found = (config or {}).get(section)
+    return found.get(name) if isinstance(found, Mapping) else None

@@ -1,0 +1,67 @@
+"""What an older version sent is brought up to the form of today, and nothing is doubled."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+
+from mlflow import MlflowClient
+from tracking_scene import Scene, of
+
+from fope_lab.stages.result import Measurement, ResultRecord
+from fope_lab.sweep.graph import Stage
+
+CURVE = {64: 9.5, 128: 11.25, 256: 80.0}
+
+
+def measure(scene: Scene, stage: Stage) -> None:
+    """Do the work of an evaluation."""
+    measured = [
+        Measurement(name="perplexity_by_length", x=x, value=value) for x, value in CURVE.items()
+    ]
+    with scene.folder(stage).begin("test", {}) as attempt:
+        for one in measured:
+            attempt.writer.log(one.x or 0, one.row)
+        attempt.finish(ResultRecord(metrics=tuple(measured)).as_json())
+
+
+def make_old(scene: Scene, stage: Stage) -> None:
+    """Leave of a stage's run, and of its record, what the first version sent and recorded."""
+    run = scene.run(stage)
+    client = MlflowClient(tracking_uri=scene.uri)
+    client.set_tag(run.info.run_id, "mlflow.runName", stage.label)
+    for tag in ("label", "mlflow.source.name", "mlflow.source.type"):
+        client.delete_tag(run.info.run_id, tag)
+    with closing(sqlite3.connect(scene.store.root / "mlflow.db")) as database, database:
+        for table in ("metrics", "latest_metrics"):
+            database.execute(f"DELETE FROM {table} WHERE key LIKE '%/%'")
+        database.execute("DELETE FROM params WHERE key IN ('embedding', 'pretrain.embedding')")
+    for path in scene.folder(stage).path.glob("tracking/*.json"):
+        record = json.loads(path.read_text())
+        names = ("experiment_id", "run_id", "complete")
+        path.write_text(json.dumps({name: record[name] for name in names}))
+
+
+def test_sync_brings_an_old_upload_up_to_date(scene: Scene) -> None:
+    plan = scene.plan()
+    stage = of(plan, "perplexity")
+    measure(scene, stage)
+    scene.tracker.project(plan)
+    wanted, points = scene.run(stage), scene.points(scene.run(stage))
+    make_old(scene, stage)
+    old = scene.run(stage)
+    assert old.info.run_name == stage.label
+    assert old.data.metrics.keys() == {"perplexity_by_length"}
+    assert "embedding" not in old.data.params
+    for _ in range(2):
+        assert scene.restart().sync() == ["first"]
+        now = scene.run(stage)
+        assert now.info.run_id == old.info.run_id
+        assert now.info.run_name == "rope perplexity"
+        assert (now.data.tags, now.data.params) == (wanted.data.tags, wanted.data.params)
+        assert scene.points(now) == points
+    assert now.data.metrics == {
+        "perplexity_by_length": 80.0,
+        **{f"perplexity/{x}": value for x, value in CURVE.items()},
+    }
