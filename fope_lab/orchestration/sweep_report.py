@@ -23,7 +23,7 @@ def tracked_report(sweep: Sweep, store: Store, tracker: Tracker) -> Report:
     """The results so far of a sweep; no MLflow server is contacted."""
     ids, experiment = tracker.run_ids(sweep), tracker.experiment_id(sweep)
     addresses = {key: run_link(tracker.uri, str(experiment), run) for key, run in ids.items()}
-    links = RunLinks(ids, addresses)
+    links = RunLinks(ids, addresses, tracker.view_links(sweep.name))
     return build_report(sweep, store, provenance=provenance(sweep, store), links=links)
 
 

@@ -36,11 +36,13 @@ from fope_lab.sweep.graph import Sweep
 class RunLinks:
     """The MLflow run of each stage and the address of its page, by the stage's key.
 
-    A stage may lack either of them.
+    A stage may lack either of them. `views` has the addresses of MLflow's views of the sweep, by
+    their names.
     """
 
     ids: Mapping[str, str] = field(default_factory=dict)
     addresses: Mapping[str, str] = field(default_factory=dict)
+    views: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

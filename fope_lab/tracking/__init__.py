@@ -5,20 +5,23 @@ and its store. Only durable rows are uploaded, with the step and the timestamp t
 store. MLflow ignores a point that it already has and can't delete a point, so uploading the same
 points again is harmless. Every call may be interrupted anywhere and repeated.
 
-    view.py     what MLflow shows of a sweep: a pure function of the plan and the store
+    view.py     what MLflow shows of a sweep: a pure function of the plan and the store, with
+                names.py, parameters.py, points.py and prepared_views.py
     ledger.py   which stages are uploaded, and what `sync` needs without the sweep file
     uris.py     which URIs are allowed, and how to show one without its password
     database.py makes the tables of a SQLite database, and keeps a damaged one apart
     server.py   an MLflow server or database, its experiments and runs
-    tracker.py  uploads what MLflow lacks
+    upload.py   sends what an experiment lacks of a sweep: its runs, its views, its report
+    tracker.py  does so for one sweep, or for all that a store has
     thread.py   does so every few seconds during a run, and waits no longer than patience.py says
-    ui.py       serves MLflow's pages, and makes links to them
+    links.py    makes links to MLflow's pages, which ui.py serves
 """
 
 from fope_lab.tracking.errors import TrackingError
+from fope_lab.tracking.links import metric_link, run_link
 from fope_lab.tracking.thread import TrackingThread, sync
 from fope_lab.tracking.tracker import Tracker
-from fope_lab.tracking.ui import metric_link, run_link, serve
+from fope_lab.tracking.ui import serve
 from fope_lab.tracking.uris import is_server
 
 __all__ = [

@@ -3,6 +3,7 @@
     <stage folder>/tracking/<hash of URI and sweep>.json   its run, and whether it is complete
     <store>/tracking/id                                    distinguishes the runs of two stores
     <store>/tracking/<hash of URI and sweep>.lock          one writer at a time
+    <store>/tracking/<hash of URI and sweep>.views.json    the pages of its prepared views
     <store>/tracking/sweeps/<name>/                        the last plan, and the last report
 
 If any of these is lost or damaged, nothing else is: the server can be asked which points it has and
@@ -126,6 +127,18 @@ class Ledger:
         """Record the run of a stage in the sweep's experiment."""
         if self.run(sweep, kind, key) != record:
             write_json(self._record_file(sweep, kind, key), dataclasses.asdict(record))
+
+    def pages(self, sweep: str) -> Mapping[str, str]:
+        """The recorded pages of a sweep's prepared views, by their names."""
+        raw = read_json(self._root / f"{self._hash(sweep)}.views.json")
+        if not isinstance(raw, dict) or not all(isinstance(page, str) for page in raw.values()):
+            return {}
+        return raw
+
+    def set_pages(self, sweep: str, pages: Mapping[str, str]) -> None:
+        """Record the pages of a sweep's prepared views."""
+        if self.pages(sweep) != pages:
+            write_json(self._root / f"{self._hash(sweep)}.views.json", dict(pages))
 
     def save_outline(self, plan: Plan) -> Outline:
         """Save the outline of a plan and return it; `cached` stays as it was first recorded."""

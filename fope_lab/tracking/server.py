@@ -6,13 +6,13 @@ The import of mlflow takes 2 s, so it waits for the first call.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
-from fope_lab.tracking.causes import is_damage, one_line
+from fope_lab.tracking.causes import concerns_one_run, is_damage, one_line
 from fope_lab.tracking.database import (
     Identity,
     identity,
@@ -26,7 +26,7 @@ from fope_lab.tracking.patience import Patience, PatientClient
 from fope_lab.tracking.points import Point
 from fope_lab.tracking.quiet_mlflow import quiet_mlflow
 from fope_lab.tracking.uris import is_server, shown, sqlite_file
-from fope_lab.tracking.view import StageTimeline
+from fope_lab.tracking.view import SUMMARY, StageTimeline
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -37,7 +37,6 @@ ENTRIES_PER_BATCH = 1_000
 """MLflow's limit for the metrics, parameters and tags of a request."""
 PARAMS_PER_BATCH = TAGS_PER_BATCH = 100
 """MLflow's limits for the parameters and for the tags of a request."""
-SUMMARY = "summary"
 # The file of every SQLite database in use. MLflow keeps connections open until the process ends, so
 # after `rm mlflow.db` it would continue to write to the deleted file.
 _OPEN_DATABASES: dict[Path, Identity] = {}
@@ -78,6 +77,11 @@ class Run:
         self.tags.update(tags)
         self._params.update(params)
         self._metrics.update(point.name for point in points)
+
+    @property
+    def metrics(self) -> Set[str]:
+        """The names of the metrics that the run has."""
+        return self._metrics
 
     def remove_tag(self, name: str) -> None:
         """Remove a tag from the run if it has the tag."""
@@ -123,6 +127,7 @@ class Experiment:
         self.experiment_id: str = entity.experiment_id
         self.created: int = entity.creation_time
         self.store_id = store_id
+        self._tags: dict[str, str] = dict(entity.tags)
         self.runs: dict[str, Run] = {}
         self.settled: dict[str, StageTimeline] = {}
         self.marks: dict[str, tuple[int, int] | None] = {}
@@ -131,6 +136,17 @@ class Experiment:
         """Whether both are one experiment, rather than one that was made again under its name."""
         mine, others = (self.experiment_id, self.created), (other.experiment_id, other.created)
         return mine == others and self.store_id == other.store_id
+
+    def set_tag(self, name: str, value: str) -> None:
+        """Set a tag of the experiment; one that the server refuses is tried once."""
+        if self._tags.get(name) == value:
+            return
+        self._tags[name] = value
+        try:
+            self._client.set_experiment_tag(self.experiment_id, name, value)
+        except Exception as error:
+            if not concerns_one_run(error):
+                raise
 
     def create(self, key: str, tags: Mapping[str, str], started: int) -> Run:
         """Create a run that started at `started` (ms since 1970)."""

@@ -1,53 +1,24 @@
-"""Uploads what MLflow lacks of a store.
-
-MLflow can't delete points. So a run with points that the store no longer has, because its newest
-checkpoint was damaged and the work was repeated, is deleted and created again.
-"""
+"""Uploads what MLflow lacks of a store: of one sweep, or of all sweeps that it has."""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from fope_lab.store import Row, Status, Store
+from fope_lab.store import Store
 from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.made_by import ChangesSince
 from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.causes import as_tracking_error, concerns_one_run, one_line
 from fope_lab.tracking.errors import TrackingError, UnreachableError
 from fope_lab.tracking.ledger import Ledger, RunRecord
-from fope_lab.tracking.parameters import parameters
-from fope_lab.tracking.points import Digest, Point, not_finite, points, result_rows
-from fope_lab.tracking.server import (
-    ENTRIES_PER_BATCH,
-    SUMMARY,
-    Experiment,
-    Run,
-    Server,
-    artifact_folder,
-)
+from fope_lab.tracking.links import PAGES, page_link
+from fope_lab.tracking.server import Server, artifact_folder
+from fope_lab.tracking.upload import Upload
 from fope_lab.tracking.uris import checked_uri, default_uri, shown
-from fope_lab.tracking.view import (
-    Outline,
-    StageOutline,
-    code_tags,
-    metric_path,
-    pictures,
-    summary_tags,
-    tags,
-    timeline,
-)
-
-MLFLOW_STATUS = {
-    Status.DONE: "FINISHED",
-    Status.FAILED: "FAILED",
-    Status.RUNNING: "RUNNING",
-    Status.INTERRUPTED: "KILLED",
-    Status.DAMAGED: "KILLED",
-}
+from fope_lab.tracking.view import SUMMARY, Outline, metric_path
 
 
 class Tracker:
@@ -124,8 +95,7 @@ class Tracker:
 
     def without_report(self) -> list[str]:
         """The names of the recorded sweeps of which the store has no report that is whole."""
-        names = [outline.name for outline in self._ledger.outlines()]
-        return [name for name in names if self._ledger.report(name) is None]
+        return [name for name in self.sweeps() if self._ledger.report(name) is None]
 
     @property
     def sync_command(self) -> str:
@@ -143,6 +113,18 @@ class Tracker:
     def experiment_id(self, sweep: Sweep) -> str | None:
         """The id of the sweep's experiment, or None before its first run; contacts no server."""
         return next((record.experiment_id for record in self._records(sweep).values()), None)
+
+    def view_links(self, sweep: str, ui: str = PAGES) -> dict[str, str]:
+        """The addresses of the prepared views of a sweep, by name; contacts no server.
+
+        They are on the server, or on `ui` if the runs are in a database.
+        """
+        pages = self._ledger.pages(sweep)
+        return {name: page_link(self.uri, page, ui) for name, page in pages.items()}
+
+    def sweeps(self) -> list[str]:
+        """The names of the sweeps that are recorded in this store."""
+        return [outline.name for outline in self._ledger.outlines()]
 
     def _outline(self, plan: Plan) -> Outline:
         known = self._outlines.get(plan.sweep.name)
@@ -197,12 +179,14 @@ class Tracker:
             experiment = self._server.experiment(
                 outline.name, outline.description, self._store_id()
             )
-            stages = {stage.key: stage for stage in outline.stages}
+            upload = Upload(outline, experiment, self._store, self._ledger, self._changes)
             for stage in outline.stages:
                 with self._collected(problems, stage.label):
-                    self._project_stage(outline, experiment, stage, stages)
+                    upload.stage(stage)
             with self._collected(problems, SUMMARY):
-                self._project_report(outline.name, experiment)
+                upload.report()
+            with self._collected(problems, "prepared views"):
+                upload.views()
         return problems
 
     def _store_id(self) -> str:
@@ -224,124 +208,6 @@ class Tracker:
             if not concerns_one_run(error):
                 raise
             problems.append(f"{name}: {one_line(error, self.uri)}")
-
-    def _project_stage(
-        self,
-        outline: Outline,
-        experiment: Experiment,
-        stage: StageOutline,
-        stages: Mapping[str, StageOutline],
-    ) -> None:
-        folder = self._store.folder(stage.kind, stage.key)
-        mark, settled = _mark(folder.paths.done), experiment.settled.get(stage.key)
-        is_done = settled is not None and settled.status is Status.DONE
-        if is_done and mark == experiment.marks.get(stage.key):
-            return
-        now = timeline(folder)
-        if now is None or now == settled:
-            return
-        params = parameters(stage, stages)
-        wanted = tags(outline, stage, now) | {"store": experiment.store_id}
-        wanted |= code_tags(folder.makers(), self._changes.of(stage, stages))
-        run = experiment.runs.get(stage.key)
-        known = self._ledger.run(outline.name, stage.kind, stage.key)
-        complete = now.ended if now.status is Status.DONE else None
-        if run is None or complete is None or known != _record(experiment, run, complete):
-            rows = folder.rows()
-            if complete is not None:
-                rows = [*rows, *result_rows(folder.result() or {}, rows, complete)]
-            if text := not_finite(rows):
-                wanted["non_finite"] = text
-            run = run or experiment.create(stage.key, wanted, now.started)
-            start = _start(run, rows)
-            if start is None:
-                run, start = experiment.replace(stage.key, wanted, now.started), RunStart()
-            for missing, row, digest in _batches(rows, start):
-                run.log(missing, wanted, params)
-                run.sent = row, digest
-            if complete is not None:
-                for picture in pictures(now):
-                    run.add_file(picture)
-        run.log((), wanted, params)  # a complete run may need new tags, from a changed sweep file
-        for tag in ("error", "changed_since"):  # it was tried again, or a change was taken back
-            if tag not in wanted:
-                run.remove_tag(tag)
-        run.set_status(MLFLOW_STATUS[now.status], now.ended)
-        record = _record(experiment, run, complete)
-        self._ledger.set_run(outline.name, stage.kind, stage.key, record)
-        experiment.settled[stage.key], experiment.marks[stage.key] = now, mark
-
-    def _project_report(self, sweep: str, experiment: Experiment) -> None:
-        run = experiment.runs.get(SUMMARY)
-        if run is not None and run.tags.get("content") == self._ledger.report_content(sweep):
-            return
-        report = self._ledger.report(sweep)
-        if report is None:
-            return
-        if run is None:
-            wanted = summary_tags(sweep) | {"store": experiment.store_id}
-            run = experiment.create(SUMMARY, wanted, report.time)
-        # The revision is saved before the points, so that two reports never share a step.
-        revision = int(run.tags.get("revision", "0")) + 1
-        run.log((), {"revision": str(revision)}, {})
-        run.log(points(Row(revision, report.time, dict(report.metrics))), {}, {})
-        for file in report.files:
-            run.add_file(file)
-        run.log((), {"content": report.content}, {})
-        run.set_status("FINISHED", report.time)
-
-
-def _mark(path: Path) -> tuple[int, int] | None:
-    """What tells a file from any other of its name without reading it, or None if there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
-
-
-@dataclass(frozen=True)
-class RunStart:
-    """Where to continue an upload: at `row`, without the points in `present`."""
-
-    row: int = 0
-    present: frozenset[tuple[str, int, int]] = frozenset()
-
-
-def _record(experiment: Experiment, run: Run, complete: int | None) -> RunRecord:
-    return RunRecord(experiment.experiment_id, run.run_id, complete)
-
-
-def _start(run: Run, rows: Sequence[Row]) -> RunStart | None:
-    """Where to continue uploading `rows`, or None if the run has points that `rows` do not have.
-
-    Asks the server, unless this process sent the run's points and `rows` still begin with them.
-    """
-    if run.sent is not None:
-        count, digest = run.sent
-        if count <= len(rows) and Digest(rows[:count]).hex() == digest:
-            return RunStart(count)
-    present = run.points()
-    known = {point[:3] for row in rows for point in points(row)}
-    return RunStart(0, frozenset(present)) if present <= known else None
-
-
-def _batches(rows: Sequence[Row], start: RunStart) -> Iterator[tuple[list[Point], int, str]]:
-    """Yield the missing points in batches of one request each.
-
-    A batch comes with the number of rows that the run has after it, and their digest. There is
-    always at least one batch; the last batch may be empty.
-    """
-    digest = Digest(rows[: start.row])
-    batch: list[Point] = []
-    for index in range(start.row, len(rows)):
-        missing = [p for p in points(rows[index]) if p[:3] not in start.present]
-        if batch and len(batch) + len(missing) > ENTRIES_PER_BATCH:
-            yield batch, index, digest.hex()
-            batch = []
-        batch += missing
-        digest.add(rows[index])
-    yield batch, len(rows), digest.hex()
 
 
 @contextlib.contextmanager

@@ -1,9 +1,8 @@
-"""Serves MLflow's pages for a store, and makes links to them."""
+"""Serves MLflow's pages for a store."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shlex
 import signal
@@ -13,44 +12,21 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
-from urllib.parse import quote
 
 from fope_lab.tracking.causes import as_tracking_error
 from fope_lab.tracking.database import prepare, readable_tables
 from fope_lab.tracking.errors import DamagedDatabaseError, TrackingError
+from fope_lab.tracking.links import VIEW
 from fope_lab.tracking.server import artifact_folder
-from fope_lab.tracking.uris import default_uri, page_address, sqlite_file
+from fope_lab.tracking.tracker import Tracker
+from fope_lab.tracking.uris import default_uri, sqlite_file
 
-PAGES = "http://127.0.0.1:5000"
-VIEW = "workflowType=machine_learning"
-"""The query that selects experiments; MLflow's default view is of language model traces."""
-
-
-def run_link(uri: str, experiment_id: str, run_id: str, ui: str = PAGES) -> str:
-    """The URL of a run's page, on the MLflow server `uri`, or on `ui` if `uri` is a database."""
-    return f"{_pages(uri, ui)}/#/experiments/{experiment_id}/runs/{run_id}?{VIEW}"
-
-
-def metric_link(
-    uri: str, experiment_id: str, run_ids: Sequence[str], metric: str, ui: str = PAGES
-) -> str:
-    """The URL of the page that plots a metric of several runs over its step (context length)."""
-    query: dict[str, Any] = {
-        "runs": list(run_ids),
-        "metric": metric,
-        "experiments": [experiment_id],
-        "plot_metric_keys": [metric],
-        "plot_layout": {},
-    }
-    texts = {name: json.dumps(value, separators=(",", ":")) for name, value in query.items()}
-    query_text = "&".join(f"{name}={quote(text, safe='')}" for name, text in texts.items())
-    options = "x_axis=step&y_axis_scale=linear&line_smoothness=1&show_point=true"
-    return f"{_pages(uri, ui)}/#/metric?{query_text}&{options}&{VIEW}"
+MOST_LINKS = 20
+"""The most links to prepared views that are printed."""
 
 
 def serve(store_root: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
@@ -88,11 +64,25 @@ def serve(store_root: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
     ):
         if _answers(server, address):
             page = f"{address}/#/experiments?{VIEW}"
-            print(f"MLflow shows {store_root} at {page} (press Ctrl-C to stop)", flush=True)
+            line = f"MLflow shows {store_root} at {page} (press Ctrl-C to stop)"
+            print("\n".join([line, *_view_lines(store_root, address)]), flush=True)
         code = server.wait()
     if received:
         return 0
     raise TrackingError(f"the MLflow server ended with code {code}:\n{_tail(log)}")
+
+
+def _view_lines(store_root: Path, address: str) -> Iterator[str]:
+    """A line for each prepared view of the sweeps in a store, and for those that are left out."""
+    tracker = Tracker(store_root)
+    links = [
+        f"  {sweep}, {view}: {link}"
+        for sweep in tracker.sweeps()
+        for view, link in tracker.view_links(sweep, address).items()
+    ]
+    yield from links[:MOST_LINKS]
+    if len(links) > MOST_LINKS:
+        yield f"  and {len(links) - MOST_LINKS} more, in the menu Views of each experiment"
 
 
 def _require_free(host: str, port: int) -> None:
@@ -162,7 +152,3 @@ def _answers(server: subprocess.Popen[bytes], address: str) -> bool:
 
 def _tail(log: Path, lines: int = 15) -> str:
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
-
-
-def _pages(uri: str, ui: str) -> str:
-    return page_address(uri) if uri.startswith(("http://", "https://")) else ui.rstrip("/")

@@ -23,6 +23,8 @@ from fope_lab.store import StageFolder, Status
 from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.names import run_names
 
+SUMMARY = "summary"
+"""The kind and the name of the run that holds a sweep's report."""
 NAME_LENGTH = 250
 """MLflow's limit for the name of a metric, parameter or tag, in characters."""
 TAG_LENGTH = 1_000
@@ -211,7 +213,7 @@ def code_tags(makers: Sequence[Mapping[str, Any]], changed: Sequence[str]) -> di
 
 def summary_tags(sweep: str) -> dict[str, str]:
     """The tags of the run that holds the report of `sweep`."""
-    return {"mlflow.runName": "summary", valid_name(f"sweep.{sweep}"): "true", "kind": "summary"}
+    return {"mlflow.runName": SUMMARY, valid_name(f"sweep.{sweep}"): "true", "kind": SUMMARY}
 
 
 def metric_path(parts: Iterable[str]) -> str:

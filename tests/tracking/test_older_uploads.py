@@ -7,23 +7,11 @@ import sqlite3
 from contextlib import closing
 
 from mlflow import MlflowClient
-from tracking_scene import Scene, of
+from tracking_scene import Scene, measure, of
 
-from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.sweep.graph import Stage
 
 CURVE = {64: 9.5, 128: 11.25, 256: 80.0}
-
-
-def measure(scene: Scene, stage: Stage) -> None:
-    """Do the work of an evaluation."""
-    measured = [
-        Measurement(name="perplexity_by_length", x=x, value=value) for x, value in CURVE.items()
-    ]
-    with scene.folder(stage).begin("test", {}) as attempt:
-        for one in measured:
-            attempt.writer.log(one.x or 0, one.row)
-        attempt.finish(ResultRecord(metrics=tuple(measured)).as_json())
 
 
 def make_old(scene: Scene, stage: Stage) -> None:
@@ -46,13 +34,13 @@ def make_old(scene: Scene, stage: Stage) -> None:
 def test_sync_brings_an_old_upload_up_to_date(scene: Scene) -> None:
     plan = scene.plan()
     stage = of(plan, "perplexity")
-    measure(scene, stage)
+    measure(scene.folder(stage), CURVE)
     scene.tracker.project(plan)
     wanted, points = scene.run(stage), scene.points(scene.run(stage))
     make_old(scene, stage)
     old = scene.run(stage)
     assert old.info.run_name == stage.label
-    assert old.data.metrics.keys() == {"perplexity_by_length"}
+    assert old.data.metrics.keys() == {"perplexity_by_length", "perplexity_by_length_stderr"}
     assert "embedding" not in old.data.params
     for _ in range(2):
         assert scene.restart().sync() == ["first"]
@@ -63,5 +51,6 @@ def test_sync_brings_an_old_upload_up_to_date(scene: Scene) -> None:
         assert scene.points(now) == points
     assert now.data.metrics == {
         "perplexity_by_length": 80.0,
+        "perplexity_by_length_stderr": 0.5,
         **{f"perplexity/{x}": value for x, value in CURVE.items()},
     }

@@ -9,12 +9,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import Row, StageFolder, Store
 from fope_lab.sweep import Plan, load_sweep, plan
 from fope_lab.sweep.graph import Stage
@@ -24,7 +25,7 @@ from fope_lab.tracking.uris import default_uri
 SWEEP = """
 name: {name}
 description: Two embeddings.
-seeds: [0]
+seeds: [{seeds}]
 stages:
   pretrain:
     kind: pretrain
@@ -47,9 +48,17 @@ class Scene:
         self.uri = uri or default_uri(self.store.root)
         self.tracker = Tracker(self.store.root, uri)
 
-    def plan(self, name: str = "first", embeddings: str = "rope, nope") -> Plan:
+    def plan(
+        self,
+        name: str = "first",
+        embeddings: str = "rope, nope",
+        *,
+        seeds: str = "0",
+        grid: str = "",
+    ) -> Plan:
         path = self.root / f"{name}.yaml"
-        path.write_text(SWEEP.format(name=name, embeddings=embeddings))
+        text = SWEEP.format(name=name, seeds=seeds, embeddings=embeddings)
+        path.write_text(f"{text}  {grid}\n")
         return plan(load_sweep(path), self.store)
 
     def folder(self, stage: Stage) -> StageFolder:
@@ -116,6 +125,18 @@ def finish(folder: StageFolder, steps: int = 3, checkpoint: bool = False) -> Non
         attempt.finish({"steps": steps})
 
 
+def measure(folder: StageFolder, curve: Mapping[int, float]) -> None:
+    """Do the work of an evaluation: a perplexity at each length."""
+    measured = [
+        Measurement(name="perplexity_by_length", x=length, value=value, stderr=0.5)
+        for length, value in curve.items()
+    ]
+    with folder.begin("test", {}) as attempt:
+        for one in measured:
+            attempt.writer.log(one.x or 0, one.row)
+        attempt.finish(ResultRecord(metrics=tuple(measured)).as_json())
+
+
 def write_nothing(path: Path) -> None:
     """A checkpoint's content."""
     (path / "model").write_bytes(b"model")
@@ -130,8 +151,8 @@ class LiveServer:
         self.uri = f"http://127.0.0.1:{self.port}"
         self.process: subprocess.Popen[str]
 
-    def start(self) -> str:
-        """Start it and return what it prints once it answers."""
+    def start(self, lines: int = 1) -> str:
+        """Start it and return the first lines that it prints once it answers."""
         program = "import sys; from pathlib import Path; from fope_lab.tracking import serve; "
         program += "sys.exit(serve(Path(sys.argv[1]), port=int(sys.argv[2])))"
         self.process = subprocess.Popen(
@@ -141,7 +162,7 @@ class LiveServer:
         )
         assert self.process.stdout is not None
         with self.process.stdout as output:
-            return output.readline()
+            return "".join(output.readline() for _ in range(lines))
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send our process a signal: its exit code."""

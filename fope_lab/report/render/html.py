@@ -6,6 +6,7 @@ under the pointer are shown.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.resources import files
 
@@ -52,10 +53,15 @@ def render_html(report: Report) -> str:
         claims=group_verdicts(report.verdicts),
         claim_tests=describe_tests(),
         paper_title=TITLE,
-        links={key: url for key, url in report.links.addresses.items() if is_web_address(url)},
+        links=_web_addresses(report.links.addresses),
+        views=_web_addresses(report.links.views),
         started=min((r.started for r in report.stages if r.started), default=None),
         finished=max((r.finished for r in report.stages if r.finished), default=None),
     )
+
+
+def _web_addresses(links: Mapping[str, str]) -> dict[str, str]:
+    return {name: url for name, url in links.items() if is_web_address(url)}
 
 
 def is_web_address(url: str) -> bool:

@@ -160,7 +160,18 @@ def test_only_web_addresses_become_links(tmp_path: Path, store: Store, url: str)
     finish(plan, store)
     links = dict.fromkeys((stage.key for stage in plan.sweep.stages), url)
     report = build_report(plan.sweep, store, provenance={})
-    assert url not in Page(render_html(replace(report, links=RunLinks(addresses=links)))).places
+    run_links = RunLinks(addresses=links, views={"perplexity": url})
+    assert url not in Page(render_html(replace(report, links=run_links))).places
+
+
+def test_the_header_links_to_the_views_in_mlflow(tmp_path: Path, store: Store) -> None:
+    plan = write_plan(tmp_path, {"seeds": [0]})
+    report = build_report(plan.sweep, store, provenance={})
+    assert "In MLflow" not in Page(render_html(report)).words
+    views = {"perplexity": "http://x/#/1", "results": "https://y/#/2"}
+    page = Page(render_html(replace(report, links=RunLinks(views=views))))
+    assert "In MLflow: perplexity · results" in page.words
+    assert set(views.values()) <= set(page.places)
 
 
 def test_without_any_result_the_page_says_so(tmp_path: Path, store: Store) -> None:

@@ -1,0 +1,223 @@
+"""Views of an experiment that open on the answer: charts with a line for each embedding, tables.
+
+MLflow keeps a saved view as a tag of the experiment, `mlflow.sharedViewState.<id>`. What the tag
+holds is MLflow's own and not documented, so nothing else here knows it, and a browser tests it. To
+a version of MLflow without views, it is a tag like any other.
+
+    a section of the sweep file   a chart for each metric: the mean and the range over seeds
+    "results"                     a table of all evaluations: what varies, and what was measured
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fope_lab.stages.labels import label
+from fope_lab.stages.metric import CURVE_AXES
+from fope_lab.tracking.view import SUMMARY, Outline, StageOutline, valid_name
+
+TAG = "mlflow.sharedViewState."
+RESULTS = "results"
+ERRORS = ("_stderr", "_ci95_low", "_ci95_high")
+"""The ends of the names of metrics that say how sure another metric is."""
+_LINES = {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""}
+CHARTS, GENERATED = "Charts", "Model metrics"
+"""The section with the charts of a view, and the one for those that MLflow adds by itself."""
+MOST_CHARTS, MOST_COLUMNS, MOST_LINES = 100, 200, 100
+"""Limits that keep a view readable, and within MLflow's limit for the value of a tag."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A saved view. `mode` is CHART or TABLE: what a link opens it on, as its state can't say."""
+
+    view_id: str
+    name: str
+    mode: str
+    state: Mapping[str, Any]
+
+    def page(self, experiment_id: str) -> str:
+        """The page that opens the view, without the address of the server."""
+        query = f"compareRunsMode={self.mode}&viewStateShareKey={self.view_id}"
+        return f"#/experiments/{experiment_id}/runs?{query}"
+
+    def tag(self, time: int) -> tuple[str, str]:
+        """The name and the value of its tag; the view was made at `time` (ms since 1970)."""
+        state = json.dumps(self.state, separators=(",", ":")).encode()
+        packed = f"deflate;{base64.b64encode(zlib.compress(state, 9)).decode()}"
+        value = {"name": self.name, "createdAt": time, "updatedAt": time, "state": packed}
+        return f"{TAG}{self.view_id}", json.dumps(value)
+
+
+def prepared_views(outline: Outline, metrics: Mapping[str, Collection[str]]) -> list[View]:
+    """The views of a sweep; `metrics` has the names of the metrics of each run, by stage key.
+
+    A view has the same id whenever it is made, so that it replaces the one of before.
+    """
+    sections: dict[str, list[StageOutline]] = {}
+    for stage in outline.stages:
+        if stage.embedding is not None and metrics.get(stage.key):
+            sections.setdefault(stage.section, []).append(stage)
+    views: list[View] = []
+    evaluations: list[StageOutline] = []
+    results: dict[str, None] = {}
+    for section, stages in sections.items():
+        names = _names(metrics[stage.key] for stage in stages)
+        where = f"tags.stage = '{section}'"
+        numbers = [name for name in names if not _is_curve(name)]
+        columns = _columns(stages, numbers)
+        charts = _charts(names, steps=_trains(stages[0]))
+        views.append(_view(outline.name, section, "CHART", where, columns, charts | _group(stages)))
+        if not _trains(stages[0]):
+            evaluations += stages
+            results |= dict.fromkeys(numbers)
+    if evaluations:
+        measured = {stage.kind for stage in evaluations}
+        others = {stage.kind for stage in outline.stages} - measured | {SUMMARY}
+        where = " AND ".join(f"tags.kind != '{kind}'" for kind in sorted(others))
+        columns = ["tags.`stage`", *_columns(evaluations, results)]
+        views.append(_view(outline.name, RESULTS, "TABLE", where, columns, {}))
+    return views
+
+
+def _names(metrics: Iterable[Collection[str]]) -> list[str]:
+    """The names of the metrics to show, without those that say how sure another is."""
+    names = {name for some in metrics for name in some if not name.endswith(ERRORS)}
+    return sorted(names, key=_natural)
+
+
+def _view(
+    sweep: str,
+    name: str,
+    mode: str,
+    where: str,
+    columns: Sequence[str],
+    charts: Mapping[str, Any],
+) -> View:
+    digest = hashlib.sha256(json.dumps([sweep, name]).encode()).hexdigest()[:16]
+    state: dict[str, Any] = {
+        "searchFilter": where,
+        "orderByKey": "attributes.start_time",
+        "orderByAsc": True,
+        "startTime": "ALL",
+        "lifecycleFilter": "Active",
+        "datasetsFilter": [],
+        "modelVersionFilter": "All Runs",
+        "selectedColumns": list(columns[:MOST_COLUMNS]),
+        "columnOrder": [],
+        "columnWidths": {},
+        "runsHiddenMode": "SHOWALL",
+        "compareRunCharts": [],
+        "compareRunSections": [],
+        "viewMaximized": False,
+        "runListHidden": False,
+        "isAccordionReordered": False,
+        "useGroupedValuesInCharts": True,
+        "hideEmptyCharts": True,
+        "groupBy": None,
+        "groupsExpanded": {},
+        "globalLineChartConfig": _LINES,
+    }
+    return View(f"fope-lab-{digest}", name, mode, {**state, **charts})
+
+
+def _charts(names: Sequence[str], *, steps: bool) -> dict[str, Any]:
+    """A chart for each metric that has no "/" in its name.
+
+    It draws lines over the axis of a curve, which is logarithmic, or over the `steps` of a
+    training; and otherwise bars. MLflow adds charts of the other metrics, in sections that are
+    folded up.
+    """
+    drawn = [name for name in names if "/" not in name][:MOST_CHARTS]
+    folded = dict.fromkeys(name.rpartition("/")[0] for name in names if "/" in name)
+    return {
+        "compareRunCharts": [_chart(name, steps=steps) for name in drawn],
+        "compareRunSections": [
+            {
+                "uuid": name,
+                "name": name,
+                "display": name == CHARTS,
+                "isReordered": False,
+                "deleted": False,
+                "isGenerated": False,
+            }
+            for name in dict.fromkeys([CHARTS, *folded, GENERATED])
+        ],
+    }
+
+
+def _chart(name: str, *, steps: bool) -> dict[str, Any]:
+    chart = {
+        "uuid": f"chart of {name}",
+        "type": "BAR",
+        "runsCountToCompare": MOST_LINES,
+        "metricSectionId": CHARTS,
+        "deleted": False,
+        "isGenerated": False,
+        "displayName": name.replace("_", " "),
+        "metricKey": name,
+    }
+    if not (steps or _is_curve(name)):
+        return chart
+    return chart | {
+        "type": "LINE",
+        "lineSmoothness": 0,
+        "xAxisScaleType": "log" if _is_curve(name) else "linear",
+        "scaleType": "linear",
+        "range": {},
+        "xAxisKey": "step",
+        "selectedXAxisMetricKey": "",
+        "yAxisKey": "metric",
+        "yAxisExpressions": [],
+        "ignoreOutliers": False,
+        "useGlobalXaxisKey": False,
+        "useGlobalLineSmoothing": True,
+    }
+
+
+def _group(stages: Sequence[StageOutline]) -> dict[str, Any]:
+    """One line or bar for all seeds of an embedding, and of each value of the other axes."""
+    keys = [("tag", "embedding"), *(("param", axis) for axis in _other_axes(stages))]
+    by = [{"mode": mode, "groupByData": name} for mode, name in keys]
+    return {"groupBy": {"aggregateFunction": "average", "groupByKeys": by}}
+
+
+def _columns(stages: Sequence[StageOutline], numbers: Iterable[str]) -> list[str]:
+    axes = [f"params.`{valid_name(axis)}`" for axis in _other_axes(stages)]
+    return ["tags.`embedding`", "tags.`seed`", *axes, *(f"metrics.`{name}`" for name in numbers)]
+
+
+def _other_axes(stages: Sequence[StageOutline]) -> list[str]:
+    """The axes that tell stages apart which have one embedding."""
+    found: list[str] = []
+    rows: list[tuple[str, ...]] = [(stage.embedding or "",) for stage in stages]
+    for axis in dict.fromkeys(axis for stage in stages for axis in stage.axes):
+        texts = (label(s.axes[axis]) if axis in s.axes else "" for s in stages)
+        longer = [(*row, text) for row, text in zip(rows, texts, strict=True)]
+        if len(set(longer)) > len(set(rows)):
+            rows = longer
+            found.append(axis)
+    return found
+
+
+def _is_curve(name: str) -> bool:
+    return name.rpartition("_by_")[2] in CURVE_AXES
+
+
+def _trains(stage: StageOutline) -> bool:
+    return "train" in stage.config
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """A key that sorts perplexity/64 before perplexity/512."""
+    return [
+        (int(part or 0), "") if index % 2 else (0, part)
+        for index, part in enumerate(re.split(r"(\d+)", name))
+    ]

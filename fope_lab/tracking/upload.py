@@ -1,0 +1,185 @@
+"""Sends what an experiment lacks of a sweep: the runs of its stages, its views and its report.
+
+MLflow can't delete points. So a run with points that the store no longer has, because its newest
+checkpoint was damaged and the work was repeated, is deleted and created again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fope_lab.store import Row, StageFolder, Status, Store
+from fope_lab.sweep.made_by import ChangesSince
+from fope_lab.tracking.ledger import Ledger, RunRecord
+from fope_lab.tracking.parameters import parameters
+from fope_lab.tracking.points import Digest, Point, not_finite, points, result_rows
+from fope_lab.tracking.prepared_views import prepared_views
+from fope_lab.tracking.server import ENTRIES_PER_BATCH, Experiment, Run
+from fope_lab.tracking.view import (
+    SUMMARY,
+    Outline,
+    StageOutline,
+    StageTimeline,
+    code_tags,
+    pictures,
+    summary_tags,
+    tags,
+    timeline,
+)
+
+MLFLOW_STATUS = {
+    Status.DONE: "FINISHED",
+    Status.FAILED: "FAILED",
+    Status.RUNNING: "RUNNING",
+    Status.INTERRUPTED: "KILLED",
+    Status.DAMAGED: "KILLED",
+}
+
+
+class Upload:
+    """Brings the `experiment` of a sweep up to date with the store."""
+
+    def __init__(
+        self,
+        outline: Outline,
+        experiment: Experiment,
+        store: Store,
+        ledger: Ledger,
+        changes: ChangesSince,
+    ) -> None:
+        self._outline, self._experiment = outline, experiment
+        self._store, self._ledger, self._changes = store, ledger, changes
+        self._stages = {stage.key: stage for stage in outline.stages}
+
+    def stage(self, stage: StageOutline) -> None:
+        """Bring the run of a stage up to date, if the stage was ever started."""
+        experiment, folder = self._experiment, self._store.folder(stage.kind, stage.key)
+        mark, settled = _mark(folder.paths.done), experiment.settled.get(stage.key)
+        is_done = settled is not None and settled.status is Status.DONE
+        if is_done and mark == experiment.marks.get(stage.key):
+            return
+        now = timeline(folder)
+        if now is None or now == settled:
+            return
+        run = self._sent(stage, folder, now)
+        run.set_status(MLFLOW_STATUS[now.status], now.ended)
+        complete = now.ended if now.status is Status.DONE else None
+        record = RunRecord(experiment.experiment_id, run.run_id, complete)
+        self._ledger.set_run(self._outline.name, stage.kind, stage.key, record)
+        experiment.settled[stage.key], experiment.marks[stage.key] = now, mark
+
+    def _sent(self, stage: StageOutline, folder: StageFolder, now: StageTimeline) -> Run:
+        """Send all that the run of a stage lacks, but its status; returns the run."""
+        experiment = self._experiment
+        params = parameters(stage, self._stages)
+        wanted = tags(self._outline, stage, now) | {"store": experiment.store_id}
+        wanted |= code_tags(folder.makers(), self._changes.of(stage, self._stages))
+        run = experiment.runs.get(stage.key)
+        known = self._ledger.run(self._outline.name, stage.kind, stage.key)
+        complete = now.ended if now.status is Status.DONE else None
+        if (
+            run is None
+            or complete is None
+            or known != RunRecord(experiment.experiment_id, run.run_id, complete)
+        ):
+            rows = folder.rows()
+            if complete is not None:
+                rows = [*rows, *result_rows(folder.result() or {}, rows, complete)]
+            if text := not_finite(rows):
+                wanted["non_finite"] = text
+            run = run or experiment.create(stage.key, wanted, now.started)
+            start = _start(run, rows)
+            if start is None:
+                run, start = experiment.replace(stage.key, wanted, now.started), RunStart()
+            for missing, row, digest in _batches(rows, start):
+                run.log(missing, wanted, params)
+                run.sent = row, digest
+            if complete is not None:
+                for picture in pictures(now):
+                    run.add_file(picture)
+        run.log((), wanted, params)  # a complete run may need new tags, from a changed sweep file
+        for tag in ("error", "changed_since"):  # it was tried again, or a change was taken back
+            if tag not in wanted:
+                run.remove_tag(tag)
+        return run
+
+    def views(self) -> None:
+        """Prepare the experiment's views for the metrics that its runs have by now."""
+        metrics = {key: run.metrics for key, run in self._experiment.runs.items()}
+        views = prepared_views(self._outline, metrics)
+        for view in views:
+            self._experiment.set_tag(*view.tag(self._experiment.created))
+        pages = {view.name: view.page(self._experiment.experiment_id) for view in views}
+        self._ledger.set_pages(self._outline.name, pages)
+
+    def report(self) -> None:
+        """Send the report that the store has of the sweep, if MLflow has another or none."""
+        sweep, experiment = self._outline.name, self._experiment
+        run = experiment.runs.get(SUMMARY)
+        if run is not None and run.tags.get("content") == self._ledger.report_content(sweep):
+            return
+        report = self._ledger.report(sweep)
+        if report is None:
+            return
+        if run is None:
+            wanted = summary_tags(sweep) | {"store": experiment.store_id}
+            run = experiment.create(SUMMARY, wanted, report.time)
+        # The revision is saved before the points, so that two reports never share a step.
+        revision = int(run.tags.get("revision", "0")) + 1
+        run.log((), {"revision": str(revision)}, {})
+        run.log(points(Row(revision, report.time, dict(report.metrics))), {}, {})
+        for file in report.files:
+            run.add_file(file)
+        run.log((), {"content": report.content}, {})
+        run.set_status("FINISHED", report.time)
+
+
+def _mark(path: Path) -> tuple[int, int] | None:
+    """What tells a file from any other of its name without reading it, or None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+@dataclass(frozen=True)
+class RunStart:
+    """Where to continue an upload: at `row`, without the points in `present`."""
+
+    row: int = 0
+    present: frozenset[tuple[str, int, int]] = frozenset()
+
+
+def _start(run: Run, rows: Sequence[Row]) -> RunStart | None:
+    """Where to continue uploading `rows`, or None if the run has points that `rows` do not have.
+
+    Asks the server, unless this process sent the run's points and `rows` still begin with them.
+    """
+    if run.sent is not None:
+        count, digest = run.sent
+        if count <= len(rows) and Digest(rows[:count]).hex() == digest:
+            return RunStart(count)
+    present = run.points()
+    known = {point[:3] for row in rows for point in points(row)}
+    return RunStart(0, frozenset(present)) if present <= known else None
+
+
+def _batches(rows: Sequence[Row], start: RunStart) -> Iterator[tuple[list[Point], int, str]]:
+    """Yield the missing points in batches of one request each.
+
+    A batch comes with the number of rows that the run has after it, and their digest. There is
+    always at least one batch; the last batch may be empty.
+    """
+    digest = Digest(rows[: start.row])
+    batch: list[Point] = []
+    for index in range(start.row, len(rows)):
+        missing = [p for p in points(rows[index]) if p[:3] not in start.present]
+        if batch and len(batch) + len(missing) > ENTRIES_PER_BATCH:
+            yield batch, index, digest.hex()
+            batch = []
+        batch += missing
+        digest.add(rows[index])
+    yield batch, len(rows), digest.hex()

@@ -1,0 +1,183 @@
+"""The views that a sweep's experiment opens with, as MLflow stores them; a browser shows them in
+test_browser.py."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
+from tracking_scene import LiveServer, Scene, finish, measure
+
+from fope_lab.orchestration.sweep_report import tracked_report
+from fope_lab.sweep import Plan
+from fope_lab.tracking.prepared_views import MOST_COLUMNS, TAG, View, prepared_views
+from fope_lab.tracking.view import Outline
+
+CURVE = {64: 9.5, 128: 11.25, 512: 80.0}
+LENGTHS = ("perplexity_by_length", *(f"perplexity/{length}" for length in (64, 128, 1024)))
+
+
+def views_of(plan: Plan, metrics: dict[str, tuple[str, ...]]) -> dict[str, View]:
+    """The views by name, of a sweep whose stages have these metrics, by kind."""
+    outline = Outline.of(plan, {})
+    logged = {stage.key: metrics.get(stage.kind, ()) for stage in outline.stages}
+    return {view.name: view for view in prepared_views(outline, logged)}
+
+
+def stored(scene: Scene) -> dict[str, tuple[str, dict[str, Any]]]:
+    """The id and the state of the views in MLflow, by their names."""
+    experiment = MlflowClient(tracking_uri=scene.uri).get_experiment_by_name("first")
+    found = {}
+    for name, value in experiment.tags.items():
+        if name.startswith(TAG):
+            content = json.loads(value)
+            packed = content["state"].removeprefix("deflate;")
+            state = json.loads(zlib.decompress(base64.b64decode(packed)))
+            found[content["name"]] = (name.removeprefix(TAG), state)
+    return found
+
+
+def all_done(scene: Scene) -> Plan:
+    """A sweep of two embeddings whose stages are done."""
+    plan = scene.plan()
+    for stage in plan.sweep.stages:
+        if stage.kind == "perplexity":
+            measure(scene.folder(stage), CURVE)
+        else:
+            finish(scene.folder(stage))
+    return plan
+
+
+def test_a_curve_is_a_chart_over_the_logarithm_of_the_length(scene: Scene) -> None:
+    state = views_of(scene.plan(), {"perplexity": LENGTHS})["perplexity"].state
+    assert state["searchFilter"] == "tags.stage = 'perplexity'"
+    [chart] = state["compareRunCharts"]
+    assert (chart["metricKey"], chart["type"]) == ("perplexity_by_length", "LINE")
+    assert (chart["xAxisKey"], chart["xAxisScaleType"]) == ("step", "log")
+    [section] = [one for one in state["compareRunSections"] if one["display"]]
+    assert chart["metricSectionId"] == section["uuid"]
+    folded = {one["name"] for one in state["compareRunSections"] if not one["display"]}
+    assert folded == {"perplexity", "Model metrics"}
+    assert state["groupBy"] == {
+        "aggregateFunction": "average",
+        "groupByKeys": [{"mode": "tag", "groupByData": "embedding"}],
+    }
+
+
+def test_a_training_is_drawn_over_its_steps_and_a_single_number_as_bars(scene: Scene) -> None:
+    metrics = {"pretrain": ("loss",), "perplexity": ("accuracy", "accuracy_stderr")}
+    views = views_of(scene.plan(), metrics)
+    [training] = views["pretrain"].state["compareRunCharts"]
+    assert (training["type"], training["xAxisScaleType"]) == ("LINE", "linear")
+    [number] = views["perplexity"].state["compareRunCharts"]
+    assert (number["type"], number["metricKey"]) == ("BAR", "accuracy")
+
+
+def test_the_table_has_what_varies_and_what_was_measured(scene: Scene) -> None:
+    view = views_of(scene.plan(), {"pretrain": ("loss",), "perplexity": LENGTHS})["results"]
+    assert view.mode == "TABLE"
+    assert view.state["selectedColumns"] == [
+        "tags.`stage`",
+        "tags.`embedding`",
+        "tags.`seed`",
+        *(f"metrics.`perplexity/{length}`" for length in (64, 128, 1024)),
+    ]
+    assert view.state["searchFilter"] == (
+        "tags.kind != 'prepare-data' AND tags.kind != 'pretrain' AND tags.kind != 'summary'"
+    )
+
+
+def test_other_axes_are_columns_and_split_the_lines(scene: Scene) -> None:
+    plan = scene.plan(grid="pretrain.train.learning_rate: [1e-3, 3e-3]")
+    views = views_of(plan, {"perplexity": LENGTHS})
+    assert views["perplexity"].state["groupBy"]["groupByKeys"] == [
+        {"mode": "tag", "groupByData": "embedding"},
+        {"mode": "param", "groupByData": "pretrain.train.learning_rate"},
+    ]
+    columns = views["results"].state["selectedColumns"]
+    assert "params.`pretrain.train.learning_rate`" in columns
+
+
+def test_many_metrics_leave_a_view_that_mlflow_takes(scene: Scene) -> None:
+    names = tuple(f"a-task-with-a-long-name-{i}_accuracy" for i in range(3000))
+    for view in views_of(scene.plan(), {"perplexity": names}).values():
+        assert len(view.state["selectedColumns"]) == MOST_COLUMNS
+        assert len(view.tag(1)[1]) < 20_000
+
+
+def test_a_run_makes_the_views_and_another_replaces_them(scene: Scene) -> None:
+    plan = all_done(scene)
+    scene.tracker.project(plan)
+    before = stored(scene)
+    assert before.keys() == {"pretrain", "perplexity", "results"}
+    assert before["perplexity"][1]["compareRunCharts"][0]["metricKey"] == "perplexity_by_length"
+    scene.restart().project(scene.plan("first", "rope, nope, alibi"))
+    after = stored(scene)
+    assert {name: found[0] for name, found in after.items()} == {
+        name: found[0] for name, found in before.items()
+    }
+
+
+def test_a_filter_finds_the_runs_of_its_section(scene: Scene) -> None:
+    plan = all_done(scene)
+    scene.tracker.project(plan)
+    client = MlflowClient(tracking_uri=scene.uri)
+    [experiment] = {run.info.experiment_id for run in scene.runs()}
+    for name, (_, state) in stored(scene).items():
+        found = client.search_runs(
+            [experiment],
+            filter_string=state["searchFilter"],
+            order_by=[f"{state['orderByKey']} {'ASC' if state['orderByAsc'] else 'DESC'}"],
+        )
+        section = "perplexity" if name == "results" else name
+        assert [run.data.tags["stage"] for run in found] == [section] * 2
+        for column in state["selectedColumns"]:
+            kind, _, key = column.partition(".")
+            assert all(key.strip("`") in getattr(run.data, kind) for run in found), column
+
+
+def test_a_server_that_takes_no_views_does_no_harm(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = all_done(scene)
+
+    def refused(*_: object) -> None:
+        raise MlflowException("too long", INVALID_PARAMETER_VALUE)
+
+    monkeypatch.setattr(MlflowClient, "set_experiment_tag", refused)
+    scene.tracker.project(plan)
+    assert stored(scene) == {}
+    assert len(scene.runs()) == len(plan.sweep.stages)
+
+
+def test_the_report_links_to_the_views(scene: Scene) -> None:
+    plan = all_done(scene)
+    assert tracked_report(plan.sweep, scene.store, scene.tracker).links.views == {}
+    scene.tracker.project(plan)
+    links = tracked_report(plan.sweep, scene.store, scene.restart()).links.views
+    assert links.keys() == {"pretrain", "perplexity", "results"}
+    [experiment] = {run.info.experiment_id for run in scene.runs()}
+    view_id = stored(scene)["perplexity"][0]
+    assert links["perplexity"] == (
+        f"http://127.0.0.1:5000/#/experiments/{experiment}/runs"
+        f"?compareRunsMode=CHART&viewStateShareKey={view_id}&workflowType=machine_learning"
+    )
+
+
+def test_ui_prints_a_line_for_each_view(scene: Scene) -> None:
+    scene.tracker.project(all_done(scene))
+    live = LiveServer(scene.store.root)
+    lines = live.start(lines=4).splitlines()
+    assert live.stop() == 0
+    assert [line.split(": ")[0] for line in lines[1:]] == [
+        "  first, pretrain",
+        "  first, perplexity",
+        "  first, results",
+    ]
+    assert f"{live.uri}/#/experiments/" in lines[2]
