@@ -11,7 +11,10 @@ from fope_lab.config.defaults import default_address, default_store, default_tra
 
 Number = TypeVar("Number", int, float)
 
-CHECKPOINT = "a checkpoint, a stage's folder, a Hugging Face folder or hf:NAME@COMMIT"
+CHECKPOINT = (
+    "a checkpoint, a stage of the store by its name, label or key, its folder, a Hugging Face"
+    " folder, or hf:NAME@COMMIT"
+)
 
 
 AddArgument = Callable[[argparse._ActionsContainer], Any]

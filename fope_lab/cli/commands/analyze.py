@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fope_lab.cli.adhoc_run import ADHOC_ARGUMENTS, run_adhoc_sweep
+from fope_lab.cli.checkpoint_words import checkpoint_places
 from fope_lab.cli.console import make_console
 from fope_lab.cli.shared_options import CHECKPOINT, argument
 from fope_lab.config.exit_codes import FAILED, OK
@@ -33,7 +34,8 @@ def run(options: argparse.Namespace) -> int:
     if options.name is None:
         print_analyses(console)
         return OK
-    content = analysis_content(options.name, options.checkpoints, options.corpus, options.gpus)
+    checkpoints = checkpoint_places(options.checkpoints, options.store)
+    content = analysis_content(options.name, checkpoints, options.corpus, options.gpus)
     sweep, failed_or_blocked = run_adhoc_sweep("analyze", content, options, console)
     print_figures(sweep.stages, Store.open(options.store), console)
     return FAILED if failed_or_blocked else OK

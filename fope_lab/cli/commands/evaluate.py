@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fope_lab.cli.adhoc_run import ADHOC_ARGUMENTS, run_adhoc_sweep
+from fope_lab.cli.checkpoint_words import checkpoint_places
 from fope_lab.cli.console import make_console
 from fope_lab.cli.shared_options import CHECKPOINT, add_json, argument
 from fope_lab.config.exit_codes import FAILED, OK
@@ -38,7 +39,8 @@ def run(options: argparse.Namespace) -> int:
     from fope_lab.store import Store
     from fope_lab.sweep.adhoc_stages import evaluation_content
 
-    content = evaluation_content(options.checkpoints, options.tasks, options.lengths, options.gpus)
+    checkpoints = checkpoint_places(options.checkpoints, options.store)
+    content = evaluation_content(checkpoints, options.tasks, options.lengths, options.gpus)
     console = make_console(stderr=options.json)
     sweep, failed_or_blocked = run_adhoc_sweep("evaluate", content, options, console)
     if options.json:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 
+from fope_lab.cli.checkpoint_words import checkpoint_places
 from fope_lab.cli.console import make_console
-from fope_lab.cli.shared_options import argument
+from fope_lab.cli.shared_options import CHECKPOINT, add_store, argument
 from fope_lab.config.exit_codes import OK
 
 HELP = "write a model as a folder for Hugging Face's transformers"
 ARGUMENTS = (
-    argument(
-        "checkpoint",
-        metavar="CHECKPOINT",
-        help="a checkpoint, a stage's folder, a Hugging Face folder or hf:NAME[@REVISION]",
-    ),
+    argument("checkpoint", metavar="CHECKPOINT", help=CHECKPOINT),
     argument("directory", metavar="DIR", help="a new or empty folder"),
     argument(
         "--to",
@@ -23,6 +20,7 @@ ARGUMENTS = (
         help="fope-lab: any model, together with its code (default); "
         "llama: transformers' own Llama, for a model that is equal to one",
     ),
+    add_store,
 )
 
 
@@ -32,13 +30,14 @@ def run(options: argparse.Namespace) -> int:
     from fope_lab.model.export.folder import export
     from fope_lab.model.export.sources import MODEL_FILE
 
-    folder = export(options.checkpoint, options.directory, to=options.to)
+    [checkpoint] = checkpoint_places([options.checkpoint], options.store)
+    folder = export(checkpoint, options.directory, to=options.to)
     trust = ", trust_remote_code=True" if (folder / MODEL_FILE).exists() else ""
     lines = [
         f"{folder}: load it with",
         f"  AutoModelForCausalLM.from_pretrained({str(folder)!r}{trust})",
     ]
-    if read_config(find_checkpoint(options.checkpoint)).tokenizer == "byte":
+    if read_config(find_checkpoint(checkpoint)).tokenizer == "byte":
         lines.append(
             "It has no tokenizer: a token is a byte of UTF-8 text, or 256 for the end of a text."
         )

@@ -1,0 +1,96 @@
+"""A checkpoint by its path, or by the name, the label or the key of its stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fope_lab.cli import main
+from fope_lab.cli.checkpoint_words import checkpoint_places
+from fope_lab.config.problems import SweepError
+from fope_lab.model import Decoder, ModelConfig, load_model, save_model
+from fope_lab.store import Store
+from fope_lab.sweep import load_sweep, plan
+from fope_lab.sweep.graph import Stage
+from fope_lab.tracking.ledger import Ledger
+
+SWEEP = {
+    "name": "words",
+    "stages": {
+        "pretrain": {
+            "kind": "pretrain",
+            "model": {"num_layers": 1, "num_heads": 2, "head_dim": 16},
+            "embedding": "rope",
+            "data": {"task": "passkey", "length": 32},
+            "train": {"tokens": 1024, "batch_tokens": 256, "learning_rate": 1e-2},
+        },
+        "passkey": {"kind": "passkey", "from": "pretrain", "form": "symbolic", "lengths": [32]},
+    },
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.create(tmp_path / "store")
+
+
+@pytest.fixture
+def stage(tmp_path: Path, store: Store) -> Stage:
+    """The finished training of a sweep that the store has recorded."""
+    path = tmp_path / "words.yaml"
+    path.write_text(yaml.safe_dump(SWEEP))
+    sweep = load_sweep(path)
+    Ledger(store, "none").save_outline(plan(sweep, store))
+    [stage] = [stage for stage in sweep.stages if stage.kind == "pretrain"]
+    config = ModelConfig(num_layers=1, num_heads=2, head_dim=16, vocab_size=272)
+    model = Decoder(config, "rope", train_length=32)
+
+    def write(folder: Path) -> None:
+        save_model(folder, model, context_length=32, tokenizer="byte")
+
+    with store.folder(stage.kind, stage.key).begin("test", {"config": stage.config}) as attempt:
+        attempt.writer.save_checkpoint(4, write)
+        attempt.finish({})
+    return stage
+
+
+def test_a_stage_goes_by_its_name_label_and_key(store: Store, stage: Stage) -> None:
+    words = ["pretrain", stage.label, stage.key, stage.key[:8]]
+    folder = str(store.folder(stage.kind, stage.key).path)
+    assert checkpoint_places(words, str(store.root)) == [folder] * 4
+
+
+def test_a_folder_here_comes_before_a_stage(
+    store: Store, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pretrain").mkdir()
+    assert checkpoint_places(["pretrain"], str(store.root)) == ["pretrain"]
+
+
+def test_paths_and_the_hub_are_left_alone(store: Store, stage: Stage, tmp_path: Path) -> None:
+    words = ["hf:org/name@abc", "some/where", "./pretrain"]
+    assert checkpoint_places(words, str(store.root)) == words
+    nowhere = tmp_path / "nowhere"
+    assert checkpoint_places(["pretrain"], str(nowhere)) == ["pretrain"]
+    assert not nowhere.exists()
+
+
+def test_a_word_that_means_nothing_is_told_with_the_nearest(store: Store, stage: Stage) -> None:
+    with pytest.raises(SweepError, match="no folder pretran here") as error:
+        checkpoint_places(["pretran"], str(store.root))
+    assert "pretrain" in str(error.value)
+    assert str(store.root) in str(error.value)
+
+
+def test_a_stage_is_exported_by_its_name(
+    store: Store, stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "exported"
+    assert main(["export", "pretrain", str(out), "--store", str(store.root)]) == 0
+    assert load_model(out).config.num_layers == 1
+    assert main(["export", "pretran", str(tmp_path / "no"), "--store", str(store.root)]) == 2
+    assert "pretrain" in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()
