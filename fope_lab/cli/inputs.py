@@ -52,3 +52,16 @@ def load_single_sweep(path: str, store: Store | None = None) -> Sweep:
         message = f"needs one sweep file, but this folder has {len(sweeps)}: {files}"
         raise SweepError(Problem((), message, file=Path(path)))
     return sweeps[0]
+
+
+def name_of_sweep(path: str) -> str:
+    """The name of the sweep in a file, which may otherwise be wrong: it may have been edited since
+    it was run. Raises SweepError if there is none."""
+    from fope_lab.config.problems import Problem, SweepError
+    from fope_lab.config.yaml_document import Document
+
+    content = Document(Path(path)).value
+    name = content.get("name") if isinstance(content, dict) else None
+    if not isinstance(name, str):
+        raise SweepError(Problem(("name",), "is missing", file=Path(path)))
+    return name

@@ -50,20 +50,22 @@ def run_stages(
     *,
     address: str = LOCAL,
     watch: Watch = lambda read_states: contextlib.nullcontext(),
+    sweeps: Sequence[str] = (),
 ) -> Mapping[str, StageState]:
     """Run every stage that is not done in the store; returns the state of each stage by key.
 
     `stages` has parents before children. `seconds` has the plan's forecast of each stage by key:
     the order and the back-filling follow from it. `address` is "local" for a Ray of our own,
-    otherwise a cluster to join. Raises KeyboardInterrupt at a signal, resources.ResourcesError if a
-    stage could never be placed, and cluster_address.ClusterError if no cluster is at `address`.
+    otherwise a cluster to join. `sweeps` are the names by which `fope-lab stop` finds this run.
+    Raises KeyboardInterrupt at a signal, resources.ResourcesError if a stage could never be placed,
+    and cluster_address.ClusterError if no cluster is at `address`.
     """
     owner = driver_name()
     by_key = {stage.key: stage for stage in stages}
     leases_freed = functools.partial(_leases_freed, stages, store, owner)
     with (
         leases_freed(),
-        scratch_folder(store, owner) as scratch,
+        scratch_folder(store, owner, sweeps) as scratch,
         _ray(address, scratch),
         signals_interrupt(),  # again, because Ray has set handlers of its own
     ):

@@ -230,7 +230,8 @@ def _run_stages(
         tracking.flush()
         problem = tracking.unreachable
 
-    states = run_stages(stages, store, seconds, address=address, watch=watch)
+    names = [planned.sweep.name for planned in plans]
+    states = run_stages(stages, store, seconds, address=address, watch=watch, sweeps=names)
     return states, problem
 
 

@@ -2,20 +2,31 @@
 
 Each driver has the folder `.tune/DRIVER` in the store, on a disk that all nodes see. Nobody reads
 what Ray writes there. The file SESSION in it names the folder of the driver's own Ray, if it
-started one.
+started one, and RUN the sweeps that the driver runs, and since when.
 """
 
 from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from fope_lab.atomic_files import read_json, write_json
 from fope_lab.store import Store
 from fope_lab.store.lease import is_gone
 
-SESSION = "ray-session"
+SESSION, RUN = "ray-session", "run.json"
+
+
+@dataclass(frozen=True)
+class DriverRun:
+    """What a driver runs: the names of its sweeps, since a time in seconds since the epoch."""
+
+    sweeps: tuple[str, ...]
+    started: float
 
 
 def ray_scratch_dir(store: Store, owner: str) -> Path:
@@ -24,14 +35,29 @@ def ray_scratch_dir(store: Store, owner: str) -> Path:
 
 
 @contextlib.contextmanager
-def scratch_folder(store: Store, owner: str) -> Iterator[Path]:
-    """The folder of this driver's run, which is removed with those of dead drivers."""
+def scratch_folder(store: Store, owner: str, sweeps: Sequence[str] = ()) -> Iterator[Path]:
+    """The folder of this driver's run of `sweeps`, which is removed with those of dead drivers."""
     folder = ray_scratch_dir(store, owner)
     clear_dead_drivers(store)
     try:
+        with contextlib.suppress(OSError):  # on a full disk, `stop` finds the run by its leases
+            write_json(folder / RUN, {"sweeps": list(sweeps), "started": time.time()})
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def driver_runs(store: Store) -> dict[str, DriverRun]:
+    """What each driver runs that has a folder, by the driver's name. It may have been killed."""
+    found = {}
+    for path in sorted((store.root / ".tune").glob(f"*/{RUN}")):
+        content = read_json(path)
+        if not isinstance(content, dict):
+            continue
+        sweeps, started = content.get("sweeps"), content.get("started")
+        if isinstance(sweeps, list) and isinstance(started, int | float):
+            found[path.parent.name] = DriverRun(tuple(map(str, sweeps)), float(started))
+    return found
 
 
 def note_session(folder: Path, session: str) -> None:

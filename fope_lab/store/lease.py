@@ -45,14 +45,35 @@ def driver_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{_processes()}{uuid.uuid4().hex[:6]}"
 
 
-def is_gone(driver: str) -> bool:
-    """Whether a driver ran on this machine and its process has ended; False if nobody can tell."""
+@dataclass(frozen=True)
+class DriverProcess:
+    """The process that a driver's name tells; `is_here` says whether this process could see it."""
+
+    host: str
+    pid: int
+    is_here: bool
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+def process_of(driver: str) -> DriverProcess | None:
+    """The process of a driver, or None for a name that tells none."""
     place, _, random = driver.rpartition("-")
     host, _, pid = place.rpartition("-")
-    if host != socket.gethostname() or not pid.isdigit() or random[:4] != _processes():
+    if not host or not pid.isdigit():
+        return None
+    is_here = host == socket.gethostname() and random[:4] == _processes()
+    return DriverProcess(host, int(pid), is_here)
+
+
+def is_gone(driver: str) -> bool:
+    """Whether a driver ran on this machine and its process has ended; False if nobody can tell."""
+    process = process_of(driver)
+    if process is None or not process.is_here:
         return False
     try:
-        os.kill(int(pid), 0)
+        os.kill(process.pid, 0)
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):  # somebody else's process

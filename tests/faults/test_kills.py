@@ -7,6 +7,7 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -109,6 +110,29 @@ def test_interrupted_it_frees_its_stages_and_the_next_run_goes_on(run, number) -
         assert newest is None or newest.end is not None, "a lease was left behind"
     run.finish()
     run.assert_complete()
+
+
+@pytest.mark.parametrize("moment", ["while Ray starts", "while stages run"])
+def test_stopped_from_another_terminal_it_frees_its_stages(run, moment) -> None:  # type: ignore[no-untyped-def]
+    driver = run.start()
+    if moment == "while stages run":
+        run.wait(lambda: bool(run.training()))
+    else:
+        run.wait(lambda: bool(list(run.store.root.glob(".tune/*/run.json"))))
+    stop = [sys.executable, "-m", "fope_lab.cli", "stop", str(run.sweep)]
+    stop += ["--store", str(run.store.root)]
+    done = subprocess.run(stop, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"asked process {driver.pid} on " in done.stdout
+    output, _ = driver.communicate(timeout=10)
+    assert driver.returncode == 130, output
+    assert "Traceback" not in output
+    for stage in run.stages:
+        newest = run.folder(stage).attempts.newest()
+        assert newest is None or newest.end is not None, "a lease was left behind"
+    again = subprocess.run(stop, check=False, capture_output=True, text=True, timeout=120)
+    assert again.returncode == 0
+    assert again.stdout == f"faults: nothing is running in {run.store.root}\n"
 
 
 def test_without_a_reader_of_its_output_it_goes_on(run) -> None:  # type: ignore[no-untyped-def]
