@@ -10,7 +10,7 @@ points again is harmless. Every call may be interrupted anywhere and repeated.
     ledger.py   which stages are uploaded, and what `sync` needs without the sweep file
     uris.py     which URIs are allowed, and how to show one without its password
     database.py makes the tables of a SQLite database, and keeps a damaged one apart
-    server.py   an MLflow server or database, its experiments and runs
+    server.py   an MLflow server or database; experiment.py has an experiment and its runs
     upload.py   sends what an experiment lacks of a sweep: its runs, its views, its report
     tracker.py  does so for one sweep, or for all that a store has
     thread.py   does so every few seconds during a run, and waits no longer than patience.py says

@@ -46,13 +46,15 @@ class RunRecord:
 
     `complete` is the time (ms since 1970) at which the stage finished, or None until everything
     about it is uploaded. The progress of an incomplete upload is not recorded: a response may be
-    lost after the points arrived, so only the server knows. `form` is the FORM of the version that
-    uploaded it; a version that knew of none had the form 1.
+    lost after the points arrived, so only the server knows. `failed` is the time of the failure
+    whose log is uploaded, if it failed. `form` is the FORM of the version that uploaded it; a
+    version that knew of none had the form 1.
     """
 
     experiment_id: str
     run_id: str
     complete: int | None
+    failed: int | None = None
     form: int = FORM
 
 
@@ -118,10 +120,12 @@ class Ledger:
         if not isinstance(raw, dict):
             return None
         experiment, run = raw.get("experiment_id"), raw.get("run_id")
-        complete, form = raw.get("complete"), raw.get("form", 1)
+        times = [raw.get(name) for name in ("complete", "failed")]
+        form = raw.get("form", 1)
         if not (isinstance(experiment, str) and isinstance(run, str) and isinstance(form, int)):
             return None
-        return RunRecord(experiment, run, complete if isinstance(complete, int) else None, form)
+        complete, failed = (time if isinstance(time, int) else None for time in times)
+        return RunRecord(experiment, run, complete, failed, form)
 
     def set_run(self, sweep: str, kind: str, key: str, record: RunRecord) -> None:
         """Record the run of a stage in the sweep's experiment."""

@@ -1,4 +1,4 @@
-"""An MLflow server or database: its experiments, their runs, and what each run already has.
+"""An MLflow server or database, and the experiments in it.
 
 The import of mlflow takes 2 s, so it waits for the first call.
 """
@@ -6,13 +6,12 @@ The import of mlflow takes 2 s, so it waits for the first call.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
-from fope_lab.tracking.causes import concerns_one_run, is_damage, one_line
+from fope_lab.tracking.causes import is_damage, one_line
 from fope_lab.tracking.database import (
     Identity,
     identity,
@@ -21,164 +20,18 @@ from fope_lab.tracking.database import (
     set_aside,
 )
 from fope_lab.tracking.errors import DamagedDatabaseError, UnreachableError
+from fope_lab.tracking.experiment import Experiment
 from fope_lab.tracking.locks import locked
 from fope_lab.tracking.patience import Patience, PatientClient
-from fope_lab.tracking.points import Point
 from fope_lab.tracking.quiet_mlflow import quiet_mlflow
 from fope_lab.tracking.uris import is_server, shown, sqlite_file
-from fope_lab.tracking.view import SUMMARY, StageTimeline
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Experiment as MlflowExperiment
-    from mlflow.entities import Run as MlflowRun
 
-ENTRIES_PER_BATCH = 1_000
-"""MLflow's limit for the metrics, parameters and tags of a request."""
-PARAMS_PER_BATCH = TAGS_PER_BATCH = 100
-"""MLflow's limits for the parameters and for the tags of a request."""
 # The file of every SQLite database in use. MLflow keeps connections open until the process ends, so
 # after `rm mlflow.db` it would continue to write to the deleted file.
 _OPEN_DATABASES: dict[Path, Identity] = {}
-
-
-class Run:
-    """A run, and what the server has of it: as it was loaded, updated by everything sent since.
-
-    `sent` is the number of a stage's rows that are known to have arrived, with their digest.
-    """
-
-    def __init__(self, client: MlflowClient, run: MlflowRun, patience: Patience) -> None:
-        self._client, self._patience = client, patience
-        self.run_id: str = run.info.run_id
-        self.tags: dict[str, str] = dict(run.data.tags)
-        self.sent: tuple[int, str] | None = None
-        self._params: set[str] = set(run.data.params)
-        self._metrics: set[str] = set(run.data.metrics)
-        self._status: str = run.info.status
-        self._ended: int | None = run.info.end_time
-
-    def log(
-        self, points: Sequence[Point], tags: Mapping[str, str], params: Mapping[str, str]
-    ) -> None:
-        """Send points, the tags that changed, and the parameters that the run does not have."""
-        from mlflow.entities import Metric, Param, RunTag
-
-        changed = [RunTag(k, v) for k, v in tags.items() if self.tags.get(k) != v]
-        missing = [Param(k, v) for k, v in params.items() if k not in self._params]
-        metrics = [Metric(p.name, p.value, p.timestamp, p.step) for p in points]
-        while changed or missing or metrics:
-            part = changed[:TAGS_PER_BATCH], missing[:PARAMS_PER_BATCH]
-            room = ENTRIES_PER_BATCH - sum(map(len, part))
-            self._client.log_batch(
-                self.run_id, tags=part[0], params=part[1], metrics=metrics[:room]
-            )
-            del changed[:TAGS_PER_BATCH], missing[:PARAMS_PER_BATCH], metrics[:room]
-        self.tags.update(tags)
-        self._params.update(params)
-        self._metrics.update(point.name for point in points)
-
-    @property
-    def metrics(self) -> Set[str]:
-        """The names of the metrics that the run has."""
-        return self._metrics
-
-    def remove_tag(self, name: str) -> None:
-        """Remove a tag from the run if it has the tag."""
-        if name in self.tags:
-            self._client.delete_tag(self.run_id, name)
-            del self.tags[name]
-
-    def points(self) -> set[tuple[str, int, int]]:
-        """The (name, step, timestamp) of every point that the server has; asks the server."""
-        return {
-            (name, metric.step, metric.timestamp)
-            for name in self._metrics
-            for metric in self._client.get_metric_history(self.run_id, name)
-        }
-
-    def add_file(self, path: Path) -> None:
-        """Add or replace the artifact that has the file's name."""
-        with self._patience.sending(path.stat().st_size):
-            self._client.log_artifact(self.run_id, str(path))
-
-    def set_status(self, status: str, ended: int | None) -> None:
-        """Set the status, and the end (ms since 1970) if it is known."""
-        if ended is not None and (self._status, self._ended) != (status, ended):
-            self._client.set_terminated(self.run_id, status, ended)
-            self._ended = ended
-        elif self._status != status:
-            self._client.update_run(self.run_id, status=status)
-        self._status = status
-
-
-class Experiment:
-    """An experiment and the runs of a store in it: those of stages by key, and the report's run
-    under SUMMARY.
-
-    `settled` holds, by key, the progress of a stage when its run was last brought up to date, and
-    `marks` which file DONE it had then.
-    """
-
-    def __init__(
-        self, client: MlflowClient, entity: MlflowExperiment, store_id: str, patience: Patience
-    ) -> None:
-        self._client, self._patience = client, patience
-        self.experiment_id: str = entity.experiment_id
-        self.created: int = entity.creation_time
-        self.store_id = store_id
-        self._tags: dict[str, str] = dict(entity.tags)
-        self.runs: dict[str, Run] = {}
-        self.settled: dict[str, StageTimeline] = {}
-        self.marks: dict[str, tuple[int, int] | None] = {}
-
-    def is_same(self, other: Experiment) -> bool:
-        """Whether both are one experiment, rather than one that was made again under its name."""
-        mine, others = (self.experiment_id, self.created), (other.experiment_id, other.created)
-        return mine == others and self.store_id == other.store_id
-
-    def set_tag(self, name: str, value: str) -> None:
-        """Set a tag of the experiment; one that the server refuses is tried once."""
-        if self._tags.get(name) == value:
-            return
-        self._tags[name] = value
-        try:
-            self._client.set_experiment_tag(self.experiment_id, name, value)
-        except Exception as error:
-            if not concerns_one_run(error):
-                raise
-
-    def create(self, key: str, tags: Mapping[str, str], started: int) -> Run:
-        """Create a run that started at `started` (ms since 1970)."""
-        made = self._client.create_run(self.experiment_id, start_time=started, tags=dict(tags))
-        run = self.runs[key] = Run(self._client, made, self._patience)
-        return run
-
-    def replace(self, key: str, tags: Mapping[str, str], started: int) -> Run:
-        """Delete a run, which MLflow can restore, and create an empty run in its place."""
-        self._client.delete_run(self.runs[key].run_id)
-        return self.create(key, tags, started)
-
-    def load(self) -> None:
-        """Load the runs of the store from the server, one for each key."""
-        token = None
-        while True:
-            page = self._client.search_runs(
-                [self.experiment_id],
-                filter_string=f"tags.store = '{self.store_id}'",
-                max_results=1_000,
-                page_token=token,
-            )
-            for entity in page:
-                run = Run(self._client, entity, self._patience)
-                key = SUMMARY if run.tags.get("kind") == SUMMARY else run.tags["key"]
-                if key in self.runs:  # a creation timed out and was repeated, but both arrived
-                    self._client.delete_run(run.run_id)
-                else:
-                    self.runs[key] = run
-            token = page.token
-            if not token:
-                return
 
 
 class Server:

@@ -6,17 +6,19 @@ checkpoint was damaged and the work was repeated, is deleted and created again.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fope_lab.store import Row, StageFolder, Status, Store
 from fope_lab.sweep.made_by import ChangesSince
+from fope_lab.tracking import description
+from fope_lab.tracking.experiment import ENTRIES_PER_BATCH, Experiment, Run
 from fope_lab.tracking.ledger import Ledger, RunRecord
 from fope_lab.tracking.parameters import parameters
 from fope_lab.tracking.points import Digest, Point, not_finite, points, result_rows
 from fope_lab.tracking.prepared_views import prepared_views
-from fope_lab.tracking.server import ENTRIES_PER_BATCH, Experiment, Run
 from fope_lab.tracking.view import (
     SUMMARY,
     Outline,
@@ -36,6 +38,9 @@ MLFLOW_STATUS = {
     Status.INTERRUPTED: "KILLED",
     Status.DAMAGED: "KILLED",
 }
+
+LOG_BYTES = 200_000
+"""How much of the log of a failed stage is sent; its end says why."""
 
 
 class Upload:
@@ -65,8 +70,7 @@ class Upload:
             return
         run = self._sent(stage, folder, now)
         run.set_status(MLFLOW_STATUS[now.status], now.ended)
-        complete = now.ended if now.status is Status.DONE else None
-        record = RunRecord(experiment.experiment_id, run.run_id, complete)
+        record = _record(experiment, run, now)
         self._ledger.set_run(self._outline.name, stage.kind, stage.key, record)
         experiment.settled[stage.key], experiment.marks[stage.key] = now, mark
 
@@ -77,13 +81,10 @@ class Upload:
         wanted = tags(self._outline, stage, now) | {"store": experiment.store_id}
         wanted |= code_tags(folder.makers(), self._changes.of(stage, self._stages))
         run = experiment.runs.get(stage.key)
+        wanted |= self._description(stage, run)
         known = self._ledger.run(self._outline.name, stage.kind, stage.key)
         complete = now.ended if now.status is Status.DONE else None
-        if (
-            run is None
-            or complete is None
-            or known != RunRecord(experiment.experiment_id, run.run_id, complete)
-        ):
+        if run is None or complete is None or known != _record(experiment, run, now):
             rows = folder.rows()
             if complete is not None:
                 rows = [*rows, *result_rows(folder.result() or {}, rows, complete)]
@@ -99,11 +100,27 @@ class Upload:
             if complete is not None:
                 for picture in pictures(now):
                     run.add_file(picture)
+        if now.status is Status.FAILED and known != _record(experiment, run, now):
+            run.add_text(folder.paths.log.name, _end_of(folder.paths.log))
         run.log((), wanted, params)  # a complete run may need new tags, from a changed sweep file
         for tag in ("error", "changed_since"):  # it was tried again, or a change was taken back
             if tag not in wanted:
                 run.remove_tag(tag)
         return run
+
+    def _description(self, stage: StageOutline, run: Run | None) -> dict[str, str]:
+        """The tag with the description of a run, which stays as it is if a user has edited it."""
+        present = None if run is None else run.tags.get(description.TAG)
+        if present is not None and description.is_of_user(present):
+            return {description.TAG: present}
+        runs, names = self._experiment.runs, self._outline.names
+        parents = {
+            role: (names[key], runs[key].run_id)
+            for role, key in stage.parents.items()
+            if key in runs
+        }
+        text = description.description(self._experiment.experiment_id, parents)
+        return {} if text is None else {description.TAG: text}
 
     def views(self) -> None:
         """Prepare the experiment's views for the metrics that its runs have by now."""
@@ -143,6 +160,26 @@ def _mark(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns
+
+
+def _record(experiment: Experiment, run: Run, now: StageTimeline) -> RunRecord:
+    """What to record of a run to which all has been sent that the store has now."""
+    complete = now.ended if now.status is Status.DONE else None
+    failed = now.ended if now.status is Status.FAILED else None
+    return RunRecord(experiment.experiment_id, run.run_id, complete, failed)
+
+
+def _end_of(log: Path) -> str:
+    """The last LOG_BYTES of a log, and how many were left out before them; "" if there is none."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            left_out = max(0, size - LOG_BYTES)
+            file.seek(left_out)
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    return f"({left_out:,} bytes before this are only in the store.)\n{text}" if left_out else text
 
 
 @dataclass(frozen=True)
