@@ -67,6 +67,12 @@ def run_sweeps(
     place = Store.open(store)
     plans = [plan(sweep, place) for sweep in sweeps]
     selected = select(plans)
+    names = ", ".join(sweep.name for sweep in sweeps)
+    if not stages_of(selected):
+        actions = _actions(plans, [])
+        done = f"{actions['cached']} of {actions.total()} stages are done"
+        print_line(console, f"{names}: no stage has failed; {done}; store {place.root}")
+        return {}
     require_unblocked(selected)
     again = stages_to_redo(plans, redo, stale=redo_stale)
     place = Store.create(store)  # only now, when nothing that was asked for is wrong
@@ -78,11 +84,6 @@ def run_sweeps(
     tracker = Tracker(place.root, tracking_uri)
     stages = stages_of(selected)
     actions = _actions(plans, stages)
-    names = ", ".join(sweep.name for sweep in sweeps)
-    if not stages:
-        done = f"{actions['cached']} of {actions.total()} stages are done"
-        print_line(console, f"{names}: no stage has failed; {done}; store {place.root}")
-        return {}
     for note in notes(sweeps, place):
         print_line(console, note, style="yellow")
     for planned in plans:

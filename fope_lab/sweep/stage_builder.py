@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fope_lab.config import pydantic_errors
 from fope_lab.config.cache import Cache
-from fope_lab.config.problems import ConfigError, Problem
+from fope_lab.config.problems import ConfigError, Problem, format_path
 from fope_lab.data.roles import MODEL
 from fope_lab.stages import Pretrain, StageConfig, TrainingConfig
 from fope_lab.sweep.apply_axes import StageSection
@@ -21,6 +22,9 @@ from fope_lab.sweep.local_corpora import LocalCorpora
 from fope_lab.sweep.model_spec import ModelSpec, learned_parameters_of, model_spec_of
 from fope_lab.sweep.parents import Parent
 from fope_lab.sweep.preparation_stages import PreparationStages, Prepared
+
+NUMBERS = (pydantic_errors.NEEDS["int_type"], pydantic_errors.NEEDS["float_type"])
+"""What is wanted where a single number belongs."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,9 @@ class StageBuilder:
                 return BuiltStage(stage, (*parent.ancestors, *needed, stage), ())
         except ConfigError as error:
             problems += [
-                dataclasses.replace(problem, path=section.locate(problem.path))
+                dataclasses.replace(
+                    problem, path=section.locate(problem.path), needs=_needs(problem, section)
+                )
                 for problem in error.problems
                 if self._axes_known or not problem.is_missing
             ]
@@ -149,6 +155,19 @@ class StageBuilder:
             spec = dataclasses.replace(spec, model=model_spec.model)
         cost = cost_of(spec, model_spec.model, learned_parameters_of(model_spec, self._cache))
         return _Work(spec, model_spec, prepared, {**prepared.key_replacements, **replaced}, cost)
+
+
+def _needs(problem: Problem, section: StageSection) -> str | None:
+    """What belongs in place of a value; for a list in place of a number, the way to give several,
+    too."""
+    value: Any = section.fields
+    for part in problem.path:
+        known = isinstance(value, Mapping) and part in value
+        value = value[part] if known else None
+    if problem.needs not in NUMBERS or not isinstance(value, list):
+        return problem.needs
+    axis = format_path((section.name, *problem.path))
+    return f"{problem.needs}; to compare several, write them under grid: {{{axis}: […]}}"
 
 
 def _check_parent(spec: StageConfig, parent: Stage) -> None:

@@ -111,6 +111,14 @@ def test_a_selection_with_redo_is_refused(
     assert not sweep.store.root.exists()
 
 
+def test_where_nothing_has_run_nothing_has_failed(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sweep.run("--retry-failed") == 0
+    assert "no stage has failed; 0 of 4 stages are done" in capsys.readouterr().out
+    assert not sweep.store.root.exists()
+
+
 def test_two_selections_are_refused(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         sweep.run("--only", "pretrain", "--retry-failed")

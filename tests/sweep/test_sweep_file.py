@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sweep_files import BASE, PRETRAIN_LINE, changed, load, of, told, write
+from sweep_files import BASE, PRETRAIN, PRETRAIN_LINE, changed, load, of, problems, told, write
 
 from fope_lab.sweep import SweepError, load_sweep
 from fope_lab.sweep.kinds import FILE_KINDS
@@ -127,6 +127,30 @@ def test_all_problems_at_once_each_once(tmp_path: Path) -> None:
         "7 zip the lists must be equally long",
         "8 reports unknown key 'reports'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "needs"),
+    [
+        ("train.learning_rate", [1e-3, 3e-3], "a number"),
+        ("train.tokens", [1000, 2000], "a whole number"),
+        ("model.num_layers", [1, 2], "a whole number"),
+    ],
+)
+def test_several_values_of_a_stage_belong_under_grid(
+    tmp_path: Path, field: str, value: list[float], needs: str
+) -> None:
+    section, name = field.split(".")
+    pretrain = {**PRETRAIN, section: {**PRETRAIN[section], name: value}}
+    [problem] = problems(tmp_path, {"name": "many", "stages": {"pretrain": pretrain}})
+    way = f"; to compare several, write them under grid: {{pretrain.{field}: […]}}"
+    assert problem.message == f"found {value}, needs {needs}{way}"
+
+
+def test_what_should_be_a_list_has_no_such_hint(tmp_path: Path) -> None:
+    measure = {"kind": "passkey", "from": "pretrain", "form": "symbolic", "lengths": [[32]]}
+    stages = {"pretrain": PRETRAIN, "passkey": measure}
+    assert "grid" not in "".join(told(tmp_path, {"name": "many", "stages": stages}))
 
 
 def test_a_wrong_grid_makes_nothing_else_missing(tmp_path: Path) -> None:
