@@ -27,8 +27,19 @@ from fope_lab.config.errors import UserError
 from fope_lab.config.exit_codes import INTERRUPTED, OK, WRONG_INPUT
 
 COMMANDS = (
-    *("validate", "plan", "run", "stop", "evaluate", "analyze", "status", "logs", "report"),
-    *("sync", "ui", "submit", "fetch", "schema", "export", "embeddings", "scales", "store"),
+    *("new", "validate", "plan", "run", "stop", "evaluate", "analyze", "status", "logs"),
+    *(
+        "report",
+        "sync",
+        "ui",
+        "submit",
+        "fetch",
+        "schema",
+        "export",
+        "embeddings",
+        "scales",
+        "store",
+    ),
 )
 """The names of the commands and of their modules, in the order of `--help`."""
 

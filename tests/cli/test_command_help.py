@@ -41,8 +41,11 @@ def test_every_command_and_argument_has_a_help_of_its_own(name: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["runn"], "unknown command 'runn'; did you mean 'run'? (allowed: validate, plan, run, "),
-        (["xyz", "--json"], "unknown command 'xyz' (allowed: validate, plan, run, "),
+        (
+            ["runn"],
+            "unknown command 'runn'; did you mean 'run'? (allowed: new, validate, plan, run, ",
+        ),
+        (["xyz", "--json"], "unknown command 'xyz' (allowed: new, validate, plan, run, "),
         (
             ["run", "--stor", "x"],
             "unknown option '--stor'; did you mean '--store'? (allowed: --help, --store, ",

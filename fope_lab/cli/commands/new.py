@@ -1,0 +1,32 @@
+"""`fope-lab new`: write a sweep file to begin with."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fope_lab.cli.shared_options import argument
+from fope_lab.config.exit_codes import OK
+
+HELP = "write a sweep file for a text of yours, which runs as it is"
+ARGUMENTS = (
+    argument("file", metavar="NAME.yaml", help="the sweep file, which must not be there yet"),
+    argument(
+        "--text",
+        nargs="+",
+        default=[],
+        metavar="GLOB",
+        help="text files or a quoted pattern, such as 'books/*.txt' (default: the documentation of"
+        " Python)",
+    ),
+)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the file and print what to do with it; returns the exit code."""
+    from fope_lab.sweep.new_sweep import write_new_sweep
+
+    path = Path(options.file)
+    sweep = write_new_sweep(path, options.text)
+    print(f"{path}: {sweep.name}, {len(sweep.stages)} stages; run it with `fope-lab run {path}`")
+    return OK
