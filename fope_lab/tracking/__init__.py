@@ -6,7 +6,7 @@ store. MLflow ignores a point that it already has and can't delete a point, so u
 points again is harmless. Every call may be interrupted anywhere and repeated.
 
     view.py     what MLflow shows of a sweep: a pure function of the plan and the store, with
-                names.py, parameters.py, points.py and prepared_views.py
+                names.py, parameters.py, points.py, description.py, inputs.py and prepared_views.py
     ledger.py   which stages are uploaded, and what `sync` needs without the sweep file
     uris.py     which URIs are allowed, and how to show one without its password
     database.py makes the tables of a SQLite database, and keeps a damaged one apart

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fope_lab.tracking.causes import concerns_one_run
+from fope_lab.tracking.inputs import Dataset
 from fope_lab.tracking.patience import Patience
 from fope_lab.tracking.points import Point
 from fope_lab.tracking.view import SUMMARY, StageTimeline
@@ -37,6 +39,8 @@ class Run:
         self._metrics: set[str] = set(run.data.metrics)
         self._status: str = run.info.status
         self._ended: int | None = run.info.end_time
+        inputs = run.inputs.dataset_inputs if run.inputs else []
+        self._datasets = {(one.dataset.name, one.dataset.digest) for one in inputs}
 
     def log(
         self, points: Sequence[Point], tags: Mapping[str, str], params: Mapping[str, str]
@@ -87,6 +91,24 @@ class Run:
         if text:
             with self._patience.sending(len(text.encode())):
                 self._client.log_text(self.run_id, text, name)
+
+    def add_datasets(self, datasets: Sequence[Dataset]) -> None:
+        """Add the datasets that the run does not have yet as its inputs."""
+        from mlflow.entities import Dataset as MlflowDataset
+        from mlflow.entities import DatasetInput, InputTag
+
+        missing = [one for one in datasets if (one.name, one.digest) not in self._datasets]
+        if not missing:
+            return
+        inputs = [
+            DatasetInput(
+                MlflowDataset(one.name, one.digest, "local", json.dumps({"uri": one.place})),
+                [InputTag("mlflow.data.context", one.context)],
+            )
+            for one in missing
+        ]
+        self._client.log_inputs(self.run_id, inputs)
+        self._datasets.update((one.name, one.digest) for one in missing)
 
     def set_status(self, status: str, ended: int | None) -> None:
         """Set the status, and the end (ms since 1970) if it is known."""

@@ -15,6 +15,7 @@ from fope_lab.store import Row, StageFolder, Status, Store
 from fope_lab.sweep.made_by import ChangesSince
 from fope_lab.tracking import description
 from fope_lab.tracking.experiment import ENTRIES_PER_BATCH, Experiment, Run
+from fope_lab.tracking.inputs import datasets
 from fope_lab.tracking.ledger import Ledger, RunRecord
 from fope_lab.tracking.parameters import parameters
 from fope_lab.tracking.points import Digest, Point, not_finite, points, result_rows
@@ -97,6 +98,7 @@ class Upload:
             for missing, row, digest in _batches(rows, start):
                 run.log(missing, wanted, params)
                 run.sent = row, digest
+            run.add_datasets(datasets(stage, self._stages, self._store))
             if complete is not None:
                 for picture in pictures(now):
                     run.add_file(picture)
