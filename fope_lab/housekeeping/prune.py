@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,7 +71,8 @@ def prunable(store: Store, lease_seconds: float = LEASE_SECONDS) -> Prunable:
     """
     known = {stage.folder.path: stage for stage in reversed(known_stages(store))}
     folders = store.folders()
-    busy = at_work(folders, lease_seconds)
+    leases = watch_leases(folders, lease_seconds)
+    busy = leases.held
     needs = recorded_needs(store)
     notes = list(needs.notes)
     if busy:
@@ -89,7 +90,8 @@ def prunable(store: Store, lease_seconds: float = LEASE_SECONDS) -> Prunable:
     owner, found = driver_name(), list[Waste]()
     for folder in folders:
         if folder.path not in kept:
-            found.append(_stage(store, known[folder.path], owner))
+            abandoned = leases.stale.get(folder.path)
+            found.append(_stage(store, known[folder.path], owner, abandoned))
         elif folder.path not in busy:
             found += _inside(known[folder.path])
     found += _outside(store)
@@ -117,33 +119,43 @@ def remove(store: Store, agreed: Prunable) -> tuple[int, list[str]]:
     return removed, left
 
 
-def at_work(folders: Sequence[StageFolder], seconds: float) -> set[Path]:
-    """The folders of the stages that somebody works on.
+@dataclass(frozen=True)
+class Leases:
+    """The folders of the stages that somebody works on, and the tokens of leases that are stale."""
 
-    A stage whose attempt has not ended counts until its heartbeat has stood still for `seconds`.
+    held: frozenset[Path]
+    stale: Mapping[Path, int]
+
+
+def watch_leases(folders: Sequence[StageFolder], seconds: float) -> Leases:
+    """Find out on which stages somebody works.
+
+    An attempt that has not ended counts as at work until its heartbeat has stood still for
+    `seconds`.
     """
     observer = LeaseObserver(seconds)
     undecided = {folder.path: folder for folder in folders}
     before: dict[Path, tuple[int, int]] = {}
-    busy: set[Path] = set()
+    held, stale = set[Path](), dict[Path, int]()
     while undecided:
         for path, folder in list(undecided.items()):
             beat = folder.attempts.newest_beat()
-            state, _ = observer.state(folder.attempts)
-            if state is not LeaseState.HELD:
-                del undecided[path]
-            elif before.setdefault(path, beat) != beat:  # it moves
-                del undecided[path]
-                busy.add(path)
+            state, token = observer.state(folder.attempts)
+            if state is LeaseState.HELD and before.setdefault(path, beat) == beat:
+                continue  # until it moves, or has stood still for long enough
+            del undecided[path]
+            if state is LeaseState.HELD:
+                held.add(path)
+            elif state is LeaseState.STALE:
+                stale[path] = token
         if undecided:
             time.sleep(POLL_SECONDS)
-    return busy
+    return Leases(frozenset(held), stale)
 
 
-def _stage(store: Store, stage: KnownStage, owner: str) -> Waste:
+def _stage(store: Store, stage: KnownStage, owner: str, abandoned: int | None) -> Waste:
+    """A stage that nothing refers to; `abandoned` is the token of its lease if that is stale."""
     attempts = stage.folder.attempts
-    newest = attempts.newest()
-    abandoned = newest.token if newest is not None and newest.end is None else None
 
     def remove() -> None:
         token = attempts.next_token(owner, supersede=abandoned)

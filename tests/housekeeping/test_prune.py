@@ -13,7 +13,7 @@ import pytest
 from kept_sweep import NOPE, ROPE, SWEEP, Scene
 
 from fope_lab.cli import main
-from fope_lab.housekeeping.prune import Prunable, at_work, prunable, remove
+from fope_lab.housekeeping.prune import Prunable, prunable, remove, watch_leases
 from fope_lab.store import StageFolder, Store
 from fope_lab.store.sweep_files import SweepFiles
 
@@ -168,10 +168,20 @@ def test_an_attempt_whose_heartbeat_stands_still_is_not_at_work(scene: Scene) ->
     folder = scene.folder(ROPE)
     attempt = folder.begin("driver", scene.request(ROPE))
     attempt.lease.heartbeat.stop()
-    started = time.monotonic()
-    assert at_work([folder], 0.5) == set()
-    assert time.monotonic() - started < 2
+    leases = watch_leases([folder], 0.5)
+    assert (leases.held, leases.stale) == (frozenset(), {folder.path: 1})
     attempt.release()
+    assert watch_leases([folder], 0.5).stale == {}
+
+
+def test_a_stage_of_a_driver_that_was_killed_is_removed(edited: Scene) -> None:
+    _, passkey = edited.old
+    passkey.set_aside("driver")
+    attempt = passkey.begin("driver", passkey.request() or {})
+    attempt.lease.heartbeat.stop()
+    [waste] = [w for w in prunable(edited.store, 0.5).waste if w.path == passkey.path]
+    waste.remove()
+    assert not passkey.path.exists()
 
 
 def test_only_what_no_attempt_reads_again_goes_from_a_stage_that_stays(scene: Scene) -> None:
