@@ -35,7 +35,9 @@ from fope_lab.tracking.view import Outline
 PLAN, REPORT = "plan.json", "report.meta.json"
 STORE_ID = re.compile(r"[0-9a-f]{32}")
 FORM = 2
-"""The form of what is sent: raise it when a complete run is to get more points than before."""
+"""The form of what is sent. Raise it when a complete run is to get more than before: `sync` then
+sends what is missing to the runs that an older version completed. Tags and parameters need no new
+form."""
 UNNAMED_FILES = ("report.html", "report.json")
 """The files of reports that were saved by versions which did not record file names."""
 

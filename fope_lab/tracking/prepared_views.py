@@ -111,13 +111,13 @@ def _view(
         "datasetsFilter": [],
         "modelVersionFilter": "All Runs",
         "selectedColumns": list(columns[:MOST_COLUMNS]),
-        "columnOrder": [],
+        "columnOrder": list(columns[:MOST_COLUMNS]),
         "columnWidths": {},
         "runsHiddenMode": "SHOWALL",
         "compareRunCharts": [],
         "compareRunSections": [],
         "viewMaximized": False,
-        "runListHidden": False,
+        "runListHidden": mode == "CHART",  # charts have the whole width
         "isAccordionReordered": False,
         "useGroupedValuesInCharts": True,
         "hideEmptyCharts": True,
@@ -135,7 +135,8 @@ def _charts(names: Sequence[str], *, steps: bool) -> dict[str, Any]:
     training; and otherwise bars. MLflow adds charts of the other metrics, in sections that are
     folded up.
     """
-    drawn = [name for name in names if "/" not in name][:MOST_CHARTS]
+    drawn = sorted((name for name in names if "/" not in name), key=lambda name: "loss" not in name)
+    drawn = drawn[:MOST_CHARTS]
     folded = dict.fromkeys(name.rpartition("/")[0] for name in names if "/" in name)
     return {
         "compareRunCharts": [_chart(name, steps=steps) for name in drawn],
@@ -144,6 +145,8 @@ def _charts(names: Sequence[str], *, steps: bool) -> dict[str, Any]:
                 "uuid": name,
                 "name": name,
                 "display": name == CHARTS,
+                "columns": min(len(drawn), 3),
+                "cardHeight": 480 if len(drawn) < 3 else 360,
                 "isReordered": False,
                 "deleted": False,
                 "isGenerated": False,
