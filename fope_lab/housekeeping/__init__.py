@@ -5,6 +5,7 @@
     contents.py      all stages with their states, sizes and ages
     references.py    which stages refer to which
     stage_details.py all that is known of one stage
+    model_origin.py  how a stage's model came about, for the card of an export
     prune.py         what nothing refers to, and how it is removed
     wording.py       moments, ages and sizes as text
 

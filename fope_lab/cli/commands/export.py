@@ -26,21 +26,20 @@ ARGUMENTS = (
 
 def run(options: argparse.Namespace) -> int:
     """Write the folder and print how to load it; returns the exit code."""
-    from fope_lab.model.checkpoint import find_checkpoint, read_config
+    from fope_lab.housekeeping.model_origin import origin_of
     from fope_lab.model.export.folder import export
     from fope_lab.model.export.sources import MODEL_FILE
+    from fope_lab.store import Store
 
     [checkpoint] = checkpoint_places([options.checkpoint], options.store)
-    folder = export(checkpoint, options.directory, to=options.to)
+    origin = origin_of(checkpoint, Store.open(options.store))
+    folder = export(checkpoint, options.directory, to=options.to, origin=origin)
     trust = ", trust_remote_code=True" if (folder / MODEL_FILE).exists() else ""
     lines = [
         f"{folder}: load it with",
         f"  AutoModelForCausalLM.from_pretrained({str(folder)!r}{trust})",
+        f"  AutoTokenizer.from_pretrained({str(folder)!r})",
     ]
-    if read_config(find_checkpoint(checkpoint)).tokenizer == "byte":
-        lines.append(
-            "It has no tokenizer: a token is a byte of UTF-8 text, or 256 for the end of a text."
-        )
     for line in lines:
         make_console().print(line, soft_wrap=True, highlight=False, markup=False)
     return OK

@@ -24,25 +24,36 @@ from fope_lab.model.checkpoint import (
 )
 from fope_lab.model.checkpoint_formats import DECODER, EXPORTED, OWN_TOKENIZER
 from fope_lab.model.decoder import Decoder
+from fope_lab.model.export.card import Origin, model_card
 from fope_lab.model.export.llama import llama_description, llama_weights
-from fope_lab.model.export.sources import MODEL, file_name, model_sources
+from fope_lab.model.export.sources import MODEL, MODEL_FILE, file_name, model_sources
+from fope_lab.model.export.tokenizer import write_tokenizer
 from fope_lab.model.huggingface.names import hub_name
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+CARD = "README.md"
+"""The model card, under the name that the Hugging Face hub shows."""
+NO_ORIGIN = Origin()
+
 
 def export(
-    path: str | os.PathLike[str], directory: str | os.PathLike[str], *, to: str = "fope-lab"
+    path: str | os.PathLike[str],
+    directory: str | os.PathLike[str],
+    *,
+    to: str = "fope-lab",
+    origin: Origin = NO_ORIGIN,
 ) -> Path:
     """Write the model of a checkpoint (see `load_model`) to `directory`, a new or empty folder.
 
     `AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True)` then gives the same
     logits bit for bit, and needs only torch and transformers. With `to="llama"` the folder holds
     transformers' own LlamaForCausalLM, which needs no remote code; its logits differ by rounding.
-    The folder holds the tokenizer, too, unless it is the byte tokenizer, which Hugging Face does
-    not have. Returns the absolute path of the folder. Raises CheckpointError if the folder is not
-    empty or Llama cannot express the model, and DataError if the tokenizer cannot be loaded.
+    The folder also holds the tokenizer, which AutoTokenizer loads, and a model card (card.py),
+    which tells the `origin` of the model. Returns the absolute path of the folder. Raises
+    CheckpointError if the folder is not empty or Llama cannot express the model, and DataError if
+    the tokenizer cannot be loaded.
     """
     target = Path(directory).expanduser().absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -54,6 +65,9 @@ def export(
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         _write(partial, model, config, to)
+        remote_code = (partial / MODEL_FILE).exists()
+        card = model_card(target.name, config, origin, remote_code=remote_code)
+        (partial / CARD).write_text(card, encoding="utf-8")
         partial.chmod(0o755)
         partial.replace(target)
     except BaseException:
@@ -72,7 +86,7 @@ def _write(folder: Path, model: Decoder, config: CheckpointConfig, to: str) -> N
     _write_json(folder / CONFIG, description)
     ends = {"eos_token_id": tokenizer.eos_id, "pad_token_id": tokenizer.pad_id}
     _write_json(folder / "generation_config.json", {"use_cache": True, **ends})
-    _write_tokenizer(folder, config.tokenizer, ends)
+    write_tokenizer(folder, config.tokenizer, tokenizer)
 
 
 Written = tuple[dict[str, Any], dict[str, "Tensor"]]
@@ -114,23 +128,6 @@ def _description(model: Decoder, config: CheckpointConfig) -> dict[str, Any]:
         "tokenizer": "byte" if config.tokenizer == "byte" else OWN_TOKENIZER,
         "tie_word_embeddings": model.config.tie_embeddings,
     }
-
-
-def _write_tokenizer(folder: Path, name: str, ends: Mapping[str, int]) -> None:
-    """Write the files of a Hugging Face tokenizer (for its name see `load_tokenizer`)."""
-    if name == "byte":
-        return
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
-
-    if Path(name).is_file():
-        tokenizer = PreTrainedTokenizerFast(tokenizer_file=name)
-        eos, pad = (tokenizer.convert_ids_to_tokens(number) for number in ends.values())
-        tokenizer.add_special_tokens({"eos_token": eos, "pad_token": pad})
-    else:
-        local = Path(name).is_dir()
-        repository, _, revision = (name, "", "") if local else name.partition("@")
-        tokenizer = AutoTokenizer.from_pretrained(repository, revision=revision or None)
-    tokenizer.save_pretrained(folder)
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

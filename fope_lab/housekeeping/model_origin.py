@@ -1,0 +1,154 @@
+"""How the model of a checkpoint came about, as the store recorded it, for its model card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fope_lab.housekeeping.known_stages import KnownStage, known_stages
+from fope_lab.housekeeping.references import parents_of
+from fope_lab.model.export.card import Origin, Score, TrainingFacts
+from fope_lab.model.huggingface.names import hub_name
+from fope_lab.provenance.checkout import Checkout
+from fope_lab.stages.labels import label
+from fope_lab.stages.result import FORMAT, ResultRecord
+from fope_lab.store import StageFolder, Store
+
+PARENT = "from"
+"""The role of the stage whose model a stage starts from or evaluates."""
+SETTINGS = ("tokens", "batch_tokens", "learning_rate", "schedule", "precision")
+"""The settings under `train` that a card shows."""
+
+
+def origin_of(checkpoint: str | Path, store: Store) -> Origin:
+    """Read what is recorded about the checkpoint or stage folder `checkpoint`, or a hub name.
+
+    Sweeps and evaluations are those that `store` has recorded. The origin of a folder that no stage
+    wrote is empty.
+    """
+    if name := hub_name(checkpoint):
+        return Origin(base_model=name.repository)
+    folder = _stage_of(Path(checkpoint))
+    if folder is None:
+        return Origin()
+    known = known_stages(store)
+    folders = list(_with_ancestors(folder, store, known))
+    parent = parents_of(folders[0]).get(PARENT, "")
+    base = hub_name(parent) or hub_name(str(_config(folders[0]).get(PARENT, "")))
+    return Origin(
+        trainings=[_facts(each, known) for each in folders],
+        base_model=base.repository if base else None,
+        datasets=list(dict.fromkeys(name for each in folders for name in _datasets(each))),
+        scores=list(_scores(folder, known)),
+    )
+
+
+def _stage_of(path: Path) -> StageFolder | None:
+    """The stage's folder that `path` is, or whose checkpoint `path` is, or None."""
+    for candidate in (path, path.parent.parent):
+        folder = StageFolder(candidate.absolute())
+        if folder.request() is not None:
+            return folder
+    return None
+
+
+def _with_ancestors(
+    folder: StageFolder, store: Store, known: Sequence[KnownStage]
+) -> Iterator[StageFolder]:
+    """Yield the stages that trained the model in the order in which they ran."""
+    parent = parents_of(folder).get(PARENT)
+    before = None
+    if parent and "/" not in parent:
+        before = next((each.folder for each in known if each.key == parent), None)
+        if before is None:  # another store than the one that is looked into
+            folders = folder.path.parents[1].glob(f"*/{parent}")
+            before = next((StageFolder(path) for path in folders), None)
+    elif parent and not hub_name(parent):
+        before = _stage_of(Path(parent))
+    if before is not None and before.path != folder.path:
+        yield from _with_ancestors(before, store, known)
+    yield folder
+
+
+def _facts(folder: StageFolder, known: Sequence[KnownStage]) -> TrainingFacts:
+    key, config = folder.path.name, _config(folder)
+    names = [each for each in known if each.key == key and each.sweep]
+    return TrainingFacts(
+        kind=str(config.get("kind", folder.path.parent.name)),
+        label=names[0].label if names else "",
+        key=key,
+        sweeps=list(dict.fromkeys(each.sweep for each in names)),
+        commit=_commit(folder),
+        settings=dict(_settings(config)),
+    )
+
+
+def _commit(folder: StageFolder) -> str:
+    """The commits of the attempts that wrote the stage, of which there is usually one."""
+    records = map(folder.attempts.record, range(1, folder.attempts.newest_token() + 1))
+    made_by = [record.details.get("made_by") or {} for record in records if record is not None]
+    commits = [commit for each in made_by if (commit := Checkout.recorded(each)) is not None]
+    return ", ".join(dict.fromkeys(map(str, commits)))
+
+
+def _settings(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    data, train = config.get("data"), config.get("train")
+    if config.get("embedding") is not None:
+        yield "embedding", f"`{label(config['embedding'])}`"
+    if isinstance(data, Mapping):
+        yield "data", ", ".join(map(_source, data.get("mix") or ()))
+        yield "length, tokens", label(data.get("length"))
+    if isinstance(train, Mapping):
+        yield from (
+            (name.replace("_", " "), label(train[name])) for name in SETTINGS if name in train
+        )
+    if config.get("seed") is not None:
+        yield "seed", label(config["seed"])
+
+
+def _source(source: Mapping[str, Any]) -> str:
+    """A part of a mixture as text. Of local files it has the names, without their folders."""
+    corpus = source.get("corpus")
+    name = source.get("task") or label(_without_folders(corpus))
+    weight = source.get("weight", 1.0)
+    return f"{name} (weight {weight:g})" if weight != 1.0 else str(name)
+
+
+def _without_folders(corpus: Any) -> Any:
+    if not isinstance(corpus, Mapping) or "files" not in corpus:
+        return corpus
+    files = corpus["files"] if isinstance(corpus["files"], list) else [corpus["files"]]
+    return {**corpus, "files": [Path(str(file)).name for file in files]}
+
+
+def _datasets(folder: StageFolder) -> Iterator[str]:
+    """Yield the datasets of the hub that a stage trained on."""
+    data = _config(folder).get("data")
+    for source in (data.get("mix") or ()) if isinstance(data, Mapping) else ():
+        corpus = source.get("corpus")
+        if isinstance(corpus, Mapping) and "dataset" in corpus:
+            yield str(corpus["dataset"])
+
+
+def _scores(folder: StageFolder, known: Sequence[KnownStage]) -> Iterator[Score]:
+    """Yield what the store's evaluations of this stage's final checkpoint measured."""
+    seen = set()
+    for stage in known:
+        if stage.key in seen or "train" in _config(stage.folder):
+            continue
+        seen.add(stage.key)
+        if parents_of(stage.folder).get(PARENT) != folder.path.name:
+            continue
+        result = stage.folder.result()
+        if result is None or result.get("format") != FORMAT:
+            continue
+        for one in ResultRecord.parse(result).metrics:
+            yield Score(
+                metric=one.name, x=one.x, value=one.value, interval=one.interval, stage=stage.title
+            )
+
+
+def _config(folder: StageFolder) -> Mapping[str, Any]:
+    config = (folder.request() or {}).get("config")
+    return config if isinstance(config, Mapping) else {}
