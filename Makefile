@@ -7,7 +7,7 @@ BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 SWEEP ?= sweeps/quickstart.yaml
 
-.PHONY: quickstart test faults lint format schema bench ui screenshots clean
+.PHONY: quickstart test faults lint format schema bench ui screenshots wheel clean
 
 quickstart: $(INSTALLED)  ## train, evaluate and compare four embeddings in minutes on two cores
 	$(BIN)/fope-lab run $(SWEEP)
@@ -49,11 +49,15 @@ ui: $(INSTALLED)  ## MLflow on the default store
 screenshots: $(INSTALLED)  ## the README's pictures, from the default store; needs Chromium
 	$(BIN)/python docs/screenshots.py $(SWEEP)
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml setup.py constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
 	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[dev]'
 	touch $@
+
+wheel: $(INSTALLED)  ## dist/fope_lab-VERSION-py3-none-any.whl, with the sweeps
+	rm -rf build  # or files of an older build would come along
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

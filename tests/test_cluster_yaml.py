@@ -134,7 +134,7 @@ def test_what_is_to_be_replaced_stands_at_the_top_only(config: Config) -> None:
 
 def test_packages_are_installed_in_the_pinned_versions(config: Config) -> None:
     installs = words(config, "pip install")
-    assert any("-e" in install and "~/fope-lab" in install for install in installs)
+    assert any("-e" in install and "~/fope-lab[all]" in install for install in installs)
     for install in installs:
         assert install[install.index("-c") + 1] == "~/fope-lab/constraints.txt"
     mounts = config["file_mounts"]

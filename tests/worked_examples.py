@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("fope_lab", "trainers", "tests/embeddings", "tests/sweep", "sweeps")
 SINGLE = (
     "pyproject.toml",
+    "setup.py",
     "constraints.txt",
     "Makefile",
     "tests/conftest.py",

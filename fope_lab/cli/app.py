@@ -94,7 +94,7 @@ def _dispatch(group: _Group, words: Sequence[str]) -> int:
         parser = _Parser(prog=prog, description=summary)
         for add in command.ARGUMENTS:
             add(parser)
-        return _run(command.run, parser.parse_args(words[1:]))
+        return _run(prog, command.run, parser.parse_args(words[1:]))
     overview = group.overview()
     if words and not words[0].startswith("-"):
         from fope_lab.config.problems import did_you_mean, name_list
@@ -106,7 +106,9 @@ def _dispatch(group: _Group, words: Sequence[str]) -> int:
     return WRONG_INPUT
 
 
-def _run(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+def _run(
+    prog: str, command: Callable[[argparse.Namespace], int], options: argparse.Namespace
+) -> int:
     code = OK
     try:
         code = command(options)
@@ -117,6 +119,14 @@ def _run(command: Callable[[argparse.Namespace], int], options: argparse.Namespa
         mute_stdout()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
+        return WRONG_INPUT
+    except ModuleNotFoundError as error:
+        from fope_lab.config.extras import EXTRA_OF, missing_packages
+
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRA_OF:
+            raise
+        print(f"error: {missing_packages(f'`{prog}`', [package])}", file=sys.stderr)
         return WRONG_INPUT
     except OSError as error:
         if not is_full_disk(error):

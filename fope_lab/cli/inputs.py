@@ -12,15 +12,22 @@ if TYPE_CHECKING:
 
 
 def load_sweeps(paths: Sequence[str], store: Store | None = None) -> list[Sweep]:
-    """The sweeps of files and folders; `store` knows local files that are gone.
+    """The sweeps of files, of folders and of names (fope_lab/sweep/shipped.py); `store` knows
+    local files that are gone.
 
     Raises SweepError with the problems of all of them.
     """
     from fope_lab.sweep import Problem, SweepError, load_sweep
+    from fope_lab.sweep.shipped import sweep_path
 
     sweeps, problems = [], []
     unique: dict[Path, Path] = {}  # a file that is named twice is one sweep
-    for path in map(Path, paths):
+    for word in paths:
+        try:
+            path = sweep_path(word)
+        except SweepError as error:
+            problems += error.problems
+            continue
         files = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
         if not files:
             problems.append(Problem((), "this folder has no sweep file (*.yaml)", file=path))
@@ -59,8 +66,9 @@ def name_of_sweep(path: str) -> str:
     it was run. Raises SweepError if there is none."""
     from fope_lab.config.problems import Problem, SweepError
     from fope_lab.config.yaml_document import Document
+    from fope_lab.sweep.shipped import sweep_path
 
-    content = Document(Path(path)).value
+    content = Document(sweep_path(path)).value
     name = content.get("name") if isinstance(content, dict) else None
     if not isinstance(name, str):
         raise SweepError(Problem(("name",), "is missing", file=Path(path)))

@@ -27,9 +27,17 @@ def argument(*names: str, **settings: Any) -> AddArgument:
 
 
 add_files = argument(
-    "files", nargs="+", metavar="FILE", help="a sweep file, or a folder of sweep files"
+    "files",
+    nargs="+",
+    metavar="FILE",
+    help="a sweep file, a folder of sweep files, or the name of a"
+    " sweep that comes with fope-lab, such as quickstart",
 )
-add_file = argument("file", metavar="FILE", help="a sweep file")
+add_file = argument(
+    "file",
+    metavar="FILE",
+    help="a sweep file, or the name of a sweep that comes with fope-lab, such as quickstart",
+)
 add_stage = argument(
     "stage",
     metavar="STAGE",

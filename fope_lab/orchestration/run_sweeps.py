@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from fope_lab.config.extras import RUN, require_packages
 from fope_lab.orchestration.cluster_address import LOCAL, require_cluster
 from fope_lab.orchestration.progress_view import live_view, print_line, print_problems
 from fope_lab.orchestration.sweep_report import keep_report, tracked_report
@@ -61,8 +62,8 @@ def run_sweeps(
     Returns the states of the stages that failed or were blocked, by key, and prints their errors,
     even if something else ends the run early. `device` names the GPUs of the cluster; if it is
     given, stages are checked against their memory. Raises KeyboardInterrupt if the run was
-    interrupted, SweepError for stages that can't fit their device, StoreError, TrackingError, and
-    ClusterError or ResourcesError for what is not there.
+    interrupted, SweepError for stages that can't fit their device, StoreError, TrackingError,
+    ClusterError, ResourcesError or MissingPackageError for what is not there.
     """
     place = Store.open(store)
     plans = [plan(sweep, place) for sweep in sweeps]
@@ -75,6 +76,7 @@ def run_sweeps(
         return {}
     require_unblocked(selected)
     again = stages_to_redo(plans, redo, stale=redo_stale)
+    require_packages("running a sweep", RUN)
     place = Store.create(store)  # only now, when nothing that was asked for is wrong
     if again:
         _prepare_rerun(again, place, console)

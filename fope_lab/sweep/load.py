@@ -31,17 +31,19 @@ from fope_lab.sweep.preparation_stages import PreparationStages
 from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.report_check import report_problems
 from fope_lab.sweep.resolve import resolve_stages
+from fope_lab.sweep.shipped import sweep_path
 from fope_lab.sweep.stage_builder import StageBuilder
 from fope_lab.sweep.sweep_file import read_sweep_file
 
 
 def load_sweep(path: str | Path, store: Store | None = None) -> Sweep:
-    """Read and check a sweep file. Raises SweepError, which holds every problem found.
+    """Read and check a sweep file, or a sweep that comes with fope-lab, by its name (shipped.py).
 
+    Raises SweepError, which holds every problem found.
     Local files that are gone count as `store` recorded them; without a store they are a problem.
     """
     with no_collections():
-        return SweepLoader(_load, store).load(Path(path).absolute())
+        return SweepLoader(_load, store).load(sweep_path(path).absolute())
 
 
 def parse_sweep(text: str, path: Path, store: Store | None = None) -> Sweep:

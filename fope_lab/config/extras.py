@@ -1,0 +1,61 @@
+"""The optional packages of fope-lab, by the extra that installs them.
+
+The base install reads sweeps and stores. What trains, runs on Ray or tracks with MLflow comes with
+an extra: `pip install 'fope-lab[all]'`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable
+
+from fope_lab.config.errors import UserError
+
+EXTRA_OF = {
+    "aiohttp": "cluster",
+    "alembic": "tracking",
+    "datasets": "train",
+    "huggingface_hub": "train",
+    "mlflow": "tracking",
+    "ray": "cluster",
+    "requests": "tracking",
+    "rouge_score": "train",
+    "safetensors": "train",
+    "sqlalchemy": "tracking",
+    "tokenizers": "train",
+    "torch": "train",
+    "transformers": "train",
+    "urllib3": "tracking",
+}
+"""The extra that installs each package that the base install lacks, by the name to import."""
+RUN = ("torch", "ray", "mlflow")
+"""What running a sweep needs: a package of each extra, the one that people know."""
+
+
+class MissingPackageError(UserError):
+    """A command needs a package that is not installed; the text names the extra."""
+
+
+def require_packages(what: str, names: Iterable[str]) -> None:
+    """Raise MissingPackageError if packages that `what` needs, such as "run", are not installed."""
+    if missing := [name for name in names if not _is_installed(name)]:
+        raise MissingPackageError(missing_packages(what, missing))
+
+
+def missing_packages(what: str, names: Iterable[str]) -> str:
+    """Return the error message for packages that are not installed."""
+    missing = list(names)
+    extras = list(dict.fromkeys(EXTRA_OF[name] for name in missing))
+    are = "is" if len(missing) == 1 else "are"
+    only = "" if len(extras) == 3 else f", or for this alone 'fope-lab[{','.join(extras)}]'"
+    return (
+        f"{what} needs {', '.join(missing)}, which {are} not installed: "
+        f"pip install 'fope-lab[all]'{only}"
+    )
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False

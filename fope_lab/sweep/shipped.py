@@ -1,0 +1,70 @@
+"""The sweeps that come with fope-lab, found by name: `quickstart`, `mini/fope-table2`, `fope`.
+
+They are at the top of the repository, and setup.py copies them into the package of a wheel.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fope_lab.config.problems import Problem, SweepError, first_names, nearest_name
+
+SUFFIX = ".yaml"
+_PACKAGE = Path(__file__).parents[1]
+_PLACES = (_PACKAGE / "shipped_sweeps", _PACKAGE.parent / "sweeps")
+"""The folder in an installed wheel, and in a clone."""
+_FOLDER = "sweeps"
+
+
+def shipped_folder() -> Path:
+    """Return the folder of the sweeps that come with fope-lab."""
+    return next((place for place in _PLACES if place.is_dir()), _PLACES[-1])
+
+
+def shipped_names() -> list[str]:
+    """Return the names of all shipped sweeps and of the folders that they are in."""
+    root = shipped_folder()
+    files = {path.relative_to(root).with_suffix("") for path in root.rglob(f"*{SUFFIX}")}
+    folders = {path.parent for path in files} - {Path()}
+    return sorted(path.as_posix() for path in files | folders)
+
+
+def sweep_path(word: str | Path) -> Path:
+    """Return the sweep file, or the folder of sweep files, that a word of the user means.
+
+    This is the file or folder of that name; without one, the file of that name with `.yaml`;
+    without that, the shipped sweep of that name, which may be written as its path in a clone
+    (`sweeps/quickstart.yaml`). Any other absolute path is left to what reads it. Raises SweepError,
+    with the nearest name, for any other word.
+    """
+    path = Path(word)
+    if path.exists() or path.is_absolute() or not path.name:
+        return path
+    if (file := path.with_name(f"{path.name}{SUFFIX}")).exists():
+        return file
+    name = path.as_posix().removeprefix(f"{_FOLDER}/").removesuffix(SUFFIX)
+    shipped, root = shipped_names(), shipped_folder()
+    if name in shipped:
+        file = root / f"{name}{SUFFIX}"
+        return file if file.exists() else root / name
+    raise SweepError(
+        Problem(
+            (),
+            "is not there, and no sweep of this name comes with fope-lab",
+            nearest=_nearest_file(path) or _nearest_shipped(name, shipped),
+            allowed=None if path.suffix else first_names(shipped),
+            file=path,
+        )
+    )
+
+
+def _nearest_file(path: Path) -> str | None:
+    """The name of the sweep file in the folder of `path` that is most like it."""
+    return nearest_name(path.name, sorted(file.name for file in path.parent.glob("*.y*ml")))
+
+
+def _nearest_shipped(name: str, shipped: list[str]) -> str | None:
+    """The most similar name, also where the folder was left out: fope-table2 → mini/fope-table2."""
+    by_end = {full.rpartition("/")[2]: full for full in reversed(shipped)}
+    end = nearest_name(name, by_end)
+    return nearest_name(name, shipped) or (None if end is None else by_end[end])
