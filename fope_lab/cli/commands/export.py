@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     lines = [
         f"{folder}: load it with",
         f"  AutoModelForCausalLM.from_pretrained({str(folder)!r}{trust})",
-        f"  AutoTokenizer.from_pretrained({str(folder)!r})",
+        f"  AutoTokenizer.from_pretrained({str(folder)!r}{trust})",
     ]
     for line in lines:
         make_console().print(line, soft_wrap=True, highlight=False, markup=False)

@@ -163,7 +163,7 @@ def _loading(config: CheckpointConfig, remote_code: bool) -> Iterator[str]:
     yield ""
     yield 'folder = "."  # the folder of this file, or the name of the repository'
     yield f"model = AutoModelForCausalLM.from_pretrained(folder{trust})"
-    yield "tokenizer = AutoTokenizer.from_pretrained(folder)"
+    yield f"tokenizer = AutoTokenizer.from_pretrained(folder{trust})"
     yield "```"
     yield ""
     trust = "trust_remote_code=True," if remote_code else ""

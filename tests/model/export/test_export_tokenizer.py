@@ -40,7 +40,8 @@ def byte_export(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(scope="module")
 def loaded(byte_export: Path) -> Any:
-    return AutoTokenizer.from_pretrained(byte_export)
+    # Without the argument, transformers asks on the terminal whether to run the model's code.
+    return AutoTokenizer.from_pretrained(byte_export, trust_remote_code=False)
 
 
 @given(text=TEXTS)
@@ -81,7 +82,10 @@ def test_our_evaluations_read_the_same_prompts_from_it(byte_export: Path) -> Non
     assert (again.eos_id, again.pad_id) == (256, 257)
 
 
-def test_a_pipeline_writes_text(byte_export: Path) -> None:
+def test_a_pipeline_writes_text(
+    byte_export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path))
     write = pipeline("text-generation", model=str(byte_export), trust_remote_code=True)
     [found] = write("ab", max_new_tokens=3, do_sample=False)
     ids = torch.tensor([list(b"ab")])
@@ -96,7 +100,8 @@ def test_a_tokenizer_that_we_train_goes_with_its_model(tmp_path: Path) -> None:
     parsed = parse_corpus({"files": str(corpus)}, tmp_path)
     ByteLevelBPE(vocabulary=300, corpus=parsed).write(path)
     ours = load_tokenizer(str(path))
-    loaded = AutoTokenizer.from_pretrained(exported(tmp_path, str(path)))
+    folder = exported(tmp_path, str(path))
+    loaded = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     assert (loaded.eos_token, loaded.pad_token) == ("<|endoftext|>", "<|pad|>")
     assert (loaded.eos_token_id, loaded.pad_token_id) == (ours.eos_id, ours.pad_id)
     for text in ("The sky", "é\r\n\t 12", ""):

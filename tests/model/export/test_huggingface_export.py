@@ -405,7 +405,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(command) == 0
     printed = capsys.readouterr().out
     assert f"from_pretrained('{tmp_path / 'out'}', trust_remote_code=True)" in printed
-    assert f"AutoTokenizer.from_pretrained('{tmp_path / 'out'}')" in printed
+    assert f"AutoTokenizer.from_pretrained('{tmp_path / 'out'}', trust_remote_code=True)" in printed
     assert main(command) == 2
     assert "exists already and is not an empty folder" in capsys.readouterr().err
     assert main(["export", str(tmp_path / "nothing"), str(tmp_path / "new")]) == 2
