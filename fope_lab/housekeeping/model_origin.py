@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,24 +72,28 @@ def _with_ancestors(
 
 
 def _facts(folder: StageFolder, known: Sequence[KnownStage]) -> TrainingFacts:
-    key, config = folder.path.name, _config(folder)
+    key, config, made_by = folder.path.name, _config(folder), _made_by(folder)
     names = [each for each in known if each.key == key and each.sweep]
     return TrainingFacts(
         kind=str(config.get("kind", folder.path.parent.name)),
         label=names[0].label if names else "",
         key=key,
         sweeps=list(dict.fromkeys(each.sweep for each in names)),
-        commit=_commit(folder),
+        commit=_listed(map(Checkout.recorded, made_by)),
+        version=_listed((each.get("versions") or {}).get("fope-lab") for each in made_by),
         settings=dict(_settings(config)),
     )
 
 
-def _commit(folder: StageFolder) -> str:
-    """The commits of the attempts that wrote the stage, of which there is usually one."""
+def _made_by(folder: StageFolder) -> list[Mapping[str, Any]]:
+    """What the attempts at the stage recorded of the code that they ran."""
     records = map(folder.attempts.record, range(1, folder.attempts.newest_token() + 1))
-    made_by = [record.details.get("made_by") or {} for record in records if record is not None]
-    commits = [commit for each in made_by if (commit := Checkout.recorded(each)) is not None]
-    return ", ".join(dict.fromkeys(map(str, commits)))
+    return [record.details.get("made_by") or {} for record in records if record is not None]
+
+
+def _listed(values: Iterable[object]) -> str:
+    """The different values that are known, of which there is usually one."""
+    return ", ".join(dict.fromkeys(str(value) for value in values if value is not None))
 
 
 def _settings(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ from fope_lab.stages.result import Measurement, ResultRecord
 
 CONFIG = ModelConfig(num_layers=1, num_heads=2, head_dim=16, intermediate_size=64, vocab_size=272)
 PASSKEY = "passkey[embedding=rope,seed=0]"
-MADE_BY = {"commit": "0123456789ab", "clean": False}
+MADE_BY = {"commit": "0123456789ab", "clean": False, "versions": {"fope-lab": "0.9.9"}}
 
 
 def train(scene: Scene) -> None:
@@ -52,6 +52,7 @@ def test_the_card_of_a_stage(scene: Scene, tmp_path: Path) -> None:
     for row in (
         f"| key | `{scene.stage(ROPE).key}` |",
         "| sweep | kept |",
+        "| version of fope-lab | 0.9.9 |",
         "| commit of fope-lab | `0123456789ab+` |",
         "| data | passkey |",
         "| tokens | 1024 |",

@@ -6,6 +6,7 @@ that trained it and the results of evaluations, as the store recorded them. It i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ class TrainingFacts:
 
     `sweeps` are the names of the sweeps that have the stage, and `commit` is that of the code, with
     `+` if the code had changes; it is empty if the code was installed without its repository.
+    `version` is that of fope-lab.
     `settings` has what the stage was asked for, as text by the name of the setting.
     """
 
@@ -30,6 +32,7 @@ class TrainingFacts:
     key: str
     sweeps: Sequence[str] = ()
     commit: str = ""
+    version: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -104,7 +107,7 @@ def _model(config: CheckpointConfig) -> Iterator[str]:
             ("size of a head", str(model.head_dim)),
             ("hidden size", str(model.hidden_size)),
             ("vocabulary", f"{model.vocab_size:,}"),
-            ("position embedding", f"`{config.embedding}`"),
+            ("position embedding", f"`{json.dumps(config.embedding)}`"),
             ("original training length, tokens", f"{config.train_length:,}"),
             ("last training length, tokens", f"{config.context_length:,}"),
         ],
@@ -127,6 +130,7 @@ def _training(origin: Origin) -> Iterator[str]:
             "kind of stage": training.kind,
             "key": f"`{training.key}`",
             "sweep": ", ".join(training.sweeps),
+            "version of fope-lab": training.version,
             "commit of fope-lab": f"`{training.commit}`" if training.commit else "",
         }
         rows = {**recorded, **training.settings}.items()
@@ -138,7 +142,7 @@ def _results(scores: Sequence[Score]) -> Iterator[str]:
         return
     yield "## Results"
     yield ""
-    yield "The evaluations of this checkpoint that the store holds, with 95 % intervals of the "
+    yield "The evaluations of this checkpoint that the store holds, with 95 % intervals of the"
     yield "finite evaluation where they are known; they say nothing about other seeds."
     yield ""
     rows = [
@@ -167,7 +171,7 @@ def _loading(config: CheckpointConfig, remote_code: bool) -> Iterator[str]:
     yield "```"
     yield ""
     trust = "trust_remote_code=True," if remote_code else ""
-    yield "With lm-evaluation-harness, `max_length` sets how many tokens are read; its default is "
+    yield "With lm-evaluation-harness, `max_length` sets how many tokens are read; its default is"
     yield f"the last training length, {config.context_length:,} tokens:"
     yield ""
     yield "```sh"
