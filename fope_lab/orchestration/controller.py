@@ -28,7 +28,7 @@ from fope_lab.orchestration.scratch import note_session, remove_scratch, scratch
 from fope_lab.orchestration.searcher import StageSearcher
 from fope_lab.orchestration.signals import signals_interrupt, signals_wait_for_ray
 from fope_lab.orchestration.trial import KEY, PROCESS_RETRIES, run_stage
-from fope_lab.planning.capacity import Capacity, Demand, Lookahead, amounts
+from fope_lab.planning.capacity import Amounts, Capacity, Demand, Lookahead, amounts
 from fope_lab.provenance.checkout import Checkout
 from fope_lab.provenance.source import source_of
 from fope_lab.store import StageState, Store, StoreError
@@ -39,8 +39,11 @@ from fope_lab.sweep.made_by import modules_of
 
 ReadStates = Callable[[], Mapping[str, StageState]]
 """Returns the state of every stage in this run, by key."""
-Watch = Callable[[ReadStates], contextlib.AbstractContextManager[None]]
-"""A context for the length of the run; it gets a function that returns the stages' states."""
+ReadRoom = Callable[[], Amounts]
+"""Returns what the cluster has of each resource."""
+Watch = Callable[[ReadStates, ReadRoom], contextlib.AbstractContextManager[None]]
+"""A context for the length of the run; it gets functions that return the stages' states, and what
+the cluster has."""
 
 
 def run_stages(
@@ -49,7 +52,7 @@ def run_stages(
     seconds: Mapping[str, float],
     *,
     address: str = LOCAL,
-    watch: Watch = lambda read_states: contextlib.nullcontext(),
+    watch: Watch = lambda read_states, read_room: contextlib.nullcontext(),
     sweeps: Sequence[str] = (),
 ) -> Mapping[str, StageState]:
     """Run every stage that is not done in the store; returns the state of each stage by key.
@@ -88,7 +91,7 @@ def run_stages(
         else:
             ending_with_ray = ending_with_cluster()
         with (
-            watch(searcher.states),
+            watch(searcher.states, ray.cluster_resources),
             leases_freed(),
             ending_with_ray,
             _losses_told(),

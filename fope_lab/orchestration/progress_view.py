@@ -1,8 +1,7 @@
-"""The progress of a run: a live table in a terminal, plain lines elsewhere.
+"""The progress of a run: a screen that is drawn again in a terminal, plain lines elsewhere.
 
-The numbers come from the store. The states come from the caller: in a run from its searcher, and
-for `fope-lab status`, which works from any machine, from the store and its heartbeats
-(`observe_states`).
+The numbers come from the store, and the states from the run's searcher. `fope-lab status` asks the
+store and its heartbeats instead (`observe_states`), from any machine.
 """
 
 from __future__ import annotations
@@ -11,48 +10,58 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from textwrap import shorten
+from collections.abc import Callable, Iterator, Sequence
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
+from fope_lab.orchestration.failures import States, counted, is_blocked_by_another, problem_lines
+from fope_lab.orchestration.live_screen import (
+    STYLES,
+    LiveScreen,
+    loss_text,
+    seconds_text,
+    speed_text,
+    steps_text,
+    summary,
+    time_left_text,
+)
+from fope_lab.orchestration.run_progress import RunProgress, Snapshot, stage_progress
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store.observation import observe
-from fope_lab.store.state import IMPORTANCE
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.stage_states import block_descendants, read_states
-
-States = Mapping[str, StageState]
-"""The state of every stage by its key."""
+from fope_lab.tracking.names import run_names
 
 REFRESH_SECONDS = 0.5
-LINE_SECONDS = 15.0  # between two lines about a running stage, outside a terminal
-STYLES = {
-    Status.FAILED: "bold red",
-    Status.RUNNING: "bold cyan",
-    Status.DAMAGED: "yellow",
-    Status.INTERRUPTED: "yellow",
-    Status.WAITING: "dim",
-    Status.NOT_STARTED: "dim",
-    Status.BLOCKED: "red",
-    Status.DONE: "green",
-}
-"""How each status is drawn."""
-REASON_WIDTH = 44  # of a reason in the table, in characters; `print_problems` prints it whole
-PROBLEMS = (Status.FAILED, Status.BLOCKED, Status.DAMAGED, Status.INTERRUPTED)
-"""The statuses whose reason the user wants to know."""
+LINE_SECONDS = 15.0
+"""The time between two lines about a running stage, outside a terminal."""
+OVERALL_SECONDS = 60.0
+"""The time between two lines about the whole run, outside a terminal."""
+
+Show = Callable[[Snapshot], None]
+"""Shows a run at a moment."""
 
 
-def seconds_text(seconds: float | None) -> str:
-    """A duration as minutes and seconds, such as 1:15 for 75, with hours where there are any."""
-    if seconds is None:
-        return ""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+def print_line(console: Console, text: str, style: str | None = None) -> None:
+    """Print a text as it is, however wide the console is."""
+    console.print(text, style=style, soft_wrap=True, highlight=False, markup=False)
+
+
+def print_problems(
+    stages: Sequence[Stage],
+    states: States,
+    store: Store,
+    console: Console,
+    most: int | None = None,
+) -> None:
+    """Print why stages failed or can't go on, each cause once, and how many stages they block.
+
+    Of each status, the first `most` causes are told.
+    """
+    for status, text in problem_lines(stages, states, store, most):
+        print_line(console, text, style=STYLES[status])
 
 
 def state_text(state: StageState) -> str:
@@ -61,97 +70,36 @@ def state_text(state: StageState) -> str:
 
 
 def progress_cells(stage: Stage, state: StageState, store: Store) -> list[str]:
-    """The step, loss, tokens per second and time (left or taken) of a stage.
+    """The step, loss, speed and time (left or taken) of a stage.
 
     The reason of a problem takes the place of the time.
     """
-    folder = store.folder(stage.kind, stage.key)
+    told = stage_progress(stage, state, store)
     if state.is_done:
-        taken = seconds_text(folder.seconds())
-        return ["", "", "", f"{taken} ({state.reason})" if state.reason else taken]
-    progress = folder.progress() if state.status in (Status.RUNNING, Status.INTERRUPTED) else None
-    if progress is None:
-        return ["", "", "", state.reason if state.status in PROBLEMS else ""]
-    step, total = progress["step"], progress["total"]
-    made = step - progress["first_step"]
-    last = state.reason
-    if state.status is Status.RUNNING:
-        left = progress["seconds"] / made * (total - step) if made > 0 else None
-        last = f"{seconds_text(left)} left" if left is not None else ""
-    loss, speed = progress.get("loss"), progress.get("tokens_per_second")
-    return [
-        f"{step:,}/{total:,}",
-        f"{loss:.3f}" if loss is not None else "",
-        f"{speed:,.0f}" if speed is not None else "",
-        last,
-    ]
-
-
-def print_problems(stages: Sequence[Stage], states: States, store: Store, console: Console) -> None:
-    """Print the stages that failed or can't go on, each with its whole error and its log."""
-    for stage in stages:
-        state = states.get(stage.key)
-        if state is None or state.status not in PROBLEMS:
-            continue
-        end = (state.attempt and state.attempt.end) or {}
-        reason = end["error"] if state.status is Status.FAILED and "error" in end else state.reason
-        log = store.folder(stage.kind, stage.key).paths.log
-        where = f" (log: {log})" if log.exists() else ""
-        text = f"{state.status} {stage.label}: {reason}{where}"
-        print_line(console, text, style=STYLES[state.status])
-
-
-def print_line(console: Console, text: str, style: str | None = None) -> None:
-    """Print a text as it is, however wide the console is."""
-    console.print(text, style=style, soft_wrap=True, highlight=False, markup=False)
-
-
-def states_table(
-    stages: Sequence[Stage], states: States, store: Store, limit: int | None = None
-) -> Table:
-    """A table of all stages, or of the `limit` most important ones, under their counts."""
-    shown = sorted(stages, key=lambda stage: IMPORTANCE.index(states[stage.key].status))[:limit]
-    table = Table(title=summary(states), title_justify="left", box=None, pad_edge=False)
-    table.add_column("stage", overflow="fold")
-    table.add_column("state")
-    for name in ("step", "loss", "tokens/s", "time"):
-        table.add_column(name, justify="right")
-    for stage in shown:
-        state = states[stage.key]
-        text = Text(state_text(state), style=STYLES[state.status])
-        *numbers, last = progress_cells(stage, state, store)
-        table.add_row(
-            Text(stage.label), text, *numbers, Text(shorten(last, REASON_WIDTH, placeholder="…"))
-        )
-    if len(shown) < len(stages):
-        table.add_row(f"… and {len(stages) - len(shown)} more")
-    return table
-
-
-def summary(states: States) -> str:
-    """The number of stages in each status, such as "12 of 20 done, 2 running, 6 waiting"."""
-    counts = Counter(state.status for state in states.values())
-    rest = [
-        f"{counts[status]} {status}"
-        for status in IMPORTANCE
-        if counts[status] and status is not Status.DONE
-    ]
-    return ", ".join([f"{counts[Status.DONE]} of {len(states)} done", *rest])
+        taken = seconds_text(told.seconds)
+        last = f"{taken} ({state.reason})" if state.reason else taken
+    elif state.status is Status.RUNNING:
+        last = f"{seconds_text(told.left)} left" if told.left is not None else state.reason
+    else:
+        last = state.reason
+    return [steps_text(told), loss_text(told), speed_text(told), last]
 
 
 @contextlib.contextmanager
 def live_view(
-    stages: Sequence[Stage], store: Store, states: Callable[[], States], console: Console
+    progress: RunProgress, states: Callable[[], States], console: Console
 ) -> Iterator[None]:
     """Show the progress of a run until the block ends."""
     stop = threading.Event()
+    redraws = console.is_terminal and not console.is_dumb_terminal
+    view = _screen if redraws else _lines
 
     def show() -> None:
-        with (_live_table if console.is_terminal else _lines)(stages, store, console) as refresh:
-            refresh(states())
+        with view(progress, console) as refresh:
+            refresh(progress.snapshot(states()))
             while not stop.wait(REFRESH_SECONDS):
-                refresh(states())
-            refresh(states())
+                refresh(progress.snapshot(states()))
+            refresh(progress.snapshot(states()))
 
     thread = threading.Thread(target=show, name="live", daemon=True)
     thread.start()
@@ -162,38 +110,71 @@ def live_view(
         thread.join()
 
 
-Refresh = Callable[[States], None]
-"""Shows the states that are given to it."""
+@contextlib.contextmanager
+def _screen(progress: RunProgress, console: Console) -> Iterator[Show]:
+    """A screen that is drawn again at each refresh, and is gone at the end.
+
+    It stays as high as it was at its highest, so that it does not jump. A terminal whose size
+    changes has wrapped what was drawn: it is cleared, and drawn anew.
+    """
+    names = run_names(progress.stages)
+    size, highest = console.size, 0
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+
+        def show(now: Snapshot) -> None:
+            nonlocal size, highest
+            if console.size != size:
+                size, highest = console.size, 0
+                live.stop()
+                console.clear()
+                live.start()
+            screen = LiveScreen(progress.stages, names, now)
+            lines = screen.lines(size.width, size.height - 1)  # the last line is the cursor's
+            highest = max(highest, len(lines))
+            live.update(Group(*lines, *[Text()] * (highest - len(lines))), refresh=True)
+
+        yield show
 
 
 @contextlib.contextmanager
-def _live_table(stages: Sequence[Stage], store: Store, console: Console) -> Iterator[Refresh]:
-    """A table that is drawn again at each refresh."""
-    with Live(console=console, refresh_per_second=2, transient=False) as live:
-        yield lambda states: live.update(
-            states_table(stages, states, store, limit=max(5, console.height - 4))
-        )
+def _lines(progress: RunProgress, console: Console) -> Iterator[Show]:
+    """A line for each stage whose state changed, now and then for one that runs, and for the run.
 
+    Stages that others block are counted.
+    """
+    known: dict[str, tuple[Status, str]] = {}
+    printed: dict[str, float] = {}
+    overall = time.monotonic()
 
-@contextlib.contextmanager
-def _lines(stages: Sequence[Stage], store: Store, console: Console) -> Iterator[Refresh]:
-    """A line for each stage whose status changed, and now and then for one that runs."""
-    known: dict[str, Status] = {}
-    printed = {stage.key: time.monotonic() for stage in stages}
+    def say(what: str, text: str) -> None:
+        print_line(console, f"{time.strftime('%H:%M:%S')} {what:<12} {text}".rstrip())
 
-    def refresh(states: States) -> None:
-        for stage in stages:
-            state = states[stage.key]
-            changed = known.setdefault(stage.key, state.status) is not state.status
-            quiet = time.monotonic() - printed[stage.key] > LINE_SECONDS
-            if changed or (quiet and state.status is Status.RUNNING):
-                known[stage.key], printed[stage.key] = state.status, time.monotonic()
-                cells = "  ".join(filter(None, progress_cells(stage, state, store)))
-                clock = time.strftime("%H:%M:%S")
-                text = f"{clock} {state_text(state):<12} {stage.label}  {cells}"
-                console.print(text.rstrip(), markup=False)
+    def show(now: Snapshot) -> None:
+        nonlocal overall
+        blocked: Counter[str] = Counter()
+        clock = time.monotonic()
+        for stage in progress.stages:
+            state = now.states[stage.key]
+            before = known.setdefault(stage.key, (state.status, state.reason))
+            known[stage.key] = (state.status, state.reason)
+            running = state.status is Status.RUNNING
+            changed = before[0] is not state.status or (running and before[1] != state.reason)
+            quiet = clock - printed.setdefault(stage.key, clock) > LINE_SECONDS
+            if changed and is_blocked_by_another(stage, now.states):
+                blocked[state.reason] += 1
+            elif changed or (quiet and running):
+                printed[stage.key] = clock
+                cells = progress_cells(stage, state, progress.store)
+                say(state_text(state), "  ".join([stage.label, *filter(None, cells)]))
+        for reason, number in blocked.items():
+            say(str(Status.BLOCKED), f"{counted(number)}: {reason}")
+        if clock - overall > OVERALL_SECONDS:
+            overall = clock
+            left = now.time_left
+            share = f"{left.share:.0%} of the work"
+            say("all", f"{summary(now.states)}; {share}, {time_left_text(left)}")
 
-    yield refresh
+    yield show
 
 
 def observe_states(stages: Sequence[Stage], store: Store) -> dict[str, StageState]:

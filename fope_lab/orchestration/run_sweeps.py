@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from fope_lab.config.extras import RUN, require_packages
 from fope_lab.orchestration.cluster_address import LOCAL, require_cluster
+from fope_lab.orchestration.failures import MOST_CAUSES, counted
 from fope_lab.orchestration.progress_view import live_view, print_line, print_problems
+from fope_lab.orchestration.run_progress import RunProgress
 from fope_lab.orchestration.sweep_report import keep_report, tracked_report
 from fope_lab.planning.devices import device_named, this_machine
-from fope_lab.planning.forecast import forecast_seconds
+from fope_lab.planning.forecast import forecast_seconds, without_gaps
 from fope_lab.planning.memory_fit import too_large, too_large_error
 from fope_lab.report.files import REPORT_FILES
 from fope_lab.report.numbers import report_numbers
@@ -33,7 +35,7 @@ from fope_lab.tracking import Tracker, TrackingError, TrackingThread, is_server
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fope_lab.orchestration.controller import ReadStates
+    from fope_lab.orchestration.controller import ReadRoom, ReadStates
 
 LEFT_OUT = "left out"
 """What a run does with an unfinished stage that is not selected."""
@@ -97,9 +99,11 @@ def run_sweeps(
     states: Mapping[str, StageState] = {}
     problem = None
     if any(planned.action(key) != "cached" for planned in selected for key in planned.states):
-        seconds = forecast_seconds(stages, place, device)
+        forecasts = forecast_seconds(stages, place, device)
         try:
-            states, problem = _run_stages(stages, plans, place, seconds, tracker, address, console)
+            states, problem = _run_stages(
+                stages, plans, place, forecasts, tracker, address, console
+            )
         except KeyboardInterrupt:
             console.print("Interrupted. Run the same command again to continue.")
             raise
@@ -113,7 +117,8 @@ def run_sweeps(
         _print_left_out(finished, stages, console)
     finally:  # whatever is wrong with a report, it must not hide why stages failed
         _print_reruns(stages, states, console)
-        print_problems(stages, states, place, console)
+        print_problems(stages, states, place, console, MOST_CAUSES)
+        _print_end(stages, states, console)
     stopped = (Status.FAILED, Status.BLOCKED)
     return {key: state for key, state in states.items() if state.status in stopped}
 
@@ -132,9 +137,19 @@ def _actions(plans: Sequence[Plan], selected: Sequence[Stage]) -> Counter[str]:
 def _print_left_out(plans: Sequence[Plan], selected: Sequence[Stage], console: Console) -> None:
     """Print how many stages are not done because they were not selected."""
     if left := _actions(plans, selected)[LEFT_OUT]:
-        stages = "1 stage was" if left == 1 else f"{left} stages were"
-        text = f"{stages} left out and still to be run: run the same files without --only or"
-        print_line(console, f"{text} --retry-failed to complete them", style="yellow")
+        were = "was" if left == 1 else "were"
+        text = f"{counted(left)} {were} left out and still to be run: run the same files without"
+        print_line(console, f"{text} --only or --retry-failed to complete them", style="yellow")
+
+
+def _print_end(stages: Sequence[Stage], states: Mapping[str, StageState], console: Console) -> None:
+    """Print, below the causes, how many stages of a run failed or were blocked, and what to do."""
+    counts = Counter(states[stage.key].status for stage in stages if stage.key in states)
+    if failed := counts[Status.FAILED]:
+        blocked = f", {counts[Status.BLOCKED]:,} blocked" if counts[Status.BLOCKED] else ""
+        text = f"{counts[Status.DONE]:,} of {counted(len(stages))} done, {failed:,} failed{blocked}"
+        advice = "`--retry-failed` runs those again and nothing else"
+        print_line(console, f"{text}; {advice}", style="bold red")
 
 
 def keep_corpora(planned: Plan, store: Store) -> None:
@@ -200,7 +215,7 @@ def _run_stages(
     stages: Sequence[Stage],
     plans: Sequence[Plan],
     store: Store,
-    seconds: Mapping[str, float],
+    forecasts: Mapping[str, float | None],
     tracker: Tracker,
     address: str,
     console: Console,
@@ -219,21 +234,22 @@ def _run_stages(
     problem: str | None = None
 
     @contextlib.contextmanager
-    def watch(read_states: ReadStates) -> Iterator[None]:
+    def watch(read_states: ReadStates, read_room: ReadRoom) -> Iterator[None]:
         nonlocal problem
         tracking = TrackingThread(tracker, plans)
         tracking.start()
         try:
-            with live_view(stages, store, read_states, console):
+            with live_view(RunProgress(stages, store, forecasts, read_room), read_states, console):
                 yield
         except BaseException:
-            print_problems(stages, read_states(), store, console)
+            print_problems(stages, read_states(), store, console, MOST_CAUSES)
             tracking.flush(INTERRUPTED_SECONDS)  # the next run, or `sync`, uploads the rest
             raise
         tracking.flush()
         problem = tracking.unreachable
 
     names = [planned.sweep.name for planned in plans]
+    seconds = without_gaps(forecasts)
     states = run_stages(stages, store, seconds, address=address, watch=watch, sweeps=names)
     return states, problem
 

@@ -52,21 +52,24 @@ def forecast(
 
 def forecast_seconds(
     stages: Sequence[Stage], store: Store, device: str | None = None
-) -> Mapping[str, float]:
-    """Seconds of each stage by key, for the controller: every stage has a number.
+) -> Mapping[str, float | None]:
+    """The seconds of each stage by key, or None for a stage whose work is unknown until it runs.
 
     `device` names the GPUs (default: the GPU with the most stages measured in the store). Where no
     GPU is known, the times are those of the first GPU in devices.yaml: all are then wrong by about
-    the same factor, which changes no order. A stage whose work is unknown until it runs counts as
-    the median of the others. Raises SweepError for an unknown device.
+    the same factor, which changes no order. Raises SweepError for an unknown device.
     """
     calibration = calibrate(store)
     name = device or calibration.most_measured() or next(iter(known_devices()))
     gpu, cpu = device_named(name), this_machine()
-    seconds = {
+    return {
         stage.key: forecast(stage, calibration, gpu if stage.spec.resources.gpus else cpu).seconds
         for stage in stages
     }
+
+
+def without_gaps(seconds: Mapping[str, float | None]) -> Mapping[str, float]:
+    """A number of seconds for each stage; an unknown time counts as the median of the others."""
     known = [value for value in seconds.values() if value is not None]
     typical = statistics.median(known) if known else SECONDS_WITHOUT_FORECAST
     return {key: typical if value is None else value for key, value in seconds.items()}

@@ -10,17 +10,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from fope_lab.cli.render.status_table import states_table
 from fope_lab.orchestration import progress_view
-from fope_lab.orchestration.progress_view import (
-    observe_states,
-    print_problems,
-    progress_cells,
-    seconds_text,
-    states_table,
-    summary,
-)
+from fope_lab.orchestration.live_screen import seconds_text, summary
+from fope_lab.orchestration.progress_view import observe_states, print_problems, progress_cells
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store.lease import Ending
+from fope_lab.sweep.stage_states import block_descendants
 
 STAGES: list[Any] = [
     SimpleNamespace(kind="pretrain", key=key, label=key.upper(), parents=parents)
@@ -85,12 +81,58 @@ def test_the_reason_of_every_problem_is_printed_whole(store: Store) -> None:
     print_problems(STAGES, observe_states(STAGES, store), store, console)
     output = console.file.getvalue()  # type: ignore[attr-defined]
     assert f"failed A: no luck (log: {store.folder('pretrain', 'a').paths.log})\n" in output
-    assert "blocked B: A failed\n" in output
+    assert output.endswith("\nblocked by them: 1 stage\n")
     assert f"failed C: {long}\nand of memory (log: " in output
     assert (
         "interrupted D: no heartbeat for 3 s; started by driver, still marked as running;" in output
     )
     assert "damaged E: finished earlier, but damaged or missing: result.json (log: " in output
+
+
+def test_an_error_of_56_stages_is_printed_once_and_what_it_blocks_is_counted(
+    tmp_path: Path,
+) -> None:
+    """The errors differ only in the stage's own label and folder."""
+    store, states, stages = Store(tmp_path), {}, []
+    for number in range(56):
+        key, label = f"f{number}", f"pretrain[seed={number}]"
+        folder = store.folder("pretrain", key)
+        with pytest.raises(OSError, match="can't"), folder.begin("x", {}):
+            raise OSError(f"{label}: can't read texts/one.txt for {folder.path}\nDenied.")
+        states[key] = folder.state()
+        stages.append(SimpleNamespace(kind="pretrain", key=key, label=label, parents={}))
+    for number in range(127):
+        key, parents = f"b{number}", {"model": f"f{number % 56}"}
+        states[key] = StageState(Status.NOT_STARTED)
+        stages.append(SimpleNamespace(kind="passkey", key=key, label=key, parents=parents))
+    console = Console(width=80, file=io.StringIO())
+    print_problems(stages, block_descendants(stages, states), store, console)
+    output = console.file.getvalue()  # type: ignore[attr-defined]
+    folder = store.folder("pretrain", "f0")
+    assert output == (
+        f"failed 56 stages: pretrain[seed=0]: can't read texts/one.txt for {folder.path}\nDenied.\n"
+        "  pretrain[seed=0], pretrain[seed=1], pretrain[seed=2], pretrain[seed=3], … and 52 more"
+        f" (log of the first: {folder.paths.log})\n"
+        "blocked by them: 127 stages\n"
+    )
+
+
+def test_of_many_causes_the_first_are_printed(tmp_path: Path) -> None:
+    store, console = Store(tmp_path), Console(width=80, file=io.StringIO())
+    stages: Any = [
+        SimpleNamespace(kind="pretrain", key=str(n), label=f"s{n}", parents={}) for n in range(5)
+    ]
+    states = {
+        stage.key: StageState(Status.FAILED, f"error {'a' * n}") for n, stage in enumerate(stages)
+    }
+    print_problems(stages, states, store, console, most=3)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert lines == [
+        "failed s0: error ",
+        "failed s1: error a",
+        "failed s2: error aa",
+        "failed 2 stages more, for 2 other reasons; see `fope-lab status`",
+    ]
 
 
 def test_an_interrupted_stage_has_no_time_left(store: Store) -> None:

@@ -15,7 +15,8 @@ ARGUMENTS = (add_file, add_store)
 
 def run(options: argparse.Namespace) -> int:
     """Print the state of every stage, and each problem with its reason; returns the exit code."""
-    from fope_lab.orchestration.progress_view import observe_states, print_problems, states_table
+    from fope_lab.cli.render.status_table import states_table
+    from fope_lab.orchestration.progress_view import observe_states, print_problems
     from fope_lab.store import Status, Store
 
     sweep = load_single_sweep(options.file, Store.open(options.store))

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from fope_lab.housekeeping.contents import Contents
 from fope_lab.housekeeping.wording import age, size_text
-from fope_lab.orchestration.progress_view import STYLES
+from fope_lab.orchestration.live_screen import STYLES
 from fope_lab.stages.labels import ABSENT
 from fope_lab.store.state import IMPORTANCE
 from fope_lab.sweep.stage_names import SHOWN_DIGITS
