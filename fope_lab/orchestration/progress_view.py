@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -31,6 +32,7 @@ from fope_lab.orchestration.run_progress import RunProgress, Snapshot, stage_pro
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store.observation import observe
 from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.plan import missing_input
 from fope_lab.sweep.stage_states import block_descendants, read_states
 from fope_lab.tracking.names import run_names
 
@@ -180,10 +182,16 @@ def _lines(progress: RunProgress, console: Console) -> Iterator[Show]:
 def observe_states(stages: Sequence[Stage], store: Store) -> dict[str, StageState]:
     """The states of all stages as another process can tell them, which takes a moment if any runs.
 
-    `stages` come parents first.
+    `stages` come parents first. A stage that has not failed and
+    lacks its data is blocked, as a plan says.
     """
     states = read_states(stages, store)
     running = [stage for stage in stages if states[stage.key].status is Status.RUNNING]
     observed = observe([store.folder(stage.kind, stage.key) for stage in running])
     states |= {stage.key: state for stage, state in zip(running, observed, strict=True)}
+    for stage in stages:
+        state = states[stage.key]
+        may_start = state.status not in (Status.DONE, Status.RUNNING, Status.FAILED)
+        if may_start and (missing := missing_input(stage, store)):
+            states[stage.key] = replace(state, status=Status.BLOCKED, reason=missing)
     return block_descendants(stages, states)

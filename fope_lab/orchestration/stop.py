@@ -16,6 +16,7 @@ from fope_lab.store import Status, Store, StoreError
 from fope_lab.store.lease import AttemptRecord, DriverProcess, process_of
 from fope_lab.store.observation import observe
 from fope_lab.tracking.ledger import recorded_sweeps
+from fope_lab.tracking.view import Outline
 
 END_SECONDS = 90.0
 """How long to wait for a run to end, which stops Ray and tells MLflow."""
@@ -93,9 +94,19 @@ def live_drivers(store: Store, sweep: str) -> list[LiveDriver]:
         near = did_you_mean(sweep, outlines)
         allowed = name_list(outlines)
         raise StoreError(f"no sweep {sweep!r} has run in {store.root}{near} (allowed: {allowed})")
-    runs = driver_runs(store)
+    return _drivers(store, outlines[sweep])
+
+
+def drivers_of_recorded(store: Store, sweep: str) -> list[LiveDriver]:
+    """The drivers that run a sweep; none of a sweep that the store does not know."""
+    outlines = {outline.name: outline for outline in recorded_sweeps(store)}
+    return _drivers(store, outlines[sweep]) if sweep in outlines else []
+
+
+def _drivers(store: Store, outline: Outline) -> list[LiveDriver]:
+    sweep, runs = outline.name, driver_runs(store)
     since = {name: run.started for name, run in runs.items() if sweep in run.sweeps}
-    folders = [store.folder(stage.kind, stage.key) for stage in outlines[sweep].stages]
+    folders = [store.folder(stage.kind, stage.key) for stage in outline.stages]
     leases = [(folder, folder.attempts.newest()) for folder in folders]
     elsewhere = []
     for folder, attempt in leases:

@@ -89,7 +89,7 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
             changes[stage.key] = since.files(stage)
             reason = f"done in {folder.seconds() or 0:.0f} s{_since(changes[stage.key])}"
             states[stage.key] = replace(state, reason=reason)
-        elif missing := _missing(stage, store):
+        elif missing := missing_input(stage, store):
             states[stage.key] = replace(state, status=Status.BLOCKED, reason=missing)
         else:
             parents = [by_key[key].section for key in unfinished_parents(stage, found)]
@@ -97,8 +97,8 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
     return Plan(sweep, states, {key: files for key, files in changes.items() if files})
 
 
-def _missing(stage: Stage, store: Store | None) -> str | None:
-    """What the stage needs but is missing, and what to do about it."""
+def missing_input(stage: Stage, store: Store | None) -> str | None:
+    """What a stage needs but is missing, and what to do about it; None if nothing is."""
     if stage.missing_files:
         return f"it needs its text files, but {gone(stage.missing_files)}; put back what is missing"
     return stage.spec.missing_resource(store.root if store else None)

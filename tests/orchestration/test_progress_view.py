@@ -19,7 +19,14 @@ from fope_lab.store.lease import Ending
 from fope_lab.sweep.stage_states import block_descendants
 
 STAGES: list[Any] = [
-    SimpleNamespace(kind="pretrain", key=key, label=key.upper(), parents=parents)
+    SimpleNamespace(
+        kind="pretrain",
+        key=key,
+        label=key.upper(),
+        parents=parents,
+        missing_files=(),
+        spec=SimpleNamespace(missing_resource=lambda root: None),
+    )
     for key, parents in {"a": {}, "b": {"from": "a"}, "c": {}, "d": {}, "e": {}}.items()
 ]
 

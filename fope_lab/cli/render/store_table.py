@@ -1,8 +1,9 @@
-"""What `fope-lab store list` prints: a line for each stage, and the totals."""
+"""What `fope-lab store list` prints: a line for each stage and the totals, or JSON."""
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -42,3 +43,26 @@ def print_contents(contents: Contents, console: Console) -> None:
     text = f"{contents.root}: {number}, {total} ({states}); {size_text(contents.other_bytes)}"
     text += " of reports, MLflow's data and records"
     console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+def contents_json(contents: Contents) -> dict[str, Any]:
+    """The stages with their sizes in bytes, and the bytes of all else that is in the store.
+
+    `name` is empty for a stage that no recorded sweep has. `since` is when a stage got its state,
+    in seconds since the epoch, or null.
+    """
+    stages = [
+        {
+            "key": one.stage.key,
+            "name": one.stage.label,
+            "kind": one.stage.kind,
+            "state": str(one.state.status),
+            "reason": one.state.reason,
+            "bytes": one.size,
+            "since": one.since,
+            "sweeps": list(dict.fromkeys(one.sweeps)),
+            "path": str(one.stage.folder.path),
+        }
+        for one in contents.stages
+    ]
+    return {"store": str(contents.root), "stages": stages, "other_bytes": contents.other_bytes}

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import argparse
 
-from fope_lab.cli.console import make_console
-from fope_lab.cli.shared_options import add_store
+from fope_lab.cli.console import make_console, print_json
+from fope_lab.cli.shared_options import add_json, add_store
 from fope_lab.config.exit_codes import OK
 
 HELP = "list the stages of a store with their states, sizes and ages, the largest first"
-ARGUMENTS = (add_store,)
+ARGUMENTS = (add_store, add_json)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print a line for each stage, and the totals; returns the exit code."""
-    from fope_lab.cli.render.store_table import print_contents
+    from fope_lab.cli.render.store_table import contents_json, print_contents
     from fope_lab.housekeeping.contents import contents
     from fope_lab.store import Store
 
-    print_contents(contents(Store.existing(options.store)), make_console())
+    found = contents(Store.existing(options.store))
+    if options.json:
+        print_json(contents_json(found))
+    else:
+        print_contents(found, make_console())
     return OK

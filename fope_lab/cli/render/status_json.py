@@ -1,0 +1,56 @@
+"""What `fope-lab status --json` prints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from fope_lab.orchestration.failures import States
+from fope_lab.orchestration.run_progress import stage_progress
+from fope_lab.orchestration.stop import LiveDriver
+from fope_lab.store import Status, Store
+from fope_lab.sweep import Sweep
+from fope_lab.sweep.graph import Stage
+
+
+def status_json(
+    sweep: Sweep, states: States, store: Store, drivers: Sequence[LiveDriver]
+) -> dict[str, Any]:
+    """A sweep's drivers, the number of stages in each state, and each stage with its progress.
+
+    `error` is the whole error of a failed stage, and `log` the file that has its traceback. What a
+    stage has not told of its progress is null; `seconds` and `left` are times in seconds.
+    """
+    counts = Counter(states[stage.key].status for stage in sweep.stages)
+    return {
+        "name": sweep.name,
+        "path": str(sweep.path),
+        "store": str(store.root),
+        "drivers": [_driver(driver) for driver in drivers],
+        "counts": {str(status): counts[status] for status in Status},
+        "stages": [_stage(stage, states, store) for stage in sweep.stages],
+    }
+
+
+def _driver(driver: LiveDriver) -> dict[str, Any]:
+    process = driver.process
+    place = {"host": process and process.host, "pid": process and process.pid}
+    return {"name": driver.name, **place, "sweeps": list(driver.sweeps)}
+
+
+def _stage(stage: Stage, states: States, store: Store) -> dict[str, Any]:
+    state, folder = states[stage.key], store.folder(stage.kind, stage.key)
+    end = (state.attempt and state.attempt.end) or {}
+    log = folder.paths.log
+    return {
+        "key": stage.key,
+        "name": stage.label,
+        "kind": stage.kind,
+        "state": str(state.status),
+        "reason": state.reason,
+        "error": end.get("error") if state.status is Status.FAILED else None,
+        "log": str(log) if log.exists() else None,
+        **asdict(stage_progress(stage, state, store)),
+    }
