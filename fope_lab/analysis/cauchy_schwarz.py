@@ -21,6 +21,7 @@ from fope_lab.analysis.pairs import PAIRS, by_pair, pair_norms, rotated_frequenc
 from fope_lab.analysis.passages import ReadsPassages, passages
 from fope_lab.analysis.positional_heads import best_heads, weights_at
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.number_words import NumberWords
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -138,7 +139,31 @@ class CauchySchwarz(
         }
         return {"heads": heads, **of_heads}
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(
+        self, arrays: Arrays
+    ) -> Annotated[
+        dict[str, float],
+        NumberWords(
+            {
+                "{head}_layer": "layer of the head that attends to {head}",
+                "{head}_head_{token}_token_of_pair_bounds": (
+                    "score of {token} in the head for {head}, share of the sum of the pairs' bounds"
+                ),
+                "{head}_head_{token}_token_of_fast_bounds": (
+                    "score of {token} in the head for {head},"
+                    " fastest quarter of the pairs, share of their bounds"
+                ),
+                "{head}_head_{token}_token": (
+                    "score of {token} in the head for {head}, share of its bound"
+                ),
+                "{head}_head": "number of the head that attends to {head}",
+            },
+            {
+                "own": "the current token",
+                "previous": "the previous token",
+            },
+        ),
+    ]:
         """Return, for each of the two heads, the mean score of the current and of the previous
         token as a share of its mean bound: that of the whole score, the sum of all pairs' bounds,
         and the same for the fastest quarter of the pairs alone."""

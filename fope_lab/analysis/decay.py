@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import OneRotation, as_complex
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.number_words import NumberWords
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,7 +67,26 @@ class Decay(
             "gaussian": scores(drawn[0], drawn[1], turned),
         }
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(
+        self, arrays: Arrays
+    ) -> Annotated[
+        dict[str, float],
+        NumberWords(
+            {
+                "{pairs}_near": (
+                    "mean score of {pairs} queries and keys,"
+                    " nearest eighth of the distances, score / head_dim"
+                ),
+                "{pairs}_far": (
+                    "mean score of {pairs} queries and keys,"
+                    " farthest eighth of the distances, score / head_dim"
+                ),
+            },
+            {
+                "gaussian": "Gaussian",
+            },
+        ),
+    ]:
         """Return the mean scores over the first and the last eighth of the distances."""
         part = self.length // 8
         return {

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import Rotation, rotation
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.number_words import NumberWords
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.embeddings import parse_embedding
@@ -160,7 +161,21 @@ class FeatureGap(
         before = wavelengths < self.train_length
         return before, ~before & np.isfinite(wavelengths)
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(
+        self, arrays: Arrays
+    ) -> Annotated[
+        dict[str, float],
+        NumberWords(
+            {
+                "gap_precritical_{embedding}": (
+                    "greatest feature gap of {embedding}, pairs that complete a turn in training"
+                ),
+                "gap_postcritical_{embedding}": (
+                    "greatest feature gap of {embedding}, pairs that rotate more slowly"
+                ),
+            },
+        ),
+    ]:
         """Return each embedding's greatest gap among the pairs that complete a turn within the
         trained length (pre-critical), and among those that rotate more slowly (post-critical)."""
         metrics = {}

@@ -17,6 +17,7 @@ from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.pairs import PAIRS, pair_norms, quarter_shares, rotated_frequencies
 from fope_lab.analysis.passages import ReadsPassages, passages
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.number_words import NumberWords
 from fope_lab.data.problems import DataError
 
 if TYPE_CHECKING:
@@ -81,7 +82,31 @@ class FrequencyUsage(
         norms = mean_norms(subject.model, passages(subject, self.sequences, self.length), progress)
         return {"frequencies": frequencies, **norms}
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(
+        self, arrays: Arrays
+    ) -> Annotated[
+        dict[str, float],
+        NumberWords(
+            {
+                "{kind}_slow_share": (
+                    "norm of the {kind} in the slowest"
+                    " quarter of the pairs, share, mean over layers"
+                ),
+                "{kind}_fast_share": (
+                    "norm of the {kind} in the fastest"
+                    " quarter of the pairs, share, mean over layers"
+                ),
+                "{kind}_fast_share_{layers}": (
+                    "norm of the {kind} in the fastest quarter of the pairs, share, {layers}"
+                ),
+            },
+            {
+                "first": "first layer",
+                "last": "last layer",
+                "between": "layers between",
+            },
+        ),
+    ]:
         """Return, for queries and keys, the shares of the norm in the slowest and in the fastest
         quarter of the pairs, as means over layers, and the latter also in the first, the last and
         the layers between."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import OneRotation, as_complex, undertrained
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.number_words import NumberWords
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -83,7 +84,25 @@ class GaussianContribution(
             "undertrained": by_pair[slow].sum(axis=0),
         }
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(
+        self, arrays: Arrays
+    ) -> Annotated[
+        dict[str, float],
+        NumberWords(
+            {
+                "decay_mean_{mean}": "decay of the scores from near to far, entries of mean {mean}",
+                "decay_{vectors}": "decay of the scores from near to far, {vectors}",
+            },
+            {
+                "0": "0",
+                "0_1": "0.1",
+                "1": "1",
+                "constant": "all-ones vectors",
+                "undertrained": "undertrained pairs of all-ones vectors",
+                "trained": "other pairs of all-ones vectors",
+            },
+        ),
+    ]:
         """Return the decay of the scores from the first to the last eighth of the distances: for
         each mean, for all-ones vectors, and for the undertrained and other pairs of the latter."""
         part = self.length // 8

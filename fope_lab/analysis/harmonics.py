@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.number_words import NumberWords
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 
@@ -128,7 +129,27 @@ class Harmonics(
         }
         return {name: amplitudes(stage[0]) for name, stage in stages.items()}
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(
+        self, arrays: Arrays
+    ) -> Annotated[
+        dict[str, float],
+        NumberWords(
+            {
+                "share_outside_own_{where}": (
+                    "energy outside the dimension's own frequency, {where}, share"
+                ),
+                "share_outside_both_{where}": "energy outside both frequencies, {where}, share",
+                "share_at_combinations": (
+                    "energy at sums and differences of multiples, after the activation, share"
+                ),
+            },
+            {
+                "before": "before the linear layer",
+                "linear": "after the linear layer",
+                "activation": "after the activation",
+            },
+        ),
+    ]:
         """Return the shares of energy outside the dimension's own frequency and outside both, and
         the share at the combinations up to `order` after the activation."""
         own = np.array([self.first_cycles])

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import as_complex
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.number_words import NumberWords
 from fope_lab.embeddings.ladder import rope_ladder
 
 if TYPE_CHECKING:
@@ -108,7 +109,31 @@ class RandomDecay(
             "deviation": np.sqrt(square),
         }
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(
+        self, arrays: Arrays
+    ) -> Annotated[
+        dict[str, float],
+        NumberWords(
+            {
+                "x{bound}_constant_halved_at": (
+                    "distance at which the constant score has"
+                    " halved, positions from {bound} times the length, tokens"
+                ),
+                "x{bound}_constant_far": (
+                    "mean constant score over the farthest"
+                    " eighth, positions from {bound} times the length"
+                ),
+                "x{bound}_gaussian_deviation_{where}": (
+                    "deviation of Gaussian scores over the {where}"
+                    " eighth, positions from {bound} times the length"
+                ),
+            },
+            {
+                "near": "nearest",
+                "far": "farthest",
+            },
+        ),
+    ]:
         """Return, for each bound as a multiple of the length, the distance at which the constant
         pair's score first drops below half, its mean over the last eighth of the distances, and the
         Gaussian pairs' standard deviation over the first and the last eighth."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import rotation
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.number_words import NumberWords
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 
@@ -92,7 +93,17 @@ class RotationAngles(
             "gaps": np.stack([angle_gaps(row, self.train_length) for row in turned]),
         }
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(
+        self, arrays: Arrays
+    ) -> Annotated[
+        dict[str, float],
+        NumberWords(
+            {
+                "wavelength_{embedding}": "wavelength of {embedding}, tokens",
+                "gap_{embedding}": "greatest gap of {embedding} beyond the trained length, radians",
+            },
+        ),
+    ]:
         """Return the wavelengths in tokens, and the greatest gaps beyond the trained length in
         radians."""
         metrics = {}

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.harmonics import ACTIVATIONS, Activation, mixing
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.number_words import NumberWords
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 
@@ -140,7 +141,28 @@ class SpectrumDamage(
             "drawn": error(_with_sum(drawn), whole),
         }
 
-    def numbers(self, arrays: Arrays) -> dict[str, float]:
+    def numbers(
+        self, arrays: Arrays
+    ) -> Annotated[
+        dict[str, float],
+        NumberWords(
+            {
+                "error_fope_drawn_median": (
+                    "median error of FoPE with random coefficients, relative"
+                ),
+                "error_{embedding}_{where}": (
+                    "error of {embedding} {where} the trained length, relative"
+                ),
+                "share_of_draws_closer_than_rope": (
+                    "random coefficients that are closer than RoPE, share"
+                ),
+            },
+            {
+                "rope": "RoPE",
+                "fope": "FoPE",
+            },
+        ),
+    ]:
         """Return the relative errors of the summed score within and beyond the trained length; and
         for random coefficients, the median error and the share of draws closer than RoPE."""
         true, rope = arrays["true"][2], arrays["rope"][2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 import torch
 
 from fope_lab.analysis import Subject
+from fope_lab.analysis.base import ANALYSIS_TYPES
+from fope_lab.config.number_words import declared_words
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.model import Decoder, ModelConfig
 
@@ -19,6 +22,28 @@ APOSTROPHE = ord("'")
 Columns = Mapping[tuple[int, int], tuple[torch.Tensor, torch.Tensor, int]]
 """By layer and head: the query of every token, the key of the tokens that have a feature, and which
 one this is: 0, which all have, or 1, which apostrophes have."""
+
+
+@pytest.fixture(autouse=True)
+def _every_number_has_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every number that a test computes has words for people."""
+
+    def checked(numbers: Callable[..., dict[str, float]]) -> Callable[..., dict[str, float]]:
+        @functools.wraps(numbers)
+        def compute(*arguments: Any) -> dict[str, float]:
+            found = numbers(*arguments)
+            words = declared_words(numbers)
+            assert words is not None
+            assert [name for name in found if words.of(name) is None] == []
+            assert len({words.of(name) for name in found}) == len(found)
+            return found
+
+        return compute
+
+    kinds = ANALYSIS_TYPES.all()
+    for kind in kinds.values():
+        if "numbers" in vars(kind):
+            monkeypatch.setattr(kind, "numbers", checked(kind.numbers))
 
 
 @pytest.fixture
