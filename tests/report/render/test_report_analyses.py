@@ -50,9 +50,12 @@ def test_a_figure_with_what_the_paper_says_and_the_numbers(tmp_path: Path, store
     assert figure.notes[:2] == (f"{analysis.source}.", f"The paper: {analysis.says}")
     assert decay.numbers == result.record.numbers
     near = f"{decay.numbers['constant_near']:.4g}"
-    assert ("constant near", near) in figure.numbers
+    words = (
+        "mean score of constant queries and keys, nearest eighth of the distances, score / head_dim"
+    )
+    assert (words, near) in figure.numbers
     assert len(figure.numbers) == len(decay.numbers)
-    assert f"| constant near | {near} |" in render_markdown(report)
+    assert f"| {words} | {near} |" in render_markdown(report)
     [shown] = report_json(report)["analyses"]
     assert (shown["stage"], shown["analysis"], shown["key"]) == (
         "decay",
@@ -65,7 +68,7 @@ def test_a_figure_with_what_the_paper_says_and_the_numbers(tmp_path: Path, store
     page = render_html(report)
     assert "The paper: Scores of constant queries and keys decay" in page
     assert page.count("<svg") == 1
-    assert re.search(rf">constant near</th><td>{re.escape(near)}</td>", page)
+    assert re.search(rf">{words}</th><td>{re.escape(near)}</td>", page)
 
 
 def test_no_number_of_an_analysis_is_a_metric(
