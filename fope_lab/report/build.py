@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from fope_lab.report.compare.before_after import BeforeAfter, pair_before_after
 from fope_lab.report.compare.claims import Verdict, judge_claims
 from fope_lab.report.compare.comparability_marks import (
     ComparabilityMarks,
@@ -61,6 +62,7 @@ class Report:
     cells: tuple[Cell, ...]
     table_groups: tuple[MetricGroup, ...]
     figure_groups: tuple[MetricGroup, ...]
+    before_after: tuple[BeforeAfter, ...]
     training_curves: tuple[TrainingCurves, ...]
     heatmaps: tuple[HeatmapGroup, ...]
     analyses: tuple[AnalysisResult, ...]
@@ -99,6 +101,7 @@ def build_report(
         cells=cells,
         table_groups=table_groups,
         figure_groups=requested_groups(groups, section.figures, by_section),
+        before_after=pair_before_after(table_groups, stages),
         training_curves=group_training_curves(
             requested_trainings(stages, section.figures, by_section)
         ),

@@ -184,7 +184,7 @@ def _curve(group: MetricGroup, series: Series, style: Style) -> Curve:
         y=tuple(math.nan if mean is None else mean for mean in means),
         low=tuple(low for low, _ in bands),
         high=tuple(high for _, high in bands),
-        texts=tuple(f"{cell_text(group, cell)} at {x}" for x, cell in points),
+        texts=tuple(f"{cell_text(group.metric, cell)} at {x}" for x, cell in points),
     )
 
 

@@ -15,7 +15,7 @@ from fope_lab.report.build import Report
 from fope_lab.report.render.claims_view import count_verdicts, describe_tests, group_verdicts
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.paper_view import TITLE, compared_texts, our_entry
-from fope_lab.report.render.tables import build_tables
+from fope_lab.report.render.report_tables import report_tables
 
 
 def render_html(report: Report) -> str:
@@ -49,7 +49,7 @@ def render_html(report: Report) -> str:
         style=Markup(style),
         script=Markup((files("fope_lab.report.render") / "report.js").read_text("utf-8")),
         figures=figures,
-        tables=build_tables(report),
+        tables=report_tables(report),
         claims=group_verdicts(report.verdicts),
         claim_tests=describe_tests(),
         paper_title=TITLE,

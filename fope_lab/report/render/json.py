@@ -12,6 +12,8 @@ from dataclasses import asdict
 from typing import Any
 
 from fope_lab.report.build import Report
+from fope_lab.report.compare.before_after import BeforeAfter
+from fope_lab.report.compare.cell_pairs import Difference, difference_of
 from fope_lab.report.compare.paper_comparison import ComparedNumber, PaperComparison
 from fope_lab.report.results.aggregate import Cell, MeanEstimate, json_value
 from fope_lab.report.results.analyses import AnalysisResult
@@ -34,6 +36,7 @@ def report_json(report: Report) -> dict[str, Any]:
         "counts": {"total": report.summary.total, **report.summary.counts},
         "cost": asdict(report.summary.cost),
         "cells": [_cell(report, cell) for cell in report.cells],
+        "before_after": [entry for pair in report.before_after for entry in _before_after(pair)],
         "beside": None if paper is None else _paper(paper),
         "heatmaps": [entry for group in report.heatmaps for entry in _heatmaps(group)],
         "analyses": [_analysis(report, result) for result in report.analyses],
@@ -62,6 +65,27 @@ def _cell(report: Report, cell: Cell) -> dict[str, Any]:
         ],
         "paper": report.paper.by_cell.get(cell.key) if report.paper else None,
     }
+
+
+def _before_after(pair: BeforeAfter) -> list[dict[str, Any]]:
+    """A difference for each x of each model that was changed."""
+    return [
+        {
+            "metric": after.metric.name,
+            "x": x,
+            "before": {"stage": before.section, "axes": json_value(before.axes)},
+            "after": {"stage": after.section, "axes": json_value(after.axes)},
+            "difference": difference_json(difference_of(before, after)),
+        }
+        for first, second in pair.pairs
+        for x, after in second.cells.items()
+        if (before := first.cells.get(x)) is not None
+    ]
+
+
+def difference_json(difference: Difference | None) -> dict[str, Any] | None:
+    """A difference with its interval, and what it means; None if there is none."""
+    return None if difference is None else json_value(asdict(difference))
 
 
 def _estimate(estimate: MeanEstimate) -> dict[str, Any]:

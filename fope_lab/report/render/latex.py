@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 
 from fope_lab.report.build import Report
 from fope_lab.report.render.paper_view import paper_table
-from fope_lab.report.render.tables import Table, build_tables
+from fope_lab.report.render.report_tables import report_tables
+from fope_lab.report.render.tables import Table
 
 PLAIN = {
     "\\": r"\textbackslash{}",
@@ -50,7 +51,7 @@ def render_latex(report: Report) -> str:
     made = "; ".join(f"{name}: {value}" for name, value in report.provenance.items())
     said = (f"The tables of the sweep {report.name}.", made, PREAMBLE)
     head = [f"% {' '.join(line.split())}" for line in said]
-    tables = [*build_tables(report)]
+    tables = [*report_tables(report)]
     if report.paper is not None and report.paper.numbers:
         tables.append(paper_table(report.paper))
     return "\n\n".join(["\n".join(head), *(table_latex(table) for table in tables)]) + "\n"

@@ -10,7 +10,8 @@ from fope_lab.report.compare.paper_comparison import PaperComparison
 from fope_lab.report.render.analyses import analysis_notes, analysis_numbers
 from fope_lab.report.render.claims_view import count_verdicts, describe_tests, group_verdicts
 from fope_lab.report.render.paper_view import TITLE, paper_table
-from fope_lab.report.render.tables import Table, build_tables
+from fope_lab.report.render.report_tables import report_tables
+from fope_lab.report.render.tables import Table
 
 
 def render_markdown(report: Report) -> str:
@@ -71,7 +72,7 @@ def _parts(report: Report) -> Iterator[str]:
         yield claims.rstrip()
     if report.paper is not None:
         yield from _paper(report.paper)
-    if tables := build_tables(report):
+    if tables := report_tables(report):
         yield "## Tables"
         for table in tables:
             yield from _table(table)

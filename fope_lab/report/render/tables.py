@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from fope_lab.report.build import Report
 from fope_lab.report.compare.comparability_marks import MARK, ComparabilityMarks
 from fope_lab.report.results.aggregate import Cell, CellKey
 from fope_lab.report.results.layout import MetricGroup
-from fope_lab.stages.metric import LENGTH
+from fope_lab.stages.metric import LENGTH, Metric
 from fope_lab.stages.result import Measurement
 
 NOTHING = "–"
@@ -30,13 +30,15 @@ class TableColumn:
 class TableEntry:
     """The text of an entry and the cell behind it; the cell is None if the sweep has none.
 
-    `unequal` lists what the entry's models differ in from those of the other rows.
+    `unequal` lists what the entry's models differ in from those of the other rows. `says` is the
+    tooltip of an entry without a cell.
     """
 
     text: str
     best: bool
     cell: Cell | None
     unequal: tuple[str, ...] = ()
+    says: str = "not part of this sweep"
 
     @property
     def marked(self) -> str:
@@ -47,7 +49,7 @@ class TableEntry:
     def title(self) -> str:
         """The value and the key of every seed, for a tooltip."""
         if self.cell is None:
-            return "not part of this sweep"
+            return self.says
         values = [_value_title(v.measurement, f"seed {v.seed}", v.key) for v in self.cell.values]
         missing = [f"seed {m.seed}: {m.status}: {m.reason} ({m.key})" for m in self.cell.missing]
         unequal = [f"{MARK} {words}" for words in self.unequal]
@@ -140,7 +142,7 @@ def build_table(group: MetricGroup, marks: ComparabilityMarks) -> Table:
                 labels = (*labels, str(series.trained_length or NOTHING))
             unequal = marks.differences.get(series.key, ())
             entries = tuple(
-                TableEntry(cell_text(group, cell), cell.key in best, cell, unequal)
+                TableEntry(cell_text(group.metric, cell), cell.key in best, cell, unequal)
                 if (cell := series.cells.get(x)) is not None
                 else TableEntry(NOTHING, False, None)
                 for x in xs
@@ -193,17 +195,22 @@ def _subject(group: MetricGroup) -> str:
 
 
 def shown_xs(group: MetricGroup) -> tuple[int | None, ...]:
-    """The columns: every x, or if there are too many, some at equal steps with both ends."""
-    xs = group.xs
+    """The columns of a group."""
+    return shown_of(group.xs)
+
+
+def shown_of(every: Iterable[int | None]) -> tuple[int | None, ...]:
+    """Every x, or if there are too many, some at equal steps with both ends."""
+    xs = tuple(every)
     if len(xs) <= MOST_COLUMNS:
         return xs
     indices = {round(i * (len(xs) - 1) / (MOST_COLUMNS - 1)) for i in range(MOST_COLUMNS)}
     return tuple(xs[index] for index in sorted(indices))
 
 
-def cell_text(group: MetricGroup, cell: Cell) -> str:
+def cell_text(metric: Metric, cell: Cell) -> str:
     """Mean ± half width; without a mean, the non-finite value; without values, the state."""
-    write = group.metric.format
+    write = metric.format
     estimate = cell.estimate
     if not cell.values:
         states = dict.fromkeys(gap.status for gap in cell.missing)
@@ -214,13 +221,13 @@ def cell_text(group: MetricGroup, cell: Cell) -> str:
             return write(odd[0])
         return f"{write(odd[0])} in {len(odd)} of {len(cell.values)}"
     if estimate.half_width is None and cell.single is not None:
-        return write(estimate.mean) + _sampling_error(group, cell.single)
+        return write(estimate.mean) + _sampling_error(metric, cell.single)
     return write(estimate.mean, estimate.half_width)
 
 
-def _sampling_error(group: MetricGroup, measurement: Measurement) -> str:
+def _sampling_error(metric: Metric, measurement: Measurement) -> str:
     """The sampling error of one evaluation in brackets; empty if it is unknown."""
-    value, write = measurement.value, group.metric.format_error
+    value, write = measurement.value, metric.format_error
     if measurement.stderr is not None:
         return f" (se {write(value, measurement.stderr)})"
     if measurement.ci95 is not None:

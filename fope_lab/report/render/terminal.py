@@ -13,7 +13,8 @@ from fope_lab.report.build import Report
 from fope_lab.report.compare.claims import Verdict
 from fope_lab.report.render.claims_view import count_verdicts, group_verdicts
 from fope_lab.report.render.paper_view import paper_table
-from fope_lab.report.render.tables import Table, TableEntry, build_tables
+from fope_lab.report.render.report_tables import report_tables
+from fope_lab.report.render.tables import Table, TableEntry
 
 MOST_MISSING = 20
 MOST_VERDICTS = 40
@@ -22,7 +23,7 @@ MOST_VERDICTS = 40
 
 def print_report(report: Report, console: Console) -> None:
     """Print the tables, the comparison with the paper, the summary, the claims and the gaps."""
-    for table in build_tables(report):
+    for table in report_tables(report):
         print_table(table, console)
         console.print()
     if (paper := report.paper) is not None:

@@ -13,7 +13,7 @@ from report_samples import finish, make_report, write_plan
 from fope_lab.report import Report
 from fope_lab.report.render.latex import PLAIN, escaped, label_of, render_latex
 from fope_lab.report.render.paper_view import paper_table
-from fope_lab.report.render.tables import build_tables
+from fope_lab.report.render.report_tables import report_tables
 from fope_lab.store import Store
 
 MEANING = {command: mark for mark, command in PLAIN.items()}
@@ -45,7 +45,7 @@ def tabulars(text: str) -> list[tuple[str, list[list[str]]]]:
 
 def test_every_entry_stands_in_its_row_and_column(tmp_path: Path) -> None:
     report = report_of(tmp_path)
-    tables, written = build_tables(report), tabulars(render_latex(report))
+    tables, written = report_tables(report), tabulars(render_latex(report))
     assert len(tables) == len(written) > 1
     for table, (columns, lines) in zip(tables, written, strict=True):
         assert len(columns) == len(table.header)
@@ -58,9 +58,9 @@ def test_every_entry_stands_in_its_row_and_column(tmp_path: Path) -> None:
 def test_panels_are_divided_by_a_rule(tmp_path: Path) -> None:
     grid = {"pretrain.embedding": ["rope", "nope"], "pretrain.model.num_layers": [1, 2]}
     report = report_of(tmp_path, {"grid": grid, "seeds": [0]})
-    divided = sum(row.starts_panel for table in build_tables(report) for row in table.rows)
+    divided = sum(row.starts_panel for table in report_tables(report) for row in table.rows)
     assert divided > 0
-    tables = len(build_tables(report))
+    tables = len(report_tables(report))
     assert render_latex(report).count(r"\midrule") == divided + tables
 
 
@@ -76,7 +76,7 @@ def test_captions_and_labels_are_those_of_the_tables(tmp_path: Path) -> None:
     report = report_of(tmp_path)
     text = render_latex(report)
     captions = [read(caption) for caption in re.findall(r"\\caption{(.*)}", text)]
-    for table, caption in zip(build_tables(report), captions, strict=True):
+    for table, caption in zip(report_tables(report), captions, strict=True):
         assert caption.startswith(f"{table.title}. ")
         assert "* best" not in caption
     labels = re.findall(r"\\label{(.*)}", text)

@@ -63,7 +63,7 @@ def test_a_point_says_what_the_table_says(report: Report) -> None:
     assert set(points) == EMBEDDINGS
     [group] = [group for group in report.figure_groups if group.section == "perplexity"]
     for series in group.series:
-        expected = [f"{cell_text(group, cell)} at {x}" for x, cell in series.cells.items()]
+        expected = [f"{cell_text(group.metric, cell)} at {x}" for x, cell in series.cells.items()]
         assert [text for _, _, text in points[series.label]] == expected
 
 

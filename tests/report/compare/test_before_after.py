@@ -1,0 +1,142 @@
+"""An evaluation of a model and the same of what the model became stand in one table."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_samples import BASE, finish, make_report, typical_numbers, write_plan
+from rich.console import Console
+
+from fope_lab.report import Report
+from fope_lab.report.compare.cell_pairs import difference_of
+from fope_lab.report.render.json import report_json
+from fope_lab.report.render.report_tables import report_tables
+from fope_lab.report.render.terminal import print_report
+from fope_lab.report.results.aggregate import Cell
+from fope_lab.store import Store
+from fope_lab.sweep.graph import Stage
+
+EXTEND = {
+    "kind": "extend",
+    "from": "pretrain",
+    "data": {"corpus": "python-docs", "length": 128},
+    "train": {"tokens": 6400, "batch_tokens": 640, "learning_rate": 1e-3},
+}
+PERPLEXITY = BASE["stages"]["perplexity"]
+
+
+def better(stage: Stage, length: int | None) -> float:
+    """Extending lowers a perplexity by a tenth."""
+    value = typical_numbers(stage, length)
+    return value * 0.9 if stage.section == "extended" and length else value
+
+
+def report_of(folder: Path, store: Store, extended: dict[str, Any], **changes: Any) -> Report:
+    stages = {"pretrain": BASE["stages"]["pretrain"], "extend": EXTEND}
+    stages |= {"perplexity": PERPLEXITY, "extended": {**PERPLEXITY, **extended}}
+    plan = write_plan(folder, {"stages": stages, "seeds": [0, 1, 2], **changes})
+    finish(plan, store, better)
+    return make_report(plan, store)
+
+
+def test_before_and_after_stand_in_one_table(tmp_path: Path, store: Store) -> None:
+    report = report_of(tmp_path, store, {"from": "extend"})
+    [pair] = report.before_after
+    assert (pair.before.section, pair.after.section) == ("perplexity", "extended")
+    assert [(a.label, b.label) for a, b in pair.pairs] == [
+        (name, name) for name in ("nope", "alibi", "rope", "fope")
+    ]
+    table = report_tables(report)[-1]
+    assert table.title == "Perplexity before and after: perplexity and extended"
+    assert [row.labels for row in table.rows[:3]] == [
+        ("nope", "perplexity"),
+        ("nope", "extended"),
+        ("nope", "difference"),
+    ]
+    assert [column.label for column in table.columns] == ["32", "64", "128", "256"]
+    assert all(entry.text.endswith(" better") for entry in table.rows[2].entries)
+    assert all(entry.text.startswith("−") for entry in table.rows[2].entries)
+    out = io.StringIO()
+    print_report(report, Console(file=out, width=200))
+    assert table.title in out.getvalue()
+    told = json.loads(json.dumps(report_json(report)))["before_after"]
+    assert len(told) == 4 * 4
+    [nope] = [e for e in told if e["x"] == 64 and "nope" in str(e["after"]["axes"])]
+    assert nope["difference"]["change"] == "better"
+    assert nope["difference"]["estimate"]["mean"] == pytest.approx(-1.09, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"from": "extend", "lengths": [32, 64]},
+        {"from": "extend", "tokens": 10000},
+        {"from": "pretrain", "tokens": 10000},
+    ],
+    ids=["lengths", "tokens", "the same model"],
+)
+def test_other_settings_or_the_same_model_are_no_pair(
+    tmp_path: Path, store: Store, other: dict[str, Any]
+) -> None:
+    assert report_of(tmp_path, store, other).before_after == ()
+
+
+def test_one_section_over_both_models_needs_no_second_table(tmp_path: Path, store: Store) -> None:
+    stages = {"pretrain": BASE["stages"]["pretrain"], "extend": EXTEND, "perplexity": PERPLEXITY}
+    plan = write_plan(
+        tmp_path,
+        {"stages": stages, "seeds": [0], "grid": {"perplexity.from": ["pretrain", "extend"]}},
+    )
+    finish(plan, store)
+    assert make_report(plan, store).before_after == ()
+
+
+def cells_of(folder: Path, values: dict[int, float]) -> Cell:
+    """A cell with chosen values by seed."""
+    folder.mkdir()
+    plan = write_plan(folder, {"seeds": list(values), "grid": {"pretrain.embedding": ["rope"]}})
+    store = Store(folder / "store")
+    finish(plan, store, lambda stage, length: values[stage.seed or 0] if length else 1.0)
+    return next(
+        c for c in make_report(plan, store).cells if c.metric.name == "perplexity_by_length"
+    )
+
+
+def test_the_interval_is_paired_where_seeds_are(tmp_path: Path) -> None:
+    first = cells_of(tmp_path / "a", {0: 10.0, 1: 20.0, 2: 30.0})
+    second = cells_of(tmp_path / "b", {0: 9.0, 1: 18.9, 2: 29.1})
+    paired = difference_of(first, second)
+    assert paired is not None
+    assert paired.paired
+    assert (paired.estimate.n, paired.change) == (3, "better")
+    assert paired.estimate.mean == pytest.approx(-1.0)
+    # Student's t over −1, −1.1 and −0.9: s = 0.1, t(0.975, 2) = 4.30265
+    assert paired.estimate.half_width == pytest.approx(4.30265 * 0.1 / 3**0.5, rel=1e-4)
+
+
+def test_independent_seeds_have_welchs_interval(tmp_path: Path) -> None:
+    from scipy import stats
+
+    first = cells_of(tmp_path / "a", {0: 10.0, 1: 11.0, 2: 12.5})
+    second = cells_of(tmp_path / "b", {5: 9.0, 6: 9.5})
+    welch = difference_of(first, second)
+    assert welch is not None
+    assert (welch.paired, welch.estimate.n, welch.change) == (False, 2, None)
+    test = stats.ttest_ind([9.0, 9.5], [10.0, 11.0, 12.5], equal_var=False)
+    assert welch.estimate.ci95 == pytest.approx(tuple(test.confidence_interval(0.95)))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [({0: 10.0}, {0: 9.0}), ({0: 10.0, 1: 11.0}, {0: 9.0, 1: 10.0})]
+)
+def test_too_few_seeds_decide_nothing(
+    tmp_path: Path, first: dict[int, float], second: dict[int, float]
+) -> None:
+    found = difference_of(cells_of(tmp_path / "a", first), cells_of(tmp_path / "b", second))
+    assert found is not None
+    assert found.estimate.mean == pytest.approx(-1.0)
+    assert found.change is None
