@@ -2,10 +2,14 @@
 
 A report is never replaced by one that lacks a finished stage which it has, as the first report of a
 sweep does whose file was edited: it is kept beside the new one, in a folder with its time.
+
+INPUTS records what the files were made from, and their digests. They are made anew only if what
+they are made from has changed, or if one of them is missing or damaged.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 from collections import Counter
@@ -14,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fope_lab.atomic_files import read_json, write_atomic
+from fope_lab.atomic_files import read_json, sha256_file, write_atomic, write_json
 from fope_lab.config.errors import UserError
 from fope_lab.report.build import Report
+from fope_lab.report.fingerprint import fingerprint
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import render_json
@@ -25,6 +30,8 @@ from fope_lab.report.render.markdown import render_markdown
 
 REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN = "report.html", "report.json", "report.md"
 REPORT_FILES = (REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN)
+INPUTS = "report.inputs.json"
+"""The file with the fingerprint that a report was made from, and the digests of its files."""
 EARLIER = "before-"
 """The name of a folder with an earlier report begins like this, and ends with its time."""
 
@@ -41,15 +48,19 @@ class FigureError(UserError):
 class WrittenReport:
     """The page of a report, and the folder of the report before if it has stages that this lacks.
 
-    `lost` is the number of these stages.
+    `lost` is the number of these stages. `unchanged` says that the files were made earlier, from
+    the same.
     """
 
     page: Path
     earlier: Path | None = None
     lost: int = 0
+    unchanged: bool = False
 
     def __str__(self) -> str:
         """Where the report is, and where the one before."""
+        if self.unchanged:
+            return f"{self.page} (unchanged)"
         if self.earlier is None:
             return str(self.page)
         stages = f"{self.lost} more finished stage{'s' * (self.lost != 1)}"
@@ -57,12 +68,36 @@ class WrittenReport:
 
 
 def write_report(report: Report, folder: Path) -> WrittenReport:
-    """Write REPORT_FILES into `folder`; a report there that has more is kept."""
+    """Write REPORT_FILES into `folder`; a report there that has more is kept.
+
+    Files that were made from the same inputs are left as they are.
+    """
+    made_from = fingerprint(report)
+    if _is_made_from(made_from, folder):
+        return WrittenReport(folder / REPORT_HTML, unchanged=True)
     earlier, lost = _keep_earlier(report, folder)
-    write_atomic(folder / REPORT_JSON, render_json(report) + "\n")
-    write_atomic(folder / REPORT_MARKDOWN, render_markdown(report))
-    write_atomic(folder / REPORT_HTML, render_html(report))
+    contents = {
+        REPORT_JSON: f"{render_json(report)}\n".encode(),
+        REPORT_MARKDOWN: render_markdown(report).encode(),
+        REPORT_HTML: render_html(report).encode(),
+    }
+    for name, content in contents.items():
+        write_atomic(folder / name, content)
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    write_json(folder / INPUTS, {"inputs": made_from, "files": digests})
     return WrittenReport(folder / REPORT_HTML, earlier, lost)
+
+
+def _is_made_from(made_from: str, folder: Path) -> bool:
+    """Whether a folder has a whole report with this fingerprint; every byte of it is read."""
+    record = read_json(folder / INPUTS)
+    if not isinstance(record, dict) or record.get("inputs") != made_from:
+        return False
+    try:
+        digests = {name: sha256_file(folder / name) for name in REPORT_FILES}
+    except OSError:
+        return False
+    return record.get("files") == digests
 
 
 def write_figures(report: Report, folder: Path) -> list[Path]:

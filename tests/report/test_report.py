@@ -15,7 +15,7 @@ from report_samples import finish, links_of, make_report, typical_numbers, write
 from rich.console import Console
 
 from fope_lab.report import Report
-from fope_lab.report.files import REPORT_FILES, write_report
+from fope_lab.report.files import INPUTS, REPORT_FILES, write_report
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.terminal import print_report
 from fope_lab.store import Store
@@ -116,7 +116,7 @@ def test_writing_leaves_whole_files(tmp_path: Path, store: Store) -> None:
     report = make_report(plan, store, links_of(plan))
     page = write_report(report, tmp_path / "deep" / "folder").page
     assert page == tmp_path / "deep" / "folder" / "report.html"
-    assert {path.name for path in page.parent.iterdir()} == set(REPORT_FILES)
+    assert {path.name for path in page.parent.iterdir()} == {*REPORT_FILES, INPUTS}
     given = json.loads(page.with_suffix(".json").read_text())
     assert given == report_json(report)
     again = write_report(report, tmp_path / "deep" / "folder")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from report_samples import BASE, finish, make_report, write_plan
 
-from fope_lab.report.files import REPORT_FILES, write_report
+from fope_lab.report.files import INPUTS, REPORT_FILES, write_report
 from fope_lab.store import Store
 from fope_lab.sweep import Plan
 
@@ -44,7 +44,7 @@ def test_a_fuller_report_replaces_the_one_before(plan: Plan, store: Store, page:
     written = write_report(make_report(plan, store), page)
     assert (written.earlier, str(written)) == (None, str(page / "report.html"))
     assert contents(page) != before
-    assert {path.name for path in page.iterdir()} == set(REPORT_FILES)
+    assert {path.name for path in page.iterdir()} == {*REPORT_FILES, INPUTS}
 
 
 def finish_the_rest(plan: Plan, store: Store) -> None:

@@ -13,6 +13,7 @@ from fope_lab.report.results.old_results import lift_numbers, lift_result
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement, MetricPoint, ResultRecord
 from fope_lab.store import Row, StageFolder, StageState, Status, Store
+from fope_lab.store.folder import StageReading
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.stage_states import block_descendants, read_states, unfinished_parents
 
@@ -54,7 +55,8 @@ def read_stages(stages: Sequence[Stage], store: Store) -> tuple[StageResult, ...
         state = states[stage.key]
         if state.status is Status.NOT_STARTED and (keys := unfinished_parents(stage, states)):
             state = replace(state, reason=f"waits for {', '.join(names[key] for key in keys)}")
-        by_key[stage.key] = _read(stage, store.folder(stage.kind, stage.key), state)
+        path = store.folder(stage.kind, stage.key).path
+        by_key[stage.key] = _read(stage, StageReading(path), state)
     return tuple(by_key.values())
 
 
