@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from fope_lab.drawing.svg import style_variables
 from fope_lab.report.build import Report
@@ -17,11 +18,39 @@ from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.paper_view import TITLE, compared_texts, our_entry
 from fope_lab.report.render.report_tables import report_tables
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
 
 def render_html(report: Report) -> str:
     """Render the page; all text that comes from a sweep is escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
+
+    figures = [(figure, list(map(Markup, figure.drawings))) for figure in draw_figures(report)]
+    return (
+        page_environment()
+        .get_template("report.html.j2")
+        .render(
+            report=report,
+            style=page_style(),
+            script=Markup((files("fope_lab.report.render") / "report.js").read_text("utf-8")),
+            figures=figures,
+            tables=report_tables(report),
+            claims=group_verdicts(report.verdicts),
+            claim_tests=describe_tests(),
+            paper_title=TITLE,
+            links=_web_addresses(report.links.addresses),
+            views=_web_addresses(report.links.views),
+            started=min((r.started for r in report.stages if r.started), default=None),
+            finished=max((r.finished for r in report.stages if r.finished), default=None),
+        )
+    )
+
+
+def page_environment() -> Environment:
+    """The templates of pages, with the filters that they use; text is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
         loader=PackageLoader("fope_lab.report.render", "."),
@@ -40,24 +69,16 @@ def render_html(report: Report) -> str:
         "seconds": format_seconds,
         "yaml": format_yaml,
     }
-    style = environment.get_template("report.css.j2").render(
-        light=style_variables(dark=False), dark=style_variables(dark=True)
-    )
-    figures = [(figure, list(map(Markup, figure.drawings))) for figure in draw_figures(report)]
-    return environment.get_template("report.html.j2").render(
-        report=report,
-        style=Markup(style),
-        script=Markup((files("fope_lab.report.render") / "report.js").read_text("utf-8")),
-        figures=figures,
-        tables=report_tables(report),
-        claims=group_verdicts(report.verdicts),
-        claim_tests=describe_tests(),
-        paper_title=TITLE,
-        links=_web_addresses(report.links.addresses),
-        views=_web_addresses(report.links.views),
-        started=min((r.started for r in report.stages if r.started), default=None),
-        finished=max((r.finished for r in report.stages if r.finished), default=None),
-    )
+    return environment
+
+
+def page_style() -> Markup:
+    """The style sheet of a page, for light and dark screens and for paper."""
+    from markupsafe import Markup
+
+    template = page_environment().get_template("report.css.j2")
+    variables = {"light": style_variables(dark=False), "dark": style_variables(dark=True)}
+    return Markup(template.render(variables))
 
 
 def _web_addresses(links: Mapping[str, str]) -> dict[str, str]:

@@ -42,7 +42,7 @@ def _merge(settings: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]
     """Merge settings by path: the common value, or a description of the values that occur."""
     values: dict[str, list[Any]] = {}
     for mapping in filter(None, settings):
-        for path, value in _flatten(mapping):
+        for path, value in flatten(mapping):
             values.setdefault(path, []).append(value)
     total = len(settings)
     return tuple(
@@ -51,7 +51,8 @@ def _merge(settings: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]
     )
 
 
-def _flatten(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
+def flatten(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
+    """The values of a configuration by the paths of their fields, numbers by length as one."""
     if isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
         value = {str(i): item for i, item in enumerate(value)}
     by_length = isinstance(value, Mapping) and all(
@@ -59,31 +60,32 @@ def _flatten(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
     )
     if isinstance(value, Mapping) and not by_length:
         for key, item in value.items():
-            yield from _flatten(item, f"{path}.{key}" if path else str(key))
+            yield from flatten(item, f"{path}.{key}" if path else str(key))
     else:
         yield path, value
 
 
 def _describe(values: Sequence[Any]) -> str:
-    texts = list(dict.fromkeys(map(_text, values)))
+    texts = list(dict.fromkeys(map(setting_text, values)))
     if len(texts) == 1:
         return texts[0]
     numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
     if len(numbers) == len(values) and len(texts) > 3:
-        return f"{_text(min(numbers))} to {_text(max(numbers))}"
+        return f"{setting_text(min(numbers))} to {setting_text(max(numbers))}"
     shown = "; ".join(texts[:SHOWN_VALUES])
     rest = len(texts) - SHOWN_VALUES
     return f"differs: {shown}" + (f"; and {rest} more" if rest > 0 else "")
 
 
-def _text(value: Any) -> str:
+def setting_text(value: Any) -> str:
+    """A value of a configuration in words."""
     if isinstance(value, Mapping):  # by length
-        texts = {key: _text(item) for key, item in value.items()}
+        texts = {key: setting_text(item) for key, item in value.items()}
         if len(set(texts.values())) == 1:
             return f"{next(iter(texts.values()))} at each length"
         return ", ".join(f"{text} at {key}" for key, text in texts.items()) or "none"
     if isinstance(value, list | tuple):
-        return ", ".join(map(_text, value)) or "none"
+        return ", ".join(map(setting_text, value)) or "none"
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, int) and value >= 10_000:

@@ -1,0 +1,155 @@
+"""What differs between two sweeps beside their numbers: settings, code, and packages.
+
+Stages are compared that lead to matched cells: those of the same section, and under the same seed
+where both have it, with the stages that they come from.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fope_lab.provenance.checkout import Checkout
+from fope_lab.report.compare.match_sweeps import MatchedCell, Results
+from fope_lab.report.results.settings import flatten, setting_text
+from fope_lab.report.results.stage_results import StageResult
+from fope_lab.store import StageFolder, Store
+from fope_lab.store.sources import Sources
+
+NOT_SET = "not set"
+UNKNOWN = "not recorded"
+StagePair = tuple[StageResult, StageResult]
+
+
+@dataclass(frozen=True)
+class SettingChange:
+    """A field of a section that has other values, and how many pairs of stages have these."""
+
+    section: str
+    field: str
+    first: str
+    second: str
+    stages: int
+
+
+@dataclass(frozen=True)
+class CodeChange:
+    """How the code of a section's stages differs: its commits, files and packages.
+
+    A commit has `+` if the code differed from it. `files` are those whose code is only in one of
+    the two; None if a stage recorded none. `packages` are such as "torch 2.12.0 → 2.13.0".
+    """
+
+    section: str
+    first: str
+    second: str
+    files: tuple[str, ...] | None
+    packages: tuple[str, ...]
+
+
+def pair_stages(cells: Iterable[MatchedCell], results: tuple[Results, Results]) -> list[StagePair]:
+    """The pairs of stages that lead to matched cells, ancestors first, each once."""
+    found: dict[tuple[str, str], StagePair] = {}
+    for cell in cells:
+        if cell.first is None or cell.second is None:
+            continue
+        seeds = [
+            _by_seed(each.keys, of)
+            for each, of in zip((cell.first, cell.second), results, strict=True)
+        ]
+        common = [seed for seed in seeds[0] if seed in seeds[1]]
+        for seed in common:
+            _add(found, seeds[0][seed], seeds[1][seed], results)
+        if not common:
+            _add(found, cell.first.keys[0], cell.second.keys[0], results)
+    return list(found.values())
+
+
+def _by_seed(keys: Iterable[str], results: Results) -> dict[int | None, str]:
+    return {results[key].stage.seed: key for key in keys}
+
+
+def _add(
+    found: dict[tuple[str, str], StagePair],
+    first: str,
+    second: str,
+    results: tuple[Results, Results],
+) -> None:
+    """Add a pair of stages, after the pairs of their parents."""
+    if (first, second) in found or first not in results[0] or second not in results[1]:
+        return
+    one, other = results[0][first], results[1][second]
+    for role, key in one.stage.parents.items():
+        if role in other.stage.parents:
+            _add(found, key, other.stage.parents[role], results)
+    found[first, second] = one, other
+
+
+def setting_changes(pairs: Iterable[StagePair]) -> tuple[SettingChange, ...]:
+    """The settings in which the stages of pairs differ, by section, field and values."""
+    counts: Counter[tuple[str, str, str, str]] = Counter()
+    for one, other in pairs:
+        if one.stage.key == other.stage.key:
+            continue
+        both = [dict(flatten(result.stage.config)) for result in (one, other)]
+        for field in dict.fromkeys([*both[0], *both[1]]):
+            texts = [setting_text(of[field]) if field in of else NOT_SET for of in both]
+            if texts[0] != texts[1]:
+                counts[one.stage.section, field, texts[0], texts[1]] += 1
+    return tuple(SettingChange(*change, stages) for change, stages in counts.items())
+
+
+def code_changes(pairs: Iterable[StagePair], stores: tuple[Store, Store]) -> tuple[CodeChange, ...]:
+    """How the code differs that made the finished stages of pairs; each difference once."""
+    found: dict[CodeChange, None] = {}
+    for one, other in pairs:
+        if one.folder == other.folder or not (one.state.is_done and other.state.is_done):
+            continue
+        makers = [StageFolder(result.folder).makers() for result in (one, other)]
+        commits = _commits(makers[0]), _commits(makers[1])
+        files = _files(makers, stores)
+        packages = tuple(_packages(_versions(makers[0]), _versions(makers[1])))
+        if commits[0] != commits[1] or files or packages:
+            found[CodeChange(one.stage.section, commits[0], commits[1], files, packages)] = None
+    return tuple(found)
+
+
+Makers = Sequence[Mapping[str, Any]]
+"""What the attempts at a stage recorded of what made it."""
+
+
+def _commits(makers: Makers) -> str:
+    commits = dict.fromkeys(str(Checkout.recorded(made_by) or UNKNOWN) for made_by in makers)
+    return ", ".join(commits) or UNKNOWN
+
+
+def _files(makers: Sequence[Makers], stores: tuple[Store, Store]) -> tuple[str, ...] | None:
+    """The files whose code is only in one of two stages; None if one of them recorded none."""
+    codes = []
+    for of, store in zip(makers, stores, strict=True):
+        read = [Sources(store.root).read(str(made_by.get("source"))) for made_by in of]
+        if not read or None in read:
+            return None
+        codes.append({path: file.code for files in read if files for path, file in files.items()})
+    return tuple(
+        dict.fromkeys(
+            path
+            for own, others in ((codes[0], codes[1]), (codes[1], codes[0]))
+            for path, code in own.items()
+            if code not in others.values()
+        )
+    )
+
+
+def _versions(makers: Makers) -> Mapping[str, str]:
+    """The versions that the last attempt recorded."""
+    versions = makers[0].get("versions") if makers else None
+    return versions if isinstance(versions, Mapping) else {}
+
+
+def _packages(first: Mapping[str, str], second: Mapping[str, str]) -> Iterator[str]:
+    for name in first:
+        if name in second and first[name] != second[name]:
+            yield f"{name} {first[name]} → {second[name]}"
