@@ -22,7 +22,14 @@ from typing import Any
 from fope_lab.atomic_files import write_atomic
 from fope_lab.stages import Resources, TrainingConfig
 from fope_lab.stages.entry_points import load_function
-from fope_lab.store import Attempt, AttemptHandle, Checkpoint, FolderWriter, RunWriter
+from fope_lab.store import (
+    Attempt,
+    AttemptHandle,
+    Checkpoint,
+    FolderWriter,
+    RunWriter,
+    StageStoppedError,
+)
 
 FEWER_AFTER_SECONDS = 60.0
 """How long an attempt after lost workers waits for all workers before it takes fewer."""
@@ -66,7 +73,7 @@ def run_workers(
 
     A retry, after workers or the process that waited for them were lost, takes as many workers as
     there is room for now. `scratch` is a folder for Ray's own files that all nodes see. Raises what
-    the work raised, and WorkersLostError.
+    the work raised, WorkersLostError, and StageStoppedError if the driver asked the stage to stop.
     """
     from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
     from ray.train.torch import TorchConfig, TorchTrainer
@@ -99,6 +106,8 @@ def run_workers(
     except TrainingFailedError as error:
         raise _cause(error) from None
     attempt.writer.newest = checkpoint  # worker 0 saved it with a writer of its own
+    if isinstance(result, StageStoppedError):
+        raise result
     return dict(result)
 
 
@@ -139,10 +148,13 @@ def _available_size(resources: Resources, sizes: Sequence[int]) -> int:
     return sizes[-1]
 
 
-def _work(inputs: WorkerInputs) -> tuple[dict[str, Any], Checkpoint | None]:
+def _work(
+    inputs: WorkerInputs,
+) -> tuple[dict[str, Any] | StageStoppedError, Checkpoint | None]:
     """Do one worker's part; returns what the work returned, and the last checkpoint.
 
-    Ray Train has initialized the process group.
+    A stage that stops on request ends normally: at an error of a worker, Ray Train would kill
+    worker 0 while it writes the checkpoint. Ray Train has initialized the process group.
     """
     import torch.distributed as dist
     from ray.util import get_current_placement_group
@@ -162,6 +174,8 @@ def _work(inputs: WorkerInputs) -> tuple[dict[str, Any], Checkpoint | None]:
         with contextlib.closing(writer):
             writer.note(f"workers ({resources.strategy}): {', '.join(places)}")
             result = work(inputs.spec, writer, inputs.parents, workers=workers)
+    except StageStoppedError as stopped:
+        return stopped.with_traceback(None), writer.newest
     except Exception as error:
         if is_lost_peer(error):
             raise

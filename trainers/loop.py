@@ -22,7 +22,7 @@ from torch import Tensor
 from fope_lab.data.mixture import Batch
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
-from fope_lab.store import RunWriter
+from fope_lab.store import RunWriter, StageStoppedError
 from trainers.checkpoints import (
     ResumeState,
     TrainingRecord,
@@ -45,6 +45,10 @@ WriteModel = Callable[[Path, Mapping[str, Tensor]], None]
 
 FINAL_SHARE = 20
 """The final loss is the mean over the last 1/20 of the steps: a single step's is mostly noise."""
+SAVING_SHARE = 0.05
+"""The most of the time that checkpoints by time may take: they are rarer if writing is slow."""
+_GO_ON, _SAVE, _STOP = range(3)
+"""What the workers agree on between two steps."""
 VALIDATION_SEED = 0
 """Seeds the positions that some embeddings draw, so that they are the same in every validation."""
 
@@ -78,6 +82,7 @@ def train(
         torch.manual_seed(seed)
         run = _Run(model, settings, writer, write_model, device, held_out, workers or WorkerGroup())
         while run.record.step < settings.steps:
+            run.save_if_due()
             run.update(batches(run.record.step))
     return run.summary()
 
@@ -109,10 +114,32 @@ class _Run:
         # Loss and gradient norm of the latest steps stay on the device for a while: reading them at
         # once would make every step wait for the GPU.
         self.unread: list[Tensor] = []
-        self.row_step = self.record.step
-        self.row_time = time.monotonic()
+        self.row_step = self.saved_step = self.record.step
+        self.row_time = self.saved_time = time.monotonic()
+        self.saving_seconds = 0.0
         self.seconds_before = self.record.seconds
         self.started = self.row_time
+
+    def save_if_due(self) -> None:
+        """Save a checkpoint if the last one is old, or if the driver asks the stage to stop.
+
+        Worker 0 decides for all workers. Raises StageStoppedError if the stage is to stop.
+        """
+        stop = self.writer.is_stop_asked()
+        due = self.workers.agree(_STOP if stop else _SAVE if self._is_checkpoint_old() else _GO_ON)
+        step = self.record.step
+        if due != _GO_ON and step > self.saved_step:
+            if self.unread:
+                self._check_unread()
+            self._save(final=False)
+        if due == _STOP:
+            self.writer.progress(step, self.settings.steps, at_once=True)
+            self.writer.note(f"asked to stop; step {step} is saved")
+            raise StageStoppedError(f"stopped at step {step} of {self.settings.steps}")
+
+    def _is_checkpoint_old(self) -> bool:
+        patience = max(60 * self.settings.checkpoint_minutes, self.saving_seconds / SAVING_SHARE)
+        return time.monotonic() - self.saved_time >= patience
 
     def update(self, batch: Batch) -> None:
         """Take one optimizer step, then log, validate and save what is due."""
@@ -205,8 +232,12 @@ class _Run:
         }
         self.row_step, self.row_time = step, now
         self.writer.log(step, values)
-        shown = {name: values[name] for name in ("loss", "tokens_per_second")}
-        self.writer.progress(step, self.settings.steps, **shown)
+        self.writer.progress(
+            step,
+            self.settings.steps,
+            loss=values["loss"],
+            tokens_per_second=values["tokens_per_second"],
+        )
 
     def _validate(self) -> None:
         """Measure the loss on held-out data, without changing the training."""
@@ -229,7 +260,8 @@ class _Run:
 
     def _save(self, final: bool) -> None:
         record, device = self.record, self.device
-        record.seconds = self.seconds_before + time.monotonic() - self.started
+        started = time.monotonic()
+        record.seconds = self.seconds_before + started - self.started
         earlier = self.settings.select == "best" and record.best_step not in (None, record.step)
         last = self.writer.newest
         best = best_weights(last.path) if earlier and last else None
@@ -248,6 +280,8 @@ class _Run:
                 write_state(directory, state, device)
 
         self.writer.save_checkpoint(record.step, write)
+        self.saved_step, self.saved_time = record.step, time.monotonic()
+        self.saving_seconds = self.saved_time - started
 
     def _not_finite(self, what: str, value: float, step: int) -> NonFiniteError:
         """The error of a value that is not finite in step `step`, from 0."""

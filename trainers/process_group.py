@@ -38,6 +38,12 @@ class ProcessGroup(WorkerGroup):
         dist.all_reduce(total)
         return total
 
+    def agree(self, value: int) -> int:
+        """The `value` of worker 0, exchanged between CPUs, so that no worker waits for its GPU."""
+        first = torch.tensor(value)
+        dist.broadcast(first, src=0)
+        return int(first)
+
 
 class Replicas(ProcessGroup):
     """DDP: each worker has the whole model and optimizer (Li et al., arXiv 2006.15704)."""

@@ -39,6 +39,10 @@ class WorkerGroup:
         """The sum of `value` over all workers, which all of them get."""
         return value
 
+    def agree(self, value: int) -> int:
+        """The `value` of worker 0, which all of them get. All must call this."""
+        return value
+
     def accumulating(self, module: nn.Module) -> contextlib.AbstractContextManager[None]:
         """A context for passes that are not the last of a step: they exchange no gradients."""
         return contextlib.nullcontext()

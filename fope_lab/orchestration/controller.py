@@ -22,11 +22,17 @@ from ray import tune
 from fope_lab.atomic_files import MAKE_ROOM, is_full_disk
 from fope_lab.orchestration.cluster_address import LOCAL, ClusterError
 from fope_lab.orchestration.environment import RAY_DEFAULTS
+from fope_lab.orchestration.last_checkpoints import LastCheckpoints, Say
 from fope_lab.orchestration.ray_watch import GO_ON, ending_with_cluster, ending_with_own_ray
 from fope_lab.orchestration.resources import CLUSTER_LOOKAHEAD, placement, require_nodes
-from fope_lab.orchestration.scratch import note_session, remove_scratch, scratch_folder
+from fope_lab.orchestration.scratch import (
+    note_session,
+    remove_scratch,
+    scratch_folder,
+    stop_request,
+)
 from fope_lab.orchestration.searcher import StageSearcher
-from fope_lab.orchestration.signals import signals_interrupt, signals_wait_for_ray
+from fope_lab.orchestration.signals import Interruption, ray_starting
 from fope_lab.orchestration.trial import KEY, PROCESS_RETRIES, run_stage
 from fope_lab.planning.capacity import Amounts, Capacity, Demand, Lookahead, amounts
 from fope_lab.provenance.checkout import Checkout
@@ -54,23 +60,27 @@ def run_stages(
     address: str = LOCAL,
     watch: Watch = lambda read_states, read_room: contextlib.nullcontext(),
     sweeps: Sequence[str] = (),
+    say: Say = lambda line: None,
 ) -> Mapping[str, StageState]:
     """Run every stage that is not done in the store; returns the state of each stage by key.
 
     `stages` has parents before children. `seconds` has the plan's forecast of each stage by key:
     the order and the back-filling follow from it. `address` is "local" for a Ray of our own,
-    otherwise a cluster to join. `sweeps` are the names by which `fope-lab stop` finds this run.
-    Raises KeyboardInterrupt at a signal, resources.ResourcesError if a stage could never be placed,
-    and cluster_address.ClusterError if no cluster is at `address`.
+    otherwise a cluster to join. `sweeps` are the names by which `fope-lab stop` finds this run, and
+    `say` prints a line. Raises KeyboardInterrupt at a signal, after trainings have saved
+    checkpoints, resources.ResourcesError if a stage could never be placed, and
+    cluster_address.ClusterError if no cluster is at `address`.
     """
     owner = driver_name()
     by_key = {stage.key: stage for stage in stages}
     leases_freed = functools.partial(_leases_freed, stages, store, owner)
+    interruption = Interruption()
     with (
         leases_freed(),
         scratch_folder(store, owner, sweeps) as scratch,
-        _ray(address, scratch),
-        signals_interrupt(),  # again, because Ray has set handlers of its own
+        _ray(address, scratch, interruption),
+        contextlib.ExitStack() as shown,
+        interruption.noting(),  # again, because Ray has set handlers of its own
     ):
         waiting = [s for s in stages if not store.folder(s.kind, s.key).is_done()]
         lookahead = CLUSTER_LOOKAHEAD
@@ -85,23 +95,27 @@ def run_stages(
         }
         capacity = Capacity(demands, ray.cluster_resources, lookahead)
         searcher = StageSearcher(stages, store, owner, capacity, seconds)
-        # Freed before `watch` ends, which tells MLflow, and again when all processes are gone.
+        request = stop_request(store, owner)
+        ending = LastCheckpoints(interruption, request, searcher, by_key, store, owner, say)
         if address == LOCAL:
             ending_with_ray = ending_with_own_ray(lambda: _clean_up(stages, store, owner))
         else:
             ending_with_ray = ending_with_cluster()
-        with (
-            watch(searcher.states, ray.cluster_resources),
-            leases_freed(),
-            ending_with_ray,
-            _losses_told(),
-        ):
-            _tuner(by_key, store, searcher, scratch).fit()
+        # It ends when signals interrupt again, since it tells MLflow. The leases are freed before
+        # that, and once more when all processes are gone.
+        shown.enter_context(watch(searcher.states, ray.cluster_resources))
+        with leases_freed(), ending_with_ray, _losses_told():
+            _tuner(by_key, store, searcher, scratch, ending).fit()
+        interruption.check()
     return searcher.states()
 
 
 def _tuner(
-    stages: Mapping[str, Stage], store: Store, searcher: StageSearcher, scratch: Path
+    stages: Mapping[str, Stage],
+    store: Store,
+    searcher: StageSearcher,
+    scratch: Path,
+    ending: LastCheckpoints,
 ) -> tune.Tuner:
     driver_node = ray.util.get_node_ip_address()
     modules = {name for stage in stages.values() for name in modules_of(stage)}
@@ -129,15 +143,17 @@ def _tuner(
             storage_path=str(scratch),
             verbose=0,
             failure_config=tune.FailureConfig(max_failures=PROCESS_RETRIES),
+            callbacks=[ending],
         ),
     )
 
 
 @contextlib.contextmanager
-def _ray(address: str, scratch: Path) -> Iterator[None]:
+def _ray(address: str, scratch: Path, interruption: Interruption) -> Iterator[None]:
     """Ray for the length of a run, silent unless something is wrong.
 
-    `scratch` is this driver's folder, which remembers the folder of a Ray of our own.
+    `scratch` is this driver's folder, which remembers the folder of a Ray of our own. Raises
+    KeyboardInterrupt after a signal while Ray started.
     """
     logging.getLogger("ray").setLevel(logging.ERROR)
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
@@ -146,7 +162,7 @@ def _ray(address: str, scratch: Path) -> Iterator[None]:
     logging.getLogger("ray.tune.execution.tune_controller").addFilter(_shorten_death_of_worker)
     os.environ["OMP_NUM_THREADS"] = "1"  # two threads a trial are 6–10 times slower than one
     try:
-        with signals_wait_for_ray():
+        with ray_starting(interruption):
             context = _start_ray(address)
         if address == LOCAL:
             note_session(scratch, context.address_info["session_dir"])

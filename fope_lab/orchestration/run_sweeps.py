@@ -250,7 +250,15 @@ def _run_stages(
 
     names = [planned.sweep.name for planned in plans]
     seconds = without_gaps(forecasts)
-    states = run_stages(stages, store, seconds, address=address, watch=watch, sweeps=names)
+    states = run_stages(
+        stages,
+        store,
+        seconds,
+        address=address,
+        watch=watch,
+        sweeps=names,
+        say=lambda line: print_line(console, line, style="yellow"),
+    )
     return states, problem
 
 

@@ -2,7 +2,8 @@
 
 Each driver has the folder `.tune/DRIVER` in the store, on a disk that all nodes see. Nobody reads
 what Ray writes there. The file SESSION in it names the folder of the driver's own Ray, if it
-started one, and RUN the sweeps that the driver runs, and since when.
+started one, RUN the sweeps that the driver runs, and since when, and STOP whether its stages are to
+save a checkpoint and end.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fope_lab.atomic_files import read_json, write_json
-from fope_lab.store import Store
+from fope_lab.store import StopRequest, Store
 from fope_lab.store.lease import is_gone
 
-SESSION, RUN = "ray-session", "run.json"
+SESSION, RUN, STOP = "ray-session", "run.json", "stop"
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,11 @@ def ray_scratch_dir(store: Store, owner: str) -> Path:
     return store.root / ".tune" / owner
 
 
+def stop_request(store: Store, owner: str) -> StopRequest:
+    """What a driver asks its stages to stop by."""
+    return StopRequest(ray_scratch_dir(store, owner) / STOP)
+
+
 @contextlib.contextmanager
 def scratch_folder(store: Store, owner: str, sweeps: Sequence[str] = ()) -> Iterator[Path]:
     """The folder of this driver's run of `sweeps`, which is removed with those of dead drivers."""
@@ -42,6 +48,7 @@ def scratch_folder(store: Store, owner: str, sweeps: Sequence[str] = ()) -> Iter
     try:
         with contextlib.suppress(OSError):  # on a full disk, `stop` finds the run by its leases
             write_json(folder / RUN, {"sweeps": list(sweeps), "started": time.time()})
+            stop_request(store, owner).prepare()
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

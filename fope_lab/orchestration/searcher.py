@@ -56,6 +56,7 @@ class StageSearcher(Searcher):
         self._reruns: dict[str, str] = {}
         self._damaged: set[str] = set()
         self._lock = threading.Lock()
+        self._stopping = False
         self._urgency = remaining_path(stages, seconds)
         self._states = {
             key: CACHED if self._folder(key).is_done() else WAITING for key in self._stages
@@ -68,6 +69,8 @@ class StageSearcher(Searcher):
         with self._lock:
             if all(state.status in ENDED for state in self._states.values()):
                 return Searcher.FINISHED
+            if self._stopping:
+                return None
             for key in self._capacity.admissible(sorted(self._ready(), key=self._order)):
                 folder = self._folder(key)
                 lease, token = self._observer.state(folder.attempts, self._owner)
@@ -91,8 +94,9 @@ class StageSearcher(Searcher):
 
         A trial that reports WAITING found a parent's output damaged, and moved it away. A trial
         that reports RUNNING found the stage with another driver, which may also have taken
-        it from a trial whose process died. A failure that the store does not have yet is recorded,
-        so that all views agree and no lease is left.
+        it from a trial whose process died. A trial that reports INTERRUPTED was asked to stop. A
+        failure that the store does not have yet is recorded, so that all views agree and no lease
+        is left.
         """
         with self._lock:
             key, reported = self._trials.pop(trial_id), result or {}
@@ -106,6 +110,9 @@ class StageSearcher(Searcher):
                 self._rerun_children(self._stages[key])
             elif reported.get(STATUS) == Status.WAITING:
                 self._rerun_parents(key, reason or "")
+            elif reported.get(STATUS) == Status.INTERRUPTED:
+                begun = state.attempt is not None and state.attempt.owner == self._owner
+                self._states[key] = replace(state, status=Status.INTERRUPTED) if begun else WAITING
             elif reported.get(STATUS) == Status.RUNNING or (
                 lease is LeaseState.HELD and not reason
             ):
@@ -113,6 +120,10 @@ class StageSearcher(Searcher):
             else:
                 self._states[key] = self._failed(folder, state, reason)
                 self._states = block_descendants(list(self._stages.values()), self._states)
+
+    def stop(self) -> None:
+        """Give Tune no more stages: the run is about to end."""
+        self._stopping = True
 
     def states(self) -> dict[str, StageState]:
         """Return a copy of every stage's state in this run, by key."""

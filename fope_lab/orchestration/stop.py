@@ -18,8 +18,8 @@ from fope_lab.store.observation import observe
 from fope_lab.tracking.ledger import recorded_sweeps
 from fope_lab.tracking.view import Outline
 
-END_SECONDS = 90.0
-"""How long to wait for a run to end, which stops Ray and tells MLflow."""
+END_SECONDS = 120.0
+"""How long to wait for a run to end, which writes checkpoints, stops Ray and tells MLflow."""
 POLL_SECONDS = 0.2
 CLOCK_SECONDS = 2.0
 """How far two readings of this machine's clock may differ, of a process's start and of a record."""

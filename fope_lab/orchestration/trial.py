@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.atomic_files import MAKE_ROOM, is_full_disk
-from fope_lab.orchestration.scratch import ray_scratch_dir
+from fope_lab.orchestration.scratch import ray_scratch_dir, stop_request
 from fope_lab.planning.devices import CPU, processor
 from fope_lab.planning.workload import workload_of
 from fope_lab.provenance.checkout import Checkout, package_versions
@@ -29,13 +29,14 @@ from fope_lab.store import (
     StageDoneError,
     StageFolder,
     StageState,
+    StageStoppedError,
     Status,
     Store,
     StoreError,
 )
 from fope_lab.store.checkpoint import changed_since_written, damaged_files, require_intact
 from fope_lab.store.digests import forget_digests
-from fope_lab.store.lease import LeaseHeldError
+from fope_lab.store.lease import Ending, LeaseHeldError
 from fope_lab.store.problems import first_line
 from fope_lab.store.sources import Sources
 from fope_lab.sweep.graph import Stage
@@ -84,11 +85,16 @@ def run_until_ended(
     """Run a stage, and again if its workers die; returns the state after the last attempt.
 
     `stages` holds the stage and its parents by key. The status is DONE, FAILED with the reason,
-    RUNNING if another driver holds the stage, or took it over, or WAITING if a parent was damaged
-    and must be re-run first. A stage fails if its code is no longer that of `code`, the digests of
-    files by path: nobody knows which of the two this process has imported.
+    RUNNING if another driver holds the stage, or took it over, WAITING if a parent was damaged and
+    must be re-run first, or INTERRUPTED if the driver asks its stages to stop. A stage fails if its
+    code is no longer that of `code`, the digests of files by path: nobody knows which of the two
+    this process has imported.
     """
+    stop = stop_request(store, config[OWNER])
+    state = StageState(Status.INTERRUPTED)
     for retries in range(WORKERS_RETRIES, -1, -1):
+        if stop.is_made():
+            break
         state = _attempt(config, stages, store, checkout, code or {}, may_retry=retries > 0)
         if state.status is not Status.INTERRUPTED:
             break
@@ -106,7 +112,8 @@ def _attempt(
 ) -> StageState:
     """Make one attempt at a stage; returns the state that it leaves.
 
-    If workers are lost, the attempt is interrupted, or failed if nothing tries it again.
+    If workers are lost, the attempt is interrupted, or failed if nothing tries it again. It is
+    interrupted, too, if the driver asks its stages to stop.
     """
     stage = stages[config[KEY]]
     folder = store.folder(stage.kind, stage.key)
@@ -115,25 +122,11 @@ def _attempt(
         made_by = maker(stage, store, checkout, code)
         read = _digests(stage, stages, store)
         _set_aside_if_parents_changed(folder, read, config)
+        stop = stop_request(store, config[OWNER])
         with folder.begin(
-            config[OWNER], _request(stage), config[SUPERSEDE], made_by, read
+            config[OWNER], _request(stage), config[SUPERSEDE], made_by, read, stop.path
         ) as attempt:
-            try:
-                parents = _artifacts(stage, stages, store, config[OWNER])
-                result = _work(stage, attempt, parents, store, config)
-                forget_digests()
-                _artifacts(stage, stages, store, config[OWNER])  # tokens are read all the time
-            except ParentLostError as error:
-                attempt.interrupt(error)
-                if isinstance(error, ParentDamagedError):
-                    folder.set_aside(config[OWNER], "it may have read damaged bytes of a parent")
-                return StageState(Status.WAITING, first_line(error))
-            except WorkersLostError as error:
-                if not may_retry:
-                    raise
-                attempt.interrupt(error)
-                return StageState(Status.INTERRUPTED, first_line(error))
-            attempt.finish(result, execution_record(stage, result), read)
+            return _end(stage, stages, attempt, read, store, config, may_retry=may_retry)
     except (LeaseHeldError, LeaseLostError):
         return StageState(Status.RUNNING, elsewhere=True)
     except StageDoneError:
@@ -142,6 +135,43 @@ def _attempt(
         # The store has the whole error, unless the disk is full: so the trial reports it, too.
         room = f"; {MAKE_ROOM}" if isinstance(error, OSError) and is_full_disk(error) else ""
         return StageState(Status.FAILED, first_line(error) + room)
+
+
+def _end(
+    stage: Stage,
+    stages: Mapping[str, Stage],
+    attempt: Attempt,
+    read: Mapping[str, str],
+    store: Store,
+    config: Mapping[str, Any],
+    *,
+    may_retry: bool,
+) -> StageState:
+    """Do the work of an attempt that has begun, and record how it ended; returns that state.
+
+    `read` has the digest of what the stage reads of each parent, by role. Raises what the work
+    raises, unless the stage can go on from there.
+    """
+    try:
+        parents = _artifacts(stage, stages, store, config[OWNER])
+        result = _work(stage, attempt, parents, store, config)
+        forget_digests()
+        _artifacts(stage, stages, store, config[OWNER])  # tokens are read all the time
+    except ParentLostError as error:
+        attempt.interrupt(error)
+        if isinstance(error, ParentDamagedError):
+            folder = store.folder(stage.kind, stage.key)
+            folder.set_aside(config[OWNER], "it may have read damaged bytes of a parent")
+        return StageState(Status.WAITING, first_line(error))
+    except StageStoppedError as error:
+        attempt.release(Ending.INTERRUPTED)
+        return StageState(Status.INTERRUPTED, first_line(error))
+    except WorkersLostError as error:
+        if not may_retry:
+            raise
+        attempt.interrupt(error)
+        return StageState(Status.INTERRUPTED, first_line(error))
+    attempt.finish(result, execution_record(stage, result), read)
     return StageState(Status.DONE)
 
 

@@ -26,7 +26,14 @@ class TrainSettings(Section):
     """How long and how to train: AdamW with the learning rate as a function of the step."""
 
     excluded_from_key = frozenset(
-        {"checkpoint_every", "log_every", "micro_batch_tokens", "gradient_checkpointing", "compile"}
+        {
+            "checkpoint_every",
+            "checkpoint_minutes",
+            "log_every",
+            "micro_batch_tokens",
+            "gradient_checkpointing",
+            "compile",
+        }
     )
 
     tokens: Annotated[PositiveInt, Doc("The number of tokens to train on.")]
@@ -84,6 +91,14 @@ class TrainSettings(Section):
     checkpoint_every: Annotated[
         PositiveInt, Doc("The number of steps between checkpoints to resume from.")
     ] = 200
+    checkpoint_minutes: Annotated[
+        float,
+        Interval(gt=0),
+        Doc(
+            "The most minutes between checkpoints to resume from, however long a step takes. The"
+            " time grows where writing a checkpoint would take more than a twentieth of it."
+        ),
+    ] = 5.0
     log_every: Annotated[PositiveInt, Doc("The number of steps between logged metrics.")] = 10
 
     def __post_init__(self) -> None:

@@ -25,6 +25,7 @@ from fope_lab.store.problems import LeaseLostError, StageDoneError, StoreError
 from fope_lab.store.root import Store
 from fope_lab.store.rows import Row
 from fope_lab.store.state import StageState, Status
+from fope_lab.store.stop_request import StageStoppedError, StopRequest
 from fope_lab.store.writer import AttemptHandle, FolderWriter, RunWriter
 
 __all__ = [
@@ -38,7 +39,9 @@ __all__ = [
     "StageDoneError",
     "StageFolder",
     "StageState",
+    "StageStoppedError",
     "Status",
+    "StopRequest",
     "Store",
     "StoreError",
 ]

@@ -44,12 +44,12 @@ class Attempt:
         elif not self._ended:
             self.release()
 
-    def release(self) -> None:
+    def release(self, ending: Ending = Ending.RELEASED) -> None:
         """End the attempt before the stage is finished, so that a later one may resume it."""
         try:
             self.writer.close()
         finally:
-            self._end(Ending.RELEASED)
+            self._end(ending)
 
     def fail(self, error: BaseException) -> None:
         """End the attempt with an error, which becomes the reason of the stage's failure."""

@@ -157,15 +157,17 @@ class StageFolder:
         supersede: int | None = None,
         made_by: Mapping[str, Any] | None = None,
         parents: Mapping[str, str] | None = None,
+        stop_file: Path | None = None,
     ) -> Attempt:
         """Take the lease and open the stage for writing.
 
         `owner` names the driver that asks; a retry by the same owner takes over at once.
         `supersede` is the token of an attempt that the caller has watched go stale. `made_by` says
         which code and device do the work, and `parents` has, by role, the digest of what the
-        attempt reads of each parent. Raises lease.LeaseHeldError if another driver holds the lease,
-        and StageDoneError if the stage is finished, perhaps a moment ago and by another driver. An
-        error after the lease was taken is recorded as the failure of the attempt, and raised.
+        attempt reads of each parent. `stop_file` is where the driver asks the stage to stop. Raises
+        lease.LeaseHeldError if another driver holds the lease, and StageDoneError if the stage is
+        finished, perhaps a moment ago and by another driver. An error after the lease was taken is
+        recorded as the failure of the attempt, and raised.
         """
         require_folder(self.path)
         token = self.attempts.next_token(owner, supersede)
@@ -184,7 +186,7 @@ class StageFolder:
             | ({} if made_by is None else {"made_by": dict(made_by)})
             | ({} if parents is None else {"parents": dict(parents)}),
         )
-        writer = FolderWriter(AttemptHandle(self.paths, token, resumed, segments))
+        writer = FolderWriter(AttemptHandle(self.paths, token, resumed, segments, stop_file))
         attempt = Attempt(Lease(self.attempts, token), writer)
         if self.is_done():  # the attempt `supersede` was alive after all
             attempt.release()

@@ -93,21 +93,40 @@ def test_killed_in_the_middle_of_writing_a_checkpoint(run) -> None:  # type: ign
     run.assert_complete()
 
 
+def under_way(folder: StageFolder, steps: int = 5) -> bool:
+    """Whether a training is some steps past its last checkpoint."""
+    progress, checkpoint = folder.progress(), folder.checkpoint()
+    done = checkpoint.step if checkpoint else 0
+    return progress is not None and not folder.is_done() and progress["step"] >= done + steps
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_interrupted_it_frees_its_stages_and_the_next_run_goes_on(run, number) -> None:  # type: ignore[no-untyped-def]
+def test_interrupted_it_saves_checkpoints_and_the_next_run_goes_on(run, number) -> None:  # type: ignore[no-untyped-def]
+    """No step is lost, and no lease is left."""
     driver = run.start()
-    run.wait(lambda: bool(run.training()))
-    if number is signal.SIGINT:  # Ctrl-C in a terminal goes to the whole process group
-        os.killpg(driver.pid, number)
-    else:
+    run.wait(lambda: any(under_way(folder) for folder in run.of_kind("pretrain")))
+    before = {
+        folder: progress["step"]
+        for folder in run.of_kind("pretrain")
+        if (progress := folder.progress())
+    }
+    if number is signal.SIGTERM:
         driver.send_signal(number)
-    output, _ = driver.communicate(timeout=60)
+    else:  # Ctrl-C in a terminal, and its end, come to the whole process group
+        os.killpg(driver.pid, number)
+    output, _ = driver.communicate(timeout=90)
     assert driver.returncode == 130, output
+    assert "Interrupted: writing checkpoints of " in output
+    assert "saved no checkpoint" not in output
     assert "Run the same command again to continue" in output
     assert "Traceback" not in output
     for stage in run.stages:
         newest = run.folder(stage).attempts.newest()
         assert newest is None or newest.end is not None, "a lease was left behind"
+    for folder, step in before.items():
+        checkpoint, progress = folder.checkpoint(), folder.progress()
+        assert checkpoint.step == progress["step"] >= step, "steps were lost"
+        assert checkpoint.step == folder.rows()[-1].step
     run.finish()
     run.assert_complete()
 

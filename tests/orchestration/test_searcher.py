@@ -479,5 +479,35 @@ def test_a_reason_that_only_the_trial_knows_is_recorded_once_there_is_room(
     assert (folder.state().status, folder.state().reason) == (Status.FAILED, "the loss is nan")
 
 
+def test_a_run_that_ends_gives_no_more_stages_and_blocks_none(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    nodes = [Node("a"), Node("b"), Node("c"), Node("child", {"base": "a"})]
+    searcher = searcher_of(nodes, store, 2, dict.fromkeys(["a", "b", "c", "child"], 1.0))
+    assert {searcher.suggest("t1")[KEY], searcher.suggest("t2")[KEY]} == {"a", "b"}
+    with store.folder(KIND, "a").begin("driver", {}) as attempt:
+        searcher.stop()
+        attempt.writer.progress(3, 9)
+    for trial in ("t1", "t2"):
+        searcher.on_trial_complete(trial, {STATUS: "interrupted", REASON: ""})
+    assert searcher.suggest("t3") is None
+    states = searcher.states()
+    assert (states["a"].status, states["a"].reason) == (
+        Status.INTERRUPTED,
+        "stopped at step 3 of 9",
+    )
+    assert {states[key].status for key in ("b", "c", "child")} == {Status.WAITING}
+
+
+def test_a_trial_that_died_while_the_run_ends_is_not_waited_for(tmp_path: Path) -> None:
+    """Its next process begins nothing, so that nobody ends its attempt."""
+    store = Store(tmp_path)
+    searcher = searcher_of([Node("a")], store, 1, {"a": 1.0})
+    searcher.suggest("t1")
+    store.folder(KIND, "a").begin("driver", {}).lease.heartbeat.stop()
+    searcher.stop()
+    searcher.on_trial_complete("t1", {STATUS: "interrupted", REASON: ""})
+    assert searcher.states()["a"].status is Status.INTERRUPTED
+
+
 def no_space(*_: object) -> bool:
     raise OSError(28, "No space left on device")

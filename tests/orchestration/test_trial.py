@@ -15,10 +15,11 @@ import ray.tune
 
 from fope_lab.atomic_files import MAKE_ROOM
 from fope_lab.orchestration import trial
+from fope_lab.orchestration.scratch import stop_request
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_stage, run_until_ended
 from fope_lab.stages import Resources
 from fope_lab.stages.training import TRAINING_RECORD
-from fope_lab.store import RunWriter, StageFolder, StageState, Status, Store
+from fope_lab.store import RunWriter, StageFolder, StageState, StageStoppedError, Status, Store
 from fope_lab.sweep.made_by import output_digest
 from trainers.distributed import WorkersLostError
 
@@ -351,3 +352,25 @@ def test_attempts_that_lost_workers_are_interrupted_and_the_last_one_failed(
             "lost workers, by number: 1: it is gone",
         )
         assert folder.state().status is Status.FAILED
+
+
+def stop_when_asked(spec: Any, writer: RunWriter, parents: Any) -> dict[str, Any]:
+    writer.progress(7, 20)
+    writer.handle.stop_file.write_bytes(b"stop\n")  # type: ignore[union-attr]
+    assert writer.is_stop_asked()
+    raise StageStoppedError("stopped at step 7 of 20")
+
+
+def test_a_stage_that_is_asked_to_stop_is_interrupted_and_not_tried_again(
+    store: Store, folder: StageFolder
+) -> None:
+    stop_request(store, "me").prepare()
+    state = attempt_of("me", store, stage_of("stop_when_asked"))
+    assert (state.status, state.reason) == (Status.INTERRUPTED, "stopped at step 7 of 20")
+    record = folder.attempts.newest()
+    assert record is not None
+    assert (record.token, record.ending) == (1, "interrupted")
+    assert "error" not in record.end  # type: ignore[operator]
+    assert folder.state().reason == "stopped at step 7 of 20"
+    assert attempt_of("me", store).status is Status.INTERRUPTED
+    assert folder.attempts.newest_token() == 1, "a stage began after the request"

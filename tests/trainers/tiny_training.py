@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from fope_lab.data.mixture import Batch
 from fope_lab.data.rows import IGNORED
 from fope_lab.stages import TrainSettings
-from fope_lab.store import RunWriter, StageFolder, Store
+from fope_lab.store import RunWriter, StageFolder, StageStoppedError, StopRequest, Store
 from trainers.loop import train
+from trainers.worker_group import WorkerGroup
 
 VOCABULARY, WIDTH, ROWS, LENGTH = 7, 5, 3, 4
 WEIGHTS = "model.safetensors"
@@ -90,6 +91,11 @@ class TinyStage:
     held_out: tuple[Batch, ...] = ()
 
     @property
+    def stop(self) -> StopRequest:
+        """The file by which the stage is asked to stop."""
+        return StopRequest(self.root / "stop")
+
+    @property
     def folder(self) -> StageFolder:
         """The stage's folder in the store."""
         return Store(self.root).folder("pretrain", "tiny")
@@ -101,8 +107,8 @@ class TinyStage:
         finish: bool = True,
     ) -> dict[str, Any]:
         """One attempt, from the last checkpoint on: what `train` returned."""
-        with self.folder.begin("test", {}) as attempt:
-            summary = self._train(attempt.writer, batches, model or Bigrams(self.dropout))
+        with self.folder.begin("test", {}, stop_file=self.stop.path) as attempt:
+            summary = self.train(attempt.writer, batches, model or Bigrams(self.dropout))
             if finish:
                 attempt.finish(summary)
         return summary
@@ -118,15 +124,36 @@ class TinyStage:
         with contextlib.suppress(DiedError):
             self.attempt(dying, finish=False)
 
+    def stopped_in(self, step: int) -> None:
+        """An attempt that is asked to stop during update number `step`, if it comes to it."""
+        self.stop.prepare()
+
+        def asked(index: int) -> Batch:
+            if index == step:
+                self.stop.make()
+            return batch(index)
+
+        with self.folder.begin("test", {}, stop_file=self.stop.path) as attempt:
+            try:
+                attempt.finish(self.train(attempt.writer, asked, Bigrams(self.dropout)))
+            except StageStoppedError:
+                attempt.release()
+        self.stop.prepare()
+
     def final_weights(self) -> dict[str, Tensor]:
         """The weights in the stage's checkpoint."""
         checkpoint = self.folder.checkpoint()
         assert checkpoint is not None
         return load_file(checkpoint.path / WEIGHTS)
 
-    def _train(
-        self, writer: RunWriter, batches: Callable[[int], Batch], model: Bigrams
+    def train(
+        self,
+        writer: RunWriter,
+        batches: Callable[[int], Batch],
+        model: Bigrams,
+        workers: WorkerGroup | None = None,
     ) -> dict[str, Any]:
+        """The loop with a writer: what it returned."""
         if writer.resumed_from is not None:
             model.load_state_dict(load_file(writer.resumed_from.path / WEIGHTS))
         return train(
@@ -138,4 +165,5 @@ class TinyStage:
             seed=11,
             device=torch.device("cpu"),
             held_out=lambda: self.held_out,
+            workers=workers,
         )

@@ -1,0 +1,102 @@
+"""A checkpoint is written every few minutes, whatever the steps, and changes no result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from tiny_training import TinyStage, batch, train_settings
+
+from fope_lab.data.mixture import Batch
+from fope_lab.store.checkpoint import Checkpoint
+from fope_lab.store.writer import FolderWriter
+from trainers import loop
+
+STEPS = 24
+
+
+@dataclass
+class Clock:
+    """The loop's clock: a step takes a minute, and writing a checkpoint some seconds."""
+
+    saving_seconds: float = 0.0
+    now: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def batches(self, step: int) -> Batch:
+        self.now += 60.0
+        return batch(step)
+
+
+def saved_steps(
+    root: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock, **settings: Any
+) -> list[int]:
+    """The steps at which a training of STEPS minutes saves checkpoints."""
+    saved, save = [], FolderWriter.save_checkpoint
+
+    def noted(writer: FolderWriter, step: int, write: Any) -> Checkpoint:
+        saved.append(step)
+        clock.now += clock.saving_seconds
+        return save(writer, step, write)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderWriter, "save_checkpoint", noted)
+        patch.setattr(loop, "time", SimpleNamespace(monotonic=clock.monotonic))
+        stage = TinyStage(root, train_settings(STEPS, **settings), dropout=0.3)
+        stage.attempt(clock.batches)
+    return saved
+
+
+def test_steps_of_a_minute_are_saved_every_five(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert saved_steps(tmp_path, monkeypatch, Clock(), checkpoint_every=100) == [5, 10, 15, 20, 24]
+
+
+def test_a_checkpoint_by_steps_starts_the_time_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = saved_steps(tmp_path, monkeypatch, Clock(), checkpoint_every=8)
+    assert saved == [5, 8, 13, 16, 21, 24]
+
+
+def test_other_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"checkpoint_every": 100, "checkpoint_minutes": 10}
+    assert saved_steps(tmp_path, monkeypatch, Clock(), **settings) == [10, 20, 24]
+
+
+def test_a_checkpoint_that_takes_long_to_write_is_rarer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a minute of writing is a twentieth of ten minutes."""
+    saved = saved_steps(tmp_path, monkeypatch, Clock(saving_seconds=30), checkpoint_every=100)
+    assert saved == [5, 15, 24]
+
+
+def test_it_changes_no_bit_and_old_checkpoints_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages = [
+        TinyStage(tmp_path / str(minutes), train_settings(STEPS), dropout=0.3)
+        for minutes in (1, 1000)
+    ]
+    for stage, minutes in zip(stages, (1, 1000), strict=True):
+        saved = saved_steps(
+            stage.root,
+            monkeypatch,
+            Clock(),
+            checkpoint_every=1000,
+            checkpoint_minutes=minutes,
+        )
+        assert len(saved) == (STEPS if minutes == 1 else 1)
+        assert len(list(stage.folder.paths.checkpoints.iterdir())) == 1
+    losses = [[row.values["loss"] for row in stage.folder.rows()] for stage in stages]
+    assert losses[0] == losses[1]
+    weights = [stage.final_weights() for stage in stages]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
