@@ -5,7 +5,8 @@ drivers gets a token. Tokens only grow, and everything that an attempt writes ca
 fencing token). The process that works on the stage increments the counter in
 `attempts/<token>.beat`. How the attempt ended is in `attempts/<token>.end`. Clocks of different
 machines are never compared: an observer calls a lease stale when the counter has not moved for
-`LEASE_SECONDS` of its own monotonic clock.
+`LEASE_SECONDS` of its own monotonic clock, or for `DEAD_SECONDS` if the driver was a process of
+this machine that has ended.
 
 The owner of an attempt is the driver, the process of `fope-lab run`. The heartbeat comes from the
 trial that works on the stage, on any node. If the driver is killed, Ray ends its trials, the
@@ -38,6 +39,9 @@ LOOK_SECONDS = 1.5 * BEAT_SECONDS
 """How long a look at a counter takes: if it stands still for so long, it is probably dead."""
 LEASE_SECONDS = 16.0
 """How long a counter must stand still before another driver takes the stage."""
+DEAD_SECONDS = 5.0
+"""How long it must stand still if the driver is known to be dead: more than two beats, so that a
+trial that outlives its driver for a moment is not taken for dead."""
 
 
 def driver_name() -> str:
@@ -283,5 +287,6 @@ class LeaseObserver:
         if (newest.token, beat) != (token_then, beat_then):
             self._seen[attempts.path] = (newest.token, beat, now)
             return LeaseState.HELD, newest.token
-        stale = now - since >= self._seconds
+        patience = min(self._seconds, DEAD_SECONDS) if is_gone(newest.owner) else self._seconds
+        stale = now - since >= patience
         return (LeaseState.STALE if stale else LeaseState.HELD), newest.token

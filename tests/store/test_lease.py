@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -179,3 +180,35 @@ def test_of_a_driver_in_another_container_nobody_can_tell() -> None:
     if not can:
         pytest.skip("making a namespace of processes needs root")
     assert not is_gone(name_in(*elsewhere))
+
+
+def test_a_driver_of_this_machine_that_is_dead_is_waited_for_a_few_beats_only(
+    tmp_path: Path,
+) -> None:
+    """Its trial may outlive it for a moment: as long as the heartbeat moves, the lease is held."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    dead = driver_name().replace(f"-{os.getpid()}-", f"-{process.pid}-")
+    now, attempts = [0.0], Attempts(tmp_path)
+    observer = LeaseObserver(clock=lambda: now[0])
+    attempts.take(1, dead, {})
+    attempts.write_beat(1, 1)
+    assert observer.state(attempts) == (LeaseState.HELD, 1)
+    now[0] = 4.9
+    assert observer.state(attempts)[0] is LeaseState.HELD
+    attempts.write_beat(1, 2)
+    now[0] = 9.0
+    assert observer.state(attempts)[0] is LeaseState.HELD
+    now[0] = 14.1
+    assert observer.state(attempts)[0] is LeaseState.STALE
+
+
+def test_a_driver_that_is_alive_keeps_a_silent_lease_for_the_whole_time(tmp_path: Path) -> None:
+    now, attempts = [0.0], Attempts(tmp_path)
+    observer = LeaseObserver(clock=lambda: now[0])
+    attempts.take(1, driver_name(), {})
+    observer.state(attempts)
+    now[0] = 15.9
+    assert observer.state(attempts)[0] is LeaseState.HELD
+    now[0] = 16.1
+    assert observer.state(attempts)[0] is LeaseState.STALE
