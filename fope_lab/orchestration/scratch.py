@@ -19,6 +19,8 @@ from fope_lab.atomic_files import read_json, write_json
 from fope_lab.store import StopRequest, Store
 from fope_lab.store.lease import is_gone
 
+REMOVE_SECONDS = 3.0
+"""How long to try to remove a folder to which something still writes."""
 SESSION, RUN, STOP = "ray-session", "run.json", "stop"
 
 
@@ -51,7 +53,7 @@ def scratch_folder(store: Store, owner: str, sweeps: Sequence[str] = ()) -> Iter
             stop_request(store, owner).prepare()
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove_tree(folder)
 
 
 def driver_runs(store: Store) -> dict[str, DriverRun]:
@@ -89,5 +91,15 @@ def remove_scratch(store: Store, owner: str) -> None:
     except (OSError, ValueError):
         session = None
     if session is not None and session.name.startswith("session_"):
-        shutil.rmtree(session, ignore_errors=True)
-    shutil.rmtree(folder, ignore_errors=True)
+        _remove_tree(session)
+    _remove_tree(folder)
+
+
+def _remove_tree(folder: Path) -> None:
+    """Remove a folder. A process of Ray that is just ending may still write there for a moment."""
+    until = time.monotonic() + REMOVE_SECONDS
+    while folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        if time.monotonic() > until:
+            return
+        time.sleep(0.05)
