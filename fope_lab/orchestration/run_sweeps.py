@@ -14,6 +14,7 @@ from fope_lab.orchestration.failures import MOST_CAUSES, counted
 from fope_lab.orchestration.progress_view import live_view, print_line, print_problems
 from fope_lab.orchestration.run_progress import RunProgress
 from fope_lab.orchestration.sweep_report import keep_report, tracked_report
+from fope_lab.orchestration.tracked_cells import tracked_cells
 from fope_lab.planning.devices import device_named, this_machine
 from fope_lab.planning.forecast import forecast_seconds, without_gaps
 from fope_lab.planning.memory_fit import too_large, too_large_error
@@ -286,7 +287,8 @@ def _finish(
             written = keep_report(report, store)
             where = str(written)
             files = [written.page.parent / name for name in REPORT_FILES]
-            tracker.keep_report(planned, files, report_numbers(report))
+            numbers = report_numbers(report)
+            tracker.keep_report(planned, files, numbers, tracked_cells(report))
         except TrackingError as error:
             unrecorded = str(error)
         except OSError as error:

@@ -7,16 +7,20 @@ points again is harmless. Every call may be interrupted anywhere and repeated.
 
     view.py     what MLflow shows of a sweep: a pure function of the plan and the store, with
                 names.py, parameters.py, points.py, description.py, inputs.py and prepared_views.py
-    ledger.py   which stages are uploaded, and what `sync` needs without the sweep file
+    cells.py    the means over seeds of a report, a run for each cell of its tables
+    ledger.py   which stages are uploaded, and what `sync` needs without the sweep file,
+                with kept_report.py
     uris.py     which URIs are allowed, and how to show one without its password
     database.py makes the tables of a SQLite database, and keeps a damaged one apart
     server.py   an MLflow server or database; experiment.py has an experiment and its runs
-    upload.py   sends what an experiment lacks of a sweep: its runs, its views, its report
+    upload.py   sends what an experiment lacks of a sweep: its runs, its views, its report, and
+                with upload_cells.py its cells
     tracker.py  does so for one sweep, or for all that a store has
     thread.py   does so every few seconds during a run, and waits no longer than patience.py says
     links.py    makes links to MLflow's pages, which ui.py serves
 """
 
+from fope_lab.tracking.cells import CellRecord, Estimate
 from fope_lab.tracking.errors import TrackingError
 from fope_lab.tracking.links import metric_link, run_link
 from fope_lab.tracking.thread import TrackingThread, sync
@@ -25,6 +29,8 @@ from fope_lab.tracking.ui import serve
 from fope_lab.tracking.uris import is_server
 
 __all__ = [
+    "CellRecord",
+    "Estimate",
     "Tracker",
     "TrackingError",
     "TrackingThread",

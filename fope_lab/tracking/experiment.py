@@ -67,6 +67,11 @@ class Run:
         """The names of the metrics that the run has."""
         return self._metrics
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has ended well, which is the last thing that is sent of it."""
+        return self._status == "FINISHED"
+
     def remove_tag(self, name: str) -> None:
         """Remove a tag from the run if it has the tag."""
         if name in self.tags:
@@ -121,11 +126,12 @@ class Run:
 
 
 class Experiment:
-    """An experiment and the runs of a store in it: those of stages by key, and the report's run
-    under SUMMARY.
+    """An experiment and the runs of a store in it: those of stages and cells by key, and the
+    report's run under SUMMARY.
 
     `settled` holds, by key, the progress of a stage when its run was last brought up to date, and
-    `marks` which file DONE it had then.
+    `marks` which file DONE it had then. `cells` says with which cells, and with which runs, the
+    runs of cells were last brought up to date.
     """
 
     def __init__(
@@ -139,6 +145,7 @@ class Experiment:
         self.runs: dict[str, Run] = {}
         self.settled: dict[str, StageTimeline] = {}
         self.marks: dict[str, tuple[int, int] | None] = {}
+        self.cells: tuple[object, Set[str]] | None = None
 
     def is_same(self, other: Experiment) -> bool:
         """Whether both are one experiment, rather than one that was made again under its name."""
@@ -166,6 +173,15 @@ class Experiment:
         """Delete a run, which MLflow can restore, and create an empty run in its place."""
         self._client.delete_run(self.runs[key].run_id)
         return self.create(key, tags, started)
+
+    @property
+    def run_ids(self) -> Set[str]:
+        """The ids of all runs."""
+        return {run.run_id for run in self.runs.values()}
+
+    def remove(self, key: str) -> None:
+        """Delete a run, which MLflow can restore."""
+        self._client.delete_run(self.runs.pop(key).run_id)
 
     def load(self) -> None:
         """Load the runs of the store from the server, one for each key."""

@@ -4,7 +4,8 @@
     <store>/tracking/id                                    distinguishes the runs of two stores
     <store>/tracking/<hash of URI and sweep>.lock          one writer at a time
     <store>/tracking/<hash of URI and sweep>.views.json    the pages of its prepared views
-    <store>/tracking/sweeps/<name>/                        the last plan, and the last report
+    <store>/tracking/sweeps/<name>/                        the last plan, and the last report, see
+                                                           kept_report.py
 
 If any of these is lost or damaged, nothing else is: the server can be asked which points it has and
 which store a run is of, and the next run records its plan and its report again.
@@ -15,11 +16,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import json
 import re
-import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -28,18 +27,17 @@ from fope_lab.atomic_files import create_exclusive, read_json, write_atomic, wri
 from fope_lab.store import Store
 from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.errors import TrackingError
+from fope_lab.tracking.kept_report import KeptReport
 from fope_lab.tracking.locks import locked
 from fope_lab.tracking.uris import shown
 from fope_lab.tracking.view import Outline
 
-PLAN, REPORT = "plan.json", "report.meta.json"
+PLAN = "plan.json"
 STORE_ID = re.compile(r"[0-9a-f]{32}")
 FORM = 2
 """The form of what is sent. Raise it when a complete run is to get more than before: `sync` then
 sends what is missing to the runs that an older version completed. Tags and parameters need no new
 form."""
-UNNAMED_FILES = ("report.html", "report.json")
-"""The files of reports that were saved by versions which did not record file names."""
 
 
 @dataclass(frozen=True)
@@ -58,20 +56,6 @@ class RunRecord:
     complete: int | None
     failed: int | None = None
     form: int = FORM
-
-
-@dataclass(frozen=True)
-class KeptReport:
-    """The last report of a sweep that was saved in the store, for `sync` to upload.
-
-    `content` is a digest of the files and the metrics, and `time` the moment (ms since 1970) at
-    which they last changed.
-    """
-
-    content: str
-    time: int
-    metrics: Mapping[str, float]
-    files: Sequence[Path]
 
 
 class Ledger:
@@ -164,55 +148,9 @@ class Ledger:
         """The recorded plans that can't be read; the next run of the sweep writes them again."""
         return damaged_plans(self._store)
 
-    def keep_report(self, sweep: str, files: Sequence[Path], metrics: Mapping[str, float]) -> None:
-        """Copy a report into the store; an identical report keeps its time."""
-        contents = {file.name: file.read_bytes() for file in files}
-        for name, content in contents.items():
-            write_atomic(self._sweep_folder(sweep) / name, content)
-        digest = _digest(metrics, contents.values())
-        known = self._report(sweep)
-        if known is None or known.content != digest:
-            write_json(
-                self._sweep_folder(sweep) / REPORT,
-                {
-                    "content": digest,
-                    "time": time.time_ns() // 1_000_000,
-                    "metrics": dict(metrics),
-                    "files": list(contents),
-                },
-            )
-
-    def report(self, sweep: str) -> KeptReport | None:
-        """The last report that was saved for a sweep, or None if there is none that is whole."""
-        report = self._report(sweep)
-        if report is None:
-            return None
-        try:
-            contents = [file.read_bytes() for file in report.files]
-        except OSError:
-            return None
-        return report if _digest(report.metrics, contents) == report.content else None
-
-    def report_content(self, sweep: str) -> str | None:
-        """The digest of the last report that was saved for a sweep; its files are not read."""
-        report = self._report(sweep)
-        return None if report is None else report.content
-
-    def _report(self, sweep: str) -> KeptReport | None:
-        folder = self._sweep_folder(sweep)
-        raw = read_json(folder / REPORT)
-        if not isinstance(raw, dict):
-            return None
-        content, moment, metrics = (raw.get(name) for name in ("content", "time", "metrics"))
-        names = raw.get("files", list(UNNAMED_FILES))
-        if not (isinstance(content, str) and isinstance(moment, int)):
-            return None
-        if not (isinstance(metrics, dict) and isinstance(names, list)):
-            return None
-        numbers = all(isinstance(value, int | float) for value in metrics.values())
-        if not numbers or not all(isinstance(name, str) for name in names):
-            return None
-        return KeptReport(content, moment, metrics, [folder / name for name in names])
+    def kept_report(self, sweep: str) -> KeptReport:
+        """The last report of a sweep that the store keeps for MLflow."""
+        return KeptReport(self._sweep_folder(sweep))
 
     def _sweep_folder(self, sweep: str) -> Path:
         return self._root / "sweeps" / quote(sweep, safe="")
@@ -244,10 +182,3 @@ def _plans(store: Store) -> list[Path]:
 def _read_outline(path: Path) -> Outline | None:
     """The outline in a file, or None if there is none that this version can read."""
     return Outline.read(read_json(path))
-
-
-def _digest(metrics: Mapping[str, float], contents: Iterable[bytes]) -> str:
-    digest = hashlib.sha256(json.dumps(dict(metrics), sort_keys=True).encode())
-    for content in contents:
-        digest.update(content)
-    return digest.hexdigest()

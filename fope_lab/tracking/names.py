@@ -52,8 +52,8 @@ class Facet:
     forms: Sequence[Texts]
 
 
-def run_names(stages: Iterable[NamedStage]) -> dict[str, str]:
-    """The names of the runs of a sweep's stages by key: all different, and at most WIDTH long."""
+def run_names(stages: Iterable[NamedStage], width: int = WIDTH) -> dict[str, str]:
+    """The names of the runs of a sweep's stages by key: all different, and at most `width` long."""
     sections: dict[str, list[NamedStage]] = {}
     for stage in stages:
         sections.setdefault(stage.section, []).append(stage)
@@ -64,8 +64,8 @@ def run_names(stages: Iterable[NamedStage]) -> dict[str, str]:
         facets = sorted(_telling(members), key=lambda facet: facet.place)
         for index, stage in enumerate(members):
             parts = [[form[index] for form in facet.forms] for facet in facets]
-            names[stage.key] = _fitted([*parts, endings[section]])
-    return _made_different(names)
+            names[stage.key] = _fitted([*parts, endings[section]], width)
+    return _made_different(names, width)
 
 
 def _telling(stages: Sequence[NamedStage]) -> Iterator[Facet]:
@@ -118,11 +118,11 @@ def _shorter(texts: Texts, least: int = LEAST) -> list[Texts]:
     return forms
 
 
-def _fitted(parts: Sequence[Sequence[str]]) -> str:
+def _fitted(parts: Sequence[Sequence[str]], width: int) -> str:
     """The name with these parts, each in its forms; the longest part becomes shorter first, the
     last of those that are equally long."""
     chosen = [list(forms) for forms in parts]
-    while len(name := " ".join(forms[0] for forms in chosen if forms[0])) > WIDTH:
+    while len(name := " ".join(forms[0] for forms in chosen if forms[0])) > width:
         longer = [forms for forms in chosen if len(forms) > 1]
         if not longer:
             break
@@ -130,15 +130,15 @@ def _fitted(parts: Sequence[Sequence[str]]) -> str:
     return name
 
 
-def _made_different(names: Mapping[str, str]) -> dict[str, str]:
-    """Names by key, cut to WIDTH; one that another stage already has ends in a number."""
+def _made_different(names: Mapping[str, str], width: int) -> dict[str, str]:
+    """Names by key, cut to `width`; one that another stage already has ends in a number."""
     found: dict[str, str] = {}
     taken: set[str] = set()
     for key, name in names.items():
-        different, number = name[:WIDTH].rstrip(), 1
+        different, number = name[:width].rstrip(), 1
         while different in taken:
             number += 1
-            different = f"{name[: WIDTH - len(str(number)) - 1].rstrip()} {number}"
+            different = f"{name[: width - len(str(number)) - 1].rstrip()} {number}"
         taken.add(different)
         found[key] = different
     return found

@@ -6,6 +6,7 @@ a version of MLflow without views, it is a tag like any other.
 
     a section of the sweep file   a chart for each metric: the mean and the range over seeds
     "results"                     a table of all evaluations: what varies, and what was measured
+    "means"                       a table of the means over seeds, with their intervals
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from typing import Any
 
 from fope_lab.stages.labels import label
 from fope_lab.stages.metric import CURVE_AXES
-from fope_lab.tracking.view import SUMMARY, Outline, StageOutline, valid_name
+from fope_lab.tracking.view import CELL, SUMMARY, Outline, StageOutline, valid_name
 
 TAG = "mlflow.sharedViewState."
-RESULTS = "results"
-ERRORS = ("_stderr", "_ci95_low", "_ci95_high")
-"""The ends of the names of metrics that say how sure another metric is."""
+RESULTS, MEANS = "results", "means"
+ERRORS = ("_stderr", "_ci95_low", "_ci95_high", "_n")
+"""The ends of the names of metrics that say how sure another metric is, as in loss_stderr and in
+perplexity_stderr/64."""
+INTERVAL = ("", "_ci95_low", "_ci95_high")
+"""What the table of means shows of a metric, by the ends of the names."""
 _LINES = {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""}
 CHARTS, GENERATED = "Charts", "Model metrics"
 """The section with the charts of a view, and the one for those that MLflow adds by itself."""
@@ -70,7 +74,7 @@ def prepared_views(outline: Outline, metrics: Mapping[str, Collection[str]]) -> 
     results: dict[str, None] = {}
     for section, stages in sections.items():
         names = _names(metrics[stage.key] for stage in stages)
-        where = f"tags.stage = '{section}'"
+        where = f"tags.stage = '{section}' AND tags.kind != '{CELL}'"
         numbers = [name for name in names if not _is_curve(name)]
         columns = _columns(stages, numbers)
         charts = _charts(names, steps=_trains(stages[0]))
@@ -80,16 +84,22 @@ def prepared_views(outline: Outline, metrics: Mapping[str, Collection[str]]) -> 
             results |= dict.fromkeys(numbers)
     if evaluations:
         measured = {stage.kind for stage in evaluations}
-        others = {stage.kind for stage in outline.stages} - measured | {SUMMARY}
+        others = {stage.kind for stage in outline.stages} - measured | {CELL, SUMMARY}
         where = " AND ".join(f"tags.kind != '{kind}'" for kind in sorted(others))
         columns = ["tags.`stage`", *_columns(evaluations, results)]
         views.append(_view(outline.name, RESULTS, "TABLE", where, columns, {}))
+    means = _names(metrics.get(key, ()) for key in dict.fromkeys(outline.cell_keys.values()))
+    if means:
+        where = f"tags.kind = '{CELL}'"
+        numbers = [name for name in means if not _is_curve(name)]
+        columns = ["tags.`stage`", *_columns_of_means(outline.stages, numbers)]
+        views.append(_view(outline.name, MEANS, "TABLE", where, columns, {}))
     return views
 
 
 def _names(metrics: Iterable[Collection[str]]) -> list[str]:
     """The names of the metrics to show, without those that say how sure another is."""
-    names = {name for some in metrics for name in some if not name.endswith(ERRORS)}
+    names = {name for some in metrics for name in some if not _is_error(name)}
     return sorted(names, key=_natural)
 
 
@@ -197,6 +207,13 @@ def _columns(stages: Sequence[StageOutline], numbers: Iterable[str]) -> list[str
     return ["tags.`embedding`", "tags.`seed`", *axes, *(f"metrics.`{name}`" for name in numbers)]
 
 
+def _columns_of_means(stages: Sequence[StageOutline], numbers: Iterable[str]) -> list[str]:
+    axes = [f"params.`{valid_name(axis)}`" for axis in _other_axes(stages)]
+    parts = (name.partition("/") for name in numbers)
+    shown = (f"{name}{end}{sign}{x}" for name, sign, x in parts for end in INTERVAL)
+    return ["tags.`embedding`", *axes, "tags.`n`", *(f"metrics.`{name}`" for name in shown)]
+
+
 def _other_axes(stages: Sequence[StageOutline]) -> list[str]:
     """The axes that tell stages apart which have one embedding."""
     found: list[str] = []
@@ -208,6 +225,10 @@ def _other_axes(stages: Sequence[StageOutline]) -> list[str]:
             rows = longer
             found.append(axis)
     return found
+
+
+def _is_error(name: str) -> bool:
+    return name.partition("/")[0].endswith(ERRORS)
 
 
 def _is_curve(name: str) -> bool:

@@ -12,6 +12,7 @@ from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.made_by import ChangesSince
 from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.causes import as_tracking_error, concerns_one_run, one_line
+from fope_lab.tracking.cells import CellRecord
 from fope_lab.tracking.errors import TrackingError, UnreachableError
 from fope_lab.tracking.ledger import Ledger, RunRecord
 from fope_lab.tracking.links import PAGES, page_link
@@ -80,22 +81,34 @@ class Tracker:
         return self._server.replaced
 
     def keep_report(
-        self, plan: Plan, files: Sequence[Path], numbers: Mapping[tuple[str, ...], float]
+        self,
+        plan: Plan,
+        files: Sequence[Path],
+        numbers: Mapping[tuple[str, ...], float],
+        cells: Sequence[CellRecord] = (),
     ) -> None:
-        """Save these files and numbers in the store, as the report that MLflow is to have.
+        """Save these files, numbers and cells in the store: the report that MLflow is to have.
 
-        The next `project` or `sync` uploads them as the experiment's run `summary`. Each number
-        becomes a metric, named by the parts of its path; the step of the metrics is the number of
-        the report's revision. Raises TrackingError if the store can't be written.
+        The next `project` or `sync` uploads them: a run for each of the `cells`, and the rest as
+        the experiment's run `summary`. Each number becomes a metric, named by the parts of its
+        path; the step of the metrics is the number of the report's revision. Raises TrackingError
+        if the store can't be written.
         """
         outline = self._outline(plan)
         metrics = {metric_path(path): value for path, value in numbers.items()}
         with _recorded(outline.name):
-            self._ledger.keep_report(outline.name, files, metrics)
+            self._ledger.kept_report(outline.name).keep(files, metrics, cells)
 
     def without_report(self) -> list[str]:
         """The names of the recorded sweeps of which the store has no report that is whole."""
-        return [name for name in self.sweeps() if self._ledger.report(name) is None]
+        kept = {name: self._ledger.kept_report(name) for name in self.sweeps()}
+        return [name for name, report in kept.items() if report.content() is None]
+
+    def without_cells(self) -> list[str]:
+        """The names of the recorded sweeps whose report an older version kept, without cells."""
+        kept = {name: self._ledger.kept_report(name) for name in self.sweeps()}
+        reported = {name: report for name, report in kept.items() if report.content() is not None}
+        return [name for name, report in reported.items() if report.cells() is None]
 
     @property
     def sync_command(self) -> str:
@@ -185,6 +198,8 @@ class Tracker:
                     upload.stage(stage)
             with self._collected(problems, SUMMARY):
                 upload.report()
+            with self._collected(problems, "cells"):
+                upload.cells()
             with self._collected(problems, "prepared views"):
                 upload.views()
         return problems

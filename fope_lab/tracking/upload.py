@@ -13,13 +13,14 @@ from pathlib import Path
 
 from fope_lab.store import Row, StageFolder, Status, Store
 from fope_lab.sweep.made_by import ChangesSince
-from fope_lab.tracking import description
+from fope_lab.tracking.description import Descriptions
 from fope_lab.tracking.experiment import ENTRIES_PER_BATCH, Experiment, Run
 from fope_lab.tracking.inputs import datasets
 from fope_lab.tracking.ledger import Ledger, RunRecord
 from fope_lab.tracking.parameters import parameters
 from fope_lab.tracking.points import Digest, Point, not_finite, points, result_rows
 from fope_lab.tracking.prepared_views import prepared_views
+from fope_lab.tracking.upload_cells import CellUpload
 from fope_lab.tracking.view import (
     SUMMARY,
     Outline,
@@ -58,6 +59,7 @@ class Upload:
         self._outline, self._experiment = outline, experiment
         self._store, self._ledger, self._changes = store, ledger, changes
         self._stages = {stage.key: stage for stage in outline.stages}
+        self._descriptions = Descriptions(outline, experiment)
 
     def stage(self, stage: StageOutline) -> None:
         """Bring the run of a stage up to date, if the stage was ever started."""
@@ -82,7 +84,7 @@ class Upload:
         wanted = tags(self._outline, stage, now) | {"store": experiment.store_id}
         wanted |= code_tags(folder.makers(), self._changes.of(stage, self._stages))
         run = experiment.runs.get(stage.key)
-        wanted |= self._description(stage, run)
+        wanted |= self._descriptions.of_stage(stage)
         known = self._ledger.run(self._outline.name, stage.kind, stage.key)
         complete = now.ended if now.status is Status.DONE else None
         if run is None or complete is None or known != _record(experiment, run, now):
@@ -110,19 +112,16 @@ class Upload:
                 run.remove_tag(tag)
         return run
 
-    def _description(self, stage: StageOutline, run: Run | None) -> dict[str, str]:
-        """The tag with the description of a run, which stays as it is if a user has edited it."""
-        present = None if run is None else run.tags.get(description.TAG)
-        if present is not None and description.is_of_user(present):
-            return {description.TAG: present}
-        runs, names = self._experiment.runs, self._outline.names
-        parents = {
-            role: (names[key], runs[key].run_id)
-            for role, key in stage.parents.items()
-            if key in runs
-        }
-        text = description.description(self._experiment.experiment_id, parents)
-        return {} if text is None else {description.TAG: text}
+    def cells(self) -> None:
+        """Send the cells of the last report, if the store has them."""
+        experiment, kept = self._experiment, self._ledger.kept_report(self._outline.name)
+        mark = kept.cells_mark()
+        if mark is None or experiment.cells == (mark, experiment.run_ids):
+            return
+        cells = kept.cells()
+        if cells is not None:
+            CellUpload(self._outline, experiment, cells).send()
+            experiment.cells = mark, experiment.run_ids
 
     def views(self) -> None:
         """Prepare the experiment's views for the metrics that its runs have by now."""
@@ -136,10 +135,10 @@ class Upload:
     def report(self) -> None:
         """Send the report that the store has of the sweep, if MLflow has another or none."""
         sweep, experiment = self._outline.name, self._experiment
-        run = experiment.runs.get(SUMMARY)
-        if run is not None and run.tags.get("content") == self._ledger.report_content(sweep):
+        run, kept = experiment.runs.get(SUMMARY), self._ledger.kept_report(sweep)
+        if run is not None and run.tags.get("content") == kept.digest():
             return
-        report = self._ledger.report(sweep)
+        report = kept.content()
         if report is None:
             return
         if run is None:

@@ -21,10 +21,13 @@ from typing import Any, Self
 from fope_lab.provenance.checkout import Checkout
 from fope_lab.store import StageFolder, Status
 from fope_lab.sweep.plan import Plan
+from fope_lab.tracking.cell_keys import cell_keys
 from fope_lab.tracking.names import run_names
 
 SUMMARY = "summary"
 """The kind and the name of the run that holds a sweep's report."""
+CELL = "cell"
+"""The kind of the runs that hold means over seeds."""
 NAME_LENGTH = 250
 """MLflow's limit for the name of a metric, parameter or tag, in characters."""
 TAG_LENGTH = 1_000
@@ -86,6 +89,11 @@ class Outline:
     def names(self) -> Mapping[str, str]:
         """The names of the stages' runs, by key."""
         return run_names(self.stages)
+
+    @functools.cached_property
+    def cell_keys(self) -> Mapping[str, str]:
+        """The keys of the cells of the report that the stages belong to, by the stages' keys."""
+        return cell_keys(self.stages)
 
     @classmethod
     def of(cls, plan: Plan, cached: Mapping[str, bool]) -> Self:
@@ -170,23 +178,31 @@ def pictures(stage_timeline: StageTimeline) -> list[Path]:
 
 def tags(outline: Outline, stage: StageOutline, stage_timeline: StageTimeline) -> dict[str, str]:
     """The tags of a stage's run in the experiment of the sweep."""
-    values = {
+    own = {
         "mlflow.runName": outline.names[stage.key],
-        "mlflow.source.name": outline.file or None,
-        "mlflow.source.type": "LOCAL" if outline.file else None,
-        f"sweep.{outline.name}": "true",
-        "stage": stage.section,
         "label": stage.label,
         "kind": stage.kind,
         "key": stage.key,
-        "embedding": stage.embedding,
-        "scale": stage.scale,
         "seed": stage.seed,
         "state": stage_timeline.status,
         "cached": "true" if stage.cached else "false",
         "error": stage_timeline.error,
-        **{f"axis.{name}": as_text(value) for name, value in stage.axes.items()},
         **{f"parent.{role}": key for role, key in stage.parents.items()},
+    }
+    return stage_tags(outline, stage, own)
+
+
+def stage_tags(outline: Outline, stage: StageOutline, own: Mapping[str, Any]) -> dict[str, str]:
+    """A run's `own` tags, and those that it shares with the runs of other seeds of `stage`."""
+    values = {
+        "mlflow.source.name": outline.file or None,
+        "mlflow.source.type": "LOCAL" if outline.file else None,
+        f"sweep.{outline.name}": "true",
+        "stage": stage.section,
+        "embedding": stage.embedding,
+        "scale": stage.scale,
+        **{f"axis.{name}": as_text(value) for name, value in stage.axes.items()},
+        **own,
     }
     return {
         valid_name(name): str(value)[:TAG_LENGTH]

@@ -56,7 +56,7 @@ def all_done(scene: Scene) -> Plan:
 
 def test_a_curve_is_a_chart_over_the_logarithm_of_the_length(scene: Scene) -> None:
     state = views_of(scene.plan(), {"perplexity": LENGTHS})["perplexity"].state
-    assert state["searchFilter"] == "tags.stage = 'perplexity'"
+    assert state["searchFilter"] == "tags.stage = 'perplexity' AND tags.kind != 'cell'"
     [chart] = state["compareRunCharts"]
     assert (chart["metricKey"], chart["type"]) == ("perplexity_by_length", "LINE")
     assert (chart["xAxisKey"], chart["xAxisScaleType"]) == ("step", "log")
@@ -89,7 +89,8 @@ def test_the_table_has_what_varies_and_what_was_measured(scene: Scene) -> None:
         *(f"metrics.`perplexity/{length}`" for length in (64, 128, 1024)),
     ]
     assert view.state["searchFilter"] == (
-        "tags.kind != 'prepare-data' AND tags.kind != 'pretrain' AND tags.kind != 'summary'"
+        "tags.kind != 'cell' AND tags.kind != 'prepare-data' AND tags.kind != 'pretrain'"
+        " AND tags.kind != 'summary'"
     )
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mlflow import MlflowClient
 from tracking_scene import Scene, finish, of
 
-from fope_lab.tracking.description import TAG, description, is_of_user
+from fope_lab.tracking.description import CELL, PARENTS, TAG, Link, description, is_of_user
 
 
 def test_a_run_links_to_the_runs_of_its_parents(scene: Scene) -> None:
@@ -59,10 +59,13 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp
 ROLES = st.sampled_from(["from", "tokenizer", "data.0", "validation.12"])
 
 
-@given(st.dictionaries(ROLES, st.tuples(NAMES, st.from_regex("[0-9a-f]{32}", fullmatch=True))))
-def test_what_was_made_here_is_known_again(parents: dict[str, tuple[str, str]]) -> None:
-    text = description("12", parents)
-    assert (text is None) == (not parents)
+LINKS = st.lists(st.builds(Link, ROLES, NAMES, st.from_regex("[0-9a-f]{32}", fullmatch=True)))
+
+
+@given(parents=LINKS, cell=LINKS)
+def test_what_was_made_here_is_known_again(parents: list[Link], cell: list[Link]) -> None:
+    text = description("12", {PARENTS: parents, CELL: cell})
+    assert (text is None) == (not parents and not cell)
     if text is not None:
         assert not is_of_user(text)
         assert is_of_user(f"{text}\n\nThis one diverged.")

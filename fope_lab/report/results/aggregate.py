@@ -40,6 +40,11 @@ class MeanEstimate:
         """Half of the interval's width, the number after ±."""
         return None if self.ci95 is None else (self.ci95[1] - self.ci95[0]) / 2
 
+    @property
+    def standard_error(self) -> float | None:
+        """The standard error of the mean, s / √n; None without an interval."""
+        return None if self.half_width is None else self.half_width / _t_quantile(self.n)
+
 
 @dataclass(frozen=True)
 class SeedValue:
@@ -114,17 +119,22 @@ def estimate_mean(values: Sequence[float]) -> MeanEstimate:
     mean = statistics.mean(map(float, values))
     if n == 1:
         return MeanEstimate(n, mean, None)
-    # scipy.special loads ten times faster than scipy.stats.
-    from scipy.special import stdtrit
-
     try:
         deviation = statistics.stdev(values)
     except OverflowError:  # the values spread over the whole range of float64
         return MeanEstimate(n, mean, None)
-    half = float(stdtrit(n - 1, 0.975)) * deviation / math.sqrt(n)
+    half = _t_quantile(n) * deviation / math.sqrt(n)
     low, high = mean - half, mean + half
     finite = math.isfinite(low) and math.isfinite(high)
     return MeanEstimate(n, mean, (low, high) if finite else None)
+
+
+def _t_quantile(n: int) -> float:
+    """Student's t for the two-sided 95 % interval of the mean of `n` values."""
+    # scipy.special loads ten times faster than scipy.stats.
+    from scipy.special import stdtrit
+
+    return float(stdtrit(n - 1, 0.975))
 
 
 def build_cells(results: Sequence[StageResult]) -> tuple[Cell, ...]:
