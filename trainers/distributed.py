@@ -30,6 +30,7 @@ from fope_lab.store import (
     RunWriter,
     StageStoppedError,
 )
+from trainers.system_metrics import SystemMonitor
 
 FEWER_AFTER_SECONDS = 60.0
 """How long an attempt after lost workers waits for all workers before it takes fewer."""
@@ -170,6 +171,7 @@ def _work(
     dist.all_gather_object(places, f"{socket.gethostname()}:{os.getpid()}")
     work = load_function(inputs.spec.entry_point)
     writer = (FolderWriter if workers.rank == 0 else RunWriter)(inputs.handle)
+    writer.observe = SystemMonitor().measure_if_due
     try:
         with contextlib.closing(writer):
             writer.note(f"workers ({resources.strategy}): {', '.join(places)}")

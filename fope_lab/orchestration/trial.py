@@ -42,6 +42,7 @@ from fope_lab.store.sources import Sources
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.made_by import modules_of, output_digest
 from trainers.distributed import WorkersLostError, run_workers
+from trainers.system_metrics import SystemMonitor
 
 KEY, OWNER, SUPERSEDE = "key", "owner", "supersede"
 """The keys of a trial's configuration."""
@@ -203,6 +204,8 @@ def _work(
             scratch=ray_scratch_dir(store, config[OWNER]),
         )
     _reset_process()
+    if isinstance(stage.spec, TrainingConfig):
+        attempt.writer.observe = SystemMonitor().measure_if_due
     result: dict[str, Any] = load_function(stage.spec.entry_point)(
         stage.spec, attempt.writer, parents
     )

@@ -60,6 +60,9 @@ class RunWriter:
         self.handle, self.paths, self.resumed_from = handle, handle.paths, handle.resumed_from
         self.newest: Checkpoint | None = handle.resumed_from
         """The last checkpoint that was saved, or at first the one that the attempt resumed from."""
+        self.observe: Callable[[], Mapping[str, float]] | None = None
+        """What is measured of the machine whenever a row is logged; it gives nothing when it is not
+        due. Its values become a row of their own."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Append a row of metrics. It becomes durable with the next checkpoint."""
@@ -107,6 +110,11 @@ class FolderWriter(RunWriter):
         self._stop = None if handle.stop_file is None else StopWatch(StopRequest(handle.stop_file))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
+        self._write_row(step, values)
+        if self.observe is not None and (observed := self.observe()):
+            self._write_row(step, observed)
+
+    def _write_row(self, step: int, values: Mapping[str, float]) -> None:
         row = {"step": step, "time": time.time_ns() // 1_000_000, "values": dict(values)}
         if self._segment is None:
             path = self.paths.segment(self.handle.token, self._segment_step)

@@ -105,9 +105,11 @@ class TinyStage:
         batches: Callable[[int], Batch] = batch,
         model: Bigrams | None = None,
         finish: bool = True,
+        observe: Callable[[], dict[str, float]] | None = None,
     ) -> dict[str, Any]:
         """One attempt, from the last checkpoint on: what `train` returned."""
         with self.folder.begin("test", {}, stop_file=self.stop.path) as attempt:
+            attempt.writer.observe = observe
             summary = self.train(attempt.writer, batches, model or Bigrams(self.dropout))
             if finish:
                 attempt.finish(summary)
