@@ -13,7 +13,7 @@ from fope_lab.orchestration.cluster_address import LOCAL, require_cluster
 from fope_lab.orchestration.failures import MOST_CAUSES, counted
 from fope_lab.orchestration.progress_view import live_view, print_line, print_problems
 from fope_lab.orchestration.run_progress import RunProgress
-from fope_lab.orchestration.sweep_report import keep_report, tracked_report
+from fope_lab.orchestration.sweep_report import keep_pictures, keep_report, tracked_report
 from fope_lab.orchestration.tracked_cells import tracked_cells
 from fope_lab.planning.devices import device_named, this_machine
 from fope_lab.planning.forecast import forecast_seconds, without_gaps
@@ -289,6 +289,7 @@ def _finish(
             files = [written.page.parent / name for name in REPORT_FILES]
             numbers = report_numbers(report)
             tracker.keep_report(planned, files, numbers, tracked_cells(report))
+            keep_pictures(report, tracker, planned)
         except TrackingError as error:
             unrecorded = str(error)
         except OSError as error:

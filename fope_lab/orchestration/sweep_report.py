@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 
 from fope_lab.report import Report, RunLinks, build_report
-from fope_lab.report.files import WrittenReport, write_report
+from fope_lab.report.files import WrittenReport, named_panels, write_report
 from fope_lab.report.provenance import provenance
+from fope_lab.report.render.json import report_json
 from fope_lab.store import Store
 from fope_lab.store.sweep_files import REPORTS
-from fope_lab.sweep import Sweep
+from fope_lab.sweep import Plan, Sweep
 from fope_lab.sweep.notes import keep_file
 from fope_lab.tracking import Tracker, run_link
 
@@ -25,6 +28,23 @@ def tracked_report(sweep: Sweep, store: Store, tracker: Tracker) -> Report:
     addresses = {key: run_link(tracker.uri, str(experiment), run) for key, run in ids.items()}
     links = RunLinks(ids, addresses, tracker.view_links(sweep.name))
     return build_report(sweep, store, provenance=provenance(sweep, store), links=links)
+
+
+def keep_pictures(report: Report, tracker: Tracker, plan: Plan) -> None:
+    """Draw the report's figures for MLflow, unless those that are kept show the same numbers.
+
+    Raises TrackingError if the store can't be written.
+    """
+    content = report_json(report)
+    shown = [content[part] for part in ("cells", "heatmaps", "analyses")]
+    rows = [(one.stage.key, one.finished, len(one.rows)) for one in report.stages]
+    text = json.dumps([shown, rows, report.provenance.get("commit")])
+
+    def draw() -> dict[str, bytes]:
+        panels = named_panels(report).items()
+        return {f"{name}.svg": panel.svg().encode() for name, panel in panels}
+
+    tracker.keep_pictures(plan, hashlib.sha256(text.encode()).hexdigest(), draw)
 
 
 def keep_report(report: Report, store: Store) -> WrittenReport:

@@ -23,6 +23,7 @@ from fope_lab.config.errors import UserError
 from fope_lab.report.build import Report
 from fope_lab.report.fingerprint import fingerprint
 from fope_lab.report.pair import Pair
+from fope_lab.report.render.figure import Drawing
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import render_json
@@ -114,24 +115,33 @@ def _is_made_from(made_from: str, folder: Path) -> bool:
 def write_figures(report: Report, folder: Path) -> list[Path]:
     """Write every figure's panels into `folder` as SVG and as PDF; returns the files.
 
-    A file is named after its figure; files that would have the same name are numbered. Raises
-    FigureError if the folder can't be written.
+    Raises FigureError if the folder can't be written.
     """
-    panels = [(figure.title, panel) for figure in draw_figures(report) for panel in figure.panels]
-    names = [label_of(title)[:LONGEST_NAME] for title, _ in panels]
-    numbers: Counter[str] = Counter()
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, (_, panel) in zip(names, panels, strict=True):
-            numbers[name] += 1
-            numbered = name if names.count(name) == 1 else f"{name}-{numbers[name]}"
+        for name, panel in named_panels(report).items():
             for suffix, content in ((".svg", panel.svg().encode()), (".pdf", panel.pdf())):
-                written.append(folder / f"{numbered}{suffix}")
+                written.append(folder / f"{name}{suffix}")
                 write_atomic(written[-1], content)
     except OSError as error:
         raise FigureError(f"{folder} can't be written: {error.strerror or error}") from error
     return written
+
+
+def named_panels(report: Report) -> dict[str, Drawing]:
+    """The panels of all figures by the names of their files, without the endings.
+
+    A file is named after its figure; files that would have the same name are numbered.
+    """
+    panels = [(figure.title, panel) for figure in draw_figures(report) for panel in figure.panels]
+    names = [label_of(title)[:LONGEST_NAME] for title, _ in panels]
+    numbers: Counter[str] = Counter()
+    found = {}
+    for name, (_, panel) in zip(names, panels, strict=True):
+        numbers[name] += 1
+        found[name if names.count(name) == 1 else f"{name}-{numbers[name]}"] = panel
+    return found
 
 
 def _keep_earlier(report: Report, folder: Path) -> tuple[Path | None, int]:

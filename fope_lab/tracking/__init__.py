@@ -13,8 +13,8 @@ points again is harmless. Every call may be interrupted anywhere and repeated.
     uris.py     which URIs are allowed, and how to show one without its password
     database.py makes the tables of a SQLite database, and keeps a damaged one apart
     server.py   an MLflow server or database; experiment.py has an experiment and its runs
-    upload.py   sends what an experiment lacks of a sweep: its runs, its views, its report, and
-                with upload_cells.py its cells
+    upload.py   sends what an experiment lacks of a sweep: its runs and its views, and with
+                upload_report.py and upload_cells.py its report and its cells
     tracker.py  does so for one sweep, or for all that a store has
     thread.py   does so every few seconds during a run, and waits no longer than patience.py says
     links.py    makes links to MLflow's pages, which ui.py serves

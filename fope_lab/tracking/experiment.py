@@ -86,10 +86,10 @@ class Run:
             for metric in self._client.get_metric_history(self.run_id, name)
         }
 
-    def add_file(self, path: Path) -> None:
-        """Add or replace the artifact that has the file's name."""
+    def add_file(self, path: Path, folder: str | None = None) -> None:
+        """Add or replace the artifact that has the file's name, in a folder if it is given."""
         with self._patience.sending(path.stat().st_size):
-            self._client.log_artifact(self.run_id, str(path))
+            self._client.log_artifact(self.run_id, str(path), folder)
 
     def add_text(self, name: str, text: str) -> None:
         """Add or replace the artifact `name`, unless it would be empty."""

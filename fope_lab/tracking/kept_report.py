@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fope_lab.atomic_files import read_json, write_atomic, write_json
 from fope_lab.tracking.cells import CellRecord, cells_json, parse_cells
 
-REPORT, CELLS = "report.meta.json", "cells.json"
+REPORT, CELLS, PICTURES = "report.meta.json", "cells.json", "pictures.json"
+FIGURES = "figures"
 UNNAMED_FILES = ("report.html", "report.json")
 """The files of reports that were saved by versions which did not record file names."""
 
@@ -32,6 +33,14 @@ class ReportContent:
     content: str
     time: int
     metrics: Mapping[str, float]
+    files: Sequence[Path]
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """The pictures of a report; `of` is a digest of what they show."""
+
+    of: str
     files: Sequence[Path]
 
 
@@ -62,6 +71,26 @@ class KeptReport:
             )
         if self.cells() != tuple(cells):
             write_atomic(self._folder / CELLS, cells_json(cells))
+
+    def keep_pictures(self, of: str, draw: Callable[[], Mapping[str, bytes]]) -> None:
+        """Keep what `draw` makes, by the names of files, unless pictures `of` the same are kept."""
+        known = self.pictures()
+        if known is not None and known.of == of and all(file.is_file() for file in known.files):
+            return
+        drawn = draw()
+        for name, content in drawn.items():
+            write_atomic(self._folder / FIGURES / name, content)
+        write_json(self._folder / PICTURES, {"of": of, "files": list(drawn)})
+
+    def pictures(self) -> Pictures | None:
+        """The pictures of the report, or None if there is no whole record of them."""
+        raw = read_json(self._folder / PICTURES)
+        if not isinstance(raw, dict) or not isinstance(raw.get("of"), str):
+            return None
+        names = raw.get("files")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            return None
+        return Pictures(raw["of"], [self._folder / FIGURES / name for name in names])
 
     def content(self) -> ReportContent | None:
         """The report, or None if there is none that is whole."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fope_lab.store import Store
@@ -98,6 +98,17 @@ class Tracker:
         metrics = {metric_path(path): value for path, value in numbers.items()}
         with _recorded(outline.name):
             self._ledger.kept_report(outline.name).keep(files, metrics, cells)
+
+    def keep_pictures(self, plan: Plan, of: str, draw: Callable[[], Mapping[str, bytes]]) -> None:
+        """Save the report's pictures in the store, which MLflow's run `summary` is to have.
+
+        `draw` makes them, by the names of their files. It is not called if those that are kept are
+        whole and `of` the same, a digest of what they show. Raises TrackingError if the store can't
+        be written.
+        """
+        outline = self._outline(plan)
+        with _recorded(outline.name):
+            self._ledger.kept_report(outline.name).keep_pictures(of, draw)
 
     def without_report(self) -> list[str]:
         """The names of the recorded sweeps of which the store has no report that is whole."""

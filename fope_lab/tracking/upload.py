@@ -21,14 +21,13 @@ from fope_lab.tracking.parameters import parameters
 from fope_lab.tracking.points import Digest, Point, not_finite, points, result_rows
 from fope_lab.tracking.prepared_views import prepared_views
 from fope_lab.tracking.upload_cells import CellUpload
+from fope_lab.tracking.upload_report import send_pictures, send_report
 from fope_lab.tracking.view import (
-    SUMMARY,
     Outline,
     StageOutline,
     StageTimeline,
     code_tags,
     pictures,
-    summary_tags,
     tags,
     timeline,
 )
@@ -123,6 +122,12 @@ class Upload:
             CellUpload(self._outline, experiment, cells).send()
             experiment.cells = mark, experiment.run_ids
 
+    def report(self) -> None:
+        """Send the report and the pictures that the store has of the sweep."""
+        kept = self._ledger.kept_report(self._outline.name)
+        send_report(self._outline.name, self._experiment, kept)
+        send_pictures(self._experiment, kept)
+
     def views(self) -> None:
         """Prepare the experiment's views for the metrics that its runs have by now."""
         metrics = {key: run.metrics for key, run in self._experiment.runs.items()}
@@ -131,27 +136,6 @@ class Upload:
             self._experiment.set_tag(*view.tag(self._experiment.created))
         pages = {view.name: view.page(self._experiment.experiment_id) for view in views}
         self._ledger.set_pages(self._outline.name, pages)
-
-    def report(self) -> None:
-        """Send the report that the store has of the sweep, if MLflow has another or none."""
-        sweep, experiment = self._outline.name, self._experiment
-        run, kept = experiment.runs.get(SUMMARY), self._ledger.kept_report(sweep)
-        if run is not None and run.tags.get("content") == kept.digest():
-            return
-        report = kept.content()
-        if report is None:
-            return
-        if run is None:
-            wanted = summary_tags(sweep) | {"store": experiment.store_id}
-            run = experiment.create(SUMMARY, wanted, report.time)
-        # The revision is saved before the points, so that two reports never share a step.
-        revision = int(run.tags.get("revision", "0")) + 1
-        run.log((), {"revision": str(revision)}, {})
-        run.log(points(Row(revision, report.time, dict(report.metrics))), {}, {})
-        for file in report.files:
-            run.add_file(file)
-        run.log((), {"content": report.content}, {})
-        run.set_status("FINISHED", report.time)
 
 
 def _mark(path: Path) -> tuple[int, int] | None:

@@ -1,0 +1,40 @@
+"""Sends the report of a sweep and its pictures: the run `summary`."""
+
+from __future__ import annotations
+
+from fope_lab.store import Row
+from fope_lab.tracking.experiment import Experiment
+from fope_lab.tracking.kept_report import FIGURES, KeptReport
+from fope_lab.tracking.points import points
+from fope_lab.tracking.view import SUMMARY, summary_tags
+
+
+def send_report(sweep: str, experiment: Experiment, kept: KeptReport) -> None:
+    """Send the report that the store has of the sweep, if MLflow has another or none."""
+    run = experiment.runs.get(SUMMARY)
+    if run is not None and run.tags.get("content") == kept.digest():
+        return
+    report = kept.content()
+    if report is None:
+        return
+    if run is None:
+        wanted = summary_tags(sweep) | {"store": experiment.store_id}
+        run = experiment.create(SUMMARY, wanted, report.time)
+    # The revision is saved before the points, so that two reports never share a step.
+    revision = int(run.tags.get("revision", "0")) + 1
+    run.log((), {"revision": str(revision)}, {})
+    run.log(points(Row(revision, report.time, dict(report.metrics))), {}, {})
+    for file in report.files:
+        run.add_file(file)
+    run.log((), {"content": report.content}, {})
+    run.set_status("FINISHED", report.time)
+
+
+def send_pictures(experiment: Experiment, kept: KeptReport) -> None:
+    """Send the pictures of the report, if MLflow has others or none."""
+    run, pictures = experiment.runs.get(SUMMARY), kept.pictures()
+    if run is None or pictures is None or run.tags.get("pictures") == pictures.of:
+        return
+    for file in pictures.files:
+        run.add_file(file, FIGURES)
+    run.log((), {"pictures": pictures.of}, {})
