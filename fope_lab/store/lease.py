@@ -158,6 +158,11 @@ class Attempts:
         """The attempt with the largest token, or None if there is none."""
         return self.record(self.newest_token())
 
+    def any_failed(self) -> bool:
+        """Whether any attempt ended with an error."""
+        records = (self.record(token) for token in range(1, self.newest_token() + 1))
+        return any(one is not None and one.ending == Ending.FAILED for one in records)
+
     def beat(self, token: int) -> int:
         """The heartbeat counter of an attempt, or 0 before its first beat."""
         try:

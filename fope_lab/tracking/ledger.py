@@ -34,10 +34,10 @@ from fope_lab.tracking.view import Outline
 
 PLAN = "plan.json"
 STORE_ID = re.compile(r"[0-9a-f]{32}")
-FORM = 2
+FORM = 3
 """The form of what is sent. Raise it when a complete run is to get more than before: `sync` then
-sends what is missing to the runs that an older version completed. Tags and parameters need no new
-form."""
+sends what is missing to the runs that an older version completed: files, and metrics under names
+that it did not know. Tags and parameters need no new form."""
 
 
 @dataclass(frozen=True)

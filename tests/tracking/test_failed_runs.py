@@ -34,9 +34,26 @@ def test_each_failure_sends_the_log_once(scene: Scene, monkeypatch: pytest.Monke
         assert f"ValueError: {error}" in text
     monkeypatch.setattr(MlflowClient, "log_text", lambda *_, **__: pytest.fail("sent again"))
     scene.restart().project(plan)
-    finish(scene.folder(stage))
+
+
+def test_the_log_of_a_stage_that_succeeded_in_the_end_says_so(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = scene.plan()
+    stage, other = of(plan, "pretrain"), of(plan, "pretrain", "nope")
+    fail(scene.folder(stage), "no data")
     scene.tracker.project(plan)
-    assert scene.run(stage).info.status == "FINISHED"
+    finish(scene.folder(stage))
+    finish(scene.folder(other))
+    scene.tracker.project(plan)
+    run = scene.run(stage)
+    assert run.info.status == "FINISHED"
+    first, _, text = log_of(scene, run.info.run_id).partition("\n\n")
+    assert first == upload.OVERCOME
+    assert text == scene.folder(stage).paths.log.read_text()
+    assert scene.files(other) == []
+    monkeypatch.setattr(MlflowClient, "log_text", lambda *_, **__: pytest.fail("sent again"))
+    scene.restart().project(plan)
 
 
 def test_only_the_end_of_a_long_log_is_sent(scene: Scene) -> None:

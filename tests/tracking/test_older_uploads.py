@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
+from typing import Any
 
+import pytest
 from mlflow import MlflowClient
 from tracking_scene import Scene, measure, of
 
 from fope_lab.sweep.graph import Stage
+from fope_lab.tracking.experiment import Run as OpenRun
+from fope_lab.tracking.points import Point
 
 CURVE = {64: 9.5, 128: 11.25, 256: 80.0}
 
@@ -54,3 +59,42 @@ def test_sync_brings_an_old_upload_up_to_date(scene: Scene) -> None:
         "perplexity_by_length_stderr": 0.5,
         **{f"perplexity/{x}": value for x, value in CURVE.items()},
     }
+
+
+def test_an_old_upload_is_completed_without_reading_what_mlflow_has(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = scene.plan()
+    stage = of(plan, "perplexity")
+    measure(scene.folder(stage), CURVE)
+    scene.tracker.project(plan)
+    points = scene.points(scene.run(stage))
+    make_old(scene, stage)
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "get_metric_history", lambda *_: pytest.fail("was read"))
+        scene.restart().sync()
+    assert scene.points(scene.run(stage)) == points
+
+
+def test_a_completion_that_was_killed_is_finished_from_what_mlflow_has(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = scene.plan()
+    stage = of(plan, "perplexity")
+    measure(scene.folder(stage), CURVE)
+    scene.tracker.project(plan)
+    points = scene.points(scene.run(stage))
+    make_old(scene, stage)
+    real = OpenRun.log
+
+    def killed(run: OpenRun, sent: Sequence[Point], *rest: Any) -> None:
+        real(run, sent[:1], {}, {})  # of the metrics with new names, the first alone arrives
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenRun, "log", killed)
+        with pytest.raises(KeyboardInterrupt):
+            scene.restart().sync()
+    assert len(scene.points(scene.run(stage))) < len(points)
+    scene.restart().sync()
+    assert scene.points(scene.run(stage)) == points
