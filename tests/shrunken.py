@@ -28,6 +28,7 @@ from fope_lab.stages import (
     Pretrain,
     Resources,
     StageConfig,
+    SwapEmbedding,
     TrainingConfig,
 )
 from fope_lab.sweep.model_spec import ModelSpec
@@ -93,7 +94,7 @@ def small_stage(spec: StageConfig, model_spec: ModelSpec) -> StageConfig:
         changes |= _small_training(spec, first)
     if isinstance(spec, Pretrain):
         changes |= {"model": small_model(model_spec.model), "tokenizer": "byte"}
-    if isinstance(spec, Pretrain | FurtherTraining) and spec.embedding is not None:
+    if isinstance(spec, Pretrain | FurtherTraining | SwapEmbedding) and spec.embedding is not None:
         changes["embedding"] = small_embedding(spec.embedding, first)
     if isinstance(spec, Finetune):
         changes["tokenizer"] = None

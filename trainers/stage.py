@@ -5,7 +5,6 @@ The kinds of training differ in their start (trainers/start.py) and share everyt
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,14 @@ from torch import Tensor
 
 from fope_lab.data.mixture import TrainingData
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.embeddings.module import PositionEmbedding
-from fope_lab.model import load_model, parameters, save_model
-from fope_lab.model.decoder import Decoder
+from fope_lab.model import load_model, save_model
 from fope_lab.model.device import choose_device
 from fope_lab.stages import TrainingConfig
 from fope_lab.stages.entry_points import load_function
 from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import RunWriter
 from trainers.loop import train
+from trainers.model_facts import model_facts
 from trainers.oom_advice import memory_advice
 from trainers.start import Start
 from trainers.validation import HeldOut
@@ -89,12 +87,9 @@ def _train(
         held_out=None if held_out is None else held_out.batches,
         workers=workers,
     )
-    embedding = model.position_embeddings[0]
-    assert isinstance(embedding, PositionEmbedding)
-    facts = embedding.definition.facts(embedding.shape)
     examples = {"examples": data.examples()} if data.examples() else {}
     validated = {} if held_out is None else {"validation_rows": held_out.total}
-    recorded = {**summary, **validated, "parameters": _parameter_counts(model), **facts, **examples}
+    recorded = {**summary, **validated, **model_facts(model), **examples}
     names = [metric.name for metric in spec.metrics() if metric.name in recorded]
     measured = [Measurement(name=name, value=recorded.pop(name)) for name in names]
     return ResultRecord(metrics=tuple(measured), recorded=recorded).as_json()
@@ -116,14 +111,3 @@ def _held_out(
         rows=max(1, train.micro_batch(workers.size) // length),
         workers=workers,
     )
-
-
-def _parameter_counts(model: Decoder) -> dict[str, int]:
-    """The parameters of body, head and input embedding, and their total.
-
-    What a position embedding learns counts as body.
-    """
-    counted = parameters(model.config)
-    learned = sum(parameter.numel() for parameter in model.position_embeddings.parameters())
-    counted = dataclasses.replace(counted, body=counted.body + learned)
-    return {**dataclasses.asdict(counted), "total": counted.total}

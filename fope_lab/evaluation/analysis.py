@@ -56,7 +56,8 @@ class AnalysisStage(Evaluation, kind="analysis"):
         """A model or a text that the analysis does not look at."""
         needs, name = self.analysis.needs, self.analysis.name
         idle = {} if needs == "text" else {"corpus": f"{name} looks at no text"}
-        return idle if needs != "nothing" else {**idle, "from": f"{name} looks at no model"}
+        no_model = dict.fromkeys(("from", "embedding"), f"{name} looks at no model")
+        return idle if needs != "nothing" else idle | no_model
 
     def run(self, context: Context) -> dict[str, Any]:
         """Save `arrays.npz` and `figure.svg`, and log the analysis's numbers."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from fope_lab.config.annotations import Doc
 from fope_lab.config.section import Lengths, PositiveInt
 from fope_lab.stages.base import ChildConfig, StageConfig
+from fope_lab.stages.sections import EmbeddingSection
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context
@@ -41,6 +42,15 @@ class Evaluation(StageConfig):
 
     version = 1
     entry_point = "fope_lab.evaluation.run:run"
+
+    embedding: Annotated[
+        EmbeddingSection | None,
+        Doc(
+            "The embedding that takes the place of the model's own, without training. By default"
+            " the model keeps its own."
+        ),
+    ] = None
+    """None once a sweep is resolved: the parent is then a stage that gives the model this one."""
 
     @abstractmethod
     def run(self, context: Context) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from fope_lab.data.shards import ShardedArray
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from fope_lab.model import CheckpointConfig, load_model, read_config
 from fope_lab.model.device import choose_device
+from fope_lab.stages import SwapEmbedding
 from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import StageFolder
 
@@ -71,9 +72,15 @@ class Context:
 
     @property
     def training_data(self) -> Data | None:
-        """The data of the training that left the model; None where that is not known."""
+        """The data of the training that left the model; None where that is not known.
+
+        Stages that only gave the model another embedding are passed over.
+        """
         folder = StageFolder.of_checkpoint(self._parents[MODEL])
         request = None if folder is None else folder.request()
+        while folder is not None and (request or {}).get("kind") == SwapEmbedding.kind:
+            folder = _parent_of(folder)
+            request = None if folder is None else folder.request()
         try:
             return parse_data((request or {})["config"]["data"], self._parents[MODEL])
         except (KeyError, TypeError, DataError):
@@ -163,3 +170,15 @@ class Context:
     def save(self, write: Callable[[Path], None]) -> None:
         """Have `write` fill a folder with files, which the stage keeps as its checkpoint."""
         self._writer.save_checkpoint(0, write)
+
+
+def _parent_of(stage: StageFolder) -> StageFolder | None:
+    """The folder of the stage whose model a stage starts from; None if there is none."""
+    try:
+        origin = str((stage.request() or {})["parents"][MODEL])
+    except (KeyError, TypeError):
+        return None
+    if "/" in origin:
+        return StageFolder.of_checkpoint(Path(origin))
+    stages = stage.path.parent.parent.glob(f"*/{origin}")
+    return next(map(StageFolder, stages), None)

@@ -34,6 +34,7 @@ __all__ = [
     "CheckpointError",
     "find_checkpoint",
     "identifying_files",
+    "keeps_tensors",
     "load_model",
     "read_config",
     "save_model",
@@ -194,8 +195,7 @@ def _with_embedding_of(
 ) -> dict[str, Tensor]:
     """The weights with the tensors of the model's position embedding, not the checkpoint's."""
     wanted = {name: t for name, t in model.state_dict().items() if name.startswith(POSITIONS)}
-    same = _without_frequencies(saved) == _without_frequencies(model.embedding)
-    if same and all(
+    if keeps_tensors(saved, model.embedding) and all(
         name in weights and weights[name].shape == tensor.shape for name, tensor in wanted.items()
     ):
         wanted = {name: weights[name] for name in wanted}
@@ -241,6 +241,12 @@ def _widen(weights: dict[str, Tensor], model: Decoder) -> None:
         if weights[name].is_floating_point():
             own = name.startswith(POSITIONS)
             weights[name] = weights[name].to(state[name].dtype if own else torch.float32)
+
+
+def keeps_tensors(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether an embedding keeps the tensors of another whose place it takes, where shapes agree:
+    they differ in frequencies only. Both are canonical compositions. Torch-free."""
+    return _without_frequencies(saved) == _without_frequencies(wanted)
 
 
 def _without_frequencies(embedding: Mapping[str, Any]) -> dict[str, Any]:

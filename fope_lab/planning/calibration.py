@@ -50,7 +50,7 @@ class Calibration:
     def estimate(self, work: Workload, device: Device) -> TimeEstimate:
         """Estimate the seconds of `work` on `device`."""
         if not work.is_known:
-            return self._of_the_same_settings(work, device)
+            return self._of_the_same_settings(work, device) or _unmeasured(work, device)
         for group in _groups(work):
             field, value = group.field, group.value
             model = self._time_model(device.name, field, value, work.precision, work.share)
@@ -78,23 +78,30 @@ class Calibration:
             and (timing.work.precision, timing.work.share) == (precision, share)
         )
 
-    def _of_the_same_settings(self, work: Workload, device: Device) -> TimeEstimate:
+    def _of_the_same_settings(self, work: Workload, device: Device) -> TimeEstimate | None:
         """Estimate by stages with the same settings on other models, in proportion to the FLOPs."""
         same = [
             timing
             for timing in self._timings.get(device.name, ())
             if timing.work.question == work.question and timing.work.share == work.share
         ]
-        if not same and (work.family == EVALUATION or work.kind in PREPARING):
-            return UNKNOWN_WORK
         if not same:
-            reason = f"no stage with these settings was timed on {device.name}"
-            return TimeEstimate(None, f"unknown until run ({reason})")
+            return None
         seconds = statistics.median(
             timing.seconds * (work.flops or 1.0) / (timing.work.flops or 1.0) for timing in same
         )
         source = f"measured on {device.name}: {_many(len(same), 'stage')} with the same settings"
         return TimeEstimate(seconds, source)
+
+
+def _unmeasured(work: Workload, device: Device) -> TimeEstimate:
+    """The estimate for work of unknown size of which nothing was measured."""
+    if work.tokens == 0:
+        return READS_NOTHING
+    if work.family == EVALUATION or work.kind in PREPARING:
+        return UNKNOWN_WORK
+    reason = f"no stage with these settings was timed on {device.name}"
+    return TimeEstimate(None, f"unknown until run ({reason})")
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,7 @@ def _many(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count > 1)}"
 
 
+READS_NOTHING = TimeEstimate(2.0, "assumed: 2 s for a model that is copied and reads nothing")
 UNKNOWN_WORK = TimeEstimate(None, "unknown until run (the input's size is not known in advance)")
 
 

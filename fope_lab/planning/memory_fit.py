@@ -12,9 +12,9 @@ from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.config import ModelConfig, parameters
 from fope_lab.model.memory import Memory
 from fope_lab.planning.devices import CPU, GIB, Device
-from fope_lab.stages import StageConfig, TrainingConfig
+from fope_lab.stages import StageConfig, SwapEmbedding, TrainingConfig
 from fope_lab.store import StageState
-from fope_lab.sweep.cost import reading_peak, training_peak
+from fope_lab.sweep.cost import copying_peak, reading_peak, training_peak
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import Plan
 
@@ -96,6 +96,8 @@ def too_large_error(plans: Iterable[Plan], reasons: Mapping[str, str]) -> SweepE
 def _peak(spec: StageConfig, model: ModelConfig, learned: int) -> Memory:
     if isinstance(spec, TrainingConfig):
         return training_peak(spec, model, learned)
+    if isinstance(spec, SwapEmbedding):
+        return copying_peak(model, learned)
     held = reading_peak(spec, model, learned) if isinstance(spec, ModelEvaluation) else None
     return held or Memory(weights=0, activations=0, peak=0)
 

@@ -14,7 +14,7 @@ from fope_lab.sweep.keys import digest
 
 TRAINING, EVALUATION = "training", "evaluation"
 """Families of similar kinds: timings of one kind help to estimate another."""
-NOT_SETTINGS = ("from", "resources", "batch_tokens", "seed", "tokenizer")
+NOT_SETTINGS = ("from", "embedding", "resources", "batch_tokens", "seed", "tokenizer")
 """Fields that do not change how much work a stage is."""
 
 

@@ -19,6 +19,8 @@ from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.stages.metric import Metric
 
+UNTRAINED = "none"
+"""What a section's `train` is where the model goes on without training."""
 STAGE_TYPES: NamedTypes[StageConfig] = NamedTypes("fope_lab.evaluation", skip=("context", "run"))
 """Every kind of stage by name: those of this package, and each evaluation in a file of its own."""
 
@@ -85,6 +87,10 @@ class StageConfig(Section, ABC):
     """The function that does the stage's work."""
     trains: ClassVar[bool] = False
     """Whether the stage trains a model, under the sweep's seeds."""
+    leaves_model: ClassVar[bool] = False
+    """Whether the stage leaves a model that other stages can start from."""
+    untrained: ClassVar[type[StageConfig] | None] = None
+    """The kind of stage that a section of this kind stands for if its `train` is UNTRAINED."""
     user_facing: ClassVar[bool] = True
     """Whether a sweep file may name the kind; others are added where a stage needs one."""
     corpus_path: ClassVar[tuple[str, ...]] = ()

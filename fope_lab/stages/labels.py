@@ -12,6 +12,8 @@ from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 
 ABSENT = "–"
 """Stands where an axis has no value."""
+OWN = "own"
+"""Stands where an axis of embeddings leaves a model the embedding that it has."""
 
 
 def label(value: Any) -> str:
@@ -82,9 +84,14 @@ def tokenizer_label(tokenizer: TokenizerRecipe) -> str:
     return f"{tokenizer.method}({tokenizer.vocabulary},{corpus_label(tokenizer.corpus)})"
 
 
+def axis_text(path: str, value: Any) -> str:
+    """The value of an axis as a short text; OWN where a model keeps its embedding."""
+    return OWN if value is None and is_embedding(path) else label(value)
+
+
 def axis_label(axes: Mapping[str, Any], path: str) -> str:
     """The value of an axis as a short text; ABSENT if there is none."""
-    return label(axes[path]) if path in axes else ABSENT
+    return axis_text(path, axes[path]) if path in axes else ABSENT
 
 
 def is_embedding(path: str) -> bool:
@@ -99,7 +106,7 @@ def stage_label(stage: str, axes: Mapping[str, Any], seed: int | None) -> str:
     """
     fields = [axis.split(".", 1)[1] for axis in axes]
     parts = [
-        f"{field if fields.count(field) == 1 else axis}={label(value)}"
+        f"{field if fields.count(field) == 1 else axis}={axis_text(axis, value)}"
         for field, (axis, value) in zip(fields, axes.items(), strict=True)
     ]
     if seed is not None:

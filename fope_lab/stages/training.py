@@ -13,6 +13,7 @@ from fope_lab.config.section import PositiveInt, Section
 from fope_lab.stages.base import ChildConfig, StageConfig
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.sections import DataSection, EmbeddingSection, ModelSection, TokenizerSection
+from fope_lab.stages.swap_embedding import SwapEmbedding
 
 TRAINING_RECORD = "training.json"
 """The file of a training's checkpoint with its steps, losses and times. No other stage reads it."""
@@ -148,6 +149,7 @@ class TrainingConfig(StageConfig):
 
     version = 3  # the loss is computed in chunks of tokens
     trains = True
+    leaves_model = True
     outside_file = MappingProxyType({"seed": "seeds are the whole sweep's, as in seeds: [0, 1, 2]"})
 
     entry_point = "trainers.stage:run"
@@ -238,9 +240,11 @@ class FurtherTraining(TrainingConfig, ChildConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Extend(FurtherTraining, kind="extend"):
-    """Go on training a model on longer text, with the embedding that it has or with another."""
+    """Go on training a model on longer text, with the embedding that it has or with another; with
+    `train: none`, give it another embedding without training."""
 
     start = "trainers.extend:start"
+    untrained = SwapEmbedding
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from fope_lab.sweep.adhoc_sweep import as_reference, parse_argument
 from fope_lab.sweep.kinds import FILE_KINDS
 
 ANALYSIS = "analysis"
-TASKS_FLAG = "--tasks"
+TASKS_FLAG, EMBEDDING_FLAG = "--tasks", "--embedding"
 SAID_ELSEWHERE = {"kind": "it is the name before the colon", "from": "CHECKPOINT says it"}
 """The fields of a stage that a task can't set, and where they come from instead."""
 
@@ -26,16 +27,22 @@ def evaluation_kinds() -> dict[str, type[ModelEvaluation]]:
 
 
 def evaluation_content(
-    checkpoints: Sequence[str], tasks: Sequence[str], lengths: Sequence[int] | None, gpus: float
+    checkpoints: Sequence[str],
+    tasks: Sequence[str],
+    lengths: Sequence[int] | None,
+    gpus: float,
+    embeddings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The content of a sweep in which every checkpoint is measured by every task.
 
     A task is a kind's name, the name of a task of a kind (`hellaswag`), or `kind: {field: value}`
     with the fields of a sweep file; tasks of the same kind become one stage. `lengths` apply to
-    every kind that has lengths and does not set its own. Raises SweepError, also if `lengths` have
-    no effect.
+    every kind that has lengths and does not set its own. With `embeddings`, written as in a sweep
+    file, every checkpoint is measured with each of them in place of its own. Raises SweepError,
+    also if `lengths` have no effect.
     """
     references = list(map(as_reference, checkpoints))
+    replacements = [parse_argument(text, EMBEDDING_FLAG) for text in embeddings]
     stages: dict[str, dict[str, Any]] = {}
     for text in tasks:
         for name, section in _sections(text):
@@ -51,12 +58,28 @@ def evaluation_content(
             section["lengths"] = list(lengths)
         if gpus and "resources" not in section:
             section["resources"] = {"gpus": gpus}
-        if len(references) == 1:
-            [section["from"]] = references
-    content: dict[str, Any] = {"stages": stages}
-    if len(references) > 1:
-        content["zip"] = {f"{name}.from": list(references) for name in stages}
-    return content
+    return {"stages": stages, **_axes(stages, {"from": references, "embedding": replacements})}
+
+
+def _axes(
+    stages: Mapping[str, dict[str, Any]], fields: Mapping[str, Sequence[Any]]
+) -> dict[str, Any]:
+    """The axes over fields that all stages share: every combination of their values.
+
+    A field with one value is set in the stages, and one without values is left out. A stage that
+    sets a field itself keeps its value.
+    """
+    several = {name: values for name, values in fields.items() if len(values) > 1}
+    rows = list(itertools.product(*several.values()))
+    axes = {
+        f"{stage}.{name}": [row[i] for row in rows]
+        for stage, section in stages.items()
+        for i, name in enumerate(several)
+        if name not in section
+    }
+    for section in stages.values():
+        section |= {name: v[0] for name, v in fields.items() if len(v) == 1 and name not in section}
+    return {"zip": axes} if axes else {}
 
 
 def analysis_content(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
 from fope_lab.model.config import ModelConfig, Parameters, flops_per_token, parameters
 from fope_lab.model.memory import Memory, reading_memory, training_memory
-from fope_lab.stages import StageConfig, TrainingConfig
+from fope_lab.stages import StageConfig, SwapEmbedding, TrainingConfig
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,8 @@ class Cost:
 
     `parameters` are the model's, `tokens` the number that the model reads, `flops` the floating
     point operations, and `memory` the largest number of bytes that a worker needs at once. A
-    training counts forward and backward, an evaluation forward only. A perplexity stage with a
+    training counts forward and backward, an evaluation forward only, and another embedding without
+    training nothing. A perplexity stage with a
     limit on its tokens is assumed to reach it.
     """
 
@@ -38,6 +39,8 @@ def cost_of(spec: StageConfig, model: ModelConfig, embedding_parameters: int) ->
         tokens = spec.train.steps * spec.train.batch_tokens
         flops = tokens * flops_per_token(model, spec.data.length)
         return Cost(size, tokens, flops, training_peak(spec, model, embedding_parameters).peak)
+    if isinstance(spec, SwapEmbedding):
+        return Cost(size, 0, 0.0, copying_peak(model, embedding_parameters).peak)
     if isinstance(spec, ModelEvaluation):
         peak = reading_peak(spec, model, embedding_parameters)
         memory = None if peak is None else peak.peak
@@ -62,6 +65,11 @@ def training_peak(spec: TrainingConfig, model: ModelConfig, embedding_parameters
         learned=embedding_parameters,
         shards=resources.size if resources.strategy == "fsdp" else 1,
     )
+
+
+def copying_peak(model: ModelConfig, embedding_parameters: int) -> Memory:
+    """Return the memory of a model that reads nothing."""
+    return reading_memory(model, batch=0, length=0, learned=embedding_parameters)
 
 
 def reading_peak(

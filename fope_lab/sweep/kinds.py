@@ -3,11 +3,49 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
+from fope_lab.config.cache import Cache
 from fope_lab.config.options import Entry, entry_of
 from fope_lab.config.registry import Registry
 from fope_lab.stages import StageConfig
-from fope_lab.stages.base import STAGE_TYPES
+from fope_lab.stages.base import STAGE_TYPES, UNTRAINED
+
+TRAIN, DATA = "train", "data"
+NO_DATA = (
+    "has no effect: train is none, so no data is read; zip goes through both, as in"
+    " {extend.train: [none, {…}], extend.data: [null, {…}]}"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class _MayBeUntrained(Entry[StageConfig]):
+    """A kind whose `train` may be UNTRAINED; `untrained` then has the other options."""
+
+    untrained: Entry[StageConfig] | None = None
+
+    def read(
+        self, given: Mapping[str, Any], base: Path | None = None, cache: Cache | None = None
+    ) -> StageConfig:
+        """Return the stage that trains, or the one that does not."""
+        if self.untrained is None or given.get(TRAIN) != UNTRAINED:
+            return super().read(given, base, cache)
+        left = {name: value for name, value in given.items() if name != TRAIN}
+        if left.get(DATA, ...) is None:
+            del left[DATA]
+        return self.untrained.read(left, base, cache)
+
+    def json_schema(self, fixed: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """The schema of the stage that trains, in which `train` may also be UNTRAINED."""
+        schema = super().json_schema(fixed)
+        none = {
+            "const": UNTRAINED,
+            "description": "Take no step: the model only gets another embedding, without data.",
+        }
+        schema["properties"][TRAIN] = {"anyOf": [schema["properties"][TRAIN], none]}
+        return schema
 
 
 class _FileKinds(Registry[StageConfig]):
@@ -20,9 +58,20 @@ class _FileKinds(Registry[StageConfig]):
     def entry(self, name: str) -> Entry[StageConfig]:
         """The options of a kind, without the fields that something else gives."""
         kind = self._types.all()[name]
-        entry = entry_of(kind)
-        options = {key: o for key, o in entry.options.items() if key not in kind.outside_file}
-        return dataclasses.replace(entry, options=options, refused=kind.outside_file)
+        entry = _in_file(kind)
+        if kind.untrained is None:
+            return entry
+        untrained = _in_file(kind.untrained, title="train: none")
+        untrained = dataclasses.replace(untrained, refused={**untrained.refused, DATA: NO_DATA})
+        known = {each.name: getattr(entry, each.name) for each in dataclasses.fields(entry)}
+        return _MayBeUntrained(**known, untrained=untrained)
+
+
+def _in_file(kind: type[StageConfig], title: str = "") -> Entry[StageConfig]:
+    """The options of a kind that a section gives."""
+    entry = entry_of(kind, title)
+    options = {key: o for key, o in entry.options.items() if key not in kind.outside_file}
+    return dataclasses.replace(entry, options=options, refused=kind.outside_file)
 
 
 FILE_KINDS = _FileKinds("stage kind", STAGE_TYPES, key="kind")

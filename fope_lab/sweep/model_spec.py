@@ -16,13 +16,22 @@ from fope_lab.data.tokenizers.recipe import TokenizerRecipe, known_vocabulary
 from fope_lab.data.tokenizers.tokenizer import tokenizer_identity
 from fope_lab.embeddings import (
     EmbeddingError,
+    Shape,
     check_embedding,
     learned_parameters,
     longest_sequence,
 )
 from fope_lab.embeddings.spec import parse_embedding
+from fope_lab.model.checkpoint import keeps_tensors
 from fope_lab.model.config import ModelConfig
-from fope_lab.stages import Finetune, FurtherTraining, Pretrain, StageConfig, TrainingConfig
+from fope_lab.stages import (
+    Finetune,
+    FurtherTraining,
+    Pretrain,
+    StageConfig,
+    SwapEmbedding,
+    TrainingConfig,
+)
 from fope_lab.stages.labels import label, tokenizer_label
 
 
@@ -32,8 +41,10 @@ class ModelSpec:
 
     `train_length` is the length in tokens that the embedding was first trained at, which frequency
     transforms call the original length; `last_trained_length` is the length that the model was
-    last trained at. `embedding_label` is the embedding as the sweep file names it. Equal models can
-    be keys of a mapping: the hash leaves out `embedding`, which can't be hashed.
+    last trained at. `embedding_label` is the embedding as the sweep file names it.
+    `trained_mechanism` is the type of the embedding that the weights were trained with, if another
+    took its place without training. Equal models can be keys of a mapping: the hash leaves out
+    `embedding`, which can't be hashed.
     """
 
     tokenizer: TokenizerRecipe
@@ -43,6 +54,7 @@ class ModelSpec:
     embedding_label: str
     train_length: int
     last_trained_length: int
+    trained_mechanism: str | None = None
 
     @functools.cached_property
     def embedding_text(self) -> str:
@@ -65,9 +77,15 @@ def model_spec_of(
         model_spec = _with_embedding(parent, spec, given)
     if model_spec is not parent:
         _check_embedding(model_spec, cache)
+    if isinstance(spec, SwapEmbedding) and parent is not None:
+        _check_untrained(model_spec, parent, cache)
+        mechanism = parent.trained_mechanism or parent.embedding["type"]
+        model_spec = dataclasses.replace(model_spec, trained_mechanism=mechanism)
     model_spec = _with_tokenizer(model_spec, spec)
     if isinstance(spec, TrainingConfig):
-        model_spec = dataclasses.replace(model_spec, last_trained_length=spec.data.length)
+        model_spec = dataclasses.replace(
+            model_spec, last_trained_length=spec.data.length, trained_mechanism=None
+        )
     _check_length(spec, model_spec, cache)
     return model_spec
 
@@ -114,13 +132,13 @@ def _sized_model(spec: Pretrain) -> ModelConfig:
 
 
 def _with_embedding(parent: ModelSpec, spec: StageConfig, given: Mapping[str, Any]) -> ModelSpec:
-    """Return the parent's model with the embedding that a further training gives it.
+    """Return the parent's model with the embedding that a stage gives it.
 
     An embedding with a base needs it spelled out if its default differs from the parent's: the
     default would change every frequency that the model knows, and no factor would mean what it
     says.
     """
-    if not isinstance(spec, FurtherTraining) or spec.embedding is None:
+    if not isinstance(spec, FurtherTraining | SwapEmbedding) or spec.embedding is None:
         return parent
     embedding = given["embedding"]
     base, parents = _base(spec.embedding), _base(parent.embedding)
@@ -149,6 +167,25 @@ def _check_embedding(model_spec: ModelSpec, cache: Cache) -> None:
     except EmbeddingError as error:
         problems = [dataclasses.replace(problem, path=("embedding",)) for problem in error.problems]
         raise ConfigError(problems) from error
+
+
+def _check_untrained(model_spec: ModelSpec, parent: ModelSpec, cache: Cache) -> None:
+    """Raise ConfigError if the embedding has learned parameters that the parent's model has not."""
+    learned = learned_parameters_of(model_spec, cache)
+    if not learned:
+        return
+    sizes = [
+        parse_embedding(one.embedding).learned_sizes(Shape(**_sizes(one)))
+        for one in (model_spec, parent)
+    ]
+    if sizes[0] == sizes[1] and keeps_tensors(parent.embedding, model_spec.embedding):
+        return
+    message = (
+        f"{model_spec.embedding_label} has {learned:,} learned parameters, which the model with"
+        f" {parent.embedding_label} does not have and only training would set"
+    )
+    needs = "an embedding without learned parameters, or a stage of kind extend that trains"
+    raise ConfigError(Problem(("embedding",), message, needs))
 
 
 def _with_tokenizer(model_spec: ModelSpec, spec: StageConfig) -> ModelSpec:

@@ -1,4 +1,5 @@
-"""What a command says of sweeps beside their stages: files that are gone, and a name used twice."""
+"""What a command says of sweeps beside their stages: files that are gone, a name used twice, and
+embeddings that no weights were trained with."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from fope_lab.config.problems import SweepError
 from fope_lab.config.yaml_document import Document
+from fope_lab.stages import SwapEmbedding
 from fope_lab.store import Store
 from fope_lab.store.sweep_files import SweepFiles
 from fope_lab.sweep.graph import Sweep
@@ -16,7 +18,28 @@ from fope_lab.sweep.local_corpora import missing_note
 def notes(sweeps: Sequence[Sweep], store: Store) -> list[str]:
     """A line for each thing that the user should know of the sweeps."""
     missing = missing_note(known for sweep in sweeps for known in sweep.missing_corpora)
-    return [note for note in (missing, *(name_note(sweep, store) for sweep in sweeps)) if note]
+    named = (name_note(sweep, store) for sweep in sweeps)
+    untrained = (mechanism_note(sweep) for sweep in sweeps)
+    return [note for note in (missing, *named, *untrained) if note]
+
+
+def mechanism_note(sweep: Sweep) -> str | None:
+    """One line about models that get an embedding of another mechanism without training."""
+    swapped = {
+        stage.label: stage.model_spec
+        for stage in sweep.stages
+        if isinstance(stage.spec, SwapEmbedding)
+        and stage.model_spec is not None
+        and stage.model_spec.trained_mechanism != stage.model_spec.embedding["type"]
+    }
+    if not swapped:
+        return None
+    (name, model), more = next(iter(swapped.items())), len(swapped) - 1
+    others = f" (and {more} more)" if more else ""
+    return (
+        f"{name}{others}: the weights were trained with {model.trained_mechanism}, and"
+        f" {model.embedding['type']} is another mechanism, which no step of training adapts them to"
+    )
 
 
 def name_note(sweep: Sweep, store: Store) -> str | None:

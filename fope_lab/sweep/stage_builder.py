@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fope_lab.config import pydantic_errors
 from fope_lab.config.cache import Cache
-from fope_lab.config.problems import ConfigError, Problem, format_path
+from fope_lab.config.problems import ConfigError, Problem
 from fope_lab.data.roles import MODEL
-from fope_lab.stages import Pretrain, StageConfig, TrainingConfig
+from fope_lab.evaluation.base import Evaluation
+from fope_lab.stages import Pretrain, StageConfig, SwapEmbedding, TrainingConfig
+from fope_lab.stages.base import UNTRAINED
 from fope_lab.sweep.apply_axes import StageSection
 from fope_lab.sweep.cost import Cost, cost_of
 from fope_lab.sweep.graph import Stage, make_stage
+from fope_lab.sweep.hints import needs_of
 from fope_lab.sweep.inputs import inputs_of
 from fope_lab.sweep.kinds import FILE_KINDS
 from fope_lab.sweep.local_corpora import LocalCorpora
 from fope_lab.sweep.model_spec import ModelSpec, learned_parameters_of, model_spec_of
 from fope_lab.sweep.parents import Parent
 from fope_lab.sweep.preparation_stages import PreparationStages, Prepared
-
-NUMBERS = (pydantic_errors.NEEDS["int_type"], pydantic_errors.NEEDS["float_type"])
-"""What is wanted where a single number belongs."""
+from fope_lab.sweep.swap_embedding import with_swapped_embedding
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class StageBuilder:
         except ConfigError as error:
             problems += [
                 dataclasses.replace(
-                    problem, path=section.locate(problem.path), needs=_needs(problem, section)
+                    problem, path=section.locate(problem.path), needs=needs_of(problem, section)
                 )
                 for problem in error.problems
                 if self._axes_known or not problem.is_missing
@@ -104,7 +104,7 @@ class StageBuilder:
         """
 
         def read() -> StageConfig:
-            fields = self._corpora.located(section.fields, self._folder, self._sweep)
+            fields = self._corpora.located(_read_fields(section), self._folder, self._sweep)
             return FILE_KINDS.parse(fields, self._folder, cache=self._cache)
 
         return self._work.get(section, read)
@@ -117,18 +117,26 @@ class StageBuilder:
         Raises ConfigError if the stage can't start from its parent, if its model can't be made, or
         if it can't read its data.
         """
+        needed: tuple[Stage, ...] = ()
+        if parent.stage is not None:
+            _check_parent(spec, parent.stage)
+        if isinstance(spec, Evaluation) and spec.embedding is not None and parent.exists:
+            given = section.fields["embedding"]
+            parent = with_swapped_embedding(parent, spec.embedding, given, self._cache)
+            needed = parent.ancestors
+            spec = dataclasses.replace(spec, embedding=None)
         axes = {**(parent.stage.axes if parent.stage else {}), **section.axes}
         if not parent.exists and not isinstance(spec, Pretrain):  # an analysis of no model
             replaced = spec.key_replacements()
             return [make_stage(spec, section=section.name, axes=axes, key_replacements=replaced)]
-        if parent.stage is not None:
-            _check_parent(spec, parent.stage)
         model = parent.model_spec
         work = self._work.get((section, model), lambda: self._prepare(spec, section, model))
         spec = work.spec
         of_parent = parent.stage.seed if parent.stage else None
         if isinstance(spec, TrainingConfig):
             spec = dataclasses.replace(spec, seed=seed)
+        elif isinstance(spec, SwapEmbedding):
+            spec = dataclasses.replace(spec, seed=of_parent or 0)
         stage = make_stage(
             spec,
             section=section.name,
@@ -140,7 +148,7 @@ class StageBuilder:
             model_spec=work.model_spec,
             cost=work.cost,
         )
-        return [*work.prepared.stages, stage]
+        return [*needed, *work.prepared.stages, stage]
 
     def _prepare(self, spec: StageConfig, section: StageSection, parent: ModelSpec | None) -> _Work:
         """Return what a section's stages that start from models like `parent` have in common.
@@ -157,22 +165,21 @@ class StageBuilder:
         return _Work(spec, model_spec, prepared, {**prepared.key_replacements, **replaced}, cost)
 
 
-def _needs(problem: Problem, section: StageSection) -> str | None:
-    """What belongs in place of a value; for a list in place of a number, the way to give several,
-    too."""
-    value: Any = section.fields
-    for part in problem.path:
-        known = isinstance(value, Mapping) and part in value
-        value = value[part] if known else None
-    if problem.needs not in NUMBERS or not isinstance(value, list):
-        return problem.needs
-    axis = format_path((section.name, *problem.path))
-    return f"{problem.needs}; to compare several, write them under grid: {{{axis}: […]}}"
+def _read_fields(section: StageSection) -> Mapping[str, Any]:
+    """The fields of a section that count at a grid point.
+
+    Where an axis sets `train` to UNTRAINED, data and resources that stand in the section itself are
+    those of the points that train.
+    """
+    if section.fields.get("train") != UNTRAINED or ("train",) not in section.origins:
+        return section.fields
+    of_training = {name for name in ("data", "resources") if (name,) not in section.origins}
+    return {name: value for name, value in section.fields.items() if name not in of_training}
 
 
 def _check_parent(spec: StageConfig, parent: Stage) -> None:
     """Raise ConfigError if a stage can't start from the model of another stage."""
-    if not parent.spec.trains:
+    if not parent.spec.leaves_model:
         message = f"{parent.section} is a stage of kind {parent.kind}, which produces no model"
         raise ConfigError(Problem(("from",), message))
     if problems := list(spec.parent_problems(parent.spec)):

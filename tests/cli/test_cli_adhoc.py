@@ -52,6 +52,19 @@ def test_several_checkpoints_are_one_axis() -> None:
     assert content["zip"] == {"passkey.from": ["a/b", "c/d"], "perplexity.from": ["a/b", "c/d"]}
 
 
+def test_embeddings_take_the_place_of_the_checkpoints_own() -> None:
+    yarn = {"type": "yarn", "factor": 4}
+    [text, own] = ["{type: yarn, factor: 4}", "null"]
+    content = evaluation_content(["a/b"], ["passkey"], [64], 0, [text])
+    assert content["stages"]["passkey"]["embedding"] == yarn
+    assert "zip" not in content
+    content = evaluation_content(["a/b", "c/d"], ["passkey"], [64], 0, [own, text])
+    assert content["zip"] == {
+        "passkey.from": ["a/b", "a/b", "c/d", "c/d"],
+        "passkey.embedding": [None, yarn, None, yarn],
+    }
+
+
 def test_a_checkpoint_is_never_taken_for_a_stage() -> None:
     # In a sweep's file, which may lie in another folder, a bare word is a stage's name.
     given = ["passkey", "a/b", "~/c", "hf:name@commit", "other.yaml#stage"]
@@ -164,6 +177,14 @@ def test_checkpoints_are_measured_and_analysed_for_real(
         for length in (32, 64):
             assert ("perplexity_by_length", length, model) in found
             assert ("passkey_accuracy_by_length", length, model) in found
+    # One of them with another embedding beside its own, in one table.
+    task = "perplexity: {corpus: python-docs, tokens: 5000}"
+    swap = ["--embedding", "null", "{type: yarn, factor: 4}", "--name", "swap", "--json"]
+    done = command(tmp_path, "evaluate", checkpoints[0], "--tasks", task, *lengths, *swap)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)["cells"]
+    values = {str(c["axes"]["perplexity.embedding"]): c["mean"] for c in shown if c["x"] == 64}
+    assert len(set(values.values())) == 2, values
     # The sweep is saved, and running it again is the same sweep.
     [saved] = (tmp_path / "store" / "adhoc").glob("evaluate-*.yaml")
     assert yaml.safe_load(saved.read_text())["stages"]["passkey"]["trials"] == 5

@@ -206,7 +206,12 @@ BARE_CORPORA = (
             "length is 9 (a row of training has one token more than data.length)",
         ),
         # train
-        ("tokens: 1e5", "tokens: 0", "train.tokens: found 0, needs at least 1"),
+        (
+            "tokens: 1e5",
+            "tokens: 0",
+            "train.tokens: found 0, needs at least 1; only a stage of kind extend goes without "
+            "training",
+        ),
         ("tokens: 1e5", "tokens: 1.5", "train.tokens: found 1.5, needs a whole number"),
         ("tokens: 1e5", "tokens: '1e5'", "train.tokens: found '1e5', needs a whole number"),
         ("tokens: 1e5", "tokens: .inf", "train.tokens: found inf, needs a whole number"),

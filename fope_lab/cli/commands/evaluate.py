@@ -27,6 +27,15 @@ ARGUMENTS = (
         metavar="N",
         help="context lengths of the evaluations that have lengths",
     ),
+    argument(
+        "--embedding",
+        nargs="+",
+        default=[],
+        metavar="EMBEDDING",
+        help="evaluate with this embedding in place of the checkpoint's own, without training; it"
+        " is written as in a sweep, such as '{type: yarn, factor: 4}'; several are compared, and"
+        " null is the checkpoint's own",
+    ),
     add_json,
     *ADHOC_ARGUMENTS,
 )
@@ -40,7 +49,9 @@ def run(options: argparse.Namespace) -> int:
     from fope_lab.sweep.adhoc_stages import evaluation_content
 
     checkpoints = checkpoint_places(options.checkpoints, options.store)
-    content = evaluation_content(checkpoints, options.tasks, options.lengths, options.gpus)
+    content = evaluation_content(
+        checkpoints, options.tasks, options.lengths, options.gpus, options.embedding
+    )
     console = make_console(stderr=options.json)
     sweep, failed_or_blocked = run_adhoc_sweep("evaluate", content, options, console)
     if options.json:

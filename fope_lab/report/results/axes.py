@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fope_lab.report.results.aggregate import Cell
-from fope_lab.stages.labels import axis_label, is_embedding, split_label
+from fope_lab.stages.labels import ABSENT, axis_label, is_embedding, split_label
 from fope_lab.sweep.graph import Stage
 
 HasAxes = Stage | Cell
@@ -57,7 +57,12 @@ class Axes:
         return f"{self.names[path]} {self._shown(member, path)}"
 
     def _shown(self, member: HasAxes, path: str) -> str:
-        """The value of an axis; a checkpoint's folder is shortened and follows its embedding."""
+        """The value of an axis; a checkpoint's folder is shortened and follows its embedding.
+
+        Where an axis leaves a model the embedding that it has, this is the value.
+        """
+        if is_embedding(path) and path in member.axes and member.axes[path] is None:
+            return member.embedding or ABSENT
         value = axis_label(member.axes, path)
         if value not in self.folders:
             return value
