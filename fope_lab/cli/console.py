@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,8 +36,31 @@ def print_notes(sweeps: Sequence[Sweep], store: Store, console: Console) -> None
     """Print what the user should know of the sweeps beside their stages, each in one line."""
     from fope_lab.sweep.notes import notes
 
-    for note in notes(sweeps, store):
-        console.print(note, style="yellow", soft_wrap=True, highlight=False, markup=False)
+    _print_lines(notes(sweeps, store), console)
+
+
+def print_machine_notes(
+    sweeps: Sequence[Sweep], console: Console, done: Container[str] = ()
+) -> None:
+    """Print what the sweeps need that this machine has not; nothing if RAY_ADDRESS names a cluster.
+
+    The keys of `done` are of stages that need not run.
+    """
+    from fope_lab.config.defaults import default_address
+    from fope_lab.planning.this_machine import ELSEWHERE, machine_note
+
+    if default_address() != "local":
+        return
+    notes = (
+        machine_note(s, [stage for stage in s.stages if stage.key not in done]) for s in sweeps
+    )
+    if found := [note for note in notes if note]:
+        _print_lines([*found, ELSEWHERE], console)
+
+
+def _print_lines(lines: Iterable[str], console: Console) -> None:
+    for line in lines:
+        console.print(line, style="yellow", soft_wrap=True, highlight=False, markup=False)
 
 
 def mute_stdout() -> None:

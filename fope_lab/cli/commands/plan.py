@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fope_lab.cli.console import make_console, print_json, print_notes
+from fope_lab.cli.console import make_console, print_json, print_machine_notes, print_notes
 from fope_lab.cli.inputs import load_sweeps
 from fope_lab.cli.shared_options import (
     add_files,
@@ -25,7 +25,8 @@ ARGUMENTS = (
     argument(
         "--device",
         metavar="NAME",
-        help="estimate stages with GPUs for this device: a6000, h100, … or cpu",
+        help="estimate stages with GPUs for this device, and refuse those that do not fit it:"
+        " a6000, h100, … or cpu; by default a note says what this machine can't hold",
     ),
     argument(
         "--price",
@@ -74,6 +75,10 @@ def run(options: argparse.Namespace) -> int:
         from fope_lab.planning.plan_table import print_plan
 
         print_plan(estimate, make_console(), every=options.all)
-    print_notes(sweeps, store, make_console(stderr=options.json))
+    console = make_console(stderr=options.json)
+    print_notes(sweeps, store, console)
+    if options.device is None and options.gpus is None and options.cpus is None:
+        done = {key for key, state in estimate.states.items() if state.is_done}
+        print_machine_notes(sweeps, console, done)
     estimate.require_fit()
     return OK

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from fope_lab.cli.console import make_console, print_machine_notes
 from fope_lab.cli.inputs import load_sweeps
 from fope_lab.cli.shared_options import add_files
 from fope_lab.config.exit_codes import OK
@@ -13,7 +14,13 @@ ARGUMENTS = (add_files,)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the number of stages of each sweep; returns the exit code."""
-    for sweep in load_sweeps(options.files):
-        print(f"{sweep.path}: {sweep.name}, {len(sweep.stages)} stages")
+    """Print the number of stages of each sweep; returns the exit code.
+
+    What this machine can't hold is a note on standard error: the sweep may be meant for a cluster.
+    """
+    sweeps = load_sweeps(options.files)
+    for sweep in sweeps:
+        count = len(sweep.stages)
+        print(f"{sweep.path}: {sweep.name}, {count} stage{'s' * (count != 1)}")
+    print_machine_notes(sweeps, make_console(stderr=True))
     return OK
