@@ -98,7 +98,9 @@ def _unmeasured(work: Workload, device: Device) -> TimeEstimate:
     """The estimate for work of unknown size of which nothing was measured."""
     if work.tokens == 0:
         return READS_NOTHING
-    if work.family == EVALUATION or work.kind in PREPARING:
+    if work.family == EVALUATION:
+        return UNKNOWN_TEXT
+    if work.kind in PREPARING:
         return UNKNOWN_WORK
     reason = f"no stage with these settings was timed on {device.name}"
     return TimeEstimate(None, f"unknown until run ({reason})")
@@ -129,6 +131,9 @@ def _many(count: int, noun: str) -> str:
 
 
 READS_NOTHING = TimeEstimate(2.0, "assumed: 2 s for a model that is copied and reads nothing")
+UNKNOWN_TEXT = TimeEstimate(
+    None, "unknown until run (the text's size is not known in advance; tokens or limit bounds it)"
+)
 UNKNOWN_WORK = TimeEstimate(None, "unknown until run (the input's size is not known in advance)")
 
 

@@ -167,6 +167,7 @@ class ChildConfig(StageConfig):
         MinLen(1),
         Doc(
             "The model to start from: the name of a stage in this file, FILE.yaml#STAGE, a"
-            " checkpoint folder, or hf:NAME@COMMIT."
+            " checkpoint folder, or hf:NAME@COMMIT. It may be an axis, such as"
+            " {perplexity.from: [pretrain, extend]}, which puts several models into one table."
         ),
     ] = field(metadata={"option": "from"})

@@ -235,7 +235,10 @@ class FurtherTraining(TrainingConfig, ChildConfig):
     `embedding` replaces that of the parent; None keeps it.
     """
 
-    embedding: EmbeddingSection | None = None
+    embedding: Annotated[
+        EmbeddingSection | None,
+        Doc("The embedding that replaces that of the model. By default the model keeps its own."),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,4 +259,10 @@ class Finetune(FurtherTraining, kind="finetune"):
 
     start = "trainers.finetune:start"
 
-    tokenizer: TokenizerSection | None = None
+    tokenizer: Annotated[
+        TokenizerSection | None,
+        Doc(
+            "The tokenizer that replaces the model's own; it has the same ids, and may have a chat"
+            " template."
+        ),
+    ] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from fope_lab.sweep.apply_axes import StageSection
 
 NUMBERS = (pydantic_errors.NEEDS["int_type"], pydantic_errors.NEEDS["float_type"])
 """What is wanted where a single number belongs."""
+_EXPONENTS = {"k": "e3", "m": "e6", "b": "e9", "g": "e9"}
+_SUFFIXED = re.compile(r"(\d+(?:\.\d+)?)([kmbgKMBG])")
 GO_UNTRAINED = f"train: {UNTRAINED} extends without training"
 
 
@@ -21,6 +24,8 @@ def needs_of(problem: Problem, section: StageSection) -> str | None:
     if needs in NUMBERS and isinstance(value, list):
         axis = format_path((section.name, *problem.path))
         return f"{needs}; to compare several, write them under grid: {{{axis}: […]}}"
+    if needs in NUMBERS and isinstance(value, str) and (found := _SUFFIXED.fullmatch(value)):
+        return f"{needs}; {value} is written {found[1]}{_EXPONENTS[found[2].lower()]}"
     if problem.path in (("train",), ("train", "tokens")):
         return _with_untrained(needs, value, section.fields.get("kind"))
     return needs

@@ -44,7 +44,10 @@ class _MayBeUntrained(Entry[StageConfig]):
             "const": UNTRAINED,
             "description": "Take no step: the model only gets another embedding, without data.",
         }
-        schema["properties"][TRAIN] = {"anyOf": [schema["properties"][TRAIN], none]}
+        schema["properties"][TRAIN] = {
+            "anyOf": [schema["properties"][TRAIN], none],
+            "description": "The settings of the training, or none to extend without training.",
+        }
         return schema
 
 

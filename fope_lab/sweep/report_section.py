@@ -22,7 +22,9 @@ class ReportSection(Section):
         tuple[str, ...],
         Doc(
             "Statements to test over the seeds, each of the form"
-            " '[stage.]metric[(corpus)]@x [where axis=value, …]: a > b [> c]'."
+            " '[stage.]metric[(corpus)]@x [where axis=value, …]: a > b [> c]'. The sign > says that"
+            " the number of a is larger, which is better for an accuracy and worse for a"
+            " perplexity; < says that it is smaller."
         ),
     ] = ()
     min_in_length_accuracy: Annotated[

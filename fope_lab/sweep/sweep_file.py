@@ -6,7 +6,7 @@ The sections of stages are checked later, at each point of the grid, where every
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from annotated_types import MinLen
@@ -38,6 +38,8 @@ SectionName = Annotated[
 Seed = Annotated[int, Interval(ge=0, lt=2**32)]
 Axes = dict[str, Annotated[list[Any], MinLen(1)]]
 Points = tuple[dict[str, Any], ...]
+MOST_WRITTEN_SEEDS = 20
+"""The most seeds that an error writes out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +137,7 @@ def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile
         problems.add(Problem((), f"found {shown(value)}", "a mapping with name and stages"))
         return None
     right, wrong = entry_of(SweepFile).right_values(value)
-    problems.add(*wrong)
+    problems.add(*(_with_seeds(problem, value) for problem in wrong))
     stages = value.get("stages")
     if not isinstance(stages, dict) or not stages:
         return None
@@ -148,3 +150,11 @@ def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile
     message = "this name is reserved for a preparation stage"
     problems.add(*(Problem(("stages", name), message) for name in reserved if name in stages))
     return file
+
+
+def _with_seeds(problem: Problem, content: dict[str, Any]) -> Problem:
+    """The problem; of a number in place of the list of seeds, with the list of so many seeds."""
+    count = content.get("seeds")
+    if problem.path != ("seeds",) or type(count) is not int or not 0 < count <= MOST_WRITTEN_SEEDS:
+        return problem
+    return replace(problem, needs=f"{problem.needs}, such as {list(range(count))}")

@@ -261,8 +261,9 @@ def test_the_table_names_every_stage_and_the_totals(two: Plan, store: Store) -> 
     notes = [
         "assumed: 20 GFLOP/s a core, and no start-up",
         "unknown until run (the input's size is not known in advance)",
+        "unknown until run (the text's size is not known in advance; tokens or limit bounds it)",
     ]
-    assert lines[-2:] == [f"[{number}] {note}" for number, note in enumerate(notes, 1)]
+    assert lines[-3:] == [f"[{number}] {note}" for number, note in enumerate(notes, 1)]
     by_name = {line.split()[0]: line for line in lines if "[" in line}
     assert " s [1] " in by_name[ROPE]
     assert " ? [2] " in by_name[VALIDATION]
