@@ -1,4 +1,4 @@
-"""The heat maps that stages record in their results, averaged over seeds.
+"""The heat maps that stages record in their results, and that of passkeys, averaged over seeds.
 
 The `heatmaps` of a result are a list of {title, metric, x_label, y_label, x, y, values, low, high}.
 `values` has a row for each y; a missing value is null.
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fope_lab.report.results.aggregate import group_seeds
 from fope_lab.report.results.axes import Axes, read_axes
+from fope_lab.report.results.passkey_depths import depth_heatmaps
 from fope_lab.report.results.stage_results import StageResult, group_by_section
 
 SCALE = ("x_label", "y_label", "x", "y", "low", "high")
@@ -49,9 +50,7 @@ def group_heatmaps(results: Sequence[StageResult]) -> tuple[HeatmapGroup, ...]:
     groups = []
     for section, members in group_by_section(results).items():
         axes = read_axes(result.stage for result in members)
-        titles = dict.fromkeys(
-            str(entry.get("title")) for r in members for entry in r.record.heatmaps
-        )
+        titles = dict.fromkeys(str(entry.get("title")) for r in members for entry in _entries(r))
         for title in titles:
             if group := _group(section, title, members, axes):
                 groups.append(group)
@@ -69,7 +68,7 @@ def _group(
     for seeds in group_seeds(members):
         arrays = []
         for result in seeds:
-            for entry in result.record.heatmaps:
+            for entry in _entries(result):
                 if str(entry.get("title")) != title:
                     continue
                 values = _values(entry)
@@ -89,6 +88,11 @@ def _group(
     if scale is None:
         return None
     return HeatmapGroup(section, title, metric, scale, tuple(maps), tuple(notes))
+
+
+def _entries(result: StageResult) -> list[Mapping[str, Any]]:
+    """The heat maps that a result has, and the one that its details are enough for."""
+    return [*result.record.heatmaps, *depth_heatmaps(result.record.details)]
 
 
 def _values(entry: Mapping[str, Any]) -> NDArray[np.float64] | None:
