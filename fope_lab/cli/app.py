@@ -36,6 +36,7 @@ COMMANDS = (
         "fetch",
         "schema",
         "export",
+        "harness",
         "embeddings",
         "scales",
         "store",
