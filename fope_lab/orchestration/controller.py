@@ -94,7 +94,9 @@ def run_stages(
             for key, stage in by_key.items()
         }
         capacity = Capacity(demands, ray.cluster_resources, lookahead)
-        searcher = StageSearcher(stages, store, owner, capacity, seconds)
+        searcher = StageSearcher(
+            stages, store, owner, capacity, seconds, lambda: interruption.noted
+        )
         request = stop_request(store, owner)
         ending = LastCheckpoints(interruption, request, searcher, by_key, store, owner, say)
         if address == LOCAL:

@@ -56,7 +56,6 @@ class LastCheckpoints(tune.Callback):
         now = time.monotonic()
         if self._until is None:
             self._until = now + CHECKPOINT_SECONDS
-            self._searcher.stop()
             self._ask()
         if now < self._next_look:
             return

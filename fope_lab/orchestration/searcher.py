@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,11 +42,13 @@ class StageSearcher(Searcher):
         owner: str,
         capacity: Capacity,
         seconds: Mapping[str, float],
+        is_ending: Callable[[], bool] = lambda: False,
     ) -> None:
         """`stages` come parents first, and `seconds` has the plan's forecast of each by key.
 
         `owner` is this driver. `capacity` bounds how many stages Tune has at once: Tune starts them
         first come, first served, so that a stage given early would keep a more urgent one waiting.
+        Once `is_ending` is true, Tune gets no more stages.
         """
         super().__init__()
         self._stages = {stage.key: stage for stage in stages}
@@ -56,7 +58,7 @@ class StageSearcher(Searcher):
         self._reruns: dict[str, str] = {}
         self._damaged: set[str] = set()
         self._lock = threading.Lock()
-        self._stopping = False
+        self._is_ending = is_ending
         self._urgency = remaining_path(stages, seconds)
         self._states = {
             key: CACHED if self._folder(key).is_done() else WAITING for key in self._stages
@@ -67,10 +69,9 @@ class StageSearcher(Searcher):
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Answer Tune with the configuration of the next trial, None, or FINISHED."""
         with self._lock:
-            if all(state.status in ENDED for state in self._states.values()):
+            # While nothing runs, Tune asks again and again, and does nothing else for ten minutes.
+            if self._is_ending() or all(s.status in ENDED for s in self._states.values()):
                 return Searcher.FINISHED
-            if self._stopping:
-                return None
             for key in self._capacity.admissible(sorted(self._ready(), key=self._order)):
                 folder = self._folder(key)
                 lease, token = self._observer.state(folder.attempts, self._owner)
@@ -120,10 +121,6 @@ class StageSearcher(Searcher):
             else:
                 self._states[key] = self._failed(folder, state, reason)
                 self._states = block_descendants(list(self._stages.values()), self._states)
-
-    def stop(self) -> None:
-        """Give Tune no more stages: the run is about to end."""
-        self._stopping = True
 
     def states(self) -> dict[str, StageState]:
         """Return a copy of every stage's state in this run, by key."""

@@ -25,7 +25,6 @@ class Scene:
         self.request = StopRequest(root / ".tune" / "driver" / "stop")
         self.request.prepare()
         self.said: list[str] = []
-        self.stopped = False
         kinds = {"a": "pretrain", "b": "extend", "c": "pretrain", "d": "passkey", "e": "pretrain"}
         self.stages: dict[str, Any] = {
             key: SimpleNamespace(
@@ -41,15 +40,12 @@ class Scene:
         self.ending = LastCheckpoints(
             self.interruption,
             self.request,
-            SimpleNamespace(states=lambda: self.states, stop=self.stop),  # type: ignore[arg-type]
+            SimpleNamespace(states=lambda: self.states),  # type: ignore[arg-type]
             self.stages,
             self.store,
             "driver",
             self.said.append,
         )
-
-    def stop(self) -> None:
-        self.stopped = True
 
     def begin(self, key: str, owner: str = "driver") -> Attempt:
         attempt = self.store.folder(self.stages[key].kind, key).begin(owner, {})
@@ -71,7 +67,6 @@ def test_without_a_signal_nothing_happens(scene: Scene) -> None:
     scene.begin("a")
     scene.turn()
     assert not scene.request.is_made()
-    assert not scene.stopped
 
 
 def test_the_run_ends_when_the_last_training_has(scene: Scene) -> None:
@@ -81,7 +76,6 @@ def test_the_run_ends_when_the_last_training_has(scene: Scene) -> None:
     scene.interruption.noted = True
     scene.turn()
     assert scene.request.is_made()
-    assert scene.stopped
     first.release()
     scene.turn()
     scene.states["a"] = scene.states["b"] = StageState(Status.INTERRUPTED)

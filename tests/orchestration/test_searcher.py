@@ -55,13 +55,14 @@ def searcher_of(
     seconds: dict[str, float],
     clock: Callable[[], float] = lambda: 0.0,
     lookahead: Lookahead | None = None,
+    is_ending: Callable[[], bool] = lambda: False,
 ) -> Any:
     """For a cluster of `slots` CPUs, of which each worker takes one."""
     demands = {
         node.key: Demand({"CPU": node.workers}, seconds[node.key], node.workers) for node in nodes
     }
     capacity = Capacity(demands, lambda: {"CPU": slots}, lookahead or Lookahead(), clock)
-    return StageSearcher(nodes, store, "driver", capacity, seconds)  # type: ignore[arg-type]
+    return StageSearcher(nodes, store, "driver", capacity, seconds, is_ending)  # type: ignore[arg-type]
 
 
 def finish(store: Store, key: str) -> None:
@@ -482,14 +483,16 @@ def test_a_reason_that_only_the_trial_knows_is_recorded_once_there_is_room(
 def test_a_run_that_ends_gives_no_more_stages_and_blocks_none(tmp_path: Path) -> None:
     store = Store(tmp_path)
     nodes = [Node("a"), Node("b"), Node("c"), Node("child", {"base": "a"})]
-    searcher = searcher_of(nodes, store, 2, dict.fromkeys(["a", "b", "c", "child"], 1.0))
+    ending, seconds = [False], dict.fromkeys(["a", "b", "c", "child"], 1.0)
+    searcher = searcher_of(nodes, store, 2, seconds, is_ending=lambda: ending[0])
     assert {searcher.suggest("t1")[KEY], searcher.suggest("t2")[KEY]} == {"a", "b"}
     with store.folder(KIND, "a").begin("driver", {}) as attempt:
-        searcher.stop()
+        ending[0] = True
         attempt.writer.progress(3, 9)
     for trial in ("t1", "t2"):
         searcher.on_trial_complete(trial, {STATUS: "interrupted", REASON: ""})
-    assert searcher.suggest("t3") is None
+    # Tune would wait for a stage for ten minutes, and look at nothing else, if it got None.
+    assert searcher.suggest("t3") == Searcher.FINISHED
     states = searcher.states()
     assert (states["a"].status, states["a"].reason) == (
         Status.INTERRUPTED,
@@ -504,7 +507,6 @@ def test_a_trial_that_died_while_the_run_ends_is_not_waited_for(tmp_path: Path) 
     searcher = searcher_of([Node("a")], store, 1, {"a": 1.0})
     searcher.suggest("t1")
     store.folder(KIND, "a").begin("driver", {}).lease.heartbeat.stop()
-    searcher.stop()
     searcher.on_trial_complete("t1", {STATUS: "interrupted", REASON: ""})
     assert searcher.states()["a"].status is Status.INTERRUPTED
 
