@@ -7,7 +7,7 @@ BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 SWEEP ?= sweeps/quickstart.yaml
 
-.PHONY: quickstart test faults lint format schema bench ui screenshots wheel clean
+.PHONY: quickstart docs test faults lint format schema bench ui recordings screenshots wheel clean
 
 quickstart: $(INSTALLED)  ## train, evaluate and compare four embeddings in minutes on two cores
 	$(BIN)/fope-lab run $(SWEEP)
@@ -45,6 +45,12 @@ bench: $(INSTALLED)  ## the figures about speed that we publish
 
 ui: $(INSTALLED)  ## MLflow on the default store
 	$(BIN)/fope-lab ui
+
+docs: $(INSTALLED)  ## the documentation, in build/documentation/site; a broken link is an error
+	$(BIN)/python -m docs.build
+
+recordings: $(INSTALLED)  ## run the tutorial, and keep its outputs
+	$(BIN)/python -m docs.record_tutorial
 
 screenshots: $(INSTALLED)  ## the README's pictures, from the default store; needs Chromium
 	$(BIN)/python docs/screenshots.py $(SWEEP)

@@ -1,0 +1,85 @@
+"""Build the documentation: python -m docs.build
+
+Pages of docs/pages are copied to build/documentation/pages with their inserts filled in, the
+gallery and the notebooks are added, and Zensical makes build/documentation/site of them. A broken
+link is an error.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+from docs.generate import (
+    architecture,
+    assemble,
+    catalogues,
+    commands,
+    contributing,
+    gallery,
+    notebooks,
+    results,
+    style,
+    sweep_files,
+    transcripts,
+    troubleshooting,
+)
+from docs.generate.shipped import ROOT
+
+PARTS = {
+    "architecture": architecture.drawing,
+    "analyses": catalogues.analyses,
+    "command-overview": commands.overview,
+    "command-reference": commands.reference,
+    "contributing": contributing.section,
+    "errors": troubleshooting.page,
+    "front-figures": results.front,
+    "gallery": gallery.overview,
+    "metrics": catalogues.metrics,
+    "results": results.page,
+    "sweep-kinds": sweep_files.kinds,
+    "sweep-sections": sweep_files.sections,
+    "sweep-top": sweep_files.top_level,
+    "transcript": transcripts.of_step,
+}
+SOURCES, TARGET = ROOT / "docs" / "pages", ROOT / "build" / "documentation"
+
+
+def write_sources(target: Path) -> Path:
+    """Write everything that the site is built from into `target`; returns its configuration."""
+    shutil.rmtree(target, ignore_errors=True)
+    pages = target / "pages"
+    assemble.assemble(SOURCES, pages, PARTS)
+    added = gallery.pages() | notebooks.pages()
+    for path, text in added.items():
+        place = pages / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+    notebooks.write_pictures(pages)
+    (pages / "assets").mkdir(exist_ok=True)
+    (pages / "assets" / "figures.css").write_text(style.sheet(), encoding="utf-8")
+    shutil.copyfile(transcripts.FIGURE, pages / "assets" / "tutorial.svg")
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    settings |= {"docs_dir": "pages", "site_dir": "site"}
+    settings["plugins"][0]["mkdocstrings"]["handlers"]["python"]["paths"] = [str(ROOT)]
+    for entry in settings["nav"]:
+        if "Gallery" in entry:
+            entry["Gallery"] += sorted(path for path in added if path.startswith(gallery.FOLDER))
+    config = target / "mkdocs.yml"
+    config.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+    return config
+
+
+def main() -> int:
+    """Build the site into build/documentation/site; returns the exit code."""
+    config = write_sources(TARGET)
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
+    return subprocess.run([*command, "-f", str(config)], cwd=config.parent, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""Write the results that the documentation shows, from a store in which sweeps were run.
+
+    python -m docs.collect_results --store DIR sweeps/quickstart.yaml …
+
+The file docs/results/NAME.json has the report as `fope-lab report --json` prints it, without what
+depends on the machine, and the commit that made its stages. Only a finished sweep is taken, and
+only if one clean commit made all of it, so that each number can be made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from docs.generate.shipped import ROOT
+from fope_lab.orchestration.sweep_report import report_of_sweep
+from fope_lab.report.render.json import report_json
+from fope_lab.store import Store
+from fope_lab.sweep import load_sweep
+
+MADE_AT = "stages made at commit"
+KEPT = ("sweep", "generated", "counts", "cells", "beside", "claims", "stages")
+OF_A_STAGE = ("key", "name", "stage", "kind", "state", "seed", "train_length")
+
+
+def main() -> None:
+    """Write a file for each sweep."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("sweeps", nargs="+", metavar="FILE", help="a shipped sweep file")
+    parser.add_argument("--store", required=True, metavar="DIR", help="the store of their runs")
+    options = parser.parse_args()
+    store = Store.existing(options.store)
+    for name in options.sweeps:
+        path = ROOT / "docs" / "results" / f"{Path(name).stem}.json"
+        collected = collect(Path(name), store)
+        path.write_text(
+            json.dumps(collected, indent=0, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+        print(f"{path} ({path.stat().st_size // 1024} KiB)")
+
+
+def collect(file: Path, store: Store) -> dict[str, Any]:
+    """The result of a finished sweep that one clean commit made."""
+    report = report_json(report_of_sweep(load_sweep(file), store, None))
+    commits = report["provenance"].get(MADE_AT, "")
+    commit = commits.partition(" ")[0]
+    if "," in commits or commit.endswith("+") or not commit:
+        sys.exit(f"{file}: found stages made at {commits or 'no commit'}, needs one clean commit")
+    if report["counts"]["done"] != report["counts"]["total"]:
+        sys.exit(f"{file}: found {report['counts']}, needs a finished sweep")
+    report["sweep"]["path"] = str(file)
+    for cell in report["cells"]:
+        cell["values"] = [
+            {"seed": v["seed"], "value": v["value"], "key": v["key"]} for v in cell["values"]
+        ]
+    report["cells"] = [c for c in report["cells"] if not c["metric"].endswith("_by_position")]
+    report["stages"] = [{k: s[k] for k in OF_A_STAGE} for s in report["stages"]]
+    command = f"fope-lab run {file}"
+    kept = {key: report[key] for key in KEPT}
+    return {"sweep": str(file), "command": command, "commit": commit, "report": kept}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Pictures of embeddings, drawn from the real torch modules at one size.
+
+A rotation is shown by the wavelength of its pairs, and by the score of a query and a key whose
+entries are all 1, over their distance. A bias is shown over the distance, for each head. Learned
+numbers are those that training starts from.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fope_lab.drawing.panels import curve, legend, panels
+from fope_lab.drawing.svg import DASHED, inline_svg
+from fope_lab.embeddings import build_embedding
+from fope_lab.embeddings.describe import EXAMPLES, describe
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from fope_lab.embeddings.module import PositionEmbedding
+
+HEAD_DIM, NUM_HEADS, TRAIN_LENGTH = 64, 8, 512
+SIZES = {"head_dim": HEAD_DIM, "num_heads": NUM_HEADS, "train_length": TRAIN_LENGTH}
+FACTOR = EXAMPLES["factor"]
+LONGEST = int(FACTOR) * TRAIN_LENGTH
+AT = (
+    f"Drawn at head_dim {HEAD_DIM}, {NUM_HEADS} heads, a training length of {TRAIN_LENGTH} tokens"
+    f" and, where a factor is needed, factor {FACTOR:g}."
+)
+
+
+@functools.cache
+def module(name: str) -> PositionEmbedding:
+    """The torch module of a preset at the size of the pictures."""
+    open_options = {option: EXAMPLES[option] for option in describe(name).open}
+    return build_embedding({"type": name, **open_options}, **SIZES)
+
+
+def picture(name: str) -> str | None:
+    """An inline SVG of what an embedding does by position; None if it does nothing."""
+    embedding = module(name)
+    titles = {
+        "Wavelength of each pair": embedding.inv_freq is not None,
+        "Score of equal vectors by distance": embedding.rotates,
+        "Bias by distance": embedding.biases,
+        "What is added, by position": _adds(embedding),
+    }
+    shown = [title for title, applies in titles.items() if applies]
+    if not shown:
+        return None
+    with panels(shown, width=340, height=230) as (figure, plots):
+        for title, axes in zip(shown, plots, strict=True):
+            DRAWINGS[title](axes, embedding)
+        handles = [axes for axes in plots if axes.get_legend_handles_labels()[0]]
+        if handles:
+            legend(figure, handles[0])
+    return inline_svg(figure, f"picture-{name}", f"{name}", f"{', '.join(shown)}. {AT}")
+
+
+def thumbnail(name: str) -> str | None:
+    """A small picture of an embedding's effect by distance; None if it has none."""
+    embedding = module(name)
+    kinds = ("Bias by distance", "Score of equal vectors by distance", "What is added, by position")
+    applies = (embedding.biases, embedding.rotates, _adds(embedding))
+    title = next((kind for kind, it in zip(kinds, applies, strict=True) if it), None)
+    if title is None:
+        return None
+    with panels([""], width=230, height=130) as (figure, [axes]):
+        DRAWINGS[title](axes, embedding)
+        axes.set(xlabel="", ylabel="")
+        axes.tick_params(labelsize=8)
+    return inline_svg(figure, f"thumbnail-{name}", name, f"{title}. {AT}")
+
+
+def _adds(embedding: PositionEmbedding) -> bool:
+    zeros = torch.zeros(1, 2, HEAD_DIM)
+    return bool(embedding.embed(zeros, torch.arange(2)).any())
+
+
+def _wavelengths(axes: Axes, embedding: PositionEmbedding) -> None:
+    reference = module("rope").inv_freq
+    assert reference is not None
+    pairs = np.arange(HEAD_DIM // 2)
+    axes.plot(pairs, 2 * math.pi / reference.numpy(), label="rope", **DASHED)
+    own = np.array(embedding.definition.pair_frequencies(embedding.shape, LONGEST))
+    turning = own > 0
+    wavelength = np.where(turning, 2 * math.pi / np.where(turning, own, 1), np.nan)
+    axes.plot(
+        pairs,
+        wavelength,
+        color="#172396",
+        marker="o",
+        markersize=3,
+        linestyle="none",
+        label=embedding.definition.name if embedding is module("rope") else "this embedding",
+    )
+    axes.plot(
+        pairs[~turning],
+        np.ones((~turning).sum()),
+        color="#e8730b",
+        marker="x",
+        markersize=4,
+        linestyle="none",
+        transform=axes.get_xaxis_transform(),
+        clip_on=False,
+        label="does not rotate" if (~turning).any() else None,
+    )
+    axes.axhline(TRAIN_LENGTH, **{**DASHED, "linestyle": ":"}, label="training length")
+    axes.set(xlabel="pair of dimensions", ylabel="tokens in a cycle", yscale="log")
+
+
+def _scores(axes: Axes, embedding: PositionEmbedding) -> None:
+    positions = torch.arange(LONGEST)
+    ones = torch.ones(1, NUM_HEADS, LONGEST, HEAD_DIM)
+    torch.manual_seed(0)
+    if embedding.draws_positions:
+        positions = embedding.positions(LONGEST)
+    with torch.no_grad():
+        q, k = embedding.rotate(ones, ones, positions)
+        scores = (q[0, :, -1:] @ k[0].mT)[:, 0].flip(-1) / HEAD_DIM
+    _by_distance(axes, scores.numpy())
+    axes.set_ylabel("mean product of a pair")
+
+
+def _bias(axes: Axes, embedding: PositionEmbedding) -> None:
+    positions = torch.arange(LONGEST)
+    with torch.no_grad():
+        bias = embedding.bias(positions[-1:], positions)
+    assert bias is not None
+    _by_distance(axes, bias[:, 0].flip(-1).numpy())
+    axes.set_ylabel("bias of a logit")
+
+
+def _by_distance(axes: Axes, values: NDArray[Any]) -> None:
+    """Draw values (heads, distances): every head that differs from the first, thinned to 512."""
+    step = max(1, values.shape[1] // 512)
+    for head in range(values.shape[0]):
+        if head == 0 or not np.allclose(values[head], values[0]):
+            curve(axes, values[head, ::step], head, x=np.arange(values.shape[1])[::step])
+    axes.axvline(TRAIN_LENGTH, **{**DASHED, "linestyle": ":"})
+    axes.set_xlabel("distance, tokens")
+
+
+def _added(axes: Axes, embedding: PositionEmbedding) -> None:
+    hidden = torch.zeros(1, TRAIN_LENGTH, HEAD_DIM)
+    added = embedding.embed(hidden, torch.arange(TRAIN_LENGTH))[0].numpy()
+    for slot, dimension in enumerate(range(0, HEAD_DIM, 16)):
+        curve(axes, added[:, dimension], slot, f"dimension {dimension}")
+    axes.set(xlabel="position, tokens", ylabel="value")
+
+
+DRAWINGS = {
+    "Wavelength of each pair": _wavelengths,
+    "Score of equal vectors by distance": _scores,
+    "Bias by distance": _bias,
+    "What is added, by position": _added,
+}
