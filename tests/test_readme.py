@@ -40,14 +40,6 @@ def test_the_sweep_is_right(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_the_readme_tells_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    told = set(re.findall(r"(?:^|`)fope-lab ([a-z]+)", README, flags=re.MULTILINE))
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    listed = set(re.findall(r"^    ([a-z]+) ", capsys.readouterr().out, flags=re.MULTILINE))
-    assert told == listed
-
-
 def test_every_kind_of_command_is_shown_in_full() -> None:
     assert {command[1] for command in COMMANDS} == {
         "plan", "run", "report", "evaluate", "analyze", "submit"

@@ -38,7 +38,7 @@ ARGUMENTS = (
         metavar="NAME",
         help="a preset, mechanism or transform, or '{type: NAME, option: value}'",
     ),
-    argument("--markdown", action="store_true", help="print the table of README.md"),
+    argument("--markdown", action="store_true", help="print the table as Markdown"),
     _add_sizes,
 )
 
