@@ -90,7 +90,7 @@ def compare_sweeps(first: Side, second: Side) -> Pair:
     matched = [cell for cell in cells if cell.first and cell.second]
     if not matched:
         raise PairError(_nothing_in_common(first, second, cells))
-    pairs = pair_stages(matched, both)
+    pairs = pair_stages(both)
     counts = [(sum(r.state.is_done for r in of), len(of)) for of in stages]
     return Pair(
         first=first,

@@ -102,6 +102,20 @@ def test_an_axis_that_one_sweep_lacks_has_the_value_of_its_section(
     assert alone == {str({"pretrain.embedding": "nope"})}
 
 
+def test_settings_of_stages_that_are_not_done_are_compared(
+    tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = write_sweep(tmp_path / "before.yaml", name="before")
+    passkey = {**BASE["stages"]["passkey"], "trials": 77}
+    stages = {**BASE["stages"], "passkey": passkey}
+    after = write_sweep(tmp_path / "after.yaml", name="after", stages=stages)
+    fill(before, store)  # and so what the other shares with it
+    assert report(before, after, "--store", store.root) == 0
+    text = capsys.readouterr().out
+    assert "passkey: trials: 200 → 77 (6 stages)" in text
+    assert "only in before: passkey of passkey[embedding=rope]" in text
+
+
 def git(folder: Path, *words: str) -> None:
     names = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
     subprocess.run(["git", "-C", str(folder), *names, *words], check=True, capture_output=True)

@@ -1,7 +1,7 @@
 """What differs between two sweeps beside their numbers: settings, code, and packages.
 
-Stages are compared that lead to matched cells: those of the same section, and under the same seed
-where both have it, with the stages that they come from.
+Stages are compared whether they are finished or not: those of the same section with the same values
+on all axes, and the stages that they come from.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.provenance.checkout import Checkout
-from fope_lab.report.compare.match_sweeps import MatchedCell, Results
+from fope_lab.report.compare.match_sweeps import Results, axis_value
 from fope_lab.report.results.settings import flatten, setting_text
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.store import StageFolder, Store
@@ -49,26 +49,34 @@ class CodeChange:
     packages: tuple[str, ...]
 
 
-def pair_stages(cells: Iterable[MatchedCell], results: tuple[Results, Results]) -> list[StagePair]:
-    """The pairs of stages that lead to matched cells, ancestors first, each once."""
+def pair_stages(results: tuple[Results, Results]) -> list[StagePair]:
+    """The pairs of stages of one section with equal values on all axes, after their parents.
+
+    A stage is paired with that of its seed, or else with one of any seed.
+    """
+    paths: dict[str, dict[str, None]] = {}
+    for of in results:
+        for result in of.values():
+            paths.setdefault(result.stage.section, {}).update(dict.fromkeys(result.stage.axes))
+    others: dict[tuple[object, ...], str] = {}
+    for key, result in results[1].items():
+        place = _place(result, results[1], paths)
+        others.setdefault((*place, result.stage.seed), key)
+        others.setdefault(place, key)
     found: dict[tuple[str, str], StagePair] = {}
-    for cell in cells:
-        if cell.first is None or cell.second is None:
-            continue
-        seeds = [
-            _by_seed(each.keys, of)
-            for each, of in zip((cell.first, cell.second), results, strict=True)
-        ]
-        common = [seed for seed in seeds[0] if seed in seeds[1]]
-        for seed in common:
-            _add(found, seeds[0][seed], seeds[1][seed], results)
-        if not common:
-            _add(found, cell.first.keys[0], cell.second.keys[0], results)
+    for key, result in results[0].items():
+        place = _place(result, results[0], paths)
+        other = others.get((*place, result.stage.seed)) or others.get(place)
+        if result.stage.model_spec is not None and other is not None:
+            _add(found, key, other, results)
     return list(found.values())
 
 
-def _by_seed(keys: Iterable[str], results: Results) -> dict[int | None, str]:
-    return {results[key].stage.seed: key for key in keys}
+def _place(
+    result: StageResult, results: Results, paths: Mapping[str, Iterable[str]]
+) -> tuple[object, ...]:
+    stage = result.stage
+    return stage.section, tuple(axis_value(stage, results, p) for p in paths[stage.section])
 
 
 def _add(
