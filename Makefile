@@ -49,7 +49,8 @@ ui: $(INSTALLED)  ## MLflow on the default store
 docs: $(INSTALLED)  ## the documentation, in build/documentation/site; a broken link is an error
 	$(BIN)/python -m docs.build
 
-recordings: $(INSTALLED)  ## run the tutorial, and keep its outputs
+recordings: $(INSTALLED)  ## run the notebooks and the tutorial, and keep their outputs
+	$(BIN)/python -m docs.execute_notebooks
 	$(BIN)/python -m docs.record_tutorial
 
 screenshots: $(INSTALLED)  ## the README's pictures, from the default store; needs Chromium
