@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -101,7 +102,10 @@ def test_one_failed_stage_stops_nothing_else(finished: Finished) -> None:
     }
     failed = {name for name, done in states.items() if not done}
     assert failed == {"too-long[seed=0]", "too-long[seed=1]"}
-    assert "failed too-long[seed=0]:" in finished.output
+    names = r"too-long\[seed=0\], too-long\[seed=1\]"
+    cause = rf"failed 2 stages: .*\n  {names} \(log of the first: \S+log\.txt\)\n"
+    assert re.search(cause, finished.output)
+    assert finished.output.endswith("`--retry-failed` runs those again and nothing else\n")
     assert "log.txt" in finished.output
     assert "Traceback" not in finished.output
 
