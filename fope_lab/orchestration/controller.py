@@ -145,7 +145,7 @@ def _tuner(
             storage_path=str(scratch),
             verbose=0,
             failure_config=tune.FailureConfig(max_failures=PROCESS_RETRIES),
-            callbacks=[ending],
+            callbacks=[ending, _Deaths(searcher)],
         ),
     )
 
@@ -161,7 +161,7 @@ def _ray(address: str, scratch: Path, interruption: Interruption) -> Iterator[No
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     # On a full disk it prints a traceback. Nobody reads the state that Tune saves.
     logging.getLogger("ray.tune.execution.experiment_state").setLevel(logging.CRITICAL)
-    logging.getLogger("ray.tune.execution.tune_controller").addFilter(_shorten_death_of_worker)
+    logging.getLogger("ray.tune.execution.tune_controller").addFilter(_not_a_death)
     os.environ["OMP_NUM_THREADS"] = "1"  # two threads a trial are 6–10 times slower than one
     try:
         with ray_starting(interruption):
@@ -173,12 +173,25 @@ def _ray(address: str, scratch: Path, interruption: Interruption) -> Iterator[No
         ray.shutdown()
 
 
-def _shorten_death_of_worker(record: logging.LogRecord) -> bool:
-    """Have Tune tell of a worker that died in one line, without a traceback of Ray's own code."""
-    if record.exc_info and isinstance(record.exc_info[1], ray.exceptions.RayActorError):
-        record.msg = f"A worker process died. Tune retries its stage up to {PROCESS_RETRIES} times."
-        record.args, record.exc_info = (), None
-    return True
+def _not_a_death(record: logging.LogRecord) -> bool:
+    """Whether a record of Tune's is of anything but a process that died: it has a traceback of
+    Ray's own code, and does not say which stage it was."""
+    return not (record.exc_info and isinstance(record.exc_info[1], ray.exceptions.RayActorError))
+
+
+class _Deaths(tune.Callback):
+    """Tells the searcher of a stage whose process died and which Tune tries again."""
+
+    def __init__(self, searcher: StageSearcher) -> None:
+        self._searcher = searcher
+
+    def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """Note the death. Tune calls this."""
+        self._searcher.note_death(trial.trial_id)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tune pickles its arguments for `Tuner.restore`, which is not used."""
+        return {}
 
 
 def _start_ray(address: str) -> Any:

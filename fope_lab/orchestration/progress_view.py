@@ -167,6 +167,8 @@ def _lines(progress: RunProgress, console: Console) -> Iterator[Show]:
             elif changed or (quiet and running):
                 printed[stage.key] = clock
                 cells = progress_cells(stage, state, progress.store)
+                if running and before[1] != state.reason:
+                    cells.append(state.reason)
                 say(state_text(state), "  ".join([stage.label, *filter(None, cells)]))
         for reason, number in blocked.items():
             say(str(Status.BLOCKED), f"{counted(number)}: {reason}")

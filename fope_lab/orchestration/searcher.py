@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ray.tune.search import Searcher
 
-from fope_lab.orchestration.trial import KEY, OWNER, REASON, STATUS, SUPERSEDE
+from fope_lab.orchestration.trial import KEY, OWNER, PROCESS_RETRIES, REASON, STATUS, SUPERSEDE
 from fope_lab.planning.capacity import Capacity
 from fope_lab.planning.schedule import remaining_path
 from fope_lab.store import StageFolder, StageState, Status, Store
@@ -57,6 +58,7 @@ class StageSearcher(Searcher):
         self._trials: dict[str, str] = {}
         self._reruns: dict[str, str] = {}
         self._damaged: set[str] = set()
+        self._deaths: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._is_ending = is_ending
         self._urgency = remaining_path(stages, seconds)
@@ -121,6 +123,18 @@ class StageSearcher(Searcher):
             else:
                 self._states[key] = self._failed(folder, state, reason)
                 self._states = block_descendants(list(self._stages.values()), self._states)
+
+    def note_death(self, trial_id: str) -> None:
+        """Note that the process of a trial died, and that Tune starts another one."""
+        with self._lock:
+            key = self._trials.get(trial_id)
+            if key is None:
+                return
+            self._deaths[key] += 1
+            tries = f"try {self._deaths[key] + 1} of {PROCESS_RETRIES + 1}"
+            self._states[key] = replace(STARTED, reason=f"its process died; {tries}")
+            label = self._stages[key].label
+            self._reruns[key] = f"{label}: its process died, and another one went on"
 
     def states(self) -> dict[str, StageState]:
         """Return a copy of every stage's state in this run, by key."""

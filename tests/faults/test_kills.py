@@ -57,7 +57,8 @@ def test_a_worker_killed_is_retried_from_its_checkpoint(run) -> None:  # type: i
     [victim, *_] = run.training()
     os.kill(worker(victim), signal.SIGKILL)
     output = run.finish(driver)
-    assert "A worker process died." in output
+    assert re.search(r"running +pretrain\S* .*its process died; try 2 of 4", output), output
+    assert re.search(r"re-run: pretrain\S*: its process died, and another one went on", output)
     assert "Traceback" not in output
     record = victim.attempts.newest()
     assert record.token == 2

@@ -513,3 +513,22 @@ def test_a_trial_that_died_while_the_run_ends_is_not_waited_for(tmp_path: Path) 
 
 def no_space(*_: object) -> bool:
     raise OSError(28, "No space left on device")
+
+
+def test_a_stage_whose_process_died_says_so_while_it_runs_again_and_when_it_is_done(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path)
+    searcher = searcher_of([Node("a")], store, 1, {"a": 1.0})
+    assert searcher.suggest("t") is not None
+    searcher.note_death("t")
+    searcher.note_death("t")
+    state = searcher.states()["a"]
+    assert (state.status, state.reason) == (Status.RUNNING, "its process died; try 3 of 4")
+    searcher.note_death("of another driver")
+    finish(store, "a")
+    searcher.on_trial_complete("t", {})
+    done = searcher.states()["a"]
+    assert (done.status, done.reason) == (
+        Status.DONE, "a: its process died, and another one went on",
+    )  # fmt: skip
