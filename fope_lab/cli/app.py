@@ -40,6 +40,7 @@ COMMANDS = (
         "embeddings",
         "scales",
         "store",
+        "completion",
     ),
 )
 """The names of the commands and of their modules, in the order of `--help`."""
@@ -49,19 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     _open_closed_outputs()
     words = sys.argv[1:] if arguments is None else list(arguments)
-    group = _Group(
-        prog="fope-lab",
-        description="Experiment sweeps for position embeddings: "
-        "from one YAML file to a compared result.",
-        noun="command",
-        package="fope_lab.cli.commands",
-        names=COMMANDS,
-    )
-    return _dispatch(group, words)
+    return _dispatch(COMMAND_GROUP, words)
 
 
 @dataclass(frozen=True)
-class _Group:
+class Group:
     """Commands of which the next word names one; `package` has a module for each of `names`."""
 
     prog: str
@@ -74,6 +67,15 @@ class _Group:
         """The module or package of a command."""
         return importlib.import_module(f"{self.package}.{name}")
 
+    def inner(self, name: str) -> Group | None:
+        """The actions of a command that has any."""
+        command = self.module(name)
+        actions = getattr(command, "ACTIONS", None)
+        if actions is None:
+            return None
+        prog = f"{self.prog} {name}"
+        return Group(prog, _sentence(command.HELP), "action", command.__name__, actions)
+
     def overview(self) -> _Parser:
         """The parser that lists all commands and runs none."""
         parser = _Parser(prog=self.prog, description=self.description)
@@ -85,14 +87,26 @@ class _Group:
         return parser
 
 
-def _dispatch(group: _Group, words: Sequence[str]) -> int:
+COMMAND_GROUP = Group(
+    prog="fope-lab",
+    description="Experiment sweeps for position embeddings: "
+    "from one YAML file to a compared result.",
+    noun="command",
+    package="fope_lab.cli.commands",
+    names=COMMANDS,
+)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _dispatch(group: Group, words: Sequence[str]) -> int:
     if words and words[0] in group.names:
         command, prog = group.module(words[0]), f"{group.prog} {words[0]}"
-        summary = f"{command.HELP[0].upper()}{command.HELP[1:]}."
-        if actions := getattr(command, "ACTIONS", None):
-            inner = _Group(prog, summary, "action", command.__name__, actions)
+        if inner := group.inner(words[0]):
             return _dispatch(inner, words[1:])
-        parser = _Parser(prog=prog, description=summary)
+        parser = _Parser(prog=prog, description=_sentence(command.HELP))
         for add in command.ARGUMENTS:
             add(parser)
         return _run(prog, command.run, parser.parse_args(words[1:]))

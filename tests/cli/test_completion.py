@@ -1,0 +1,152 @@
+"""Completion: the words that can come next, and a real bash that asks for them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fope_lab.cli import main
+from fope_lab.cli.app import COMMANDS
+from fope_lab.cli.next_words import next_words
+from fope_lab.housekeeping.known_stages import known_stages
+from fope_lab.store import Store
+from fope_lab.sweep import load_sweep, plan
+from fope_lab.tracking.ledger import Ledger
+
+SWEEP = """
+name: completed
+seeds: [0, 1]
+stages:
+  pretrain:
+    kind: pretrain
+    model: {num_layers: 1, num_heads: 2, head_dim: 16, intermediate_size: 64}
+    embedding: rope
+    data: {task: passkey, length: 32}
+    train: {tokens: 1024, batch_tokens: 256, learning_rate: 1e-2}
+  passkey: {kind: passkey, from: pretrain, form: symbolic, lengths: [32], trials: 2}
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The default store of a folder with a sweep, which it has recorded."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FOPE_LAB_STORE", str(tmp_path / "fope-store"))
+    (tmp_path / "completed.yaml").write_text(SWEEP)
+    (tmp_path / "notes.txt").write_text("")
+    (tmp_path / "sweeps").mkdir()
+    (tmp_path / "sweeps" / "other.yaml").write_text(SWEEP)
+    store = Store.create(tmp_path / "fope-store")
+    sweep = load_sweep(tmp_path / "completed.yaml")
+    Ledger(store, "none").save_outline(plan(sweep, store))
+    return store
+
+
+def test_commands_and_their_actions() -> None:
+    assert set(next_words("fope-lab ")) == {*COMMANDS, "--help"}
+    assert next_words("fope-lab st") == ["stop", "status", "store"]
+    assert next_words("fope-lab store p") == ["prune"]
+    assert next_words("fope-lab nothing ") == next_words("fope-lab store nothing ") == []
+
+
+def test_options_and_their_values() -> None:
+    assert next_words("fope-lab run x.yaml --re") == ["--retry-failed", "--redo", "--redo-stale"]
+    assert "--yes" in next_words("fope-lab store prune --")
+    assert next_words("fope-lab completion ") == ["bash", "zsh", "fish"]
+    assert next_words("fope-lab plan --price ") == []
+
+
+def test_sweep_files_and_folders(store: Store) -> None:
+    assert next_words("fope-lab run ") == ["completed.yaml", "fope-store/", "sweeps/"]
+    assert next_words("fope-lab run completed.yaml sweeps/") == ["sweeps/other.yaml"]
+
+
+def test_stages_by_section_label_and_key(store: Store) -> None:
+    stages = known_stages(store)
+    names = {name for s in stages for name in (s.section, s.label, s.key[:8])}
+    assert set(next_words("fope-lab logs ")) == names
+    assert next_words("fope-lab run completed.yaml --only pass") == [
+        "passkey", "passkey[seed=0]", "passkey[seed=1]",
+    ]  # fmt: skip
+    assert next_words("fope-lab logs 'passkey[seed=", "") == ["0]", "1]"]
+    assert next_words(f"fope-lab logs --store {store.root}-other ") == []
+
+
+def test_a_damaged_record_offers_nothing(store: Store) -> None:
+    [record] = (store.root / "tracking" / "sweeps").glob("*/plan.json")
+    for text in ("", "[]", '{"stages": 3}', '{"stages": [1, {"name": 2}]}'):
+        record.write_text(text)
+        assert next_words("fope-lab logs ") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("fope-lab stor", "fope-lab store "),
+        ("fope-lab run comp", "fope-lab run completed.yaml "),
+        ("fope-lab run completed.yaml --retry", "fope-lab run completed.yaml --retry-failed "),
+        ("fope-lab logs prep", None),
+        ("fope-lab logs passkey[seed=1", r"fope-lab logs passkey[seed=1] "),
+    ],
+)
+def test_a_real_bash(line: str, completed: str | None, store: Store, tmp_path: Path) -> None:
+    """What its completion function leaves in COMPREPLY, or in the line itself."""
+    bash = shutil.which("bash")
+    assert bash is not None
+    (tmp_path / "bin").mkdir()
+    command = tmp_path / "bin" / "fope-lab"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fope_lab.cli "$@"\n')
+    command.chmod(0o755)
+    script = (
+        'eval "$(fope-lab completion bash)"\n'
+        "COMP_LINE=$1; COMP_POINT=${#1}; word=${1##*[ =]}\n"
+        '_fope_lab fope-lab "$word"\n'
+        '[[ ${#COMPREPLY[@]} = 1 ]] && printf "%s%s " "${1%"$word"}" "${COMPREPLY[0]}"'
+    )
+    environment = os.environ | {
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    done = subprocess.run(
+        [bash, "-c", script, "bash", line],
+        capture_output=True, text=True, env=environment, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert (done.stdout or None) == completed, done.stderr
+
+
+def test_a_press_of_tab_is_quick(store: Store) -> None:
+    """The processor time of a whole process, which other programs do not lengthen."""
+    command = [sys.executable, "-m", "fope_lab.cli", "completion", "--line", "fope-lab logs p"]
+    times = []
+    for _ in range(3):
+        before = os.times()
+        subprocess.run(command, check=True, capture_output=True)
+        after = os.times()
+        times.append(
+            after.children_user + after.children_system
+            - before.children_user - before.children_system
+        )  # fmt: skip
+    assert min(times) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "error: SHELL: is missing; needs bash, zsh or fish\n"),
+        (["bsh"], "found 'bsh'; did you mean 'bash'? (allowed: bash, zsh, fish)"),
+    ],
+)
+def test_a_shell_that_is_not_there(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(["completion", *words])
+    except SystemExit as stopped:
+        code = int(stopped.code or 0)
+    assert code == 2
+    assert told in capsys.readouterr().err
