@@ -202,15 +202,18 @@ def _time(estimate: PlanEstimate, totals: dict[str, Any]) -> str:
     if math.isfinite(machines.cpus):
         places.append(f"{machines.cpus:g} core{'s' * (machines.cpus != 1)}")
     where = " and ".join(places)
+    unknown = totals["unknown"]
+    least = "at least " if unknown else ""
     text = (
-        f"time: {duration(totals['seconds'])} of work in total; "
-        f"about {duration(wall.scheduled)} on {where} (longest remaining path first; no order "
-        f"takes less than {duration(wall.bound)})"
+        f"time: {least}{duration(totals['seconds'])} of work in total; "
+        f"{least or 'about '}{duration(wall.scheduled)} on {where} (longest remaining path first; "
+        f"no order takes less than {duration(wall.bound)})"
     )
     if totals["gpu_hours"]:
         text += f"; {hours(totals['gpu_hours'])} GPU-hours"
     if totals["cost"] is not None:
         text += f", ${totals['cost']:,.2f}"
-    if totals["unknown"]:
-        text += f"; not counting {totals['unknown']:,} stages whose time is unknown"
+    if unknown:
+        stages = f"{unknown:,} stage{'s' * (unknown != 1)}"
+        text += f"; not counting {stages} whose time is unknown: it may be far more"
     return text

@@ -24,9 +24,11 @@ ARGUMENTS = (
 
 def run(options: argparse.Namespace) -> int:
     """Write the file and print what to do with it; returns the exit code."""
+    from fope_lab.orchestration.failures import counted
     from fope_lab.sweep.new_sweep import write_new_sweep
 
     path = Path(options.file)
     sweep = write_new_sweep(path, options.text)
-    print(f"{path}: {sweep.name}, {len(sweep.stages)} stages; run it with `fope-lab run {path}`")
+    number = counted(len(sweep.stages))
+    print(f"{path}: {sweep.name}, {number}; run it with `fope-lab run {path}`")
     return OK

@@ -18,9 +18,10 @@ def run(options: argparse.Namespace) -> int:
 
     What this machine can't hold is a note on standard error: the sweep may be meant for a cluster.
     """
+    from fope_lab.orchestration.failures import counted
+
     sweeps = load_sweeps(options.files)
     for sweep in sweeps:
-        count = len(sweep.stages)
-        print(f"{sweep.path}: {sweep.name}, {count} stage{'s' * (count != 1)}")
+        print(f"{sweep.path}: {sweep.name}, {counted(len(sweep.stages))}")
     print_machine_notes(sweeps, make_console(stderr=True))
     return OK
