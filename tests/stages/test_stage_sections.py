@@ -243,7 +243,7 @@ BARE_CORPORA = (
             "1e-3",
             "1e-3, learning_rte: 1",
             "train.learning_rte: unknown key 'learning_rte'; did you mean 'learning_rate'? "
-            "(allowed: batch_tokens, betas, checkpoint_every, compile, decay, "
+            "(allowed: batch_tokens, betas, checkpoint_every, checkpoint_minutes, compile, decay, "
             "final_learning_rate, gradient_checkpointing, gradient_clip, learning_rate, log_every, "
             "micro_batch_tokens, precision, schedule, select, tokens, validate_every, "
             "validation_length, validation_tokens, warmup, weight_decay)",

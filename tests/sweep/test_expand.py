@@ -259,10 +259,11 @@ def grid_of(text: str, stages: str = f"p: {PRETRAIN_LINE}") -> str:
             "grid:\n  p.train.learning_rte: [1]",
             [
                 "5 grid.p.train.learning_rte[0]: unknown key 'learning_rte'; did you mean "
-                "'learning_rate'? (allowed: batch_tokens, betas, checkpoint_every, compile, decay, "
-                "final_learning_rate, gradient_checkpointing, gradient_clip, learning_rate, "
-                "log_every, micro_batch_tokens, precision, schedule, select, tokens, "
-                "validate_every, validation_length, validation_tokens, warmup, weight_decay)"
+                "'learning_rate'? (allowed: batch_tokens, betas, checkpoint_every, "
+                "checkpoint_minutes, compile, decay, final_learning_rate, "
+                "gradient_checkpointing, gradient_clip, learning_rate, log_every, "
+                "micro_batch_tokens, precision, schedule, select, tokens, validate_every, "
+                "validation_length, validation_tokens, warmup, weight_decay)"
             ],
         ),
         (

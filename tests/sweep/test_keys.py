@@ -183,6 +183,7 @@ NO_CHANGES: dict[str, Any] = {
     "pretrain.train.gradient_checkpointing": True,
     "pretrain.train.compile": True,
     "pretrain.train.checkpoint_every": 7,
+    "pretrain.train.checkpoint_minutes": 0.5,
     "pretrain.train.log_every": 3,
     "perplexity.resources.cpus": 0.5,
     "perplexity.batch_tokens": 99,
