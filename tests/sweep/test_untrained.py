@@ -80,6 +80,25 @@ def test_an_axis_over_an_evaluations_embedding(tmp_path: Path) -> None:
     assert mechanism_note(load(tmp_path, sweep(extend=EXTEND))) is None
 
 
+def test_a_claim_names_the_models_own_embedding(tmp_path: Path) -> None:
+    """It is `own`, as in the names of stages, for every model."""
+    content = {
+        **sweep(perplexity=PERPLEXITY),
+        "grid": {
+            "pretrain.embedding": ["rope", "p-rope"],
+            "perplexity.embedding": [None, {**YARN, "factor": 2}],
+        },
+    }
+    for claim in (
+        "perplexity@64: yarn(factor=2) < own",
+        "perplexity@64 where perplexity.embedding=own: rope < p-rope",
+    ):
+        assert load(tmp_path, {**content, "report": {"claims": [claim]}}).report.claims == (claim,)
+    wrong = {"claims": ["perplexity@64: yarn < none"]}
+    [found] = told(tmp_path, {**content, "report": wrong})
+    assert "none is not a value of perplexity.embedding (has: own, yarn(factor=2))" in found
+
+
 def test_an_axis_over_training_and_none(tmp_path: Path) -> None:
     """Data and resources of the section are those of the points that train."""
     extend = {**EXTEND, "data": {"corpus": "c4", "length": 128}, "resources": {"gpus": 1}}

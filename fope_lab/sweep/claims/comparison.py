@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.config.problems import did_you_mean, name_list, shown
-from fope_lab.stages.labels import axis_label, is_embedding, label, label_parts
+from fope_lab.stages.labels import axis_label, is_embedding, label_parts
 from fope_lab.sweep.claims.grammar import Claim, ClaimError, Pin
 from fope_lab.sweep.claims.selection import Catalogue, Selected
 from fope_lab.sweep.graph import Stage
@@ -243,7 +243,7 @@ def _labels(path: str, stages: Sequence[Stage]) -> list[str]:
 
 def _values(path: str, stages: Sequence[Stage]) -> dict[str, Any]:
     """Return the values of an axis by their labels."""
-    return {label(s.axes[path]): s.axes[path] for s in stages if path in s.axes}
+    return {axis_label(s.axes, path): s.axes[path] for s in stages if path in s.axes}
 
 
 def _values_named(text: str, values: Mapping[str, Any]) -> list[str]:
