@@ -98,7 +98,7 @@ def compare_sweeps(first: Side, second: Side) -> Pair:
         generated=datetime.now(UTC),
         cells=cells,
         done=(counts[0], counts[1]),
-        settings=setting_changes(pairs),
+        settings=setting_changes(pairs, both),
         code=code_changes(pairs, (first.store, second.store)),
     )
 

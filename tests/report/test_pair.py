@@ -102,6 +102,33 @@ def test_an_axis_that_one_sweep_lacks_has_the_value_of_its_section(
     assert alone == {str({"pretrain.embedding": "nope"})}
 
 
+def test_an_embedding_that_an_evaluation_exchanges(
+    tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where it keeps the model's own, it is matched with the same of a sweep without the axis."""
+    yarn = {"type": "yarn", "factor": 2}
+    plain = write_sweep(tmp_path / "plain.yaml", name="plain", grid={})
+    stages = {**BASE["stages"], "passkey": {**BASE["stages"]["passkey"], "embedding": yarn}}
+    grid = {"perplexity.embedding": [None, yarn]}
+    exchanged = write_sweep(tmp_path / "other.yaml", name="exchanged", grid=grid, stages=stages)
+    fill(plain, store)
+    fill(exchanged, store)
+    assert report(plain, exchanged, "--store", store.root, "--json") == 0
+    content = json.loads(capsys.readouterr().out)
+    perplexities = [c for c in content["cells"] if c["stage"] == "perplexity"]
+    both = {str(c["axes"]) for c in perplexities if c["first"] and c["second"]}
+    assert both == {str({"perplexity.embedding": "rope"})}
+    assert content["settings"] == [
+        {
+            "section": "passkey",
+            "field": "embedding",
+            "first": "none",
+            "second": "yarn(factor=2)",
+            "stages": 3,
+        }
+    ]
+
+
 def test_settings_of_stages_that_are_not_done_are_compared(
     tmp_path: Path, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,12 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fope_lab.data.roles import MODEL
 from fope_lab.provenance.checkout import Checkout
 from fope_lab.report.compare.match_sweeps import Results, axis_value
 from fope_lab.report.results.settings import flatten, setting_text
 from fope_lab.report.results.stage_results import StageResult
+from fope_lab.stages import SwapEmbedding
 from fope_lab.store import StageFolder, Store
 from fope_lab.store.sources import Sources
+from fope_lab.sweep.graph import Stage
 
 NOT_SET = "not set"
 UNKNOWN = "not recorded"
@@ -91,22 +94,50 @@ def _add(
     one, other = results[0][first], results[1][second]
     for role, key in one.stage.parents.items():
         if role in other.stage.parents:
-            _add(found, key, other.stage.parents[role], results)
+            _add(found, *_alike((key, other.stage.parents[role]), results), results)
     found[first, second] = one, other
 
 
-def setting_changes(pairs: Iterable[StagePair]) -> tuple[SettingChange, ...]:
+def _alike(keys: tuple[str, str], results: tuple[Results, Results]) -> tuple[str, str]:
+    """The keys of two parents; if only one exchanges an embedding, that of its parent instead."""
+    exchanging = [_exchanging(key, of) for key, of in zip(keys, results, strict=True)]
+    if all(exchanging):
+        return keys
+    first, second = (
+        key if stage is None else stage.parents.get(MODEL, "")
+        for key, stage in zip(keys, exchanging, strict=True)
+    )
+    return first, second
+
+
+def _exchanging(key: str, results: Results) -> Stage | None:
+    """The stage with a key, if it exchanges the embedding for an evaluation and nothing else."""
+    stage = results[key].stage if key in results else None
+    return stage if stage is not None and stage.section == SwapEmbedding.kind else None
+
+
+def setting_changes(
+    pairs: Iterable[StagePair], results: tuple[Results, Results]
+) -> tuple[SettingChange, ...]:
     """The settings in which the stages of pairs differ, by section, field and values."""
     counts: Counter[tuple[str, str, str, str]] = Counter()
     for one, other in pairs:
         if one.stage.key == other.stage.key:
             continue
-        both = [dict(flatten(result.stage.config)) for result in (one, other)]
+        both = [_settings(stage, of) for stage, of in zip((one, other), results, strict=True)]
         for field in dict.fromkeys([*both[0], *both[1]]):
             texts = [setting_text(of[field]) if field in of else NOT_SET for of in both]
             if texts[0] != texts[1]:
                 counts[one.stage.section, field, texts[0], texts[1]] += 1
     return tuple(SettingChange(*change, stages) for change, stages in counts.items())
+
+
+def _settings(result: StageResult, results: Results) -> dict[str, Any]:
+    """The settings of a stage by field, with the embedding that an evaluation asks for."""
+    settings = dict(flatten(result.stage.config))
+    if exchanging := _exchanging(result.stage.parents.get(MODEL, ""), results):
+        settings["embedding"] = exchanging.embedding
+    return settings
 
 
 def code_changes(pairs: Iterable[StagePair], stores: tuple[Store, Store]) -> tuple[CodeChange, ...]:

@@ -70,8 +70,12 @@ def _place(cell: Cell, results: Results, paths: Sequence[str]) -> Place:
 
 
 def axis_value(stage: Stage, results: Results, path: str) -> str:
-    """The value that a stage has on an axis, or else the value that the axis's section sets."""
-    if path in stage.axes:
+    """The value that a stage has on an axis, or else the value that the axis's section sets.
+
+    Where an axis leaves a model the embedding that it has, this is the value.
+    """
+    keeps_own = is_embedding(path) and stage.axes.get(path) is None
+    if path in stage.axes and not keeps_own:
         return label(stage.axes[path])
     section, _, field = path.partition(".")
     at: Stage | None = stage
