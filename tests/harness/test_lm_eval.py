@@ -152,7 +152,7 @@ def test_the_command_prints_the_folder(capsys: pytest.CaptureFixture[str]) -> No
         ({"lengths": [32], "max_length": 31}, "needs max_length=32 or more"),
         ({"lengths": [32]}, "needs max_length=32 or more"),
         ({"lengths": [32], "max_length": 32}, "needs pretrained="),
-        ({"lengths": [32], "max_length": 32, "tokenizer": "byte"}, "English passkey prompt"),
+        ({"lengths": [32], "max_length": 32, "tokenizer": "byte"}, "English prompt"),
         ({"lengths": [32], "max_length": 32, "tokenizer": "byte", "form": "x"}, "unknown passkey"),
     ],
 )

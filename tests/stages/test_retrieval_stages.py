@@ -18,7 +18,7 @@ def child(section: str) -> str:
     [
         (
             "kind: needle, lengths: [400, 100]",
-            "lengths: the English passkey prompt with key 77997 needs at least 253 tokens with "
+            "lengths: the English prompt with key 77997 needs at least 253 tokens with "
             "this tokenizer, but length is 100; the symbolic form needs 12",
         ),
         ("kind: needle, lengths: [400], depths: 0", "depths: found 0, needs at least 1"),

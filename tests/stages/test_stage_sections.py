@@ -202,7 +202,7 @@ BARE_CORPORA = (
         (
             "{corpus: c4, length: 64}",
             "{length: 8, mix: [{corpus: c4}, {task: passkey}]}",
-            "data.length: a symbolic passkey prompt with 5 digits needs at least 12 tokens, but "
+            "data.length: a symbolic prompt with 5 digits needs at least 12 tokens, but "
             "length is 9 (a row of training has one token more than data.length)",
         ),
         # train
@@ -344,8 +344,7 @@ def test_a_wrong_pretraining(tmp_path: Path, old: str, new: str, expected: str) 
         ),
         (
             "kind: passkey, lengths: [64, 11], form: symbolic",
-            "lengths: a symbolic passkey prompt with 5 digits needs at least 12 tokens, but length "
-            "is 11",
+            "lengths: a symbolic prompt with 5 digits needs at least 12 tokens, but length is 11",
         ),
         (
             f"kind: finetune, data: {{corpus: c4, length: 64}}, {TRAIN}",

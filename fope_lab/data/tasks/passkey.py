@@ -112,10 +112,10 @@ class SymbolicForm(PromptForm, form="symbolic"):
 
     def __init__(self, tokenizer: Tokenizer, digits: int, haystack: Haystack | None) -> None:
         if haystack is not None:
-            raise DataError("the symbolic passkey has its own filler and accepts no other haystack")
+            raise DataError("the symbolic form has its own filler and accepts no other haystack")
         super().__init__(tokenizer, digits, haystack)
         self._digit_ids, self._cycle_ids, [self._marker_id] = (
-            single_ids(tokenizer, characters, "the symbolic passkey")
+            single_ids(tokenizer, characters, "the symbolic form")
             for characters in ("0123456789", self.cycle, self.marker)
         )
         self._block = 1 + digits
@@ -147,7 +147,7 @@ class SymbolicForm(PromptForm, form="symbolic"):
         """
         if length < 2 * self._block:
             raise DataError(
-                f"a symbolic passkey prompt with {self.digits} digits needs at least "
+                f"a symbolic prompt with {self.digits} digits needs at least "
                 f"{2 * self._block} tokens, but length is {length}"
             )
         count = len(words)
@@ -224,12 +224,12 @@ class EnglishForm(PromptForm, form="english"):
         question = self._question_ids
         if question_with_key[: len(question)] != question:
             raise DataError(
-                f"tokenizer {self.tokenizer.identity()} merges the passkey's question with the key"
+                f"tokenizer {self.tokenizer.identity()} merges the question with the key"
             )
         room = length - len(self._task_ids) - len(statement) - len(question_with_key)
         if room < 0:
             raise DataError(
-                f"the English passkey prompt with key {key} needs at least {length - room} tokens "
+                f"the English prompt with key {key} needs at least {length - room} tokens "
                 f"with this tokenizer, but length is {length}; the symbolic form needs "
                 f"{2 * self.digits + 2}"
             )
