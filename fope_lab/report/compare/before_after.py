@@ -1,8 +1,8 @@
 """Evaluations of a model before and after it was changed, such as by an extension.
 
 Two evaluations form a pair if they are of one kind with the same settings and texts, and one reads
-a model that the model of the other comes from: its nearest ancestor that was evaluated so. A model
-whose embedding is exchanged for its evaluation comes from the same model without this.
+a model that the model of the other comes from: its nearest ancestor that was evaluated so. The
+stage that exchanges an embedding for an evaluation is such an ancestor's child, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.sweep.graph import Stage
 
-NOT_SETTINGS = ("from", "embedding", "resources")
+NOT_SETTINGS = ("from", "resources")
 """The fields in which two evaluations of a pair may differ."""
 
 
@@ -68,8 +68,7 @@ def _earlier(stages: Mapping[str, Stage]) -> dict[str, str]:
     evaluations = [s for s in stages.values() if not s.spec.trains and _model(s) is not None]
     known: dict[tuple[str, str], Stage] = {}
     for stage in evaluations:
-        if not _exchanges(stage):
-            known.setdefault((_settings(stage), str(_model(stage))), stage)
+        known.setdefault((_settings(stage), str(_model(stage))), stage)
     found = {}
     for stage in evaluations:
         settings = _settings(stage)
@@ -83,8 +82,6 @@ def _earlier(stages: Mapping[str, Stage]) -> dict[str, str]:
 def _models(stage: Stage, stages: Mapping[str, Stage]) -> Iterator[str]:
     """The models that the model of an evaluation comes from, the nearest first."""
     at = _model(stage)
-    if at is not None and _exchanges(stage):
-        yield at
     while at is not None and at in stages:
         at = _model(stages[at])
         if at is not None:
@@ -94,11 +91,6 @@ def _models(stage: Stage, stages: Mapping[str, Stage]) -> Iterator[str]:
 def _model(stage: Stage) -> str | None:
     """The key of the stage that makes the model that a stage reads, or its checkpoint's folder."""
     return stage.parents.get(MODEL) or stage.checkpoints.get(MODEL)
-
-
-def _exchanges(stage: Stage) -> bool:
-    """Whether an evaluation exchanges the embedding of its model."""
-    return stage.config.get("embedding") is not None
 
 
 def _settings(stage: Stage) -> str:

@@ -70,6 +70,14 @@ def test_before_and_after_stand_in_one_table(tmp_path: Path, store: Store) -> No
     assert nope["difference"]["estimate"]["mean"] == pytest.approx(-1.09, abs=0.02)
 
 
+def test_an_embedding_that_is_exchanged_is_a_change(tmp_path: Path, store: Store) -> None:
+    alibi = {"from": "pretrain", "embedding": "alibi"}
+    report = report_of(tmp_path, store, alibi, grid={"pretrain.embedding": ["nope", "rope"]})
+    [pair] = report.before_after
+    assert (pair.before.section, pair.after.section) == ("perplexity", "extended")
+    assert [a.label for a, _ in pair.pairs] == ["nope", "rope"]
+
+
 @pytest.mark.parametrize(
     "other",
     [
