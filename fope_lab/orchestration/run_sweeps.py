@@ -294,7 +294,7 @@ def _finish(
             unrecorded = str(error)
         except OSError as error:
             where = where or f"not written ({error})"
-        print_report(report, console)
+        print_report(report, console, most_missing=0)
         print_line(console, f"report: {where}")
     if problem is None:
         tracking = _upload(tracker, plans)

@@ -14,7 +14,9 @@ from rich.console import Console
 
 from fope_lab.orchestration import controller
 from fope_lab.orchestration import run_sweeps as running
+from fope_lab.orchestration.sweep_report import report_of_sweep
 from fope_lab.report.files import REPORT_FILES
+from fope_lab.report.render.terminal import print_report
 from fope_lab.store import StageState, Status, Store, StoreError
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking import Tracker
@@ -85,6 +87,17 @@ def test_a_broken_report_hides_no_failure(
     with pytest.raises(OSError, match="no space left"):
         run()
     run.assert_failures_are_printed()
+
+
+def test_a_failure_is_told_as_a_cause_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`report` lists the stages that are missing; a run has told why."""
+    monkeypatch.setattr(running, "_run_stages", lambda *_: (run.states, "MLflow was too slow"))
+    run()
+    run.assert_failures_are_printed()
+    assert "Missing:" not in run.output.getvalue()
+    out = io.StringIO()
+    print_report(report_of_sweep(run.sweep, Store(run.store), None), Console(file=out, width=200))
+    assert "Missing:\n  prepare-data[" in out.getvalue()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])

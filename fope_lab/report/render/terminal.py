@@ -21,8 +21,12 @@ MOST_VERDICTS = 40
 """The page and the JSON list all missing stages and verdicts."""
 
 
-def print_report(report: Report, console: Console) -> None:
-    """Print the tables, the comparison with the paper, the summary, the claims and the gaps."""
+def print_report(report: Report, console: Console, most_missing: int = MOST_MISSING) -> None:
+    """Print the tables, the comparison with the paper, the summary, the claims and the gaps.
+
+    The gaps are the first `most_missing` stages that are missing. A run names none: it tells each
+    cause of a failure once.
+    """
     for table in report_tables(report):
         print_table(table, console)
         console.print()
@@ -31,19 +35,19 @@ def print_report(report: Report, console: Console) -> None:
         if paper.numbers:
             print_table(paper_table(paper), console)
         _print(console, *(f"  {text}" for text in paper.absent), "")
-    _print(console, *_closing_lines(report))
+    _print(console, *_closing_lines(report, most_missing))
 
 
-def _closing_lines(report: Report) -> Iterator[str]:
+def _closing_lines(report: Report, most_missing: int) -> Iterator[str]:
     """The summary, the claims and the gaps."""
     summary = report.summary
     yield f"{report.name}: {summary.headline} {summary.seeds_line}"
     yield from (f"  {finding}" for finding in summary.findings)
     yield from claim_lines(report.verdicts)
-    if summary.missing:
+    if summary.missing and most_missing:
         yield "Missing:"
-        yield from (f"  {text}" for text in summary.missing[:MOST_MISSING])
-        yield from _rest(len(summary.missing) - MOST_MISSING)
+        yield from (f"  {text}" for text in summary.missing[:most_missing])
+        yield from _rest(len(summary.missing) - most_missing)
 
 
 def claim_lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
