@@ -1,6 +1,6 @@
 """Puts the sweeps of the repository into the wheel; everything else is in pyproject.toml.
 
-An editable install and a clone read them where they are (fope_lab/sweep/shipped.py).
+An editable install and a clone read them where they are (fope_lab/config/shipped.py).
 """
 
 from __future__ import annotations

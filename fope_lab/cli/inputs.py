@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def load_sweeps(paths: Sequence[str], store: Store | None = None) -> list[Sweep]:
-    """The sweeps of files, of folders and of names (fope_lab/sweep/shipped.py); `store` knows
+    """The sweeps of files, of folders and of names (fope_lab/config/shipped.py); `store` knows
     local files that are gone.
 
     Raises SweepError with the problems of all of them.
     """
+    from fope_lab.config.shipped import sweep_path
     from fope_lab.sweep import Problem, SweepError, load_sweep
-    from fope_lab.sweep.shipped import sweep_path
 
     sweeps, problems = [], []
     unique: dict[Path, Path] = {}  # a file that is named twice is one sweep
@@ -65,8 +65,8 @@ def name_of_sweep(path: str) -> str:
     """The name of the sweep in a file, which may otherwise be wrong: it may have been edited since
     it was run. Raises SweepError if there is none."""
     from fope_lab.config.problems import Problem, SweepError
+    from fope_lab.config.shipped import sweep_path
     from fope_lab.config.yaml_document import Document
-    from fope_lab.sweep.shipped import sweep_path
 
     content = Document(sweep_path(path)).value
     name = content.get("name") if isinstance(content, dict) else None

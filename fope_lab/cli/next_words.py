@@ -76,8 +76,15 @@ def _values(action: argparse.Action, words: Sequence[str], last: str) -> Iterabl
     if action.metavar in ("STAGE", "CHECKPOINT"):
         return [*_stages(_store(words)), *(_paths(last) if action.metavar != "STAGE" else ())]
     if action.metavar == "FILE":
-        return (path for path in _paths(last) if path.endswith((".yaml", "/")))
+        return (*(path for path in _paths(last) if path.endswith((".yaml", "/"))), *_shipped(last))
     return _paths(last) if action.metavar in ("DIR", "GLOB", "NAME.yaml") else []
+
+
+def _shipped(last: str) -> list[str]:
+    """The names of the sweeps that come with fope-lab, once a letter tells that one is meant."""
+    from fope_lab.config.shipped import shipped_names
+
+    return shipped_names() if last else []
 
 
 def _store(words: Sequence[str]) -> Path:

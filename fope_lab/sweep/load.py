@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fope_lab.config.shipped import sweep_path
 from fope_lab.config.yaml_document import Document
 from fope_lab.no_collections import no_collections
 from fope_lab.stages import Resources
@@ -31,7 +32,6 @@ from fope_lab.sweep.preparation_stages import PreparationStages
 from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.report_check import report_problems
 from fope_lab.sweep.resolve import resolve_stages
-from fope_lab.sweep.shipped import sweep_path
 from fope_lab.sweep.stage_builder import StageBuilder
 from fope_lab.sweep.sweep_file import read_sweep_file
 

@@ -66,6 +66,12 @@ def test_sweep_files_and_folders(store: Store) -> None:
     assert next_words("fope-lab run completed.yaml sweeps/") == ["sweeps/other.yaml"]
 
 
+def test_sweeps_that_come_with_the_package(store: Store) -> None:
+    assert next_words("fope-lab status quick") == ["quickstart"]
+    assert next_words("fope-lab run c") == ["completed.yaml"]
+    assert "mini/fope-table2" in next_words("fope-lab run mini/")
+
+
 def test_stages_by_section_label_and_key(store: Store) -> None:
     stages = known_stages(store)
     names = {name for s in stages for name in (s.section, s.label, s.key[:8])}

@@ -9,8 +9,8 @@ from sweep_files import BASE, write
 
 from fope_lab.cli import main
 from fope_lab.config.problems import SweepError
+from fope_lab.config.shipped import shipped_folder, shipped_names, sweep_path
 from fope_lab.sweep import load_sweep
-from fope_lab.sweep.shipped import shipped_folder, shipped_names, sweep_path
 
 SWEEPS = Path(__file__).parents[2] / "sweeps"
 
