@@ -19,8 +19,8 @@ DIGITS = 12
 def load_at_commit(text: str, store: Store | None = None) -> tuple[Sweep, str | None]:
     """The sweep of FILE or of FILE@COMMIT, and the commit, if one is named.
 
-    Only the file itself is that of the commit: what it refers to is as it is now. Raises SweepError
-    for what can't be read.
+    FILE may also be the name of a sweep that comes with fope-lab. Only the file itself is that of
+    the commit: what it refers to is as it is now. Raises SweepError for what can't be read.
     """
     name, at, commit = text.rpartition("@")
     if not at or Path(text).exists():
@@ -28,7 +28,10 @@ def load_at_commit(text: str, store: Store | None = None) -> tuple[Sweep, str | 
     from fope_lab.sweep import Problem, SweepError
     from fope_lab.sweep.load import parse_sweep
 
-    path = Path(name).absolute()
+    path = _file(name).absolute()
+    if path.is_dir():
+        message = f"found @{commit} after a folder, needs a sweep file"
+        raise SweepError(Problem((), message, file=path))
     folder = next(parent for parent in path.parents if parent.is_dir())
     try:
         _git(folder, "rev-parse", "--show-toplevel")
@@ -46,6 +49,17 @@ def load_at_commit(text: str, store: Store | None = None) -> tuple[Sweep, str | 
         message = f"is not in commit {full[:DIGITS]}"
         raise SweepError(Problem((), message, file=path)) from error
     return parse_sweep(content, path, store), full[:DIGITS]
+
+
+def _file(name: str) -> Path:
+    """The file that a word of the user means; it may be gone since the commit."""
+    from fope_lab.config.problems import SweepError
+    from fope_lab.config.shipped import sweep_path
+
+    try:
+        return sweep_path(name)
+    except SweepError:
+        return Path(name)
 
 
 def _git(folder: Path, *arguments: str) -> str:

@@ -170,10 +170,24 @@ def test_one_sweep_at_two_commits(
         (f"{path}@v2", "found @v2, which is not a commit, branch or tag of its git repository"),
         (f"{folder / 'none.yaml'}@v1", "is not in commit"),
         (f"{folder / 'none.yaml'}", "none.yaml"),
+        (f"{folder}@v1", "found @v1 after a folder, needs a sweep file"),
         (f"{tmp_path / 'x.yaml'}@v1", "is in no git repository"),
     ):
         assert report(wrong, path, "--store", store.root) == 2
         assert words in capsys.readouterr().err
+
+
+def test_a_shipped_sweep_at_a_commit(
+    tmp_path: Path,
+    store: Store,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is found by its name from any folder, as without a commit."""
+    monkeypatch.chdir(tmp_path)
+    assert report("quickstart@no-such-commit", "--store", store.root) == 2
+    error = capsys.readouterr().err
+    assert "sweeps/quickstart.yaml: found @no-such-commit, " in error
 
 
 def test_the_same_stages_in_two_stores(

@@ -35,7 +35,10 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
 
 def _add_sweeps(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", metavar="FILE", help="a sweep file, or FILE@COMMIT: the file as it was at a commit"
+        "file",
+        metavar="FILE",
+        help="a sweep file, the name of a sweep that comes with fope-lab, or FILE@COMMIT: the file"
+        " as it was at a commit",
     )
     parser.add_argument(
         "other",
