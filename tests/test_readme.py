@@ -40,6 +40,11 @@ def test_the_sweep_is_right(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_what_is_installed_can_run_sweeps() -> None:
+    """The base install can't: it has neither torch nor Ray nor MLflow."""
+    assert re.findall(r"--editable (\S+)", README) == ["'.[all]'"]
+
+
 def test_every_kind_of_command_is_shown_in_full() -> None:
     assert {command[1] for command in COMMANDS} == {
         "plan", "run", "report", "evaluate", "analyze", "submit"
