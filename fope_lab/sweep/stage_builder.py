@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,7 @@ class StageBuilder:
         self._preparation, self._corpora = preparation, corpora
         self._cache, self._axes_known = cache, axes_known
         self._work = Cache()  # of its own: it knows the sections of this file alone
+        self._before_exchange: dict[str, Stage] = {}
 
     def build(self, section: StageSection, parent: Parent, seed: int) -> BuiltStage:
         """Return the stage of a section that starts from `parent`, under a seed of the sweep."""
@@ -119,7 +120,7 @@ class StageBuilder:
         """
         needed: tuple[Stage, ...] = ()
         if parent.stage is not None:
-            _check_parent(spec, parent.stage)
+            _check_parent(spec, parent.stage, self._trained(parent.stage, parent.ancestors))
         if isinstance(spec, Evaluation) and spec.embedding is not None and parent.exists:
             given = section.fields["embedding"]
             parent = with_swapped_embedding(parent, spec.embedding, given, self._cache)
@@ -148,7 +149,23 @@ class StageBuilder:
             model_spec=work.model_spec,
             cost=work.cost,
         )
+        if isinstance(spec, SwapEmbedding) and parent.stage is not None:
+            self._before_exchange[stage.key] = parent.stage
         return [*needed, *work.prepared.stages, stage]
+
+    def _trained(self, stage: Stage, of_other_files: Sequence[Stage]) -> Stage:
+        """The stage that trained the model of a stage, which may only have exchanged its embedding.
+
+        If no stage did, it is the stage itself.
+        """
+        while isinstance(stage.spec, SwapEmbedding):
+            origin = stage.parents.get(MODEL)
+            others = (other for other in of_other_files if other.key == origin)
+            before = self._before_exchange.get(stage.key) or next(others, None)
+            if before is None:
+                break
+            stage = before
+        return stage
 
     def _prepare(self, spec: StageConfig, section: StageSection, parent: ModelSpec | None) -> _Work:
         """Return what a section's stages that start from models like `parent` have in common.
@@ -177,10 +194,11 @@ def _read_fields(section: StageSection) -> Mapping[str, Any]:
     return {name: value for name, value in section.fields.items() if name not in of_training}
 
 
-def _check_parent(spec: StageConfig, parent: Stage) -> None:
-    """Raise ConfigError if a stage can't start from the model of another stage."""
+def _check_parent(spec: StageConfig, parent: Stage, trained: Stage) -> None:
+    """Raise ConfigError if a stage can't start from the model of another stage, which `trained` has
+    trained."""
     if not parent.spec.leaves_model:
         message = f"{parent.section} is a stage of kind {parent.kind}, which produces no model"
         raise ConfigError(Problem(("from",), message))
-    if problems := list(spec.parent_problems(parent.spec)):
+    if problems := list(spec.parent_problems(trained.spec)):
         raise ConfigError(problems)

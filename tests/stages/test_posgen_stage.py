@@ -94,6 +94,20 @@ def test_another_posgen_than_the_parents_is_refused(tmp_path: Path) -> None:
     ]
 
 
+def test_a_model_whose_embedding_was_exchanged_was_trained_before(tmp_path: Path) -> None:
+    yarn = "embedding: {type: yarn, factor: 2}"
+    told_of = "length: found 64, needs more than the 64 tokens that the model is trained at"
+    exchanged = f"  x: {{kind: extend, from: p, train: none, {yarn}}}\n"
+    content = file(evaluation="subtask: cot, length: 64, count: 50")
+    [found] = told(tmp_path, content.replace("from: p, ", "from: x, ") + exchanged)
+    assert told_of in found
+    (tmp_path / "other.yaml").write_text(file(evaluation="subtask: cot, length: 65") + exchanged)
+    [found] = told(tmp_path, content.replace("from: p, ", "from: other.yaml#x, "))
+    assert told_of in found
+    [found] = told(tmp_path, content.replace("from: p, ", f"from: p, {yarn}, "))
+    assert told_of in found
+
+
 def test_tokens_that_the_model_has_not_are_refused(tmp_path: Path) -> None:
     content = file(evaluation="subtask: cot, modulus: 300, k: 1")
     content = content.replace("task: posgen, subtask: cot", "corpus: python-docs")
