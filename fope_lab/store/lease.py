@@ -85,6 +85,12 @@ def is_gone(driver: str) -> bool:
     return False
 
 
+def patience_with(driver: str, seconds: float = LEASE_SECONDS) -> float:
+    """How long the heartbeat of a driver's stage must stand still before another takes the stage;
+    `seconds` if the driver may still be alive."""
+    return min(seconds, DEAD_SECONDS) if is_gone(driver) else seconds
+
+
 def _processes() -> str:
     """Four digits for the processes that this one sees: containers may have one host name, and the
     same numbers for different processes."""
@@ -292,6 +298,5 @@ class LeaseObserver:
         if (newest.token, beat) != (token_then, beat_then):
             self._seen[attempts.path] = (newest.token, beat, now)
             return LeaseState.HELD, newest.token
-        patience = min(self._seconds, DEAD_SECONDS) if is_gone(newest.owner) else self._seconds
-        stale = now - since >= patience
+        stale = now - since >= patience_with(newest.owner, self._seconds)
         return (LeaseState.STALE if stale else LeaseState.HELD), newest.token

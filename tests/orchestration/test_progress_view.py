@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +17,7 @@ from fope_lab.orchestration import progress_view
 from fope_lab.orchestration.live_screen import seconds_text, summary
 from fope_lab.orchestration.progress_view import observe_states, print_problems, progress_cells
 from fope_lab.store import StageState, Status, Store
-from fope_lab.store.lease import Ending
+from fope_lab.store.lease import Ending, driver_name
 from fope_lab.sweep.stage_states import block_descendants
 
 STAGES: list[Any] = [
@@ -61,6 +63,15 @@ def test_only_a_stage_whose_heartbeat_moves_is_running(store: Store) -> None:
         " another run takes it over after 16 s",
     )
     assert states["e"].is_done
+
+
+def test_the_stage_of_a_driver_that_died_here_is_taken_sooner(store: Store) -> None:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    owner = driver_name().replace(f"-{os.getpid()}-", f"-{process.pid}-")
+    store.folder("pretrain", "d").begin(owner, {}, supersede=1).lease.heartbeat.stop()
+    reason = observe_states(STAGES, store)["d"].reason
+    assert reason.endswith("; another run takes it over after 5 s")
 
 
 def test_a_stage_that_ends_during_the_look_is_not_called_interrupted(
