@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fope_lab.config.counted import counted
 from fope_lab.store import StageState, Status, Store
 from fope_lab.sweep.graph import Stage
 
@@ -97,11 +98,6 @@ def listed(names: Sequence[str], most: int) -> str:
     """The first names, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f", … and {more:,} more" if more > 0 else "")
-
-
-def counted(number: int, noun: str = "stage") -> str:
-    """A number of things: "1 stage", "1,200 stages"."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def statuses(stages: Iterable[Stage], states: States) -> dict[Status, list[Stage]]:

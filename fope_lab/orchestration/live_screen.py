@@ -14,7 +14,8 @@ from textwrap import wrap
 
 from rich.text import Text
 
-from fope_lab.orchestration.failures import States, counted, is_blocked_by_another, listed
+from fope_lab.config.counted import counted
+from fope_lab.orchestration.failures import States, is_blocked_by_another, listed
 from fope_lab.orchestration.run_progress import Snapshot, StageProgress
 from fope_lab.planning.time_left import TimeLeft
 from fope_lab.store import Status

@@ -17,7 +17,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from fope_lab.orchestration.failures import States, counted, is_blocked_by_another, problem_lines
+from fope_lab.config.counted import counted
+from fope_lab.orchestration.failures import States, is_blocked_by_another, problem_lines
 from fope_lab.orchestration.live_screen import (
     STYLES,
     LiveScreen,

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from fope_lab.config.counted import counted
 from fope_lab.config.extras import RUN, require_packages
 from fope_lab.orchestration.cluster_address import LOCAL, require_cluster
-from fope_lab.orchestration.failures import MOST_CAUSES, counted
+from fope_lab.orchestration.failures import MOST_CAUSES
 from fope_lab.orchestration.progress_view import live_view, print_line, print_problems
 from fope_lab.orchestration.run_progress import RunProgress
 from fope_lab.orchestration.sweep_report import keep_pictures, keep_report, tracked_report
@@ -96,7 +97,7 @@ def run_sweeps(
         with contextlib.suppress(TrackingError):  # a full disk, which the end of the run tells of
             tracker.record(planned)
     counts = ", ".join(f"{n} {word}" for word, n in actions.items() if n)
-    print_line(console, f"{names}: {actions.total()} stages: {counts}; store {place.root}")
+    print_line(console, f"{names}: {counted(actions.total())}: {counts}; store {place.root}")
     states: Mapping[str, StageState] = {}
     problem = None
     if any(planned.action(key) != "cached" for planned in selected for key in planned.states):

@@ -23,6 +23,7 @@ import requests
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobStatus, JobSubmissionClient
 
+from fope_lab.config.counted import counted
 from fope_lab.config.exit_codes import FAILED, OK, WRONG_INPUT
 from fope_lab.orchestration.job_package import COMMAND, SubmitError, build_package
 from fope_lab.sweep.graph import Sweep
@@ -67,7 +68,7 @@ def submit(
     with tempfile.TemporaryDirectory(prefix="fope-lab-") as folder:
         package = build_package(sweep, Path(folder))
         size = package.stat().st_size / 2**20
-        print(f"{sweep.name}: {len(sweep.stages)} stages, sending {size:.1f} MiB")
+        print(f"{sweep.name}: {counted(len(sweep.stages))}, sending {size:.1f} MiB")
         variables = {"FOPE_LAB_STORE": store, "MLFLOW_TRACKING_URI": tracking_uri}
         environment = {name: value for name, value in variables.items() if value}
         cluster.start(job, package, environment)

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fope_lab.config.counted import counted
 from fope_lab.planning.devices import CPU, Device, processor, recorded_device
 from fope_lab.planning.time_model import TimeModel, Timing, fit_time_model
 from fope_lab.planning.workload import EVALUATION, TRAINING, Workload
@@ -55,7 +56,7 @@ class Calibration:
             field, value = group.field, group.value
             model = self._time_model(device.name, field, value, work.precision, work.share)
             if model is not None:
-                stages = group.words.format(_many(model.stages, group.noun))
+                stages = group.words.format(counted(model.stages, group.noun))
                 return TimeEstimate(model.seconds(work), f"measured on {device.name}: {stages}")
         rate = device.assumed_rate(work.precision) * (work.share or 1.0)
         return TimeEstimate(
@@ -90,7 +91,7 @@ class Calibration:
         seconds = statistics.median(
             timing.seconds * (work.flops or 1.0) / (timing.work.flops or 1.0) for timing in same
         )
-        source = f"measured on {device.name}: {_many(len(same), 'stage')} with the same settings"
+        source = f"measured on {device.name}: {counted(len(same), 'stage')} with the same settings"
         return TimeEstimate(seconds, source)
 
 
@@ -124,10 +125,6 @@ def _groups(work: Workload) -> Iterator[_Group]:
         yield _Group("family", EVALUATION, "evaluation", "{} of other kinds")
     rate = "{}" if work.family == TRAINING else "the rate of {}"
     yield _Group("family", TRAINING, "training", rate)
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count > 1)}"
 
 
 READS_NOTHING = TimeEstimate(2.0, "assumed: 2 s for a model that is copied and reads nothing")

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fope_lab.config.counted import counted
 from fope_lab.planning.devices import GIB
 from fope_lab.planning.estimate import PlanEstimate
 from fope_lab.planning.forecast import HOUR
@@ -110,14 +111,14 @@ def _by_name(estimate: PlanEstimate, plan: Plan) -> Table:
         table.add_row(
             Text(name),
             Text(f"{len(stages):,}"),
-            Text(_counted(counts), style=style),
+            Text(_by_action(counts), style=style),
             *_numbers(estimate, stages),
             Text("; ".join(reasons[:2]) + (f"; and {len(reasons) - 2} more" * (len(reasons) > 2))),
         )
     return table
 
 
-def _counted(counts: Counter[str]) -> str:
+def _by_action(counts: Counter[str]) -> str:
     return ", ".join(f"{counts[word]:,} {word}" for word in ACTIONS if counts[word])
 
 
@@ -163,7 +164,7 @@ def _of_sweep(estimate: PlanEstimate, plan: Plan) -> str:
     gpu = estimate.sums(shared)["gpu_hours"]
     of_these = f" ({hours(gpu)} GPU-hours)" if gpu else ""
     return (
-        f"{plan.sweep.name} ({plan.sweep.path}): {requested:,} stages requested, "
+        f"{plan.sweep.name} ({plan.sweep.path}): {counted(requested)} requested, "
         f"{len(plan.sweep.stages):,} unique, {len(shared):,} of them{of_these} in other sweeps too"
     )
 
@@ -172,7 +173,7 @@ def _totals(estimate: PlanEstimate) -> Iterable[str]:
     totals = estimate.totals()
     names = ", ".join(plan.sweep.name for plan in estimate.plans)
     yield (
-        f"{names}: {totals['stages']:,} stages: {_counted(Counter(totals))}; to do: "
+        f"{names}: {counted(totals['stages'])}: {_by_action(Counter(totals))}; to do: "
         f"{totals['tokens']:,} tokens, {totals['flops']:.2e} FLOPs, "
         f"{totals['memory'] / GIB:.1f} GiB at most in a worker"
     )
@@ -185,7 +186,7 @@ def _totals(estimate: PlanEstimate) -> Iterable[str]:
         more += f", ${saved['cost']:,.2f}" if saved["cost"] else ""
         yield (
             f"sharing: {totals['asked']:,} requested, {totals['stages']:,} unique after sharing; "
-            f"saved: {saved['stages']:,} stages, {saved['tokens']:,} tokens, "
+            f"saved: {counted(saved['stages'])}, {saved['tokens']:,} tokens, "
             f"{saved['flops']:.2e} FLOPs{more}"
         )
     if totals["seconds"] is not None and estimate.todo():
@@ -214,6 +215,5 @@ def _time(estimate: PlanEstimate, totals: dict[str, Any]) -> str:
     if totals["cost"] is not None:
         text += f", ${totals['cost']:,.2f}"
     if unknown:
-        stages = f"{unknown:,} stage{'s' * (unknown != 1)}"
-        text += f"; not counting {stages} whose time is unknown: it may be far more"
+        text += f"; not counting {counted(unknown)} whose time is unknown: it may be far more"
     return text

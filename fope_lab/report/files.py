@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.atomic_files import read_json, sha256_file, write_atomic, write_json
+from fope_lab.config.counted import counted
 from fope_lab.config.errors import UserError
 from fope_lab.report.build import Report
 from fope_lab.report.fingerprint import fingerprint
@@ -67,7 +68,7 @@ class WrittenReport:
             return f"{self.page} (unchanged)"
         if self.earlier is None:
             return str(self.page)
-        stages = f"{self.lost} more finished stage{'s' * (self.lost != 1)}"
+        stages = counted(self.lost, "more finished stage")
         return f"{self.page} (the previous report has {stages}: {self.earlier / REPORT_HTML})"
 
 

@@ -24,7 +24,7 @@ ARGUMENTS = (
 
 def run(options: argparse.Namespace) -> int:
     """Write the file and print what to do with it; returns the exit code."""
-    from fope_lab.orchestration.failures import counted
+    from fope_lab.config.counted import counted
     from fope_lab.sweep.new_sweep import write_new_sweep
 
     path = Path(options.file)

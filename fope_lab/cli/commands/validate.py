@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> int:
 
     What this machine can't hold is a note on standard error: the sweep may be meant for a cluster.
     """
-    from fope_lab.orchestration.failures import counted
+    from fope_lab.config.counted import counted
 
     sweeps = load_sweeps(options.files)
     for sweep in sweeps:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fope_lab.config.counted import counted
 from fope_lab.housekeeping.contents import Contents
 from fope_lab.housekeeping.wording import age, size_text
 from fope_lab.orchestration.live_screen import STYLES
@@ -39,7 +40,7 @@ def print_contents(contents: Contents, console: Console) -> None:
     counts = Counter(one.state.status for one in contents.stages)
     states = ", ".join(f"{counts[status]} {status}" for status in IMPORTANCE if counts[status])
     total = size_text(sum(one.size for one in contents.stages))
-    number = f"{len(contents.stages)} stage{'s' * (len(contents.stages) != 1)}"
+    number = counted(len(contents.stages))
     text = f"{contents.root}: {number}, {total} ({states}); {size_text(contents.other_bytes)}"
     text += " of reports, MLflow's data and records"
     console.print(text, soft_wrap=True, highlight=False, markup=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from fope_lab.config.counted import counted
 from fope_lab.report.compare.changes import UNKNOWN
 from fope_lab.report.compare.match_sweeps import MatchedCell
 from fope_lab.report.pair import Pair
@@ -61,13 +62,13 @@ def summary_lines(pair: Pair) -> Iterator[str]:
     """Which sweeps are compared, and how many results both have."""
     for side, (done, total) in zip((pair.first, pair.second), pair.done, strict=True):
         yield f"{side.name}: {side.source}; {done} of {total} stages are done"
-    yield f"{_count(len(pair.matched), 'result')} in both are compared."
+    yield f"{counted(len(pair.matched), 'result')} in both are compared."
 
 
 def changed_lines(pair: Pair) -> list[str]:
     """The settings that differ: section, field and both values."""
     return [
-        f"{c.section}: {c.field}: {c.first} → {c.second} ({_count(c.stages, 'stage')})"
+        f"{c.section}: {c.field}: {c.first} → {c.second} ({counted(c.stages, 'stage')})"
         for c in pair.settings
     ]
 
@@ -121,7 +122,3 @@ def shortened(lines: Iterable[str], most: int = MOST_LINES) -> list[str]:
 
 def _series(cell: MatchedCell) -> tuple[str, str, tuple[str, ...]]:
     return cell.section, cell.cell.metric.name, tuple(cell.axes.values())
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"

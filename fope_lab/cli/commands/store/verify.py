@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fope_lab.cli.console import make_console
 from fope_lab.cli.shared_options import add_store
+from fope_lab.config.counted import counted
 from fope_lab.config.exit_codes import FAILED, OK
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         else:
             text += "; the next run does not use it"
         console.print(text, soft_wrap=True, highlight=False, markup=False)
-    count = f"{len(folders)} stage{'s' * (len(folders) != 1)}"
+    count = counted(len(folders))
     summary = f"{store.root}: {count}, {damaged or 'none'} damaged"
     console.print(summary, soft_wrap=True, highlight=False, markup=False)
     return FAILED if damaged else OK
