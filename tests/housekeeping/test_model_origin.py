@@ -87,6 +87,7 @@ def test_a_checkpoint_without_records_has_a_card_without_inventions(
     assert main([*command, *scene.options]) == 0
     card = (tmp_path / "out" / "README.md").read_text()
     assert "No record of a training was found" in card
+    assert "trained with fope-lab" not in card  # nobody knows
     assert "## Results" not in card
     assert "trust_remote_code" not in card
 

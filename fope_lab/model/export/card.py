@@ -70,9 +70,9 @@ def model_card(title: str, config: CheckpointConfig, origin: Origin, *, remote_c
         "",
         f"# {title}",
         "",
-        "This model was trained with fope-lab, which compares position embeddings. The card was "
-        "generated from the records of the training. It names no license, because that depends on "
-        "the training data: add one before you publish the model.",
+        "This model was exported by fope-lab, which compares position embeddings. The card was "
+        "generated from what is recorded of the model. It names no license, because that depends "
+        "on the training data: add one before you publish the model.",
         "",
         *_model(config),
         *_training(origin),
