@@ -143,7 +143,7 @@ class LiveScreen:
             return []
         heads = ("finished", "key", "", "", "", "took")
         rows = [
-            self._row(stage.key, ("", "", "", seconds_text(done.seconds), ""), width, style="dim")
+            self._row(stage.key, _finished_cells(done), width, style="dim")
             for stage, done in self.now.latest
         ]
         return [Text(), Text(_columns(*heads, width), style="dim"), *rows]
@@ -183,6 +183,12 @@ def _running_cells(now: Snapshot, key: str) -> tuple[str, str, str, str, str]:
     if told.step is None:
         return "starting" if not state.elsewhere else "", "", "", "", note
     return steps_text(told), loss_text(told), speed_text(told), seconds_text(told.left), note
+
+
+def _finished_cells(done: StageProgress) -> tuple[str, str, str, str, str]:
+    """The time that a finished stage took, and as a note the attempts if there were several."""
+    several = done.attempts is not None and done.attempts > 1
+    return "", "", "", seconds_text(done.seconds), f"{done.attempts} attempts" if several else ""
 
 
 def steps_text(told: StageProgress) -> str:

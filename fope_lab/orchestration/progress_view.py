@@ -32,6 +32,7 @@ from fope_lab.orchestration.live_screen import (
 from fope_lab.orchestration.run_progress import RunProgress, Snapshot, stage_progress
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store.observation import observe
+from fope_lab.store.time_taken import over_attempts
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import missing_input
 from fope_lab.sweep.stage_states import block_descendants, read_states
@@ -79,7 +80,7 @@ def progress_cells(stage: Stage, state: StageState, store: Store) -> list[str]:
     """
     told = stage_progress(stage, state, store)
     if state.is_done:
-        taken = seconds_text(told.seconds)
+        taken = over_attempts(seconds_text(told.seconds), told.attempts)
         last = f"{taken} ({state.reason})" if state.reason else taken
     elif state.status is Status.RUNNING:
         last = f"{seconds_text(told.left)} left" if told.left is not None else state.reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fope_lab.orchestration.failures import Cause, States, causes
@@ -25,7 +25,8 @@ ESTIMATE_SHARE = 0.02
 class StageProgress:
     """What a stage has told of its work; None where it has told nothing, or can't know it.
 
-    `seconds` are those that a finished stage took, and `left` those of a running one.
+    `seconds` are those that a finished stage took in all its `attempts`, and `left` those of a
+    running one.
     """
 
     step: int | None = None
@@ -34,6 +35,7 @@ class StageProgress:
     tokens_per_second: float | None = None
     steps_per_second: float | None = None
     seconds: float | None = None
+    attempts: int | None = None
     left: float | None = None
 
 
@@ -41,7 +43,8 @@ def stage_progress(stage: Stage, state: StageState, store: Store) -> StageProgre
     """The progress of a stage in this state, from its folder."""
     folder = store.folder(stage.kind, stage.key)
     if state.is_done:
-        return StageProgress(seconds=folder.seconds())
+        taken = folder.time_taken()
+        return StageProgress() if taken is None else StageProgress(**asdict(taken))
     told = folder.progress() if state.status in (Status.RUNNING, Status.INTERRUPTED) else None
     return StageProgress() if told is None else _told(told, state.status is Status.RUNNING)
 

@@ -6,13 +6,16 @@ import contextlib
 import time
 import traceback
 from collections.abc import Mapping
+from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
 
 from fope_lab.store.checkpoint import newest_complete
 from fope_lab.store.completion import complete
+from fope_lab.store.contributors import contributors, device_of
 from fope_lab.store.lease import Ending, Lease
 from fope_lab.store.problems import StoreError
+from fope_lab.store.time_taken import WorkTime, time_before
 from fope_lab.store.writer import FolderWriter, remove_old_checkpoints
 
 
@@ -27,7 +30,6 @@ class Attempt:
     def __init__(self, lease: Lease, writer: FolderWriter) -> None:
         self.lease, self.writer = lease, writer
         self._paths = writer.paths
-        self._started, self._started_cpu = time.monotonic(), time.process_time()
         self._ended = False
 
     def __enter__(self) -> Self:
@@ -67,11 +69,13 @@ class Attempt:
     ) -> None:
         """Write result.json and DONE. From then on the stage is never run again.
 
+        DONE has the `seconds` of this attempt, and the time and number of those before it.
         `execution_record` says what the attempt ran on. It goes into DONE together with the CPU
-        seconds of this process, which other programs on the machine do not lengthen, and with
-        whether the attempt resumed from an earlier one. `parents` has, by role, the digest of what
-        the attempt read of each parent. Raises StoreError if the checkpoint that the result belongs
-        to is no longer whole, and LeaseLostError if a newer attempt has begun.
+        seconds of this process, which other programs on the machine do not lengthen, with whether
+        the attempt resumed from an earlier one, and with the time that the work up to there took
+        (`resumed_time`), if that is known and was on the same device. `parents` has, by role, the
+        digest of what the attempt read of each parent. Raises StoreError if the checkpoint that the
+        result belongs to is no longer whole, and LeaseLostError if a newer attempt has begun.
         """
         self.lease.require()
         self.writer.close()
@@ -82,15 +86,22 @@ class Attempt:
                 f" {expected and expected.path}, but the newest complete checkpoint is"
                 f" {newest and newest.path}"
             )
-        seconds = time.monotonic() - self._started
-        details: dict[str, Any] = {"time": time.time(), "seconds": seconds}
+        taken = self.writer.stopwatch.read()
+        earlier = time_before(self.lease.attempts, self.lease.token)
+        details: dict[str, Any] = {
+            "time": time.time(),
+            "seconds": taken.seconds,
+            "earlier": asdict(earlier),
+        }
         if parents is not None:
             details["parents"] = dict(parents)
         if execution_record is not None:
+            before = self._resumed_time()
             details["ran"] = {
                 **execution_record,
-                "cpu_seconds": time.process_time() - self._started_cpu,
+                "cpu_seconds": taken.cpu_seconds,
                 "resumed": self.writer.resumed_from is not None,
+                "resumed_time": None if before is None else asdict(before),
             }
         complete(
             self._paths,
@@ -101,7 +112,13 @@ class Attempt:
             details=details,
         )
         remove_old_checkpoints(self._paths, keep=1)
-        self._end(Ending.DONE, seconds=seconds)
+        self._end(Ending.DONE)
+
+    def _resumed_time(self) -> WorkTime | None:
+        """The time of the work that the attempt went on from; None if that is unknown, or if part
+        of it ran on another device."""
+        records = contributors(self.lease.attempts, self.lease.token)
+        return self.writer.resumed_time if len(set(map(device_of, records))) == 1 else None
 
     def _end_by(self, error: BaseException, ending: Ending) -> None:
         text = "".join(traceback.format_exception(error))
@@ -115,4 +132,4 @@ class Attempt:
 
     def _end(self, ending: Ending, **details: Any) -> None:
         self._ended = True
-        self.lease.end(ending, **details)
+        self.lease.end(ending, seconds=self.writer.stopwatch.read().seconds, **details)

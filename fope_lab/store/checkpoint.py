@@ -7,7 +7,7 @@ the segments of metrics that were complete when it was saved: the rows up to its
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fope_lab.atomic_files import files_below, sync_file, write_json
@@ -21,6 +21,7 @@ from fope_lab.store.digests import (
 from fope_lab.store.paths import StagePaths
 from fope_lab.store.problems import StoreError
 from fope_lab.store.records import read_manifest
+from fope_lab.store.time_taken import WorkTime
 
 MANIFEST = "manifest.json"
 
@@ -46,6 +47,14 @@ class Checkpoint:
         """
         manifest = read_manifest(self.path / MANIFEST)
         return None if manifest is None else manifest.get("metrics")
+
+    def work_time(self) -> WorkTime | None:
+        """The time that the work up to this checkpoint took, over all attempts but without what
+        was lost. None if the checkpoint does not say so, as for `segments`."""
+        manifest = read_manifest(self.path / MANIFEST) or {}
+        if "seconds" not in manifest or "cpu_seconds" not in manifest:
+            return None
+        return WorkTime(manifest["seconds"], manifest["cpu_seconds"])
 
 
 def list_checkpoints(paths: StagePaths) -> list[Checkpoint]:
@@ -128,12 +137,17 @@ def changed_since_written(files: Iterable[str]) -> str:
 
 
 def write_manifest(
-    directory: Path, stage: str, token: int, step: int, metrics: FileDigests
+    directory: Path,
+    stage: str,
+    token: int,
+    step: int,
+    metrics: FileDigests,
+    work_time: WorkTime | None,
 ) -> None:
     """Make the files in `directory` durable, then list them in its manifest.
 
     `stage` is the kind and the key of the stage, and `metrics` are the segments that hold the rows
-    up to this checkpoint.
+    up to this checkpoint. `work_time` is what the work up to it took, if that is known.
     """
     names = []
     for path in files_below(directory):
@@ -141,4 +155,5 @@ def write_manifest(
         names.append(str(path.relative_to(directory)))
     files = digests_of(directory, names)
     manifest = {"stage": stage, "step": step, "token": token, "files": files}
-    write_json(directory / MANIFEST, manifest | {"metrics": dict(metrics)})
+    times = {} if work_time is None else asdict(work_time)
+    write_json(directory / MANIFEST, manifest | {"metrics": dict(metrics), **times})

@@ -21,6 +21,7 @@ from fope_lab.store.checkpoint import (
     newest_intact,
 )
 from fope_lab.store.completion import completion, damage, result_file
+from fope_lab.store.contributors import contributors
 from fope_lab.store.lease import AttemptRecord, Attempts, Ending, Lease
 from fope_lab.store.moved_output import (
     misplaced_folders,
@@ -33,6 +34,7 @@ from fope_lab.store.problems import StageDoneError
 from fope_lab.store.records import read_done, read_progress, read_result
 from fope_lab.store.rows import Row, durable_rows, segments_up_to
 from fope_lab.store.state import NOT_STARTED, StageState, Status
+from fope_lab.store.time_taken import TimeTaken, time_of_done
 from fope_lab.store.writer import AttemptHandle, FolderWriter, remove_unfinished_checkpoints
 
 
@@ -97,9 +99,11 @@ class StageFolder:
         path = None if done is None else result_file(self.paths, done)
         return None if path is None else read_result(path)
 
-    def seconds(self) -> float | None:
-        """The wall time of the attempt that finished the stage, in seconds, or None."""
-        return (self._done() or {}).get("seconds")
+    def time_taken(self) -> TimeTaken | None:
+        """The time of all attempts at a finished stage since its output was last set aside, or None
+        for a stage that is not finished. What an old version finished has the last attempt's."""
+        done = self._done()
+        return None if done is None else time_of_done(done)
 
     def device(self) -> str | None:
         """What the attempt that finished the stage ran on, by the name that its driver gives."""
@@ -300,16 +304,9 @@ class StageFolder:
         An attempt from before attempts recorded it gives an empty mapping. A stage that is not
         finished has none.
         """
-        done, found = self._done(), []
-        token = None if done is None else int(done["token"])
-        while token:
-            record = self.attempts.record(token)
-            if record is None:
-                break
-            found.append(record.details.get("made_by") or {})
-            origin = record.details.get("resumed_from")
-            token = origin["token"] if origin and origin["token"] < token else None
-        return found
+        done = self._done()
+        records = [] if done is None else contributors(self.attempts, int(done["token"]))
+        return [record.details.get("made_by") or {} for record in records]
 
 
 class StageReading(StageFolder):

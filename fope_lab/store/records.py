@@ -19,6 +19,7 @@ _DONE: Shape = {"token": int, "time": _NUMBER, "seconds": _NUMBER, "result_sha25
 _ATTEMPT: Shape = {"owner": str, "started": _NUMBER}
 _END: Shape = {"outcome": str}
 _ORIGIN: Shape = {"token": int, "step": int}
+_EARLIER: Shape = {"attempts": int, "seconds": _NUMBER}
 _PROGRESS: Shape = {"token": int, "step": int, "total": int}
 _ROW: Shape = {"step": int, "time": int, "values": dict}
 _CORPUS: Shape = {
@@ -33,9 +34,14 @@ _FILE: Shape = {"size": int, "sha256": str}
 
 
 def read_done(path: Path) -> dict[str, Any] | None:
-    """DONE: who finished the stage, when, and which result and checkpoint belong to it."""
+    """DONE: who finished the stage, when, and which result and checkpoint belong to it.
+
+    An old version wrote nothing of `earlier` attempts.
+    """
     done = _shaped(read_json(path), _DONE)
     if done is None or not isinstance(done.get("checkpoint", 0), str | None):
+        return None
+    if "earlier" in done and _shaped(done["earlier"], _EARLIER) is None:
         return None
     whole = _are_texts(done.get("parents", {})) and _are_digests(done.get("files", {}))
     return done if whole else None
@@ -53,9 +59,12 @@ def read_attempt(path: Path) -> dict[str, Any] | None:
 
 
 def read_end(path: Path) -> dict[str, Any] | None:
-    """attempts/TOKEN.end: how the attempt ended, and when, unless an old version wrote it."""
+    """attempts/TOKEN.end: how the attempt ended, and when, unless an old version wrote it.
+
+    The `seconds` that it took are there if the attempt itself recorded its end.
+    """
     end = _shaped(read_json(path), _END)
-    return end if end is not None and isinstance(end.get("time", 0), _NUMBER) else None
+    return end if end is not None and _are_numbers(end, "time", "seconds") else None
 
 
 def read_progress(path: Path) -> dict[str, Any] | None:
@@ -77,13 +86,14 @@ def read_result(path: Path) -> dict[str, Any] | None:
 def read_manifest(path: Path) -> dict[str, Any] | None:
     """manifest.json: the digests of a checkpoint's `files`, and of its rows of `metrics`.
 
-    An old version wrote no `metrics`.
+    Its `seconds` and `cpu_seconds` are the time that the work up to it took. An old version wrote
+    none of the three.
     """
     manifest = _shaped(read_json(path), {"files": dict})
     if manifest is None or not manifest["files"]:
         return None
     whole = _are_digests(manifest["files"]) and _are_digests(manifest.get("metrics", {}))
-    return manifest if whole else None
+    return manifest if whole and _are_numbers(manifest, "seconds", "cpu_seconds") else None
 
 
 def as_row(value: Any) -> dict[str, Any] | None:
@@ -96,6 +106,11 @@ def as_row(value: Any) -> dict[str, Any] | None:
 def _are_texts(value: Any) -> bool:
     """Whether a value has texts by their names."""
     return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+
+
+def _are_numbers(value: Mapping[str, Any], *names: str) -> bool:
+    """Whether those of the named fields that are there have numbers."""
+    return all(isinstance(value.get(name, 0), _NUMBER) for name in names)
 
 
 def _are_digests(value: Any) -> bool:

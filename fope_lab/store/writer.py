@@ -32,6 +32,7 @@ from fope_lab.store.paths import StagePaths
 from fope_lab.store.problems import StoreError
 from fope_lab.store.rows import own_segments
 from fope_lab.store.stop_request import StopRequest, StopWatch
+from fope_lab.store.time_taken import Stopwatch, WorkTime
 
 PROGRESS_SECONDS = 1.0
 KEPT_CHECKPOINTS = 2  # the newest, and the one before it in case the newest turns out damaged
@@ -102,11 +103,15 @@ class FolderWriter(RunWriter):
 
     def __init__(self, handle: AttemptHandle) -> None:
         super().__init__(handle)
+        self.stopwatch = Stopwatch()
+        """Measures the time of this attempt, in the process that has this writer."""
+        self.resumed_time = handle.resumed_from.work_time() if handle.resumed_from else WorkTime()
+        """The time that the work took which the attempt goes on from, or None if that is
+        unknown."""
         self._first_step = handle.resumed_from.step if handle.resumed_from else 0
         self._segment: io.TextIOWrapper | None = None
         self._segment_step = self._first_step
         self._shown = 0.0
-        self._started = time.monotonic()
         self._stop = None if handle.stop_file is None else StopWatch(StopRequest(handle.stop_file))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -135,7 +140,7 @@ class FolderWriter(RunWriter):
                 "token": self.handle.token,
                 "step": step,
                 "total": total,
-                "seconds": now - self._started,
+                "seconds": self.stopwatch.read().seconds,
                 "first_step": self._first_step,
                 **values,
             },
@@ -165,7 +170,8 @@ class FolderWriter(RunWriter):
             self._segment_step = step
             temporary.mkdir(parents=True)
             write(temporary)
-            write_manifest(temporary, self.paths.name, token, step, self.segments(step))
+            segments, work_time = self.segments(step), self._work_time()
+            write_manifest(temporary, self.paths.name, token, step, segments, work_time)
         except Exception as error:
             shutil.rmtree(temporary, ignore_errors=True)  # it may be what fills the disk
             if is_full_disk(error):
@@ -202,6 +208,11 @@ class FolderWriter(RunWriter):
             finally:
                 with contextlib.suppress(OSError):  # what is buffered can't be written now either
                     segment.close()
+
+    def _work_time(self) -> WorkTime | None:
+        """The time of the work so far, without what earlier attempts lost, if it is known."""
+        before = self.resumed_time
+        return None if before is None else before + self.stopwatch.read()
 
     def _no_space(self, step: int) -> StoreError:
         last = newest_complete(self.paths)

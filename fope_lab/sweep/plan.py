@@ -9,6 +9,7 @@ from pathlib import PurePath
 
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store.state import NOT_STARTED
+from fope_lab.store.time_taken import TimeTaken, over_attempts
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.local_corpora import gone
 from fope_lab.sweep.made_by import ChangesSince, other_parents, read_other_output
@@ -87,7 +88,7 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
         if store and since and state.is_done:
             folder = store.folder(stage.kind, stage.key)
             changes[stage.key] = since.files(stage)
-            reason = f"done in {folder.seconds() or 0:.0f} s{_since(changes[stage.key])}"
+            reason = _done_in(folder.time_taken()) + _since(changes[stage.key])
             states[stage.key] = replace(state, reason=reason)
         elif missing := missing_input(stage, store):
             states[stage.key] = replace(state, status=Status.BLOCKED, reason=missing)
@@ -102,6 +103,13 @@ def missing_input(stage: Stage, store: Store | None) -> str | None:
     if stage.missing_files:
         return f"it needs its text files, but {gone(stage.missing_files)}; put back what is missing"
     return stage.spec.missing_resource(store.root if store else None)
+
+
+def _done_in(taken: TimeTaken | None) -> str:
+    """How long a finished stage took, such as "done in 12 s over 3 attempts"."""
+    if taken is None:  # it was set aside a moment ago
+        return "done"
+    return f"done in {over_attempts(f'{taken.seconds:.0f} s', taken.attempts)}"
 
 
 def _since(files: Sequence[str]) -> str:

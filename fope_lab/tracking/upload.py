@@ -23,12 +23,14 @@ from fope_lab.tracking.prepared_views import prepared_views
 from fope_lab.tracking.upload_cells import CellUpload
 from fope_lab.tracking.upload_report import send_pictures, send_report
 from fope_lab.tracking.view import (
+    TIME,
     Outline,
     StageOutline,
     StageTimeline,
     code_tags,
     pictures,
     tags,
+    time_tags,
     timeline,
 )
 
@@ -84,6 +86,7 @@ class Upload:
         params = parameters(stage, self._stages)
         wanted = tags(self._outline, stage, now) | {"store": experiment.store_id}
         wanted |= code_tags(folder.makers(), self._changes.of(stage, self._stages))
+        wanted |= time_tags(folder.time_taken())
         run = experiment.runs.get(stage.key)
         wanted |= self._descriptions.of_stage(stage)
         known = self._ledger.run(self._outline.name, stage.kind, stage.key)
@@ -107,7 +110,8 @@ class Upload:
         if now.status is Status.FAILED and known != _record(experiment, run, now):
             run.add_text(folder.paths.log.name, _end_of(folder.paths.log))
         run.log((), wanted, params)  # a complete run may need new tags, from a changed sweep file
-        for tag in ("error", "changed_since"):  # it was tried again, or a change was taken back
+        # It was tried again, or a change was taken back.
+        for tag in ("error", "changed_since", TIME):
             if tag not in wanted:
                 run.remove_tag(tag)
         return run

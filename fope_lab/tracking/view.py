@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from fope_lab.provenance.checkout import Checkout
 from fope_lab.store import StageFolder, Status
+from fope_lab.store.time_taken import TimeTaken, over_attempts
 from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.cell_keys import cell_keys
 from fope_lab.tracking.names import run_names
@@ -28,6 +29,8 @@ SUMMARY = "summary"
 """The kind and the name of the run that holds a sweep's report."""
 CELL = "cell"
 """The kind of the runs that hold means over seeds."""
+TIME = "time"
+"""The tag of a finished stage that says how long its attempts took."""
 NAME_LENGTH = 250
 """MLflow's limit for the name of a metric, parameter or tag, in characters."""
 TAG_LENGTH = 1_000
@@ -159,7 +162,8 @@ def timeline(folder: StageFolder) -> StageTimeline | None:
     path = state.checkpoint.path if state.checkpoint else None
     started, finished = folder.started_at(), folder.finished_at()
     if finished is not None:
-        begun = finished - (folder.seconds() or 0.0) if started is None else started
+        taken = folder.time_taken()
+        begun = started or finished - (taken.seconds if taken else 0.0)
         return StageTimeline(Status.DONE, _ms(begun), _ms(finished), None, path)
     if started is None or state.attempt is None:
         return None
@@ -225,6 +229,16 @@ def code_tags(makers: Sequence[Mapping[str, Any]], changed: Sequence[str]) -> di
         "changed_since": ", ".join(changed),
     }
     return {name: value[:TAG_LENGTH] for name, value in values.items() if value}
+
+
+def time_tags(taken: TimeTaken | None) -> dict[str, str]:
+    """The tag that says how long a finished stage took, such as "12 s over 3 attempts".
+
+    MLflow's own duration of a run includes the pauses between the attempts.
+    """
+    if taken is None:
+        return {}
+    return {TIME: over_attempts(f"{taken.seconds:.0f} s", taken.attempts)}
 
 
 def summary_tags(sweep: str) -> dict[str, str]:

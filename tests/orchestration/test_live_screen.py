@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import itertools
 import json
@@ -18,7 +19,7 @@ from rich.console import Console
 from fope_lab.orchestration import progress_view
 from fope_lab.orchestration.live_screen import LiveScreen, cut
 from fope_lab.orchestration.progress_view import live_view
-from fope_lab.orchestration.run_progress import RunProgress, Snapshot
+from fope_lab.orchestration.run_progress import RunProgress, Snapshot, StageProgress
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store.state import CACHED
 from fope_lab.sweep import Sweep, load_sweep
@@ -194,6 +195,19 @@ def test_the_time_left_follows_from_what_has_run(run: Run, now: Snapshot) -> Non
     assert now.time_left.unknown == 0
     assert now.time_left.seconds == pytest.approx(work / 12, rel=0.2)
     assert 0 < now.time_left.share < 1
+
+
+def test_a_stage_of_several_attempts_says_how_many(run: Run, now: Snapshot) -> None:
+    def first(attempts: int) -> str:
+        stage, _ = now.latest[0]
+        latest = [(stage, StageProgress(seconds=75.0, attempts=attempts))]
+        lines = run.screen(dataclasses.replace(now, latest=latest)).lines(COLUMNS, 70)
+        name = run_names(run.sweep.stages)[stage.key]
+        [line] = [line.plain for line in lines if line.plain.startswith(name)]
+        return line.rstrip()
+
+    assert first(3).endswith("1:15  3 attempts")
+    assert first(1).endswith("1:15")
 
 
 def test_a_time_that_nobody_knows_is_unknown(run: Run) -> None:

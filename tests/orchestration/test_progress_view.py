@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -162,6 +163,17 @@ def test_an_interrupted_stage_has_no_time_left(store: Store) -> None:
     assert running[-1].endswith("left")
     assert ended[0] == running[0] == "50/100"
     assert ended[-1] == "stopped at step 50 of 100"
+
+
+def test_a_finished_stage_shows_the_time_of_all_its_attempts(store: Store) -> None:
+    folder = store.folder("pretrain", "e")
+    done = json.loads(folder.paths.done.read_text()) | {"seconds": 60.0}
+    shown = []
+    for earlier in ({"attempts": 0, "seconds": 0.0}, {"attempts": 2, "seconds": 15.0}):
+        folder.paths.done.write_text(json.dumps(done | {"earlier": earlier}))
+        cells = progress_cells(SimpleNamespace(kind="pretrain", key="e"), folder.state(), store)  # type: ignore[arg-type]
+        shown.append(cells[-1])
+    assert shown == ["1:00", "1:15 over 3 attempts"]
 
 
 def test_the_table_has_what_matters_most_first(store: Store) -> None:

@@ -115,6 +115,16 @@ def test_every_state_with_its_reason(two: Plan, store: Store) -> None:
     assert found[NOPE_TEXT] == ("run", "not in the store; after pretrain")
 
 
+def test_a_stage_of_several_attempts_says_what_they_took_together(two: Plan, store: Store) -> None:
+    for work in (fail("no memory"), save(7), finish):
+        attempt(store, stage(two, TRAIN), work)
+    path = store.folder(stage(two, TRAIN).kind, stage(two, TRAIN).key).paths.done
+    done = json.loads(path.read_text())
+    assert done["earlier"]["attempts"] == 2
+    path.write_text(json.dumps(done | {"seconds": 5, "earlier": {"attempts": 2, "seconds": 7.25}}))
+    assert states(two, store)[TRAIN] == ("cached", "done in 12 s over 3 attempts")
+
+
 def test_a_stage_that_failed_after_a_checkpoint_is_resumed(two: Plan, store: Store) -> None:
     def work(one: Attempt) -> None:
         save(4)(one)

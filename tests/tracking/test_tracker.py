@@ -140,6 +140,8 @@ def test_status_and_times_are_the_stores(scene: Scene) -> None:
     done = scene.run(stage)
     assert (done.info.status, done.data.tags["state"]) == ("FINISHED", "done")
     assert "error" not in done.data.tags
+    assert done.data.tags["time"].endswith(" s over 3 attempts")
+    assert "time" not in failed.data.tags
     assert done.info.run_id == failed.info.run_id
     assert done.info.start_time == int(folder.started_at() * 1000)
     assert done.info.end_time == int(folder.finished_at() * 1000)

@@ -15,9 +15,10 @@ from mlflow.utils.validation import _validate_metric_name
 
 from fope_lab.store import Row, Status
 from fope_lab.store.state import StageState
+from fope_lab.store.time_taken import TimeTaken
 from fope_lab.tracking import metric_link, run_link
 from fope_lab.tracking.points import Digest, not_finite, points
-from fope_lab.tracking.view import Outline, StageTimeline, code_tags, metric_path, tags
+from fope_lab.tracking.view import Outline, StageTimeline, code_tags, metric_path, tags, time_tags
 
 
 def plan_of(**changes: Any) -> Any:
@@ -95,6 +96,12 @@ def test_the_source_of_a_run_is_the_sweep_file_at_a_commit() -> None:
     found = code_tags(makers, [])
     assert found == {"commit": "abc123+, def456", "mlflow.source.git.commit": "abc123"}
     assert code_tags([{}], []) == {}
+
+
+def test_a_tag_has_the_time_of_all_attempts() -> None:
+    assert time_tags(TimeTaken(12.3, 3)) == {"time": "12 s over 3 attempts"}
+    assert time_tags(TimeTaken(12.3, 1)) == {"time": "12 s"}
+    assert time_tags(None) == {}
 
 
 def test_a_curve_over_lengths_is_a_number_for_each_length_too() -> None:

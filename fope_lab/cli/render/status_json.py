@@ -21,7 +21,8 @@ def status_json(
     """A sweep's drivers, the number of stages in each state, and each stage with its progress.
 
     `error` is the whole error of a failed stage, and `log` the file that has its traceback. What a
-    stage has not told of its progress is null; `seconds` and `left` are times in seconds.
+    stage has not told of its progress is null; `seconds` and `left` are times in seconds. The
+    `seconds` of a finished stage are those of all its `attempts`.
     """
     counts = Counter(states[stage.key].status for stage in sweep.stages)
     return {

@@ -17,6 +17,7 @@ from fope_lab.report.render.claims_view import count_verdicts, describe_tests, g
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.paper_view import TITLE, compared_texts, our_entry
 from fope_lab.report.render.report_tables import report_tables
+from fope_lab.store.time_taken import TimeTaken, over_attempts
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -67,6 +68,7 @@ def page_environment() -> Environment:
         "moment": format_moment,
         "our_entry": our_entry,
         "seconds": format_seconds,
+        "time_taken": format_time_taken,
         "yaml": format_yaml,
     }
     return environment
@@ -111,6 +113,13 @@ def format_seconds(seconds: float | None) -> str:
     if hours:
         return f"{hours:,} h {minutes} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def format_time_taken(taken: TimeTaken | None) -> str:
+    """Format the time of a stage, and its attempts if there were several: 12 s over 3 attempts."""
+    if taken is None:
+        return format_seconds(None)
+    return over_attempts(format_seconds(taken.seconds), taken.attempts)
 
 
 def format_hours(hours: float) -> str:

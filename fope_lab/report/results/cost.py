@@ -1,6 +1,7 @@
 """What the finished stages of a sweep cost: time, tokens, and an estimate of the energy.
 
-Each stage counts once, with the attempt that finished it. Energy is not measured. It is the time
+Each stage counts with all its attempts, also with the work that was lost and done again, but not
+with output that was set aside. Energy is not measured. It is the time
 that each processor was reserved for, times its power at full load: a GPU's board power in its
 vendor's datasheet, and WATTS_PER_CORE for a core. Memory, cooling and idle processors are left out.
 """
@@ -82,4 +83,4 @@ def cost_of(results: Iterable[StageResult]) -> Cost:
 
 
 def _seconds(result: StageResult) -> float:
-    return result.seconds or 0.0
+    return 0.0 if result.taken is None else result.taken.seconds

@@ -14,6 +14,7 @@ from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement, MetricPoint, ResultRecord
 from fope_lab.store import Row, StageFolder, StageState, Status, Store
 from fope_lab.store.folder import StageReading
+from fope_lab.store.time_taken import TimeTaken
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.stage_states import block_descendants, read_states, unfinished_parents
 
@@ -27,7 +28,7 @@ class StageResult:
     state: StageState
     rows: tuple[Row, ...]  # durable rows only
     record: ResultRecord  # its result.json; empty unless done
-    seconds: float | None
+    taken: TimeTaken | None  # by all its attempts; None unless done
     started: float | None  # seconds since the epoch
     finished: float | None
     device: str | None  # what it ran on, by the name that its driver gives
@@ -95,7 +96,7 @@ def _read(stage: Stage, folder: StageFolder, state: StageState) -> StageResult:
         state=state,
         rows=rows,
         record=ResultRecord() if content is None else read_record(stage, content, rows),
-        seconds=folder.seconds(),
+        taken=folder.time_taken(),
         started=folder.started_at(),
         finished=folder.finished_at(),
         device=folder.device(),

@@ -76,6 +76,29 @@ def test_only_finished_stages_cost(tmp_path: Path, store: Store) -> None:
     assert cost_of_report(plan, store).tokens == 0
 
 
+def test_attempts_before_the_last_cost_as_well(tmp_path: Path, store: Store) -> None:
+    """Two attempts that took 25 s and came to nothing, or not to the end, then one of 10 s."""
+    plan = write_plan(tmp_path, ONE)
+    training = next(stage for stage in plan.sweep.stages if stage.spec.trains)
+    folder = store.folder(training.kind, training.key)
+    for _ in range(2):
+        folder.begin("test", {}).release()
+    finish(plan, store)
+    taking(plan, store, 10.0, "cpu")
+    done = json.loads(folder.paths.done.read_text())
+    assert done["earlier"]["attempts"] == 2
+    earlier = {"attempts": 2, "seconds": 25.0}
+    folder.paths.done.write_text(json.dumps(done | {"earlier": earlier}))
+    report = make_report(plan, store)
+    cost, stages = report.summary.cost, len(plan.sweep.stages)
+    assert cost.seconds == cost.core_seconds == 10.0 * stages + 25.0
+    assert "<td>35 s over 3 attempts</td>" in render_html(report)
+    told = {one["key"]: one for one in json.loads(render_json(report))["stages"]}
+    times = {key: (one["seconds"], one["attempts"]) for key, one in told.items()}
+    others = {stage.key: (10.0, 1) for stage in plan.sweep.stages}
+    assert times == others | {training.key: (35.0, 3)}
+
+
 def test_the_page_and_the_json_say_it(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path, ONE)
     finish(plan, store)

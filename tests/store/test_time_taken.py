@@ -1,0 +1,270 @@
+"""How long a stage took: attempts of known lengths add up, and lost work counts where it should."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fope_lab.store import Attempt, StageFolder, Status, time_taken
+from fope_lab.store.lease import BEAT_SECONDS, Ending
+from fope_lab.store.time_taken import TimeTaken, WorkTime, over_attempts
+
+
+@dataclass
+class Clock:
+    """Stands in for the module `time`; it goes only when it is told to."""
+
+    wall: float = 1000.0
+    cpu: float = 7.0
+
+    def monotonic(self) -> float:
+        return self.wall
+
+    def process_time(self) -> float:
+        return self.cpu
+
+    def work(self, seconds: float) -> None:
+        """Let time pass, a quarter of it on the processor."""
+        self.wall, self.cpu = self.wall + seconds, self.cpu + seconds / 4
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(time_taken, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> StageFolder:
+    return StageFolder(tmp_path / "pretrain" / "key")
+
+
+def save(attempt: Attempt, step: int) -> Path:
+    return attempt.writer.save_checkpoint(
+        step, lambda path: (path / "model").write_text(str(step)) and None
+    ).path
+
+
+def die(attempt: Attempt, beats: int) -> None:
+    """Leave an attempt as a killed process does, after so many heartbeats."""
+    attempt.writer.close()
+    attempt.lease.heartbeat.stop()
+    attempt.lease.attempts.write_beat(attempt.lease.token, beats)
+
+
+def done_of(folder: StageFolder) -> dict[str, object]:
+    done: dict[str, object] = json.loads(folder.paths.done.read_text())
+    return done
+
+
+def rewrite(path: Path, *without: str) -> None:
+    """Take fields out of a JSON file, as an old version wrote it."""
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({k: v for k, v in content.items() if k not in without}))
+
+
+def interrupted_twice(folder: StageFolder, clock: Clock) -> None:
+    """Attempts of 5 s (of which 2 were lost), 8 s by heartbeats (of which 1 was kept), and 3 s."""
+    attempt = folder.begin("me", {})
+    clock.work(3)
+    save(attempt, 3)
+    clock.work(2)
+    attempt.fail(ValueError("no luck"))
+    clock.work(100)  # nobody works
+    attempt = folder.begin("me", {})
+    clock.work(1)
+    save(attempt, 4)
+    clock.work(50)  # the clock of the process that died is gone with it
+    die(attempt, beats=5)
+    with folder.begin("me", {}) as attempt:
+        clock.work(3)
+        attempt.finish({}, {"device": "cpu"})
+
+
+def test_the_time_of_a_stage_is_that_of_all_its_attempts(folder: StageFolder, clock: Clock) -> None:
+    assert folder.time_taken() is None
+    interrupted_twice(folder, clock)
+    assert folder.time_taken() == TimeTaken(seconds=5 + 8 + 3, attempts=3)
+    done = done_of(folder)
+    assert (done["seconds"], done["earlier"]) == (3, {"seconds": 13, "attempts": 2})
+
+
+def test_the_time_of_the_work_leaves_out_what_was_lost(folder: StageFolder, clock: Clock) -> None:
+    interrupted_twice(folder, clock)
+    assert done_of(folder)["ran"] == {
+        "device": "cpu",
+        "resumed": True,
+        "cpu_seconds": 3 / 4,
+        "resumed_time": {"seconds": 3 + 1, "cpu_seconds": (3 + 1) / 4},
+    }
+    checkpoint = folder.final_checkpoint()
+    assert checkpoint is not None
+    assert (checkpoint.step, checkpoint.work_time()) == (4, WorkTime(4, 1))
+
+
+def test_what_was_set_aside_does_not_count(folder: StageFolder, clock: Clock) -> None:
+    interrupted_twice(folder, clock)
+    assert folder.set_aside("me", "redo") is not None
+    for seconds in (4, 7):
+        with folder.begin("me", {}) as attempt:
+            clock.work(seconds)
+            if seconds == 7:
+                attempt.finish({}, {})
+    assert folder.time_taken() == TimeTaken(11, 2)
+    assert done_of(folder)["ran"]["resumed_time"] == {"seconds": 0, "cpu_seconds": 0}  # type: ignore[index]
+
+
+def test_an_attempt_that_its_driver_ended_counts_by_its_heartbeats(
+    folder: StageFolder, clock: Clock
+) -> None:
+    attempt = folder.begin("me", {})
+    die(attempt, beats=4)
+    folder.attempts.end(1, Ending.INTERRUPTED)
+    with folder.begin("me", {}) as attempt:
+        clock.work(1)
+        attempt.finish({})
+    assert folder.time_taken() == TimeTaken(3 * BEAT_SECONDS + 1, 2)
+
+
+def test_a_stage_that_an_old_version_finished_took_what_it_says(
+    folder: StageFolder, clock: Clock
+) -> None:
+    interrupted_twice(folder, clock)
+    rewrite(folder.paths.done, "earlier")
+    assert folder.state().status is Status.DONE
+    assert folder.time_taken() == TimeTaken(3, 1)
+
+
+def test_a_checkpoint_of_an_old_version_leaves_the_time_of_its_work_unknown(
+    folder: StageFolder, clock: Clock
+) -> None:
+    with folder.begin("me", {}) as attempt:
+        clock.work(2)
+        rewrite(save(attempt, 1) / "manifest.json", "seconds", "cpu_seconds")
+    with folder.begin("me", {}) as attempt:
+        resumed = attempt.writer.resumed_from
+        assert resumed is not None
+        assert (resumed.step, resumed.work_time()) == (1, None)
+        clock.work(3)
+        manifest = json.loads((save(attempt, 2) / "manifest.json").read_text())
+        assert not {"seconds", "cpu_seconds"} & manifest.keys()
+        attempt.finish({}, {})
+    assert done_of(folder)["ran"]["resumed_time"] is None  # type: ignore[index]
+    assert folder.time_taken() == TimeTaken(5, 2)
+
+
+@pytest.mark.parametrize("devices", [("a", "b"), (None, "a"), ("a", None)])
+def test_work_on_two_devices_has_no_time_of_one(
+    folder: StageFolder, clock: Clock, devices: tuple[str | None, str | None]
+) -> None:
+    first, second = ({"device": device} if device else None for device in devices)
+    with folder.begin("me", {}, made_by=first) as attempt:
+        clock.work(2)
+        save(attempt, 1)
+    with folder.begin("me", {}, made_by=second) as attempt:
+        attempt.finish({}, {})
+    assert done_of(folder)["ran"]["resumed_time"] is None  # type: ignore[index]
+
+
+@pytest.mark.parametrize("earlier", [None, 3, [], {}, {"seconds": 1}, {"seconds": "1"}])
+def test_a_wrong_time_in_done_is_damage(folder: StageFolder, earlier: object) -> None:
+    with folder.begin("me", {}) as attempt:
+        attempt.finish({})
+    folder.paths.done.write_text(json.dumps(done_of(folder) | {"earlier": earlier}))
+    assert folder.state().status is Status.DAMAGED
+    assert folder.time_taken() is None
+
+
+@pytest.mark.parametrize("value", [None, "3", [3]])
+def test_a_wrong_time_in_a_manifest_is_damage(folder: StageFolder, value: object) -> None:
+    with folder.begin("me", {}) as attempt:
+        manifest = save(attempt, 1) / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"seconds": value}))
+    assert folder.checkpoint() is None
+
+
+def test_the_words() -> None:
+    assert over_attempts("12 s", 3) == "12 s over 3 attempts"
+    assert over_attempts("12 s", 1) == over_attempts("12 s", None) == "12 s"
+
+
+Step = tuple[int, bool]
+"""Seconds of work, and whether a checkpoint follows."""
+
+
+@dataclass
+class Past:
+    """One attempt after another as a list tells them, and what they should add up to."""
+
+    folder: StageFolder
+    clock: Clock
+    total: float = 0.0
+    number: int = 0
+    kept: float = 0.0
+    saved: int = 0
+    endings: dict[str, Callable[[Attempt], None]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.endings = {
+            "released": lambda attempt: attempt.release(),
+            "failed": lambda attempt: attempt.fail(ValueError("no")),
+            "interrupted": lambda attempt: attempt.interrupt(ValueError("no")),
+            "done": lambda attempt: attempt.finish({}, {}),
+        }
+
+    def attempt(self, steps: list[Step], ending: str) -> None:
+        attempt = self.folder.begin("me", {})
+        unsaved = 0.0
+        for seconds, saves in steps:
+            self.clock.work(seconds)
+            unsaved += seconds
+            if saves:
+                self.saved += 1
+                save(attempt, self.saved)
+                self.kept, unsaved = self.kept + unsaved, 0.0
+        length = float(sum(seconds for seconds, _ in steps))
+        if ending == "died":
+            beats = int(length // 2) + 1  # a beat at the start, and after each two seconds
+            die(attempt, beats)
+            length = 2.0 * (beats - 1)
+        else:
+            self.endings[ending](attempt)
+        self.total, self.number = self.total + length, self.number + 1
+        if ending == "done":
+            self.kept += unsaved
+
+    def set_aside(self) -> None:
+        if self.folder.set_aside("me", "on request") is not None:
+            self.total, self.number, self.kept = 0.0, 0, 0.0
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=3)
+ENDINGS = st.sampled_from(["released", "failed", "interrupted", "died", "set aside"])
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.tuples(STEPS, ENDINGS), max_size=4), STEPS)
+def test_any_past_adds_up(past: list[tuple[list[Step], str]], last: list[Step]) -> None:
+    with tempfile.TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
+        clock = Clock()
+        patch.setattr(time_taken, "time", clock)
+        stage = Past(StageFolder(Path(root) / "pretrain" / "key"), clock)
+        for steps, ending in past:
+            if ending == "set aside":
+                stage.set_aside()
+            else:
+                stage.attempt(steps, ending)
+        stage.attempt(last, "done")
+        assert stage.folder.time_taken() == TimeTaken(stage.total, stage.number)
+        done = done_of(stage.folder)
+        before = done["ran"]["resumed_time"]  # type: ignore[index]
+        assert done["seconds"] + before["seconds"] == stage.kept  # type: ignore[operator]
+        assert before["cpu_seconds"] == before["seconds"] / 4
