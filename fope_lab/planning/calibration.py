@@ -1,10 +1,11 @@
 """Time estimates for stages on a device, learned from the finished stages of a store.
 
-A finished stage records its device and its amount of work (fope_lab/orchestration/trial.py). Three
-sorts of stages are skipped: older ones without that record, those resumed from an interrupted
-attempt (they recorded the time of the rest alone), and those of another processor than this
-machine's. On the CPU with one thread a stage's time is its processor time, which other stages
-running beside it do not lengthen.
+A finished stage records its device and its amount of work (fope_lab/orchestration/trial.py). A
+training that was resumed counts with the time of its work in all attempts, without what was lost
+and done again; each resume adds its start-up. Skipped are stages without these records, those of
+another processor than this machine's, and resumed ones that have several workers, whose number may
+have changed, or that are not trainings, and may have begun again. On the CPU with one thread a
+stage's time is its processor time, which other stages running beside it do not lengthen.
 
 An estimate comes from the narrowest group of finished stages that has any, and says which: the same
 kind (all trainings are one), all evaluations, the rate of trainings, and at last an assumed share
@@ -26,6 +27,7 @@ from fope_lab.planning.devices import CPU, Device, processor, recorded_device
 from fope_lab.planning.time_model import TimeModel, Timing, fit_time_model
 from fope_lab.planning.workload import EVALUATION, TRAINING, Workload
 from fope_lab.store import Store
+from fope_lab.store.time_taken import WorkTime
 
 PREPARING = ("prepare-data", "train-tokenizer", "copy-tokenizer")
 """Kinds that wait for disks and networks or start processes of their own; they count wall time."""
@@ -147,13 +149,25 @@ def calibrate(store: Store | None) -> Calibration:
 
 def _timing(record: Mapping[str, Any]) -> tuple[str, Timing] | None:
     """The device of a finished stage and its time there; None if the record is of no use."""
-    if record["resumed"] or record["device"] is None:
-        return None
     work = Workload(**record["work"])
+    taken = _work_time(record, work)
+    if taken is None or record["device"] is None:
+        return None
     if record["device"] == CPU:
         if record["processor"] != processor():
             return None
         alone = record["threads"] == 1 and record["workers"] == 1 and work.kind not in PREPARING
-        return CPU, Timing(work, record["cpu_seconds"] if alone else record["seconds"])
+        return CPU, Timing(work, taken.cpu_seconds if alone else taken.seconds)
     device = recorded_device(record["device"])
-    return None if device is None else (device.name, Timing(work, record["seconds"]))
+    return None if device is None else (device.name, Timing(work, taken.seconds))
+
+
+def _work_time(record: Mapping[str, Any], work: Workload) -> WorkTime | None:
+    """The time that the work of a finished stage took, over all attempts; None if it is unknown."""
+    own = WorkTime(record["seconds"], record["cpu_seconds"])
+    if not record["resumed"]:
+        return own
+    before = record.get("resumed_time")
+    if before is None or record["workers"] > 1 or work.family != TRAINING:
+        return None
+    return WorkTime(**before) + own

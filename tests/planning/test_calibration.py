@@ -202,7 +202,11 @@ def finished(store: Store, key: str, **changes: Any) -> Path:
     folder = store.folder("pretrain", key)
     with folder.begin("test", {}) as attempt:
         attempt.finish({}, {**RAN, **changes})
-    path = folder.path / "DONE"
+    return as_long_as_said(folder.path / "DONE")
+
+
+def as_long_as_said(path: Path) -> Path:
+    """Let the attempt that wrote DONE have taken 10 s, and 1 s of the processor."""
     done = json.loads(path.read_text())
     path.write_text(json.dumps(done | {"seconds": 10.0, "ran": done["ran"] | {"cpu_seconds": 1.0}}))
     return path
@@ -238,12 +242,64 @@ def test_what_ran_elsewhere_is_not_used(tmp_path: Path, changes: dict[str, Any])
     assert seconds_learnt(store) is None
 
 
-def test_what_went_on_from_a_checkpoint_is_not_used(tmp_path: Path) -> None:
+def resumed(store: Store, made_on: str = "a", resumed_on: str = "a", **changes: Any) -> Path:
+    """A finished stage that was resumed from a checkpoint, after 30 s and 4 s of the processor.
+
+    The attempt that finished it took what `finished` says.
+    """
+    folder = store.folder("pretrain", "resumed")
+    with folder.begin("test", {}, made_by={"device": made_on}) as attempt:
+        saved = attempt.writer.save_checkpoint(
+            1, lambda path: (path / "x").write_text("x") and None
+        )
+    manifest = saved.path / "manifest.json"
+    text = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(text | {"seconds": 30.0, "cpu_seconds": 4.0}))
+    with folder.begin("test", {}, made_by={"device": resumed_on}) as attempt:
+        attempt.finish({}, {**RAN, **changes})
+    return as_long_as_said(folder.path / "DONE")
+
+
+def test_a_resumed_training_counts_with_all_the_work_in_its_result(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    path = finished(store, "one")
+    resumed(store)
+    assert seconds_learnt(store) == pytest.approx(4.0 + 1.0)
+
+
+def test_a_resumed_training_on_several_threads_counts_by_the_clock(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    resumed(store, threads=2)
+    assert seconds_learnt(store) == pytest.approx(30.0 + 10.0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"resumed_on": "b"},
+        {"workers": 2},
+        {"work": asdict(reading("perplexity"))},
+    ],
+)
+def test_a_resumed_stage_whose_work_is_not_one_of_its_kind_is_not_used(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    """It went on elsewhere, perhaps with fewer workers, or perhaps did all its work again."""
+    store = Store(tmp_path)
+    resumed(store, **changes)
+    assert seconds_learnt(store) is None
+
+
+@pytest.mark.parametrize("what", [None, "missing", {"seconds": "30"}])
+def test_a_resumed_stage_that_does_not_know_its_time_is_not_used(
+    tmp_path: Path, what: object
+) -> None:
+    store = Store(tmp_path)
+    path = resumed(store)
     done = json.loads(path.read_text())
-    assert done["ran"]["resumed"] is False
-    path.write_text(json.dumps(done | {"ran": done["ran"] | {"resumed": True}}))
+    done["ran"]["resumed_time"] = what
+    if what == "missing":  # an old version wrote it
+        del done["ran"]["resumed_time"]
+    path.write_text(json.dumps(done))
     assert seconds_learnt(store) is None
 
 
