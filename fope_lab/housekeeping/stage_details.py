@@ -14,12 +14,14 @@ from fope_lab.provenance.checkout import Checkout
 from fope_lab.store import StageState, Store
 from fope_lab.store.lease import AttemptRecord
 from fope_lab.store.observation import observe
+from fope_lab.store.time_taken import TimeTaken, attempt_seconds
 
 
 @dataclass(frozen=True)
 class StageDetails:
     """A stage with the names that sweeps gave it, what it was asked, its past and its relatives.
 
+    `seconds` has the time of each attempt by its token, and `time_taken` that of a finished stage.
     `parents` has the key of each parent by role, or the folder of a checkpoint, and `children` the
     stages that refer to this one. `titles` names stages by key. `files` has the bytes of each file
     by its path from the folder, the largest first.
@@ -30,6 +32,8 @@ class StageDetails:
     state: StageState
     config: Mapping[str, Any]
     attempts: tuple[AttemptRecord, ...]
+    seconds: Mapping[int, float]
+    time_taken: TimeTaken | None
     parents: Mapping[str, str]
     children: tuple[str, ...]
     titles: Mapping[str, str]
@@ -42,7 +46,9 @@ def stage_details(store: Store, stage: KnownStage) -> StageDetails:
     folder = stage.folder
     [state] = observe([folder])
     asked = (folder.request() or {}).get("config")
-    records = map(folder.attempts.record, range(1, folder.attempts.newest_token() + 1))
+    attempts = folder.attempts
+    found = map(attempts.record, range(1, attempts.newest_token() + 1))
+    records = tuple(record for record in found if record is not None)
     refers = references(store, known)
     files = files_with_sizes(folder.path) if folder.path.is_dir() else ()
     return StageDetails(
@@ -50,7 +56,9 @@ def stage_details(store: Store, stage: KnownStage) -> StageDetails:
         names=tuple(one for one in known if one.key == stage.key and one.sweep),
         state=state,
         config=asked if isinstance(asked, dict) else {},
-        attempts=tuple(record for record in records if record is not None),
+        attempts=records,
+        seconds={record.token: attempt_seconds(attempts, record) for record in records},
+        time_taken=folder.time_taken(),
         parents=parents_of(folder) or stage.parents,
         children=tuple(key for key, parents in refers.items() if stage.key in parents),
         titles={one.key: one.title for one in reversed(known)},

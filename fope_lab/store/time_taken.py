@@ -73,15 +73,15 @@ def time_before(attempts: Attempts, token: int) -> TimeTaken:
             continue
         if "set_aside" in record.details:
             break
-        seconds, number = seconds + _seconds(attempts, record), number + 1
+        seconds, number = seconds + attempt_seconds(attempts, record), number + 1
     return TimeTaken(seconds, number)
 
 
-def _seconds(attempts: Attempts, record: AttemptRecord) -> float:
-    """The time of an attempt that has ended, in seconds.
+def attempt_seconds(attempts: Attempts, record: AttemptRecord) -> float:
+    """The wall time of an attempt, in seconds.
 
-    An attempt that recorded no time, since it died or is of an old version, lived at least until
-    its last heartbeat.
+    An attempt that recorded none, since it is at work, has died, or is of an old version, lived at
+    least until its last heartbeat.
     """
     told = (record.end or {}).get("seconds")
     return max(attempts.beat(record.token) - 1, 0) * BEAT_SECONDS if told is None else float(told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -40,10 +41,11 @@ def test_a_stage_with_its_past_and_its_relatives(
     page = sections(capsys.readouterr().out)
     key = scene.stage(ROPE).key
     assert [line.split()[0] for line in page[ROPE]] == [
-        "key", "kind", "sweeps", "state", "folder"
+        "key", "kind", "sweeps", "state", "time", "folder"
     ]  # fmt: skip
     assert f"key     {key}" in page[ROPE]
     assert f"sweeps  kept ({ROPE})" in page[ROPE]
+    assert "time    0 s over 2 attempts" in page[ROPE]
     assert "data:" in page["configuration"]
     assert "embedding: {type: rotary}" in page["configuration"]
     first, second = page["attempts"]
@@ -61,6 +63,27 @@ def test_a_stage_with_its_past_and_its_relatives(
     page = sections(capsys.readouterr().out)
     assert page["parents"] == [f"from: {ROPE} ({key[:8]})"]
     assert page["children: none"] == []
+
+
+def test_the_times_of_attempts_are_those_of_their_sum(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An attempt that failed after 20 s, one that died after 30 s, and one that took 40 s."""
+    folder = scene.fail(ROPE, "no luck")
+    end = folder.path / "attempts" / "0001.end"
+    end.write_text(json.dumps(json.loads(end.read_text()) | {"seconds": 20.0}))
+    lost = folder.begin("driver", scene.request(ROPE))
+    lost.lease.heartbeat.stop()
+    folder.attempts.write_beat(2, 16)
+    with folder.begin("driver", scene.request(ROPE)) as attempt:
+        attempt.finish({})
+    for path in (folder.paths.done, end.with_name("0003.end")):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"seconds": 40.0}))
+    assert main(["store", "show", ROPE, *scene.options]) == 0
+    page = sections(capsys.readouterr().out)
+    assert "time    90 s over 3 attempts" in page[ROPE]
+    words = ["failed after 20 s", "has not ended, was at work for at least 30 s", "done after 40 s"]
+    assert all(word in line for word, line in zip(words, page["attempts"], strict=True))
 
 
 def test_a_stage_that_nobody_began(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:

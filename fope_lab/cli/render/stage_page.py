@@ -12,6 +12,7 @@ from fope_lab.housekeeping.contents import state_since
 from fope_lab.housekeeping.stage_details import StageDetails, made_with
 from fope_lab.housekeeping.wording import moment, size_text, span
 from fope_lab.store.lease import AttemptRecord
+from fope_lab.store.time_taken import over_attempts
 
 WIDTH = 100
 MOST_FILES = 30
@@ -34,6 +35,8 @@ def _lines(details: StageDetails) -> Iterator[str]:
     yield f"  sweeps  {', '.join(sweeps) or 'no recorded sweep has it'}"
     when = "" if since is None else f" since {moment(since)}"
     yield f"  state   {state.status}{when}{f' ({state.reason})' if state.reason else ''}"
+    if taken := details.time_taken:
+        yield f"  time    {over_attempts(span(taken.seconds), taken.attempts)}"
     yield f"  folder  {stage.folder.path}"
     if details.config:
         text = yaml.safe_dump(
@@ -44,7 +47,8 @@ def _lines(details: StageDetails) -> Iterator[str]:
             width=WIDTH,
         )
         yield from _section("configuration", text.splitlines())
-    yield from _section("attempts", (_attempt(one) for one in details.attempts))
+    attempts = (_attempt(one, details.seconds[one.token]) for one in details.attempts)
+    yield from _section("attempts", attempts)
     titles = details.titles
     parents = (f"{role}: {titles.get(of, of)}" for role, of in details.parents.items())
     yield from _section("parents", parents)
@@ -65,16 +69,17 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
     yield from (f"  {line}" for line in found)
 
 
-def _attempt(attempt: AttemptRecord) -> str:
+def _attempt(attempt: AttemptRecord, seconds: float) -> str:
     began, end = attempt.details.get("started"), attempt.end or {}
     text = f"{attempt.token}"
     if began is not None:
         text += f"  {moment(began)}"
     if reason := attempt.details.get("set_aside"):
         return f"{text}  moved the output before it away: {reason}"
-    text += f"  {attempt.ending or 'has not ended'}"
-    if began is not None and "time" in end:
-        text += f" after {span(end['time'] - began)}"
+    if attempt.end is None:
+        text += f"  has not ended, was at work for at least {span(seconds)}"
+    else:
+        text += f"  {attempt.ending} after {span(seconds)}"
     if lines := str(end.get("error") or "").strip().splitlines():
         text += f": {lines[0]}"
     return "; ".join([text, *made_with(attempt)])
