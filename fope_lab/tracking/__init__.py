@@ -14,7 +14,8 @@ points again is harmless. Every call may be interrupted anywhere and repeated.
     database.py makes the tables of a SQLite database, and keeps a damaged one apart
     server.py   an MLflow server or database; experiment.py has an experiment and its runs
     upload.py   sends what an experiment lacks of a sweep: its runs and its views, and with
-                upload_report.py and upload_cells.py its report and its cells
+                upload_report.py and upload_cells.py its report and its cells; upload_models.py
+                and logged_models.py send the models of its trainings, which models.py describes
     tracker.py  does so for one sweep, or for all that a store has
     thread.py   does so every few seconds during a run, and waits no longer than patience.py says
     links.py    makes links to MLflow's pages, which ui.py serves

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fope_lab.tracking.causes import concerns_one_run
 from fope_lab.tracking.inputs import Dataset
+from fope_lab.tracking.logged_models import LoggedModels
 from fope_lab.tracking.patience import Patience
 from fope_lab.tracking.points import Point
 from fope_lab.tracking.view import SUMMARY, StageTimeline
@@ -28,6 +29,7 @@ class Run:
     """A run, and what the server has of it: as it was loaded, updated by everything sent since.
 
     `sent` is the number of a stage's rows that are known to have arrived, with their digest.
+    `model_id` is the id of the model that the run has made, or None.
     """
 
     def __init__(self, client: MlflowClient, run: MlflowRun, patience: Patience) -> None:
@@ -41,6 +43,8 @@ class Run:
         self._ended: int | None = run.info.end_time
         inputs = run.inputs.dataset_inputs if run.inputs else []
         self._datasets = {(one.dataset.name, one.dataset.digest) for one in inputs}
+        models = run.outputs.model_outputs if run.outputs else []
+        self.model_id: str | None = models[0].model_id if models else None
 
     def log(
         self, points: Sequence[Point], tags: Mapping[str, str], params: Mapping[str, str]
@@ -115,6 +119,28 @@ class Run:
         self._client.log_inputs(self.run_id, inputs)
         self._datasets.update((one.name, one.digest) for one in missing)
 
+    def add_model(self, model_id: str) -> None:
+        """Add a model as an input of the run."""
+        from mlflow.entities import LoggedModelInput
+
+        self._client.log_inputs(self.run_id, models=[LoggedModelInput(model_id)])
+
+    def log_of_model(self, model_id: str, points: Sequence[Point], dataset: Dataset | None) -> None:
+        """Send points that the run has as those of a model, measured on a dataset if it is known.
+
+        Both have each point once, however often it is sent.
+        """
+        from mlflow.entities import Metric
+
+        data = {} if dataset is None else {"dataset_name": dataset.name}
+        data |= {} if dataset is None else {"dataset_digest": dataset.digest}
+        metrics = [
+            Metric(p.name, p.value, p.timestamp, p.step, model_id=model_id, **data) for p in points
+        ]
+        for start in range(0, len(metrics), ENTRIES_PER_BATCH):
+            part = metrics[start : start + ENTRIES_PER_BATCH]
+            self._client.log_batch(self.run_id, metrics=part)
+
     def set_status(self, status: str, ended: int | None) -> None:
         """Set the status, and the end (ms since 1970) if it is known."""
         if ended is not None and (self._status, self._ended) != (status, ended):
@@ -141,6 +167,7 @@ class Experiment:
         self.experiment_id: str = entity.experiment_id
         self.created: int = entity.creation_time
         self.store_id = store_id
+        self.models = LoggedModels(client, entity.experiment_id)
         self._tags: dict[str, str] = dict(entity.tags)
         self.runs: dict[str, Run] = {}
         self.settled: dict[str, StageTimeline] = {}
@@ -171,7 +198,10 @@ class Experiment:
 
     def replace(self, key: str, tags: Mapping[str, str], started: int) -> Run:
         """Delete a run, which MLflow can restore, and create an empty run in its place."""
-        self._client.delete_run(self.runs[key].run_id)
+        run = self.runs[key]
+        if run.model_id is not None:
+            self.models.retire(run.model_id, run.run_id)
+        self._client.delete_run(run.run_id)
         return self.create(key, tags, started)
 
     @property

@@ -23,6 +23,25 @@ def parameters(stage: StageOutline, stages: Mapping[str, StageOutline]) -> dict[
     The axes of the sweep go by their paths, such as pretrain.embedding. The trained length and the
     learning rate are those of the last training of the model.
     """
+    axes = {axis: label(value) for axis, value in stage.axes.items()}
+    return flat(axes) | flat(stage.config) | flat(_of_model(stage, stages))
+
+
+def model_parameters(stage: StageOutline, stages: Mapping[str, StageOutline]) -> dict[str, str]:
+    """The parameters of the model that a stage leaves; `stages` has those of its sweep by key.
+
+    They are short, unlike the configuration, which the run of the stage has. `tokens` is how many
+    the last training of the model had to read.
+    """
+    axes = {axis: label(value) for axis, value in stage.axes.items()}
+    tokens = _field(_training(stage, stages), "train", "tokens")
+    own = {"key": stage.key, "stage": stage.section}
+    own |= {} if tokens is None else {"tokens": tokens}
+    return flat(axes) | flat(_of_model(stage, stages)) | flat(own)
+
+
+def _of_model(stage: StageOutline, stages: Mapping[str, StageOutline]) -> dict[str, Any]:
+    """What varies in the model that a stage makes or reads, as far as it is known."""
     training = _training(stage, stages)
     values = {
         "embedding": stage.embedding,
@@ -31,9 +50,7 @@ def parameters(stage: StageOutline, stages: Mapping[str, StageOutline]) -> dict[
         "train_length": _field(training, "data", "length"),
         "learning_rate": _field(training, "train", "learning_rate"),
     }
-    axes = {axis: label(value) for axis, value in stage.axes.items()}
-    known = {name: value for name, value in values.items() if value is not None}
-    return flat(axes) | flat(stage.config) | flat(known)
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def flat(config: Mapping[str, Any]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from fope_lab.tracking.parameters import parameters
 from fope_lab.tracking.points import Digest, Point, not_finite, points, result_rows
 from fope_lab.tracking.prepared_views import prepared_views
 from fope_lab.tracking.upload_cells import CellUpload
+from fope_lab.tracking.upload_models import ModelUpload
 from fope_lab.tracking.upload_report import send_pictures, send_report
 from fope_lab.tracking.view import (
     TIME,
@@ -63,6 +64,7 @@ class Upload:
         self._store, self._ledger, self._changes = store, ledger, changes
         self._stages = {stage.key: stage for stage in outline.stages}
         self._descriptions = Descriptions(outline, experiment)
+        self._models = ModelUpload(outline, experiment, store)
 
     def stage(self, stage: StageOutline) -> None:
         """Bring the run of a stage up to date, if the stage was ever started."""
@@ -114,6 +116,8 @@ class Upload:
         for tag in ("error", "changed_since", TIME):
             if tag not in wanted:
                 run.remove_tag(tag)
+        if complete is not None:
+            self._models.stage(stage, folder, now, run)
         return run
 
     def _start(

@@ -1,0 +1,242 @@
+"""A finished training has a model in MLflow that leads to its checkpoint, and has its numbers."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import LoggedModel
+from mlflow.exceptions import MlflowException
+from tracking_scene import Scene, finish, measure, of
+
+from fope_lab.sweep import Plan
+from fope_lab.tracking.upload_models import ModelUpload
+
+CURVE = {64: 9.5, 128: 11.25, 256: 80.0}
+
+
+def all_done(scene: Scene) -> Plan:
+    """A sweep whose stages are done; trainings and data leave a checkpoint."""
+    plan = scene.plan()
+    for stage in plan.sweep.stages:
+        if stage.kind == "perplexity":
+            measure(scene.folder(stage), CURVE)
+        else:
+            finish(scene.folder(stage), checkpoint=True)
+    return plan
+
+
+def models(scene: Scene) -> list[LoggedModel]:
+    """The models of the experiment."""
+    client = MlflowClient(tracking_uri=scene.uri)
+    experiment = client.get_experiment_by_name("first")
+    return list(client.search_logged_models([experiment.experiment_id]))
+
+
+def model_of(scene: Scene, plan: Plan, embedding: str = "rope") -> LoggedModel:
+    """The one model of an embedding."""
+    key = of(plan, "pretrain", embedding).key
+    [model] = [model for model in models(scene) if model.tags["key"] == key]
+    return model
+
+
+def numbers(model: LoggedModel) -> list[tuple[str, float]]:
+    """The names and values of a model's metrics."""
+    return sorted((metric.key, metric.value) for metric in model.metrics)
+
+
+WANTED = sorted((f"perplexity/{x}", value) for x, value in CURVE.items())
+
+
+def assert_whole(scene: Scene, plan: Plan) -> None:
+    """Each training has one model, which its run and the run of its evaluation are linked to."""
+    assert len(models(scene)) == 2
+    client = MlflowClient(tracking_uri=scene.uri)
+    for embedding in ("rope", "nope"):
+        model = model_of(scene, plan, embedding)
+        assert model.status == "READY"
+        assert numbers(model) == WANTED
+        run = scene.run(of(plan, "pretrain", embedding))
+        assert model.source_run_id == run.info.run_id
+        assert [(one.model_id, one.step) for one in run.outputs.model_outputs] == [
+            (model.model_id, 3)
+        ]
+        evaluation = client.get_run(scene.run(of(plan, "perplexity", embedding)).info.run_id)
+        assert [one.model_id for one in evaluation.inputs.model_inputs] == [model.model_id]
+        assert evaluation.data.tags["model_id"] == model.model_id
+
+
+def test_a_training_has_one_model_which_leads_to_its_checkpoint(scene: Scene) -> None:
+    plan = all_done(scene)
+    for _ in range(2):
+        scene.restart().project(plan)
+        scene.tracker.sync()
+        assert_whole(scene, plan)
+    stage, model = of(plan, "pretrain"), model_of(scene, plan)
+    assert model.name == "rope pretrain"
+    assert (Path(model.tags["checkpoint"]) / "model").read_bytes() == b"model"
+    assert (model.tags["kind"], model.tags["seed"]) == ("pretrain", "0")
+    assert model.params == {
+        "key": stage.key,
+        "stage": "pretrain",
+        "embedding": "rope",
+        "pretrain.embedding": "rope",
+        "seed": "0",
+        "tokens": "4096",
+        "train_length": "64",
+        "learning_rate": "0.001",
+    }
+    data = {metric.dataset_name for metric in model.metrics}
+    assert data == {"python-docs,byte,validation"}
+
+
+def test_a_model_can_be_registered(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = all_done(scene)
+    scene.tracker.project(plan)
+    model = model_of(scene, plan)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", scene.uri)
+    client = MlflowClient(tracking_uri=scene.uri)
+    source = f"models:/{model.model_id}"
+    first = mlflow.register_model(source, "best")
+    second = client.create_model_version("best", source, model_id=model.model_id)
+    for version in (first, second):
+        known = client.get_model_version("best", version.version)
+        assert known.status == "READY"
+        assert (known.source, known.run_id) == (source, model.source_run_id)
+    spec = mlflow.models.Model.load("models:/best/1")
+    assert spec.metadata["checkpoint"] == model.tags["checkpoint"]
+
+
+REQUESTS = (
+    "create_logged_model",
+    "log_model_artifact",
+    "finalize_logged_model",
+    "log_outputs",
+    "log_inputs",
+)
+
+
+@pytest.mark.parametrize("arrives", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_an_upload_that_was_killed_makes_no_second_model(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, request_: str, arrives: bool
+) -> None:
+    plan = all_done(scene)
+    real = getattr(MlflowClient, request_)
+
+    def killed(*args: Any, **settings: Any) -> None:
+        if arrives:
+            real(*args, **settings)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, request_, killed)
+        with pytest.raises(KeyboardInterrupt):
+            scene.restart().project(plan)
+    scene.restart().sync()
+    assert_whole(scene, plan)
+
+
+def test_sync_adds_the_models_of_an_older_version(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = all_done(scene)
+    with monkeypatch.context() as patch:
+        patch.setattr(ModelUpload, "stage", lambda *_: None)
+        scene.tracker.project(plan)
+    assert models(scene) == []
+    runs = {run.info.run_id: scene.points(run) for run in scene.runs()}
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "get_metric_history", lambda *_: pytest.fail("was read"))
+        scene.restart().sync()
+    assert_whole(scene, plan)
+    assert {run.info.run_id: scene.points(run) for run in scene.runs()} == runs
+
+
+def test_a_finished_upload_asks_nothing_about_models(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = all_done(scene)
+    scene.tracker.project(plan)
+    for name in (*REQUESTS, "search_logged_models", "set_logged_model_tags"):
+        monkeypatch.setattr(MlflowClient, name, lambda *_, **__: pytest.fail("was asked"))
+    scene.restart().sync()
+
+
+def test_a_model_follows_its_checkpoint(scene: Scene) -> None:
+    plan = all_done(scene)
+    scene.tracker.project(plan)
+    stage, wanted = of(plan, "pretrain"), model_of(scene, plan).tags["checkpoint"]
+    client = MlflowClient(tracking_uri=scene.uri)
+    client.set_tag(scene.run(stage).info.run_id, "checkpoint", "where the store was before")
+    client.set_logged_model_tags(model_of(scene, plan).model_id, {"checkpoint": "there"})
+    scene.restart().sync()
+    assert model_of(scene, plan).tags["checkpoint"] == wanted
+    assert scene.run(stage).data.tags["checkpoint"] == wanted
+    assert_whole(scene, plan)
+
+
+@pytest.mark.parametrize("registered", [False, True], ids=["unregistered", "registered"])
+def test_a_training_that_was_done_again_has_a_new_model(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, registered: bool
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", scene.uri)
+    plan = all_done(scene)
+    scene.tracker.project(plan)
+    before = model_of(scene, plan).model_id
+    client = MlflowClient(tracking_uri=scene.uri)
+    if registered:
+        client.create_registered_model("best")
+        client.create_model_version("best", f"models:/{before}", model_id=before)
+    stage = of(plan, "pretrain")
+    scene.folder(stage).set_aside("test")
+    finish(scene.folder(stage), checkpoint=True)
+    scene.restart().project(plan)
+    found = [one for one in models(scene) if one.tags["key"] == stage.key]
+    [run] = [one for one in scene.runs() if one.data.tags["key"] == stage.key]
+    [now] = [one for one in found if one.source_run_id == run.info.run_id]
+    assert now.tags["checkpoint"] == str(scene.folder(stage).state().checkpoint.path)  # type: ignore[union-attr]
+    assert ({one.model_id for one in found} == {now.model_id, before}) == registered
+    assert numbers(now) == WANTED
+
+
+def test_an_evaluation_of_another_model_is_not_linked(scene: Scene) -> None:
+    plan = scene.plan()
+    finish(scene.folder(of(plan, "pretrain")), checkpoint=True)
+    stage = of(plan, "perplexity")
+    parents = {"from": "a model before it was trained again"}
+    with scene.folder(stage).begin("test", {}) as attempt:
+        attempt.writer.log(64, {"perplexity_by_length": 9.5})
+        attempt.finish({}, parents=parents)
+    scene.tracker.project(plan)
+    assert "model_id" not in scene.run(stage).data.tags
+    assert not model_of(scene, plan).metrics
+
+
+def test_a_value_that_is_not_finite_is_not_one_of_the_model(scene: Scene) -> None:
+    plan = scene.plan()
+    finish(scene.folder(of(plan, "pretrain")), checkpoint=True)
+    measure(scene.folder(of(plan, "perplexity")), {64: 9.5, 128: math.nan, 256: math.inf})
+    scene.tracker.project(plan)
+    assert numbers(model_of(scene, plan)) == [("perplexity/64", 9.5)]
+
+
+def test_a_server_without_models_gets_the_rest(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = all_done(scene)
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise MlflowException("not found", error_code=1001)  # ENDPOINT_NOT_FOUND
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "search_logged_models", refused)
+        patch.setattr(MlflowClient, "create_logged_model", refused)
+        scene.tracker.project(plan)
+    assert {run.info.status for run in scene.runs()} == {"FINISHED"}
+    scene.restart().sync()  # the server has been upgraded
+    assert_whole(scene, plan)
