@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence, Set
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence, Set
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from fope_lab.tracking.causes import concerns_one_run
@@ -37,6 +38,7 @@ class Run:
         self.run_id: str = run.info.run_id
         self.tags: dict[str, str] = dict(run.data.tags)
         self.sent: tuple[int, str] | None = None
+        self._artifacts: str = run.info.artifact_uri
         self._params: set[str] = set(run.data.params)
         self._metrics: set[str] = set(run.data.metrics)
         self._status: str = run.info.status
@@ -94,6 +96,20 @@ class Run:
         """Add or replace the artifact that has the file's name, in a folder if it is given."""
         with self._patience.sending(path.stat().st_size):
             self._client.log_artifact(self.run_id, str(path), folder)
+
+    def keep_files(self, folder: str, names: Collection[str]) -> None:
+        """Remove the artifacts in a folder but those with these names, if the server allows it."""
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+        from requests import HTTPError
+
+        present = [file.path for file in self._client.list_artifacts(self.run_id, folder)]
+        others = [path for path in present if PurePosixPath(path).name not in names]
+        if not others:
+            return
+        repository = get_artifact_repository(self._artifacts, self._client.tracking_uri)
+        for path in others:
+            with self._patience.asking(), contextlib.suppress(NotImplementedError, HTTPError):
+                repository.delete_artifacts(path)
 
     def add_text(self, name: str, text: str) -> None:
         """Add or replace the artifact `name`, unless it would be empty."""

@@ -81,6 +81,9 @@ class KeptReport:
         for name, content in drawn.items():
             write_atomic(self._folder / FIGURES / name, content)
         write_json(self._folder / PICTURES, {"of": of, "files": list(drawn)})
+        for file in (self._folder / FIGURES).glob("*"):
+            if file.name not in drawn:
+                file.unlink(missing_ok=True)
 
     def pictures(self) -> Pictures | None:
         """The pictures of the report, or None if there is no whole record of them."""

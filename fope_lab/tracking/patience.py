@@ -77,6 +77,8 @@ class PatientClient:
 
     def __getattr__(self, name: str) -> Any:
         call = getattr(self._client, name)
+        if not callable(call):
+            return call
 
         def asked(*args: Any, **settings: Any) -> Any:
             with self._patience.asking():

@@ -37,4 +37,5 @@ def send_pictures(experiment: Experiment, kept: KeptReport) -> None:
         return
     for file in pictures.files:
         run.add_file(file, FIGURES)
+    run.keep_files(FIGURES, {file.name for file in pictures.files})
     run.log((), {"pictures": pictures.of}, {})

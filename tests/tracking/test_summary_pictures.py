@@ -34,6 +34,19 @@ def test_pictures_are_drawn_and_sent_when_they_show_something_new(
     assert pictures_of(scene) == newer
 
 
+def test_a_picture_that_the_report_no_longer_has_goes(scene: Scene) -> None:
+    plan = scene.plan()
+    old = {"loss.svg": PICTURE, "perplexity.svg": PICTURE}
+    scene.tracker.keep_pictures(plan, "one", lambda: old)
+    scene.report(plan, [], {})
+    new = {"loss.svg": PICTURE + b"<!-- 2 -->"}
+    scene.tracker.keep_pictures(plan, "two", lambda: new)
+    scene.restart().project(plan)
+    assert pictures_of(scene) == new
+    [kept] = scene.store.root.glob("tracking/sweeps/*/figures/*")
+    assert kept.name == "loss.svg"
+
+
 def test_pictures_that_the_store_has_lost_are_drawn_again(scene: Scene) -> None:
     plan = scene.plan()
     scene.tracker.keep_pictures(plan, "one", lambda: {"loss.svg": PICTURE})
