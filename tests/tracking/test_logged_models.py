@@ -14,6 +14,7 @@ from mlflow.exceptions import MlflowException
 from tracking_scene import Scene, finish, measure, of
 
 from fope_lab.sweep import Plan
+from fope_lab.tracking.experiment import Run as OpenRun
 from fope_lab.tracking.upload_models import ModelUpload
 
 CURVE = {64: 9.5, 128: 11.25, 256: 80.0}
@@ -137,6 +138,24 @@ def test_an_upload_that_was_killed_makes_no_second_model(
         patch.setattr(MlflowClient, request_, killed)
         with pytest.raises(KeyboardInterrupt):
             scene.restart().project(plan)
+    scene.restart().sync()
+    assert_whole(scene, plan)
+
+
+def test_the_numbers_of_a_model_are_not_doubled(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = all_done(scene)
+    real = OpenRun.log_of_model
+
+    def killed(*arguments: Any) -> None:
+        real(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenRun, "log_of_model", killed)
+        with pytest.raises(KeyboardInterrupt):
+            scene.tracker.project(plan)
     scene.restart().sync()
     assert_whole(scene, plan)
 
