@@ -13,14 +13,14 @@ from fope_lab.tracking.models import ModelRecord
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-MISSING = "ENDPOINT_NOT_FOUND"
-"""The error code of a server that is too old for LoggedModels."""
+WITHOUT_MODELS = ("ENDPOINT_NOT_FOUND", "NOT_IMPLEMENTED", "FEATURE_DISABLED")
+"""The error codes of a server that has no LoggedModels, because it is too old, say."""
 
 
 class LoggedModels:
     """The LoggedModels of an experiment; `known` is false once the server turned out to have none.
 
-    MLflow can't choose an id, so a creation whose answer was lost is found again by its run.
+    Their ids can't be chosen, so a creation whose answer was lost is found again by its run.
     """
 
     def __init__(self, client: MlflowClient, experiment_id: str) -> None:
@@ -29,11 +29,11 @@ class LoggedModels:
 
     @contextlib.contextmanager
     def if_known(self) -> Iterator[None]:
-        """Go on without models if the server is too old for them."""
+        """Go on without models if the server has none."""
         try:
             yield
         except Exception as error:
-            if getattr(error, "error_code", None) != MISSING:
+            if getattr(error, "error_code", None) not in WITHOUT_MODELS:
                 raise
             self.known = False
 

@@ -13,10 +13,29 @@ from mlflow.entities import LoggedModel
 from mlflow.exceptions import MlflowException
 from tracking_scene import Scene, finish, measure, of
 
-from fope_lab.sweep import Plan
+from fope_lab.sweep import Plan, load_sweep, plan
 from fope_lab.tracking.experiment import Run as OpenRun
 from fope_lab.tracking.upload_models import ModelUpload
 
+FURTHER = """
+name: further
+description: A model that is extended, fine-tuned, and read with another embedding.
+seeds: [0]
+stages:
+  pretrain:
+    kind: pretrain
+    model: {num_layers: 1, hidden_size: 32, num_heads: 2, head_dim: 16}
+    embedding: rope
+    data: {corpus: python-docs, length: 64}
+    train: {tokens: 4096, batch_tokens: 1024, learning_rate: 1e-3}
+  extend:
+    kind: extend
+    from: pretrain
+    embedding: {type: yarn, factor: 2}
+    data: {corpus: python-docs, length: 128}
+    train: {tokens: 2048, batch_tokens: 1024, learning_rate: 1e-4}
+  swapped: {kind: extend, from: pretrain, embedding: {type: pi, factor: 4}, train: none}
+"""
 CURVE = {64: 9.5, 128: 11.25, 256: 80.0}
 
 
@@ -95,6 +114,29 @@ def test_a_training_has_one_model_which_leads_to_its_checkpoint(scene: Scene) ->
     assert data == {"python-docs,byte,validation"}
 
 
+def test_a_model_made_of_another_has_it_as_its_input(scene: Scene) -> None:
+    path = scene.root / "further.yaml"
+    path.write_text(FURTHER)
+    further = plan(load_sweep(path), scene.store)
+    stages = {stage.section: stage for stage in further.sweep.stages if "from" in stage.parents}
+    first = of(further, "pretrain")
+    for stage in (first, *stages.values()):
+        finish(scene.folder(stage), checkpoint=True)
+    scene.tracker.project(further)
+    runs = {stage.section: scene.run(stage, "further") for stage in (first, *stages.values())}
+    made = {name: run.outputs.model_outputs[0].model_id for name, run in runs.items()}
+    assert len(set(made.values())) == 3
+    client = MlflowClient(tracking_uri=scene.uri)
+    tokens = {"pretrain": "4096", "extend": "2048", "swapped": "4096"}
+    for name, run in runs.items():
+        read = [one.model_id for one in client.get_run(run.info.run_id).inputs.model_inputs]
+        assert read == ([] if name == "pretrain" else [made["pretrain"]])
+        model = client.get_logged_model(made[name])
+        assert (model.params["tokens"], model.tags["stage"]) == (tokens[name], name)
+        assert not model.metrics
+    assert stages["swapped"].kind == client.get_logged_model(made["swapped"]).model_type
+
+
 def test_a_model_can_be_registered(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = all_done(scene)
     scene.tracker.project(plan)
@@ -121,21 +163,19 @@ REQUESTS = (
 )
 
 
-@pytest.mark.parametrize("arrives", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("request_", REQUESTS)
+@pytest.mark.parametrize("last", REQUESTS)
 def test_an_upload_that_was_killed_makes_no_second_model(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, request_: str, arrives: bool
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, last: str
 ) -> None:
     plan = all_done(scene)
-    real = getattr(MlflowClient, request_)
+    real = getattr(MlflowClient, last)
 
     def killed(*args: Any, **settings: Any) -> None:
-        if arrives:
-            real(*args, **settings)
+        real(*args, **settings)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(MlflowClient, request_, killed)
+        patch.setattr(MlflowClient, last, killed)
         with pytest.raises(KeyboardInterrupt):
             scene.restart().project(plan)
     scene.restart().sync()
