@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fope_lab.tracking.causes import concerns_one_run
 from fope_lab.tracking.models import ModelRecord
 
 if TYPE_CHECKING:
@@ -66,21 +67,26 @@ class LoggedModels:
         return found
 
     def retire(self, model_id: str, run_id: str) -> None:
-        """Delete the model of a run that is replaced, but not one that a user has registered."""
-        if not self._client.search_model_versions(f"run_id = '{run_id}'"):
-            self._client.delete_logged_model(model_id)
+        """Delete the model of a run that is replaced, but not one that a user has registered.
+
+        It stays, too, if the registry can't say or the model is already gone.
+        """
+        try:
+            if not self._client.search_model_versions(f"run_id = '{run_id}'"):
+                self._client.delete_logged_model(model_id)
+        except Exception as error:
+            if not concerns_one_run(error):
+                raise
 
     def _unlinked(self, run_id: str, record: ModelRecord) -> str | None:
         """The model that was made for a run, but is not yet its output; others are deleted."""
         found = self._client.search_logged_models(
             [self._experiment_id], filter_string=f"tags.key = '{record.tags['key']}'"
         )
-        first, *others = [model.model_id for model in found if model.source_run_id == run_id] or [
-            None
-        ]
-        for other in others:
+        ids = [str(model.model_id) for model in found if model.source_run_id == run_id]
+        for other in ids[1:]:
             self._client.delete_logged_model(other)
-        return first
+        return ids[0] if ids else None
 
     def _describe(self, model_id: str, run_id: str, tags: Mapping[str, str]) -> None:
         """Add the file MLmodel, which the registry needs; it says where the checkpoint is."""
