@@ -20,10 +20,12 @@ def cell(text: str) -> str:
 def plain(text: str) -> str:
     """Text in which no character means Markdown or HTML; what stands in backticks stays code."""
     code = re.split(r"(`[^`]*`)", text)
-    return "".join(
-        part if part.startswith("`") else re.sub(r"([\\*_\[\]<>|$])", r"\\\1", part)
-        for part in code
-    )
+    return "".join(part if part.startswith("`") else _escape(part) for part in code)
+
+
+def _escape(text: str) -> str:
+    r"""Markdown has no `\<`, so that HTML's way is the only one for it."""
+    return re.sub(r"([\\*_\[\]>|$])", r"\\\1", text).replace("<", "&lt;")
 
 
 def block(text: str, language: str = "text") -> str:

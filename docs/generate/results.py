@@ -65,13 +65,12 @@ class Result:
         stages = load_sweep(ROOT / self.sweep).stages
         metrics = {(s.section, m.name): m for s in stages for m in s.spec.metrics()}
         trained = {s["stage"]: s["train_length"] for s in self.report["stages"]}
-        found: dict[tuple[str, str], dict[str, dict[int | None, Cell]]] = {}
+        found: dict[tuple[str, str], list[Cell]] = {}
         for cell in self.report["cells"]:
-            rows = found.setdefault((cell["stage"], cell["metric"]), {})
-            rows.setdefault(row_name(cell["axes"]), {})[cell["x"]] = cell
+            found.setdefault((cell["stage"], cell["metric"]), []).append(cell)
         shown = {key: metrics[key] for key in found if key in metrics}
         return [
-            Group(stage, metric, found[stage, name], trained.get(stage))
+            Group(stage, metric, rows_of(found[stage, name]), trained.get(stage))
             for (stage, name), metric in shown.items()
             if metric.shown_as is None
             and (metric.axis is None or metric.axis.name != "position")
@@ -101,9 +100,27 @@ class Result:
                 )
 
 
+def rows_of(cells: list[Cell]) -> dict[str, dict[int | None, Cell]]:
+    """The cells of a table by row and column. A row is named by the axes that vary in the table."""
+    axes = dict.fromkeys(axis for cell in cells for axis in cell["axes"])
+    vary = [a for a in axes if len({json.dumps(cell["axes"].get(a)) for cell in cells}) > 1]
+    rows: dict[str, dict[int | None, Cell]] = {}
+    for cell in cells:
+        named = {axis: cell["axes"][axis] for axis in vary if axis in cell["axes"]}
+        rows.setdefault(row_name(named or cell["axes"]), {})[cell["x"]] = cell
+    return rows
+
+
 def row_name(axes: Mapping[str, Any]) -> str:
-    """What tells the models of a table apart: the values of all axes."""
-    return ", ".join(label(value) for value in axes.values()) or "all"
+    """The values of axes in words, each once: `yarn(factor=4), length 64`."""
+    return ", ".join(dict.fromkeys(_named(*item) for item in axes.items())) or "all"
+
+
+def _named(axis: str, value: Any) -> str:
+    """A value of an axis. A number alone says nothing, so the setting's name is before it."""
+    if isinstance(value, bool | int | float):
+        return f"{axis.rpartition('.')[2]} {value:,}"
+    return label(value)
 
 
 def presets_of(axes: Mapping[str, Any]) -> set[str]:
@@ -163,8 +180,8 @@ def _drawing(group: Group, name: str) -> str:
         points = [(x, c) for x, c in sorted(cells.items()) if x and c["mean"] is not None]
         y = tuple(c["mean"] for _, c in points)
         band = [c["ci95"] or (math.nan, math.nan) for _, c in points]
-        values += y
         low, high = (tuple(b[i] for b in band) for i in (0, 1))
+        values += [value for value in (*y, *low, *high) if 0 <= value < math.inf]
         look = looks[names[row]]
         curves.append(Curve(names[row], look, tuple(x for x, _ in points), y, low, high))
     fraction = group.metric.is_fraction
@@ -174,7 +191,7 @@ def _drawing(group: Group, name: str) -> str:
         y_label=group.metric.label,
         curves=tuple(curves),
         ticks=tuple(x for x in group.xs if x),
-        log_y=not fraction and max(values) > 8 * min(values),
+        log_y=not fraction and max(values) > 8 * min(values) > 0,
         y_range=(-0.03, 1.03) if fraction else (min(values) * 0.95, max(values) * 1.05),
         marks=(group.trained,) if group.trained else (),
     )
@@ -193,28 +210,30 @@ def _table(group: Group) -> str:
     mark = {group.trained: " †"}
     header = ["model", *("value" if x is None else f"{x:,}{mark.get(x, '')}" for x in group.xs)]
     rows = [
-        [plain(name), *(group.value(row.get(x)) for x in group.xs)]
+        [plain(name), *(group.value(row.get(x)).replace(" ", "&nbsp;") for x in group.xs)]
         for name, row in group.rows.items()
     ]
     seeds = max(cell["n"] for row in group.rows.values() for cell in row.values())
-    of = f"{seeds} seeds: the mean and its 95 % interval" if seeds > 1 else "a single seed"
+    of = f"{seeds} seeds: the mean and its 95 % interval" if seeds > 1 else "A single seed"
     title = f"### {group.stage}: {group.metric.label}{by}"
     return f"{title}\n\n{of}{better}.\n\n{table(header, rows)}"
 
 
 def _claims(claims: list[Mapping[str, Any]]) -> str:
+    where = any(claim["axes"] for claim in claims)
     rows = [
         (
-            f"`{claim['text']}`",
-            plain(row_name(claim["axes"])),
-            f"{MARKS[claim['verdict']]} {claim['verdict']}",
+            plain(claim["text"]),
+            *([plain(row_name(claim["axes"]))] if where else []),
+            f"{MARKS[claim['verdict']]}&nbsp;{claim['verdict']}",
             "" if claim["p"] is None else f"{claim['p']:.2g}",
             str(claim["n"]),
             plain(claim["reason"]),
         )
         for claim in claims
     ]
-    return "### Claims\n\n" + table(("claim", "where", "verdict", "p", "n", "why"), rows)
+    header = ("claim", *(["where"] if where else []), "verdict", "p", "n", "why")
+    return "### Claims\n\n" + table(header, rows)
 
 
 def _paper(paper: Mapping[str, Any]) -> str:
