@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fope_lab.tracking.experiment import Experiment
+from fope_lab.tracking.links import VIEW
 from fope_lab.tracking.view import Outline, StageOutline
 
 TAG = "mlflow.note.content"
@@ -18,7 +19,8 @@ PARENTS, CELL, MEMBERS = "Made from", "Mean over seeds", "Mean over"
 """The headings of the links to a stage's parents, to its cell, and to the members of a cell."""
 MARKS = re.compile(r"[\\`*_\[\]<>]")
 """What Markdown would not show as it is."""
-_PART = rf"(?:{PARENTS}|{CELL}|{MEMBERS}):\n(?:\n- [\w. ]+: \[.*\]\(#/experiments/\d+/runs/\w+\))+"
+_RUN = r"#/experiments/\d+/runs/\w+(?:\?[\w=]+)?"
+_PART = rf"(?:{PARENTS}|{CELL}|{MEMBERS}):\n(?:\n- [\w. ]+: \[.*\]\({_RUN}\))+"
 OURS = re.compile(rf"{_PART}(?:\n\n{_PART})*")
 
 
@@ -74,7 +76,7 @@ def description(experiment_id: str, parts: Mapping[str, Sequence[Link]]) -> str 
                 f"{heading}:",
                 "",
                 *(
-                    f"- {role}: [{MARKS.sub(_escaped, name)}]({pages}/{run_id})"
+                    f"- {role}: [{MARKS.sub(_escaped, name)}]({pages}/{run_id}?{VIEW})"
                     for role, name, run_id in links
                 ),
             ]

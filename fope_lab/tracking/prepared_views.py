@@ -36,6 +36,11 @@ CHARTS, GENERATED = "Charts", "Model metrics"
 """The section with the charts of a view, and the one for those that MLflow adds by itself."""
 MOST_CHARTS, MOST_COLUMNS, MOST_LINES = 100, 200, 100
 """Limits that keep a view readable, and within MLflow's limit for the value of a tag."""
+WIDE = 210
+"""The width of a column that holds a text such as p-rope(base=129,p=0.5), in pixels."""
+PERPLEXITY, LOSS = "perplexity", "loss"
+"""The beginnings of the names of metrics that say the same; tables and charts of evaluations show a
+perplexity first, and on a logarithmic axis."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +91,12 @@ def prepared_views(outline: Outline, metrics: Mapping[str, Collection[str]]) -> 
         measured = {stage.kind for stage in evaluations}
         others = {stage.kind for stage in outline.stages} - measured | {CELL, SUMMARY}
         where = " AND ".join(f"tags.kind != '{kind}'" for kind in sorted(others))
-        columns = ["tags.`stage`", *_columns(evaluations, results)]
+        columns = ["tags.`stage`", *_columns(evaluations, sorted(results, key=_is_second))]
         views.append(_view(outline.name, RESULTS, "TABLE", where, columns, {}))
     means = _names(metrics.get(key, ()) for key in dict.fromkeys(outline.cell_keys.values()))
     if means:
         where = f"tags.kind = '{CELL}'"
-        numbers = [name for name in means if not _is_curve(name)]
+        numbers = sorted((name for name in means if not _is_curve(name)), key=_is_second)
         columns = ["tags.`stage`", *_columns_of_means(outline.stages, numbers)]
         views.append(_view(outline.name, MEANS, "TABLE", where, columns, {}))
     return views
@@ -122,12 +127,12 @@ def _view(
         "modelVersionFilter": "All Runs",
         "selectedColumns": list(columns[:MOST_COLUMNS]),
         "columnOrder": list(columns[:MOST_COLUMNS]),
-        "columnWidths": {},
+        "columnWidths": {name: WIDE for name in columns if name.endswith("embedding`")},
         "runsHiddenMode": "SHOWALL",
         "compareRunCharts": [],
         "compareRunSections": [],
         "viewMaximized": False,
-        "runListHidden": mode == "CHART",  # charts have the whole width
+        "runListHidden": False,  # it names every line; the legend of a chart has room for two
         "isAccordionReordered": False,
         "useGroupedValuesInCharts": True,
         "hideEmptyCharts": True,
@@ -145,8 +150,8 @@ def _charts(names: Sequence[str], *, steps: bool) -> dict[str, Any]:
     training; and otherwise bars. MLflow adds charts of the other metrics, in sections that are
     folded up.
     """
-    drawn = sorted((name for name in names if "/" not in name), key=lambda name: "loss" not in name)
-    drawn = drawn[:MOST_CHARTS]
+    answers_first = (lambda name: LOSS not in name) if steps else _is_second
+    drawn = sorted((name for name in names if "/" not in name), key=answers_first)[:MOST_CHARTS]
     folded = dict.fromkeys(name.rpartition("/")[0] for name in names if "/" in name)
     return {
         "compareRunCharts": [_chart(name, steps=steps) for name in drawn],
@@ -183,7 +188,7 @@ def _chart(name: str, *, steps: bool) -> dict[str, Any]:
         "type": "LINE",
         "lineSmoothness": 0,
         "xAxisScaleType": "log" if _is_curve(name) else "linear",
-        "scaleType": "linear",
+        "scaleType": "log" if name.startswith(PERPLEXITY) else "linear",
         "range": {},
         "xAxisKey": "step",
         "selectedXAxisMetricKey": "",
@@ -196,8 +201,14 @@ def _chart(name: str, *, steps: bool) -> dict[str, Any]:
 
 
 def _group(stages: Sequence[StageOutline]) -> dict[str, Any]:
-    """One line or bar for all seeds of an embedding, and of each value of the other axes."""
-    keys = [("tag", "embedding"), *(("param", axis) for axis in _other_axes(stages))]
+    """One line or bar for all seeds of an embedding, and of each value of the other axes.
+
+    An embedding that all have is left out where the axes tell the lines apart: MLflow's legend has
+    room for few letters.
+    """
+    axes = [("param", axis) for axis in _other_axes(stages)]
+    shared = len({stage.embedding for stage in stages}) == 1
+    keys = axes if axes and shared else [("tag", "embedding"), *axes]
     by = [{"mode": mode, "groupByData": name} for mode, name in keys]
     return {"groupBy": {"aggregateFunction": "average", "groupByKeys": by}}
 
@@ -229,6 +240,11 @@ def _other_axes(stages: Sequence[StageOutline]) -> list[str]:
 
 def _is_error(name: str) -> bool:
     return name.partition("/")[0].endswith(ERRORS)
+
+
+def _is_second(name: str) -> bool:
+    """Whether a metric of an evaluation comes after the others."""
+    return name.startswith(LOSS)
 
 
 def _is_curve(name: str) -> bool:

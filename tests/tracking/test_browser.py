@@ -1,4 +1,4 @@
-"""MLflow's own pages in a real browser: a prepared view opens on the figure, and on the table.
+"""What a researcher does in a browser: from the experiment to a view, from the report to a run.
 
 The format of the views is MLflow's own. When a version of MLflow changes it, this test says so.
 """
@@ -13,11 +13,16 @@ from typing import Any
 import pytest
 from tracking_scene import LiveServer, Scene, finish, measure
 
+from fope_lab.orchestration.sweep_report import keep_report, tracked_report
+from fope_lab.sweep import Plan
+from fope_lab.tracking import Tracker
+from fope_lab.tracking.links import VIEW
+
 CHROMIUM = shutil.which("chromium")
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 
-PATIENCE = 120_000
+PATIENCE = 60_000
 """How long to wait for a page, in ms; two busy cores need half a minute."""
 CURVES = {
     ("rope", 0): {64: 9.0, 128: 20.0, 512: 80.0},
@@ -29,7 +34,8 @@ LENGTHS = [64, 128, 512]
 LINES = """() => {
     const plot = document.querySelector('.js-plotly-plot');
     const lines = plot.data.filter((trace) => trace.mode === 'lines+markers');
-    return [plot.layout.xaxis.type, lines.map((line) => [Array.from(line.x), Array.from(line.y)])];
+    const kinds = [plot.layout.xaxis.type, plot.layout.yaxis.type];
+    return [kinds, lines.map((line) => [Array.from(line.x), Array.from(line.y)])];
 }"""
 GREATEST = """() => document.querySelector('.js-plotly-plot').data
     .filter((trace) => trace.fill).map((trace) => Math.max(...trace.y))"""
@@ -51,29 +57,80 @@ def mean(embedding: str) -> list[float]:
     return [fmean(CURVES[embedding, seed][length] for seed in (0, 1)) for length in LENGTHS]
 
 
-def test_a_prepared_view_opens_on_the_answer(scene: Scene, page: Any) -> None:
+@pytest.fixture
+def plan(scene: Scene) -> Plan:
+    """Two embeddings under two seeds, whose stages are done."""
     plan = scene.plan(seeds="0, 1")
     for stage in plan.sweep.stages:
         if stage.kind == "perplexity":
             measure(scene.folder(stage), CURVES[str(stage.embedding), stage.seed or 0])
         else:
             finish(scene.folder(stage))
-    scene.tracker.project(plan)
+    return plan
+
+
+def test_from_the_experiment_to_a_view_and_from_the_report_to_a_run(
+    scene: Scene, plan: Plan, page: Any
+) -> None:
     live = LiveServer(scene.store.root)
     live.start()
     try:
-        links = scene.tracker.view_links("first", live.uri)
-        page.goto(links["perplexity"])
-        page.wait_for_function("() => document.querySelector('.js-plotly-plot')?.data?.length >= 4")
-        kind, lines = page.evaluate(LINES)
-        assert kind == "log"
-        assert sorted(lines) == sorted([LENGTHS, mean(name)] for name in ("rope", "nope"))
-        assert sorted(page.evaluate(GREATEST)) == [32.0, 90.0]  # bands, up to the worst seed
-        page.goto("about:blank")
-        page.goto(links["results"])
-        page.get_by_text("rope s0 perplexity").wait_for()
-        for text in ("embedding", "seed", "perplexity/64", "perplexity/512", "nope s1 perplexity"):
-            assert page.get_by_text(text, exact=True).count() > 0, text
-        assert page.get_by_text("rope s0 pretrain").count() == 0
+        tracker = Tracker(scene.store.root, live.uri)
+        tracker.project(plan)
+        see_a_line_for_each_embedding(page, f"{live.uri}/#/experiments/1/runs?{VIEW}")
+        see_the_table_of_results(page, tracker.view_links("first", live.uri)["results"])
+        written = keep_report(tracked_report(plan.sweep, scene.store, tracker), scene.store)
+        page.goto(written.page.as_uri())
+        switch_a_series_off(page)
+        follow_a_number_to_its_run(page, live.uri)
     finally:
         live.stop()
+
+
+def see_a_line_for_each_embedding(page: Any, experiment: str) -> None:
+    """Open the experiment, and from its menu of views the charts of the perplexity."""
+    page.goto(experiment)
+    page.get_by_role("button", name="Views").click()
+    page.get_by_role("menu").get_by_text("perplexity", exact=True).click()
+    page.locator("input[name=runs-view-mode][value=CHART]").dispatch_event("click")
+    page.wait_for_function("() => document.querySelector('.js-plotly-plot')?.data?.length >= 4")
+    kinds, lines = page.evaluate(LINES)
+    assert kinds == ["log", "log"]
+    assert sorted(lines) == sorted([LENGTHS, mean(name)] for name in ("rope", "nope"))
+    assert sorted(page.evaluate(GREATEST)) == [32.0, 90.0]  # bands, up to the worst seed
+    for name in ("rope", "nope"):  # beside the charts, with the colours of the lines
+        page.get_by_text(f"Group: {name}").wait_for()
+
+
+def see_the_table_of_results(page: Any, view: str) -> None:
+    """Open the view of all evaluations."""
+    page.goto("about:blank")
+    page.goto(view)
+    page.get_by_text("rope s0 perplexity").wait_for()
+    for text in ("embedding", "seed", "perplexity/64", "perplexity/512", "nope s1 perplexity"):
+        assert page.get_by_text(text, exact=True).count() > 0, text
+    assert page.get_by_text("rope s0 pretrain").count() == 0
+
+
+def switch_a_series_off(page: Any) -> None:
+    """Switch a curve of the report's first figure off: the others stay."""
+    figure = page.locator("figure").first
+    rope, nope = (figure.locator(f'[data-series="{name}"]') for name in ("rope", "nope"))
+    assert rope.first.is_visible()
+    figure.get_by_role("button", name="rope").click()
+    assert rope.count() > 0
+    assert not any(rope.nth(i).is_visible() for i in range(rope.count()))
+    assert nope.first.is_visible()
+
+
+def follow_a_number_to_its_run(page: Any, server: str) -> None:
+    """Open a number of the report's table, and the run of one of its seeds in MLflow."""
+    row = page.locator("#tables table").first.locator("tbody tr").filter(has_text="rope")
+    number = row.locator("details").last
+    number.locator("summary").click()
+    number.get_by_role("listitem").filter(has_text="seed 1: 90").get_by_role("link").click()
+    page.get_by_role("heading", name="rope s1 perplexity").wait_for()
+    assert page.url.startswith(f"{server}/#/experiments/")
+    metric = page.get_by_role("row").filter(has_text="perplexity/512")
+    metric.first.wait_for()
+    assert "90" in metric.first.inner_text()

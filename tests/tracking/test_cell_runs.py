@@ -15,6 +15,7 @@ from fope_lab.orchestration.tracked_cells import tracked_cells
 from fope_lab.sweep import Plan
 from fope_lab.tracking.cells import CellRecord
 from fope_lab.tracking.experiment import Run as OpenRun
+from fope_lab.tracking.links import VIEW
 from fope_lab.tracking.names import WIDTH
 from fope_lab.tracking.prepared_views import prepared_views
 from fope_lab.tracking.view import Outline
@@ -97,14 +98,11 @@ def test_a_cell_and_its_members_lead_to_each_other(scene: Scene) -> None:
     page = f"#/experiments/{cell.info.experiment_id}/runs"
     for run in members:
         seed, note = run.data.tags["seed"], run.data.tags["mlflow.note.content"]
-        assert (
-            f"Mean over seeds:\n\n- cell: [rope perplexity n=2]({page}/{cell.info.run_id})" in note
-        )
+        to_cell = f"- cell: [rope perplexity n=2]({page}/{cell.info.run_id}?{VIEW})"
+        assert f"Mean over seeds:\n\n{to_cell}" in note
         assert note.startswith("Made from:\n\n- from: [")
-        assert (
-            f"- seed {seed}: [{run.info.run_name}]({page}/{run.info.run_id})"
-            in (cell.data.tags["mlflow.note.content"])
-        )
+        to_member = f"- seed {seed}: [{run.info.run_name}]({page}/{run.info.run_id}?{VIEW})"
+        assert to_member in cell.data.tags["mlflow.note.content"]
     found = query(scene, f"tags.cell = '{cell.data.tags['key']}'")
     assert {run.info.run_id for run in found} == {run.info.run_id for run in members}
     assert not query(scene, "tags.kind = 'pretrain' and tags.cell != ''")

@@ -4,6 +4,7 @@ test_browser.py."""
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import zlib
 from typing import Any
@@ -60,6 +61,8 @@ def test_a_curve_is_a_chart_over_the_logarithm_of_the_length(scene: Scene) -> No
     [chart] = state["compareRunCharts"]
     assert (chart["metricKey"], chart["type"]) == ("perplexity_by_length", "LINE")
     assert (chart["xAxisKey"], chart["xAxisScaleType"]) == ("step", "log")
+    assert chart["scaleType"] == "log"
+    assert not state["runListHidden"]  # it names every line, as MLflow's legend does not
     [section] = [one for one in state["compareRunSections"] if one["display"]]
     assert chart["metricSectionId"] == section["uuid"]
     folded = {one["name"] for one in state["compareRunSections"] if not one["display"]}
@@ -103,6 +106,30 @@ def test_other_axes_are_columns_and_split_the_lines(scene: Scene) -> None:
     ]
     columns = views["results"].state["selectedColumns"]
     assert "params.`pretrain.train.learning_rate`" in columns
+
+
+def test_a_perplexity_comes_before_the_loss_that_says_the_same(scene: Scene) -> None:
+    names = ("loss_by_length", "loss/64", *LENGTHS)
+    views = views_of(scene.plan(), {"perplexity": names})
+    charts = views["perplexity"].state["compareRunCharts"]
+    assert [chart["metricKey"] for chart in charts] == ["perplexity_by_length", "loss_by_length"]
+    assert [chart["scaleType"] for chart in charts] == ["log", "linear"]
+    assert views["results"].state["selectedColumns"][-2:] == [
+        "metrics.`perplexity/1024`",
+        "metrics.`loss/64`",
+    ]
+
+
+def test_an_embedding_that_all_have_does_not_fill_the_legend(scene: Scene) -> None:
+    plan = scene.plan()
+    outline = Outline.of(plan, {})
+    swapped = tuple(dataclasses.replace(stage, embedding="yarn") for stage in outline.stages)
+    logged = {stage.key: LENGTHS for stage in swapped if stage.kind == "perplexity"}
+    views = prepared_views(dataclasses.replace(outline, stages=swapped), logged)
+    [view] = [view for view in views if view.name == "perplexity"]
+    assert view.state["groupBy"]["groupByKeys"] == [
+        {"mode": "param", "groupByData": "pretrain.embedding"}
+    ]
 
 
 def test_many_metrics_leave_a_view_that_mlflow_takes(scene: Scene) -> None:

@@ -9,6 +9,7 @@ from mlflow import MlflowClient
 from tracking_scene import Scene, finish, of
 
 from fope_lab.tracking.description import CELL, PARENTS, TAG, Link, description, is_of_user
+from fope_lab.tracking.links import VIEW
 
 
 def test_a_run_links_to_the_runs_of_its_parents(scene: Scene) -> None:
@@ -20,7 +21,8 @@ def test_a_run_links_to_the_runs_of_its_parents(scene: Scene) -> None:
     run = scene.run(of(plan, "perplexity"))
     links = [line for line in run.data.tags[TAG].splitlines() if line.startswith("- ")]
     pages = f"#/experiments/{run.info.experiment_id}/runs"
-    assert f"- from: [rope pretrain]({pages}/{scene.run(trained).info.run_id})" in links
+    page = f"{pages}/{scene.run(trained).info.run_id}?{VIEW}"
+    assert f"- from: [rope pretrain]({page})" in links
     assert len(links) == len(of(plan, "perplexity").parents)
     assert TAG not in scene.run(prepared).data.tags
 
@@ -68,4 +70,5 @@ def test_what_was_made_here_is_known_again(parents: list[Link], cell: list[Link]
     assert (text is None) == (not parents and not cell)
     if text is not None:
         assert not is_of_user(text)
+        assert not is_of_user(text.replace(f"?{VIEW}", ""))  # as earlier versions wrote it
         assert is_of_user(f"{text}\n\nThis one diverged.")
