@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 
 INK = "#010101"  # becomes the colour of the text around the formula
+PAPER = "fill: #ffffff"  # of the rectangle behind the formula, which a dark page must not show
 
 
 @functools.cache
@@ -38,7 +39,8 @@ def formula(name: str) -> str | None:
     svg = re.search(r"<svg.*</svg>", buffer.getvalue().decode(), flags=re.DOTALL)
     assert svg is not None
     text = re.sub(r"<metadata>.*?</metadata>", "", svg[0], flags=re.DOTALL).replace("\n", " ")
-    text = text.replace(INK, "currentColor").replace("xlink:href", "href")
+    text = text.replace(INK, "currentColor").replace(PAPER, "fill: none")
+    text = text.replace("xlink:href", "href")
     # The glyphs of one formula are its own, whatever else stands on the page.
     text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>formula-{name}-", text)
     label = html.escape(latex, quote=True)

@@ -207,7 +207,7 @@ def _short(row: str) -> str:
 def _table(group: Group) -> str:
     by = f" by {group.metric.by}" if group.metric.by else ""
     better = f"; {group.metric.better} is better" if group.metric.better else ""
-    mark = {group.trained: " †"}
+    mark = {group.trained: "\N{NO-BREAK SPACE}†"}
     header = ["model", *("value" if x is None else f"{x:,}{mark.get(x, '')}" for x in group.xs)]
     rows = [
         [plain(name), *(group.value(row.get(x)).replace(" ", "&nbsp;") for x in group.xs)]

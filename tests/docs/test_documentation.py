@@ -13,7 +13,7 @@ pytest.importorskip("zensical", reason="the extra [docs] is not installed")
 
 from docs.build import PARTS, write_sources
 from docs.generate.assemble import UnknownPartError, fill
-from docs.generate.formula import formulas
+from docs.generate.formula import formula, formulas
 from docs.generate.troubleshooting import is_in_code
 from fope_lab.cli.app import COMMANDS
 from fope_lab.embeddings import embedding_names
@@ -55,6 +55,13 @@ def test_no_page_fetches_anything_from_elsewhere(site: Path) -> None:
 
 def test_formulas_are_those_of_embeddings_that_there_are() -> None:
     assert set(formulas()) <= {*EMBEDDING_TYPES.all(), *TRANSFORM_TYPES.all()}
+
+
+def test_a_formula_has_the_colours_of_its_page() -> None:
+    """A white rectangle behind it would hide the light text of a dark page."""
+    drawing = formula("yarn")
+    assert drawing is not None
+    assert set(re.findall(r"fill: ([^;\"]+)", drawing)) == {"currentColor", "none"}
 
 
 def test_a_part_that_nothing_generates_is_an_error() -> None:
