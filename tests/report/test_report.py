@@ -18,7 +18,9 @@ from fope_lab.report import Report
 from fope_lab.report.files import INPUTS, REPORT_FILES, write_report
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.terminal import print_report
-from fope_lab.store import Store
+from fope_lab.report.results.cost import cost_of
+from fope_lab.report.results.summary import Summary
+from fope_lab.store import Status, Store
 from fope_lab.sweep.graph import Stage
 
 NUMBER = {"type": ["number", "null"]}
@@ -148,6 +150,16 @@ def test_one_seed_is_said_to_decide_nothing(tmp_path: Path, store: Store) -> Non
     assert "One seed (7): no intervals, and differences may be chance." in printed(report)
     assert all(cell.estimate.ci95 is None for cell in report.cells)
     assert report.summary.headline == "All 14 stages are done."
+
+
+def test_one_stage_is_not_called_several() -> None:
+    def headline(total: int, **counts: int) -> str:
+        states = {Status(name): n for name, n in counts.items()}
+        return Summary(total, states, (), cost_of([]), (), ()).headline
+
+    assert headline(1, done=1) == "The only stage is done."
+    assert headline(1, failed=1) == "0 of 1 stage is done; 1 failed."
+    assert headline(3, done=2, failed=1) == "2 of 3 stages are done; 1 failed."
 
 
 def test_failures_come_first_among_the_gaps(tmp_path: Path, store: Store) -> None:

@@ -31,7 +31,15 @@ def analysis_notes(result: AnalysisResult) -> tuple[str, ...]:
 def analysis_numbers(result: AnalysisResult) -> tuple[tuple[str, str], ...]:
     """The numbers that were found here: each in the words that its analysis has, and its value."""
     words = type(result.analysis).numbers
-    return tuple((words_of_number(words, name), f"{n:.4g}") for name, n in result.numbers.items())
+    return tuple(
+        (words_of_number(words, name), shown_number(n)) for name, n in result.numbers.items()
+    )
+
+
+def shown_number(number: float) -> str:
+    """A number with four digits, or with all that it has before the point: 1,048,576."""
+    text = f"{number:,.0f}" if 1e3 <= abs(number) < 1e12 else f"{abs(number):.4g}"
+    return f"−{text.removeprefix('-')}" if number < 0 else text
 
 
 def _figure(result: AnalysisResult, name: str) -> Figure:

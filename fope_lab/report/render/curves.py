@@ -57,7 +57,7 @@ class Style:
             if options := ",".join(o for o in split_label(label)[1] if o not in shown):
                 by_options.setdefault(options, {})[name] = None
         parts = [
-            f"{', '.join(names)} {'have' if len(names) > 1 else 'has'} {options}"
+            f"{_listed(names)} {'have' if len(names) > 1 else 'has'} {options.replace(',', ', ')}"
             for options, names in by_options.items()
         ]
         return [f"{'; '.join(parts)}."] if parts else []
@@ -225,6 +225,12 @@ def _cut_bands(
     if beyond:
         words = "; ".join(f"{name} reaches {metric.format(end)}" for name, end in beyond.items())
         yield f"Bands are cut at the edge: {words}."
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Names in a sentence: "nope, rope and fope"."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _points_in_words(curve: Curve, metric: Metric) -> str:

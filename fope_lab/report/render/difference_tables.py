@@ -24,7 +24,7 @@ DIFFERENCE = "difference"
 MEANING = (
     "Difference: the second minus the first; ± is half of its 95 % interval, over the differences"
     " under each seed (Student's paired t), or if fewer than two seeds are in both, over seeds that"
-    " are independent (Welch's t). One that says better or worse has an interval without 0."
+    " are independent (Welch's t). A difference marked better or worse has an interval without 0."
 )
 
 

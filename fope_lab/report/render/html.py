@@ -6,6 +6,7 @@ under the pointer are shown.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -61,6 +62,7 @@ def page_environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "breakable": breakable,
         "compared_texts": compared_texts,
         "count": format_count,
         "count_verdicts": count_verdicts,
@@ -81,6 +83,13 @@ def page_style() -> Markup:
     template = page_environment().get_template("report.css.j2")
     variables = {"light": style_variables(dark=False), "dark": style_variables(dark=True)}
     return Markup(template.render(variables))
+
+
+def breakable(label: str) -> Markup:
+    """A label that a narrow page breaks at its dots, brackets and commas."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"([.,\[]|(?<=\w)(?=\())", r"\1<wbr>", str(escape(label))))
 
 
 def _web_addresses(links: Mapping[str, str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fope_lab.config.counted import counted
 from fope_lab.report.results.cost import Cost, cost_of
 from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.report.results.stage_results import StageResult
@@ -30,10 +31,11 @@ class Summary:
         """The number of stages that are done, and the states of the others."""
         done = self.counts.get(Status.DONE, 0)
         if done == self.total:
-            return f"All {self.total} stages are done."
+            return "The only stage is done." if done == 1 else f"All {done} stages are done."
         others = {status: n for status, n in self.counts.items() if status is not Status.DONE}
         rest = ", ".join(f"{n} {status}" for status, n in others.items())
-        return f"{done} of {self.total} stages are done; {rest}."
+        verb = "is" if self.total == 1 else "are"
+        return f"{done} of {counted(self.total)} {verb} done; {rest}."
 
     @property
     def seeds_line(self) -> str:

@@ -15,7 +15,7 @@ from fope_lab.analysis.base import ARRAYS
 from fope_lab.analysis.decay import Decay
 from fope_lab.evaluation.run import run
 from fope_lab.report import Report
-from fope_lab.report.render.analyses import draw_analyses
+from fope_lab.report.render.analyses import draw_analyses, shown_number
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import report_json
@@ -119,3 +119,17 @@ def test_damaged_arrays_are_told(tmp_path: Path, store: Store, damage: str) -> N
     assert figure.drawings == ()
     assert figure.notes[-1].startswith("Not drawn: ")
     assert str(path.parents[2]) in figure.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.25, "0.25"),
+        (-0.001296, "−0.001296"),
+        (7852.0, "7,852"),
+        (1048576.0, "1,048,576"),
+        (0.0, "0"),
+    ],
+)
+def test_a_number_is_written_as_people_write_it(number: float, text: str) -> None:
+    assert shown_number(number) == text

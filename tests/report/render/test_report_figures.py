@@ -157,7 +157,7 @@ def test_options_left_out_of_names_are_given_below(tmp_path: Path, store: Store)
     figure = figures_of(tmp_path, store, {"grid": grid})["Perplexity by context length"]
     names = {"nope", "rope", "fope", "yarn", "fope(sigma=0.1)"}
     assert names <= set(words_of(figure.drawings[0]))
-    expected = "rope, fope, fope(sigma=0.1) have base=129; yarn has base=99,factor=4."
+    expected = "rope, fope and fope(sigma=0.1) have base=129; yarn has base=99, factor=4."
     assert expected in figure.notes
 
 

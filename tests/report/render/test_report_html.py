@@ -17,7 +17,7 @@ from fope_lab.report.render.tables import build_tables
 from fope_lab.store import Store
 from fope_lab.sweep import Plan
 
-VOID = {"meta", "br", "hr", "img", "link", "input"}
+VOID = {"meta", "br", "hr", "img", "link", "input", "wbr"}
 NAMES_A_PLACE = {"src", "href", "srcset", "action", "data", "poster", "xlink:href"}
 
 
@@ -28,6 +28,7 @@ class Page(HTMLParser):
         super().__init__()
         self.open: list[str] = []
         self.tags: set[str] = set()
+        self.in_word = False
         self.places: list[str] = []
         self.ids: list[str] = []
         self.titles: list[str] = []
@@ -46,13 +47,18 @@ class Page(HTMLParser):
             self.events += [name] if name.startswith("on") else []
         if tag not in VOID:
             self.open.append(tag)
+        self.in_word = tag == "wbr"  # a place for a break within a word, which goes on after it
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        self.text.append(data)
+        if self.in_word:
+            self.text[-1] += data
+        else:
+            self.text.append(data)
+        self.in_word = False
 
     @property
     def words(self) -> str:

@@ -51,6 +51,17 @@ def test_a_curve_is_switched_off_and_on(page: Any) -> None:
         assert other.locator('[data-series="alibi"]').first.is_visible()
 
 
+def test_a_phone_shows_every_name_and_breaks_no_word(page: Any) -> None:
+    page.set_viewport_size({"width": 400, "height": 900})
+    names = page.locator("figure svg [data-series] text")
+    edges = [names.nth(i).bounding_box() for i in range(names.count())]
+    assert edges
+    assert all(box["x"] + box["width"] <= 400 for box in edges)
+    rows = page.locator("#tables td.label", has_text="alibi")
+    assert max(rows.nth(i).bounding_box()["height"] for i in range(rows.count())) < 40
+    assert page.evaluate("document.documentElement.scrollWidth") == 400
+
+
 def test_the_value_under_the_pointer_is_told(page: Any) -> None:
     svg = page.locator("figure svg").first
     svg.scroll_into_view_if_needed()
