@@ -191,7 +191,8 @@ def observe_states(stages: Sequence[Stage], store: Store) -> dict[str, StageStat
     """
     states = read_states(stages, store)
     running = [stage for stage in stages if states[stage.key].status is Status.RUNNING]
-    observed = observe([store.folder(stage.kind, stage.key) for stage in running])
+    live = Store(store.root)  # a snapshot would show no heartbeat
+    observed = observe([live.folder(stage.kind, stage.key) for stage in running])
     states |= {stage.key: state for stage, state in zip(running, observed, strict=True)}
     for stage in stages:
         state = states[stage.key]

@@ -11,6 +11,7 @@ from fope_lab.report.files import WrittenReport, named_panels, write_report
 from fope_lab.report.provenance import provenance
 from fope_lab.report.render.json import report_json
 from fope_lab.store import Store
+from fope_lab.store.snapshot import StoreSnapshot
 from fope_lab.store.sweep_files import REPORTS
 from fope_lab.sweep import Plan, Sweep
 from fope_lab.sweep.notes import keep_file
@@ -27,7 +28,8 @@ def tracked_report(sweep: Sweep, store: Store, tracker: Tracker) -> Report:
     ids, experiment = tracker.run_ids(sweep), tracker.experiment_id(sweep)
     addresses = {key: run_link(tracker.uri, str(experiment), run) for key, run in ids.items()}
     links = RunLinks(ids, addresses, tracker.view_links(sweep.name))
-    return build_report(sweep, store, provenance=provenance(sweep, store), links=links)
+    snapshot = StoreSnapshot.of(store)
+    return build_report(sweep, snapshot, provenance=provenance(sweep, snapshot), links=links)
 
 
 def keep_pictures(report: Report, tracker: Tracker, plan: Plan) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import hashlib
 import json
 import os
@@ -147,8 +148,12 @@ class Attempts:
 
     def newest_token(self) -> int:
         """The largest token that was taken, or 0."""
-        names = (path.stem for path in self.path.glob("[0-9]*.json"))
-        return max((int(name) for name in names if name.isdigit()), default=0)
+        try:
+            names = os.listdir(self.path)
+        except OSError:
+            return 0
+        tokens = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+        return max((int(token) for token in tokens if token.isdigit()), default=0)
 
     def record(self, token: int) -> AttemptRecord | None:
         """The attempt with this token, or None if there is none."""
@@ -231,6 +236,28 @@ class Attempts:
 
     def _file(self, token: int, suffix: str) -> Path:
         return self.path / f"{token:04d}.{suffix}"
+
+
+class AttemptsReading(Attempts):
+    """The attempts at one moment: each is read once, and its heartbeat each time."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._records: dict[int, AttemptRecord | None] = {}
+
+    def newest_token(self) -> int:
+        """The largest token that was taken at that moment, or 0."""
+        return self._newest
+
+    def record(self, token: int) -> AttemptRecord | None:
+        """The attempt with this token as it was at that moment, or None if there was none."""
+        if token not in self._records:
+            self._records[token] = super().record(token)
+        return self._records[token]
+
+    @functools.cached_property
+    def _newest(self) -> int:
+        return super().newest_token()
 
 
 class Heartbeat:

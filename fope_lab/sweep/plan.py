@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from fope_lab.store import StageState, Status, Store
+from fope_lab.store.snapshot import StoreSnapshot
 from fope_lab.store.state import NOT_STARTED
 from fope_lab.store.time_taken import TimeTaken, over_attempts
 from fope_lab.sweep.graph import Stage, Sweep
@@ -72,6 +73,7 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
     """
     if store is not None and not isinstance(store, Store):
         store = Store.open(store)
+    store = None if store is None else StoreSnapshot.of(store)
     if store is None:
         found = {stage.key: NOT_STARTED for stage in sweep.stages}
     else:

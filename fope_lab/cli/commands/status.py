@@ -31,6 +31,7 @@ def run(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.stop import drivers_of_recorded
     from fope_lab.orchestration.watching import watch
     from fope_lab.store import Status, Store
+    from fope_lab.store.snapshot import StoreSnapshot
 
     if options.json and options.watch:
         raise SweepError(Problem(("--json",), "can't be used together with --watch"))
@@ -40,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
     if options.watch:
         watch(sweeps, store, console)
     stages = list({stage.key: stage for sweep in sweeps for stage in sweep.stages}.values())
+    store = StoreSnapshot.of(store)
     states = observe_states(stages, store)
     contents = []
     for sweep in sweeps:

@@ -13,7 +13,7 @@ from fope_lab.report.results.old_results import lift_numbers, lift_result
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement, MetricPoint, ResultRecord
 from fope_lab.store import Row, StageFolder, StageState, Status, Store
-from fope_lab.store.folder import StageReading
+from fope_lab.store.snapshot import StoreSnapshot
 from fope_lab.store.time_taken import TimeTaken
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.stage_states import block_descendants, read_states, unfinished_parents
@@ -49,6 +49,7 @@ class StageResult:
 
 def read_stages(stages: Sequence[Stage], store: Store) -> tuple[StageResult, ...]:
     """Read every stage; `stages` come parents first."""
+    store = StoreSnapshot.of(store)
     states = block_descendants(stages, read_states(stages, store))
     names = {stage.key: stage.label for stage in stages}
     by_key: dict[str, StageResult] = {}
@@ -56,8 +57,7 @@ def read_stages(stages: Sequence[Stage], store: Store) -> tuple[StageResult, ...
         state = states[stage.key]
         if state.status is Status.NOT_STARTED and (keys := unfinished_parents(stage, states)):
             state = replace(state, reason=f"waits for {', '.join(names[key] for key in keys)}")
-        path = store.folder(stage.kind, stage.key).path
-        by_key[stage.key] = _read(stage, StageReading(path), state)
+        by_key[stage.key] = _read(stage, store.folder(stage.kind, stage.key), state)
     return tuple(by_key.values())
 
 
