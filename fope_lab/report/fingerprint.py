@@ -21,6 +21,7 @@ import numpy as np
 
 from fope_lab.analysis.base import ARRAYS, FIGURE
 from fope_lab.atomic_files import sha256_file
+from fope_lab.provenance.package_code import package_digest
 from fope_lab.report.build import Report
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.analyses import AnalysisResult
@@ -33,8 +34,6 @@ LEFT_OUT = frozenset({("Report", "generated"), ("StageResult", "rows"), ("Stage"
 configuration of a stage says all that its `spec` does."""
 DRAWN_WITH = ("jinja2", "markupsafe", "matplotlib", "numpy", "pyyaml", "scipy")
 """The packages whose versions can change a page."""
-CODE = (".py", ".j2", ".js")
-"""The suffixes of the package's code, which includes templates."""
 
 
 def fingerprint(report: Report) -> str:
@@ -50,14 +49,9 @@ def fingerprint(report: Report) -> str:
 @functools.cache
 def _code_digest() -> str:
     """The SHA-256 of the code of the whole package, and of the versions of DRAWN_WITH."""
-    root = Path(__file__).parents[1]
     versions = {name: importlib.metadata.version(name) for name in DRAWN_WITH}
-    digest = hashlib.sha256(json.dumps([platform.python_version(), versions]).encode())
-    for path in sorted(root.rglob("*")):
-        if path.suffix in CODE:
-            digest.update(f"{path.relative_to(root)}\n".encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+    parts = [platform.python_version(), versions, package_digest()]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _output_digests(result: AnalysisResult) -> str:

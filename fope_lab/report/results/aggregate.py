@@ -10,6 +10,7 @@ the cell has no mean and no interval, and keeps all its values.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import statistics
@@ -129,6 +130,7 @@ def estimate_mean(values: Sequence[float]) -> MeanEstimate:
     return MeanEstimate(n, mean, (low, high) if finite else None)
 
 
+@functools.cache
 def _t_quantile(n: int) -> float:
     """Student's t for the two-sided 95 % interval of the mean of `n` values."""
     # scipy.special loads ten times faster than scipy.stats.
