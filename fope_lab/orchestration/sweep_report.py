@@ -25,8 +25,10 @@ def report_of_sweep(sweep: Sweep, store: Store, tracking_uri: str | None) -> Rep
 
 def tracked_report(sweep: Sweep, store: Store, tracker: Tracker) -> Report:
     """The results so far of a sweep; no MLflow server is contacted."""
-    ids, experiment = tracker.run_ids(sweep), tracker.experiment_id(sweep)
-    addresses = {key: run_link(tracker.uri, str(experiment), run) for key, run in ids.items()}
+    runs = tracker.runs(sweep)
+    ids = {key: run.run_id for key, run in runs.items()}
+    experiment = next((run.experiment_id for run in runs.values()), "")
+    addresses = {key: run_link(tracker.uri, experiment, run) for key, run in ids.items()}
     links = RunLinks(ids, addresses, tracker.view_links(sweep.name))
     snapshot = StoreSnapshot.of(store)
     return build_report(sweep, snapshot, provenance=provenance(sweep, snapshot), links=links)

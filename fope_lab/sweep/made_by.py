@@ -86,6 +86,12 @@ class ChangesSince:
         self._store, self._sources = store, Sources(store.root)
         self._changed = functools.cache(self._read)
 
+    def within(self, store: Store) -> ChangesSince:
+        """The same for another view of the store, such as a snapshot."""
+        other = ChangesSince(store)
+        other._changed = self._changed
+        return other
+
     def files(self, stage: StageNode) -> tuple[str, ...]:
         """The files of code that have changed since a stage was finished, by their paths then.
 

@@ -13,6 +13,7 @@ points again is harmless. Every call may be interrupted anywhere and repeated.
     uris.py     which URIs are allowed, and how to show one without its password
     database.py makes the tables of a SQLite database, and keeps a damaged one apart
     server.py   an MLflow server or database; experiment.py has an experiment and its runs
+    settled.py  tells whether MLflow has all of a finished sweep, without asking it
     upload.py   sends what an experiment lacks of a sweep: its runs and its views, and with
                 upload_report.py and upload_cells.py its report and its cells; upload_models.py
                 and logged_models.py send the models of its trainings, which models.py describes

@@ -4,6 +4,8 @@
     <store>/tracking/id                                    distinguishes the runs of two stores
     <store>/tracking/<hash of URI and sweep>.lock          one writer at a time
     <store>/tracking/<hash of URI and sweep>.views.json    the pages of its prepared views
+    <store>/tracking/<hash of URI and sweep>.settled.json  with what MLflow needed nothing, see
+                                                           settled.py
     <store>/tracking/sweeps/<name>/                        the last plan, and the last report, see
                                                            kept_report.py
 
@@ -23,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from fope_lab.atomic_files import create_exclusive, read_json, write_atomic, write_json
+from fope_lab.atomic_files import create_exclusive, read_json, sha256_file, write_atomic, write_json
 from fope_lab.store import Store
 from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.errors import TrackingError
@@ -139,6 +141,22 @@ class Ledger:
         if outline != before:
             write_atomic(path, outline.json())
         return outline
+
+    def plan_digest(self, sweep: str) -> str | None:
+        """The SHA-256 of the recorded plan of a sweep, or None if there is none."""
+        try:
+            return sha256_file(self._sweep_folder(sweep) / PLAN)
+        except OSError:
+            return None
+
+    def settled(self, sweep: str) -> object:
+        """What `set_settled` recorded last of the sweep, or None."""
+        return read_json(self._root / f"{self._hash(sweep)}.settled.json")
+
+    def set_settled(self, sweep: str, store: str, database: str) -> None:
+        """Record with which marks of the store and the database an upload had nothing to send."""
+        record = {"store": store, "database": database}
+        write_json(self._root / f"{self._hash(sweep)}.settled.json", record)
 
     def outlines(self) -> list[Outline]:
         """The outlines of all sweeps that are recorded in this store, but the damaged ones."""

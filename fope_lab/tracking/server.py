@@ -39,7 +39,8 @@ class Server:
 
     `artifacts` is the folder for the files of experiments in such a database, and `locks` the one
     for locks. A SQLite database that is `ours` holds nothing but what the store has: if it can't be
-    read, it is moved away, another one is made, and `replaced` says so.
+    read, it is moved away, another one is made, and `replaced` says so. `file` is the SQLite
+    database at `uri`, or None.
     """
 
     def __init__(self, uri: str, artifacts: Path, locks: Path, *, ours: bool) -> None:
@@ -47,7 +48,7 @@ class Server:
         self.patience = Patience()
         self.replaced: str | None = None
         self._artifacts, self._locks, self._ours = artifacts, locks, ours
-        self._file = sqlite_file(uri)
+        self.file = sqlite_file(uri)
         self._experiments: dict[str, Experiment] = {}
 
     def experiment(self, name: str, description: str, store_id: str) -> Experiment:
@@ -91,15 +92,15 @@ class Server:
 
     def silence(self) -> str:
         """What to say of an MLflow that does not answer."""
-        if self._file is not None and is_write_locked(self._file):
-            return f"the MLflow database {self._file} is locked by another process"
+        if self.file is not None and is_write_locked(self.file):
+            return f"the MLflow database {self.file} is locked by another process"
         return f"MLflow at {shown(self.uri)} did not answer in time"
 
     def mended(self, error: Exception) -> bool:
         """Whether `error` was caused by damage in our database, which is empty from now on."""
-        if self._file is None or not self._ours or not is_damage(error):
+        if self.file is None or not self._ours or not is_damage(error):
             return False
-        self._replace(self._file, _OPEN_DATABASES.get(self._file), one_line(error, self.uri))
+        self._replace(self.file, _OPEN_DATABASES.get(self.file), one_line(error, self.uri))
         return True
 
     @cached_property
@@ -122,7 +123,7 @@ class Server:
         with self.patience.asking():
             engine = SqlAlchemyStore._get_or_create_engine(self.uri)
         event.listen(engine, "after_cursor_execute", lambda *_: self.patience.sign())
-        if self._file is None:  # the first client makes the tables, and only one may do so
+        if self.file is None:  # the first client makes the tables, and only one may do so
             name = hashlib.sha256(shown(self.uri).encode()).hexdigest()[:16]
             text = "another process has been connecting to the MLflow database for too long"
             with locked(self._locks / f"{name}.database.lock", UnreachableError(text)):
@@ -136,7 +137,7 @@ class Server:
 
     def _open(self) -> None:
         """Make sure that a SQLite database is whole, and is the one that MLflow has open."""
-        file = self._file
+        file = self.file
         if file is None:
             return
         before = identity(file)

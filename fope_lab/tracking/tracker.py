@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fope_lab.store import Store
+from fope_lab.store.snapshot import StoreSnapshot
 from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.made_by import ChangesSince
 from fope_lab.sweep.plan import Plan
@@ -17,6 +18,7 @@ from fope_lab.tracking.errors import TrackingError, UnreachableError
 from fope_lab.tracking.ledger import Ledger, RunRecord
 from fope_lab.tracking.links import PAGES, page_link
 from fope_lab.tracking.server import Server, artifact_folder
+from fope_lab.tracking.settled import database_mark, store_mark
 from fope_lab.tracking.upload import Upload
 from fope_lab.tracking.uris import checked_uri, default_uri, shown
 from fope_lab.tracking.view import SUMMARY, Outline, metric_path
@@ -55,8 +57,9 @@ class Tracker:
     def project(self, plan: Plan) -> None:
         """Bring the plan's experiment up to date: every stage that has started, and its report.
 
-        Makes a single request if nothing has changed since the last call. Raises TrackingError
-        after sending everything that could be sent.
+        Makes a single request if nothing has changed since the last call, and none if the sweep is
+        finished and neither the store nor the database has changed since a call that sent nothing.
+        Raises TrackingError after sending everything that could be sent.
         """
         self._project(self._outline(plan))
         if self.replaced != self._filled:
@@ -130,13 +133,18 @@ class Tracker:
         """What to say of an MLflow that has not answered in time."""
         return self._server.silence()
 
+    def runs(self, sweep: Sweep) -> dict[str, RunRecord]:
+        """The MLflow run of each stage that has one, by the stage's key; contacts no server."""
+        records = {s.key: self._ledger.run(sweep.name, s.kind, s.key) for s in sweep.stages}
+        return {key: record for key, record in records.items() if record is not None}
+
     def run_ids(self, sweep: Sweep) -> dict[str, str]:
         """The ids of MLflow runs by stage key, for stages that have a run; contacts no server."""
-        return {key: record.run_id for key, record in self._records(sweep).items()}
+        return {key: record.run_id for key, record in self.runs(sweep).items()}
 
     def experiment_id(self, sweep: Sweep) -> str | None:
         """The id of the sweep's experiment, or None before its first run; contacts no server."""
-        return next((record.experiment_id for record in self._records(sweep).values()), None)
+        return next((record.experiment_id for record in self.runs(sweep).values()), None)
 
     def view_links(self, sweep: str, ui: str = PAGES) -> dict[str, str]:
         """The addresses of the prepared views of a sweep, by name; contacts no server.
@@ -157,10 +165,6 @@ class Tracker:
                 known = self._outlines[plan.sweep.name] = (plan, self._ledger.save_outline(plan))
         return known[1]
 
-    def _records(self, sweep: Sweep) -> dict[str, RunRecord]:
-        records = {s.key: self._ledger.run(sweep.name, s.kind, s.key) for s in sweep.stages}
-        return {key: record for key, record in records.items() if record is not None}
-
     def _sync(self) -> list[str]:
         problems = [
             f"the record {path} is damaged: the next run of its sweep writes it again. Remove"
@@ -180,21 +184,30 @@ class Tracker:
         return [outline.name for outline in outlines]
 
     def _project(self, outline: Outline) -> None:
+        snapshot = StoreSnapshot.of(self._store)
+        changes, database = self._changes.within(snapshot), database_mark(self._server.file)
+        content = database and store_mark(outline, snapshot, self._ledger, changes)
+        marks = {"store": content, "database": database}
+        if content and self._ledger.settled(outline.name) == marks:
+            return
         try:
             try:
-                problems = self._upload(outline)
+                problems = self._upload(outline, snapshot, changes)
             except Exception as error:
                 self._server.forget(outline.name)  # it is not known how much of it arrived
                 if not self._server.mended(error):
                     raise
-                problems = self._upload(outline)
+                problems = self._upload(outline, snapshot, changes)
         except Exception as error:
             raise as_tracking_error(error, self.uri) from error
         if problems:
             self._server.forget(outline.name)
             raise TrackingError("\n".join(f"{outline.name}, {line}" for line in problems))
+        if content and database and database_mark(self._server.file) == database:
+            with _recorded(outline.name):
+                self._ledger.set_settled(outline.name, content, database)
 
-    def _upload(self, outline: Outline) -> list[str]:
+    def _upload(self, outline: Outline, store: Store, changes: ChangesSince) -> list[str]:
         """Send what MLflow lacks of a sweep; returns what is wrong with single runs."""
         problems: list[str] = []
         with self._ledger.one_writer(outline.name) as same_writer:
@@ -203,7 +216,7 @@ class Tracker:
             experiment = self._server.experiment(
                 outline.name, outline.description, self._store_id()
             )
-            upload = Upload(outline, experiment, self._store, self._ledger, self._changes)
+            upload = Upload(outline, experiment, store, self._ledger, changes)
             for stage in outline.stages:
                 with self._collected(problems, stage.label):
                     upload.stage(stage)

@@ -20,6 +20,7 @@ from fope_lab.tracking.ledger import FORM, Ledger, RunRecord
 from fope_lab.tracking.parameters import parameters
 from fope_lab.tracking.points import Digest, Point, not_finite, points, result_rows
 from fope_lab.tracking.prepared_views import prepared_views
+from fope_lab.tracking.settled import file_mark
 from fope_lab.tracking.upload_cells import CellUpload
 from fope_lab.tracking.upload_models import ModelUpload
 from fope_lab.tracking.upload_report import send_pictures, send_report
@@ -69,7 +70,7 @@ class Upload:
     def stage(self, stage: StageOutline) -> None:
         """Bring the run of a stage up to date, if the stage was ever started."""
         experiment, folder = self._experiment, self._store.folder(stage.kind, stage.key)
-        mark, settled = _mark(folder.paths.done), experiment.settled.get(stage.key)
+        mark, settled = file_mark(folder.paths.done), experiment.settled.get(stage.key)
         is_done = settled is not None and settled.status is Status.DONE
         if is_done and mark == experiment.marks.get(stage.key):
             return
@@ -161,15 +162,6 @@ class Upload:
             self._experiment.set_tag(*view.tag(self._experiment.created))
         pages = {view.name: view.page(self._experiment.experiment_id) for view in views}
         self._ledger.set_pages(self._outline.name, pages)
-
-
-def _mark(path: Path) -> tuple[int, int] | None:
-    """What tells a file from any other of its name without reading it, or None if there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
 
 
 def _record(experiment: Experiment, run: Run, now: StageTimeline) -> RunRecord:
