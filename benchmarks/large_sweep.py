@@ -5,8 +5,9 @@
 Writes the results of a sweep through the store's own calls, with made-up numbers and no training.
 Then each command runs in a process of its own: its wall time, and beside it the processor time of
 the process, which other programs lengthen less. At last `fope-lab ui` serves the sweep, and
-Chromium opens the list of runs, a prepared view, and the page of the report, each until it shows
-all that it has. This needs Chromium and playwright. A DIR is kept, and used again as it is.
+Chromium opens the list of runs, prepared views, and the page of the report, each until it shows
+something: of runs, MLflow shows the first 100, and more on demand. This needs Chromium and
+playwright. A DIR is kept, and used again as it is.
 """
 
 from __future__ import annotations
@@ -198,7 +199,7 @@ def pages(sweep: Sweep, store: Store) -> None:
                 f"{address}/#/experiments/{experiment}/runs",
                 lambda page: page.wait_for_function(RUNS_SHOWN),
             ),
-            "view perplexity, all lines drawn": (
+            "view perplexity, drawn": (
                 links["perplexity"],
                 lambda page: page.wait_for_function(VIEW_DRAWN),
             ),
