@@ -113,6 +113,8 @@ def _wavelengths(axes: Axes, embedding: PositionEmbedding) -> None:
     )
     axes.axhline(TRAIN_LENGTH, **{**DASHED, "linestyle": ":"}, label="training length")
     axes.set(xlabel="pair of dimensions", ylabel="tokens in a cycle", yscale="log")
+    axes.yaxis.set_major_formatter("{x:,.0f}")  # powers of ten would be TeX, which SVG text is not
+    axes.yaxis.set_minor_formatter("")
 
 
 def _scores(axes: Axes, embedding: PositionEmbedding) -> None:

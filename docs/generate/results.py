@@ -41,6 +41,11 @@ class Group:
         """The points of the curves, in their order; [None] for a single number."""
         return sorted({x for row in self.rows.values() for x in row}, key=lambda x: x or 0)
 
+    @property
+    def title(self) -> str:
+        """The metric, and the stage that measured it."""
+        return f"{self.metric.label.capitalize()} ({self.stage})"
+
     def value(self, cell: Cell | None) -> str:
         """The mean of a cell, with half the width of its interval over seeds."""
         if cell is None or cell["mean"] is None:
@@ -186,7 +191,7 @@ def _drawing(group: Group, name: str) -> str:
         curves.append(Curve(names[row], look, tuple(x for x, _ in points), y, low, high))
     fraction = group.metric.is_fraction
     panel = Panel(
-        title=f"{group.stage}: {group.metric.label}",
+        title=group.title,
         x_label=group.metric.axis_label,
         y_label=group.metric.label,
         curves=tuple(curves),
@@ -215,7 +220,7 @@ def _table(group: Group) -> str:
     ]
     seeds = max(cell["n"] for row in group.rows.values() for cell in row.values())
     of = f"{seeds} seeds: the mean and its 95 % interval" if seeds > 1 else "A single seed"
-    title = f"### {group.stage}: {group.metric.label}{by}"
+    title = f"### {group.title}{by}"
     return f"{title}\n\n{of}{better}.\n\n{table(header, rows)}"
 
 

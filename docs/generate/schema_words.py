@@ -74,6 +74,6 @@ def _meaning(option: Schema) -> str:
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, float) and value == int(value) and abs(value) < 1e15:
-        value = int(value)
+    if isinstance(value, float) and value == int(value):
+        return f"{value:g}" if abs(value) >= 1e7 else str(int(value))
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)

@@ -7,6 +7,9 @@ a version of MLflow without views, it is a tag like any other.
     a section of the sweep file   a chart for each metric: the mean and the range over seeds
     "results"                     a table of all evaluations: what varies, and what was measured
     "means"                       a table of the means over seeds, with their intervals
+
+MLflow loads 100 runs of a view, and more on demand. Charts of more runs than that say so in their
+name, and take the runs in the order of their seeds, so that every line is there from the start.
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ CHARTS, GENERATED = "Charts", "Model metrics"
 """The section with the charts of a view, and the one for those that MLflow adds by itself."""
 MOST_CHARTS, MOST_COLUMNS, MOST_LINES = 100, 200, 100
 """Limits that keep a view readable, and within MLflow's limit for the value of a tag."""
+LOADED = 100
+"""The number of runs that MLflow loads at first."""
 WIDE = 210
 """The width of a column that holds a text such as p-rope(base=129,p=0.5), in pixels."""
 PERPLEXITY, LOSS = "perplexity", "loss"
@@ -45,10 +50,14 @@ perplexity first, and on a logarithmic axis."""
 
 @dataclass(frozen=True)
 class View:
-    """A saved view. `mode` is CHART or TABLE: what a link opens it on, as its state can't say."""
+    """A saved view. `mode` is CHART or TABLE: what a link opens it on, as its state can't say.
+
+    MLflow's menu has its `title`.
+    """
 
     view_id: str
     name: str
+    title: str
     mode: str
     state: Mapping[str, Any]
 
@@ -61,7 +70,7 @@ class View:
         """The name and the value of its tag; the view was made at `time` (ms since 1970)."""
         state = json.dumps(self.state, separators=(",", ":")).encode()
         packed = f"deflate;{base64.b64encode(zlib.compress(state, 9)).decode()}"
-        value = {"name": self.name, "createdAt": time, "updatedAt": time, "state": packed}
+        value = {"name": self.title, "createdAt": time, "updatedAt": time, "state": packed}
         return f"{TAG}{self.view_id}", json.dumps(value)
 
 
@@ -83,7 +92,8 @@ def prepared_views(outline: Outline, metrics: Mapping[str, Collection[str]]) -> 
         numbers = [name for name in names if not _is_curve(name)]
         columns = _columns(stages, numbers)
         charts = _charts(names, steps=_trains(stages[0]))
-        views.append(_view(outline.name, section, "CHART", where, columns, charts | _group(stages)))
+        charts |= _group(stages)
+        views.append(_view(outline.name, section, "CHART", where, columns, charts, len(stages)))
         if not _trains(stages[0]):
             evaluations += stages
             results |= dict.fromkeys(numbers)
@@ -115,11 +125,14 @@ def _view(
     where: str,
     columns: Sequence[str],
     charts: Mapping[str, Any],
+    runs: int = 0,
 ) -> View:
+    """The view `name` of a sweep; `runs` is the number of runs whose lines its charts draw."""
+    all_loaded = runs <= LOADED
     digest = hashlib.sha256(json.dumps([sweep, name]).encode()).hexdigest()[:16]
     state: dict[str, Any] = {
         "searchFilter": where,
-        "orderByKey": "attributes.start_time",
+        "orderByKey": "attributes.start_time" if all_loaded else "tags.`seed`",
         "orderByAsc": True,
         "startTime": "ALL",
         "lifecycleFilter": "Active",
@@ -140,7 +153,8 @@ def _view(
         "groupsExpanded": {},
         "globalLineChartConfig": _LINES,
     }
-    return View(f"fope-lab-{digest}", name, mode, {**state, **charts})
+    title = name if all_loaded else f"{name}, {LOADED} of {runs} runs"
+    return View(f"fope-lab-{digest}", name, title, mode, {**state, **charts})
 
 
 def _charts(names: Sequence[str], *, steps: bool) -> dict[str, Any]:

@@ -108,6 +108,27 @@ def test_other_axes_are_columns_and_split_the_lines(scene: Scene) -> None:
     assert "params.`pretrain.train.learning_rate`" in columns
 
 
+@pytest.mark.parametrize(
+    ("copies", "title"), [(50, "perplexity"), (51, "perplexity, 100 of 102 runs")]
+)
+def test_a_chart_of_more_runs_than_mlflow_loads_says_so(
+    scene: Scene, copies: int, title: str
+) -> None:
+    outline = Outline.of(scene.plan(), {})
+    evaluations = [stage for stage in outline.stages if stage.kind == "perplexity"]
+    assert len(evaluations) == 2
+    stages = tuple(
+        dataclasses.replace(stage, key=f"{stage.key}-{seed}", seed=seed)
+        for stage in evaluations
+        for seed in range(copies)
+    )
+    many = dataclasses.replace(outline, stages=stages)
+    [view, _] = prepared_views(many, {stage.key: LENGTHS for stage in stages})
+    assert (view.name, view.title) == ("perplexity", title)
+    by_seed = view.state["orderByKey"] == "tags.`seed`"  # so that the first have every line
+    assert by_seed == (copies > 50)
+
+
 def test_a_perplexity_comes_before_the_loss_that_says_the_same(scene: Scene) -> None:
     names = ("loss_by_length", "loss/64", *LENGTHS)
     views = views_of(scene.plan(), {"perplexity": names})
