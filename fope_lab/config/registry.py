@@ -123,6 +123,11 @@ class Registry(Generic[T]):
     def _known(self, name: str, at: FieldPath) -> str:
         if name in self.all_names():
             return name
+        known, bracket, options = name.removesuffix(")").partition("(")
+        if not at and bracket and known in self.all_names():  # a label, as tables have it
+            written = f"{known}, {options}".replace("=", ": ").replace(",", ", ").replace("  ", " ")
+            needs = f"a mapping, as in {{{self.key}: {written}}}"
+            raise ConfigError(Problem((), f"found {shown(name)}", needs))
         problem = unknown_name(at, self.noun, name, sorted(self.all_names()))
         alone = self.names()
         with_options = sorted({*self.all_names()} - {*alone})

@@ -136,6 +136,12 @@ BARE_CORPORA = (
         ),
         (
             "rope",
+            "'fope(base=129,sigma=0.1)'",
+            "embedding: found 'fope(base=129,sigma=0.1)', needs a mapping, as in {type: fope, base:"
+            " 129, sigma: 0.1}",
+        ),
+        (
+            "rope",
             "{type: rop}",
             f"embedding.type: unknown embedding 'rop'; did you mean 'rope'? {EMBEDDINGS}",
         ),
