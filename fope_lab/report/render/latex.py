@@ -69,7 +69,7 @@ def _lines(table: Table) -> Iterator[str]:
     labels = len(table.labels)
     yield r"\begin{table}"
     yield r"  \centering"
-    yield rf"  \caption{{{escaped(_sentence(table.title))} {escaped(_legend(table))}}}"
+    yield rf"  \caption{{{escaped(_sentence(table.title))} {escaped(table.bold_legend)}}}"
     yield rf"  \label{{tab:{label_of(table.title)}}}"
     yield rf"  \begin{{tabular}}{{{'l' * labels}{'r' * (len(table.header) - labels)}}}"
     yield r"    \toprule"
@@ -86,11 +86,6 @@ def _lines(table: Table) -> Iterator[str]:
     yield r"    \bottomrule"
     yield r"  \end{tabular}"
     yield r"\end{table}"
-
-
-def _legend(table: Table) -> str:
-    """The table's legend: here the best of a column is bold, and not marked by a star."""
-    return table.legend.replace("* best mean", "Bold: best mean")
 
 
 def _row(entries: Iterable[str]) -> str:

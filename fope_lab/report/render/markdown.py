@@ -108,7 +108,7 @@ def _paper(paper: PaperComparison) -> Iterator[str]:
 def _table(table: Table) -> Iterator[str]:
     yield f"### {escaped(table.title)}"
     yield table_markdown(table)
-    yield escaped(table.legend)
+    yield escaped(table.bold_legend)
 
 
 def _stages(report: Report) -> str:

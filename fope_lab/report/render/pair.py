@@ -41,7 +41,7 @@ def pair_markdown(pair: Pair) -> str:
     parts = [f"# {escaped(title_of(pair))}"]
     parts += ["\n".join(f"- {escaped(line)}" for line in summary_lines(pair))]
     for table in pair_tables(pair):
-        parts += [f"## {escaped(table.title)}", table_markdown(table), escaped(table.legend)]
+        parts += [f"## {escaped(table.title)}", table_markdown(table), escaped(table.bold_legend)]
     for title, lines in sections(pair):
         parts += [f"## {title}", "\n".join(f"- {escaped(line)}" for line in lines)]
     return "\n\n".join(parts) + "\n"

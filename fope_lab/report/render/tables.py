@@ -106,8 +106,16 @@ class Table:
 
     @property
     def legend(self) -> str:
-        """The meaning of the marks, followed by the notes."""
-        marks = ["* best mean of its column."] if self.has_best else []
+        """The meaning of the marks, where a star marks the best of a column; then the notes."""
+        return self._legend("* best mean of its column.")
+
+    @property
+    def bold_legend(self) -> str:
+        """The same, where the best of a column is bold."""
+        return self._legend("Bold: best mean of its column.")
+
+    def _legend(self, best: str) -> str:
+        marks = [best] if self.has_best else []
         if any(column.trained for column in self.columns):
             marks.append("† training length.")
         return " ".join([*marks, *self.notes])

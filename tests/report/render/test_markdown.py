@@ -44,7 +44,10 @@ def grids(text: str) -> list[list[list[str]]]:
 
 def test_every_entry_stands_in_its_row_and_column(tmp_path: Path) -> None:
     report = report_of(tmp_path)
-    by_header = {tuple(grid[0]): grid for grid in grids(render_markdown(report))}
+    text = render_markdown(report)
+    assert "Bold: best mean of its column." in text
+    assert "\\*" not in text
+    by_header = {tuple(grid[0]): grid for grid in grids(text)}
     for table in build_tables(report):
         header = (
             *table.labels,
