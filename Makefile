@@ -53,7 +53,7 @@ recordings: $(INSTALLED)  ## run the notebooks and the tutorial, and keep their 
 	$(BIN)/python -m docs.execute_notebooks
 	$(BIN)/python -m docs.record_tutorial
 
-screenshots: $(INSTALLED)  ## the README's pictures, from the default store; needs Chromium
+screenshots: $(INSTALLED)  ## the README's picture, from the default store; needs Chromium
 	$(BIN)/python docs/screenshots.py $(SWEEP)
 
 $(INSTALLED): pyproject.toml setup.py constraints.txt

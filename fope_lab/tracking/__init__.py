@@ -24,7 +24,7 @@ points again is harmless. Every call may be interrupted anywhere and repeated.
 
 from fope_lab.tracking.cells import CellRecord, Estimate
 from fope_lab.tracking.errors import TrackingError
-from fope_lab.tracking.links import metric_link, run_link
+from fope_lab.tracking.links import run_link
 from fope_lab.tracking.thread import TrackingThread, sync
 from fope_lab.tracking.tracker import Tracker
 from fope_lab.tracking.ui import serve
@@ -37,7 +37,6 @@ __all__ = [
     "TrackingError",
     "TrackingThread",
     "is_server",
-    "metric_link",
     "run_link",
     "serve",
     "sync",

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from typing import Any
-from urllib.parse import quote
-
 from fope_lab.tracking.uris import page_address
 
 PAGES = "http://127.0.0.1:5000"
@@ -17,23 +12,6 @@ VIEW = "workflowType=machine_learning"
 def run_link(uri: str, experiment_id: str, run_id: str, ui: str = PAGES) -> str:
     """The URL of a run's page, on the MLflow server `uri`, or on `ui` if `uri` is a database."""
     return f"{_pages(uri, ui)}/#/experiments/{experiment_id}/runs/{run_id}?{VIEW}"
-
-
-def metric_link(
-    uri: str, experiment_id: str, run_ids: Sequence[str], metric: str, ui: str = PAGES
-) -> str:
-    """The URL of the page that plots a metric of several runs over its step (context length)."""
-    query: dict[str, Any] = {
-        "runs": list(run_ids),
-        "metric": metric,
-        "experiments": [experiment_id],
-        "plot_metric_keys": [metric],
-        "plot_layout": {},
-    }
-    texts = {name: json.dumps(value, separators=(",", ":")) for name, value in query.items()}
-    query_text = "&".join(f"{name}={quote(text, safe='')}" for name, text in texts.items())
-    options = "x_axis=step&y_axis_scale=linear&line_smoothness=1&show_point=true"
-    return f"{_pages(uri, ui)}/#/metric?{query_text}&{options}&{VIEW}"
 
 
 def page_link(uri: str, page: str, ui: str = PAGES) -> str:

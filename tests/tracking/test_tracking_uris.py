@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tracking_scene import Scene, at_most, finish, free_port, of
 
-from fope_lab.tracking import Tracker, TrackingError, metric_link, run_link
+from fope_lab.tracking import Tracker, TrackingError, run_link
 from fope_lab.tracking.causes import as_tracking_error
+from fope_lab.tracking.links import page_link
 from fope_lab.tracking.uris import checked_uri, shown, without_secrets
 
 SECRET = "correct-horse"
@@ -36,7 +37,7 @@ def test_no_password_is_shown_or_linked_to(template: str, around: str, after: st
     for text in (
         shown(uri),
         run_link(uri, "1", "r"),
-        metric_link(uri, "1", ["r"], "loss"),
+        page_link(uri, "#/experiments/1/runs?a=b"),
         without_secrets(f"can't connect to {uri}: '{around + SECRET + after}' is no port", uri),
     ):
         assert SECRET not in text

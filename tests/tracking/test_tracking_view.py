@@ -16,7 +16,7 @@ from mlflow.utils.validation import _validate_metric_name
 from fope_lab.store import Row, Status
 from fope_lab.store.state import StageState
 from fope_lab.store.time_taken import TimeTaken
-from fope_lab.tracking import metric_link, run_link
+from fope_lab.tracking import run_link
 from fope_lab.tracking.points import Digest, not_finite, points
 from fope_lab.tracking.view import Outline, StageTimeline, code_tags, metric_path, tags, time_tags
 
@@ -145,9 +145,6 @@ def test_links_go_to_the_server_or_to_the_pages_of_a_database() -> None:
     local = run_link("sqlite:////x/mlflow.db", "1", "abc")
     assert local == f"http://127.0.0.1:5000/#/experiments/1/runs/abc?{view}"
     assert run_link("http://h:1/", "1", "abc") == f"http://h:1/#/experiments/1/runs/abc?{view}"
-    chart = metric_link("https://h", "1", ["a"], "loss")
-    assert chart.startswith("https://h/#/metric?runs=%5B%22a%22%5D&metric=%22loss%22&")
-    assert "x_axis=step" in chart
 
 
 @pytest.mark.parametrize("name", ["loss@512", "a=b", "ü/ö"])
