@@ -241,7 +241,9 @@ class Experiment:
             )
             for entity in page:
                 run = Run(self._client, entity, self._patience)
-                key = SUMMARY if run.tags.get("kind") == SUMMARY else run.tags["key"]
+                key = _key(run.tags)
+                if key is None:
+                    continue
                 if key in self.runs:  # a creation timed out and was repeated, but both arrived
                     self._client.delete_run(run.run_id)
                 else:
@@ -249,3 +251,12 @@ class Experiment:
             token = page.token
             if not token:
                 return
+
+
+def _key(tags: Mapping[str, str]) -> str | None:
+    """The key of a run with these tags; None if a user has removed the tag `key` of a stage's run.
+
+    The report's run has neither of the tags `key` and `stage`. The tag `kind` is not asked, since a
+    user may have edited it.
+    """
+    return tags.get("key", None if "stage" in tags else SUMMARY)

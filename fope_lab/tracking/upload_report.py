@@ -12,8 +12,10 @@ from fope_lab.tracking.view import SUMMARY, summary_tags
 def send_report(sweep: str, experiment: Experiment, kept: KeptReport) -> None:
     """Send the report that the store has of the sweep, if MLflow has another or none."""
     run = experiment.runs.get(SUMMARY)
-    if run is not None and run.tags.get("content") == kept.digest():
-        return
+    if run is not None:
+        run.log((), summary_tags(sweep), {})  # a user may have edited them
+        if run.tags.get("content") == kept.digest():
+            return
     report = kept.content()
     if report is None:
         return

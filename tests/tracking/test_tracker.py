@@ -395,6 +395,27 @@ def test_the_summary_is_updated_not_repeated(scene: Scene) -> None:
     assert (artifacts / "report.html").read_text() == "<p>two</p>"
 
 
+def test_tags_that_a_user_edits_or_removes_are_mended(scene: Scene) -> None:
+    plan = scene.plan()
+    stage = of(plan, "pretrain")
+    finish(scene.folder(stage))
+    page = scene.root / "report.html"
+    page.write_text("<p>one</p>")
+    scene.report(plan, [page], {("holds",): 1.0})
+    client = MlflowClient(tracking_uri=scene.uri)
+    before = {run.info.run_id: run.data.tags for run in scene.runs()}
+    [summary] = [run for run in scene.runs() if run.data.tags["kind"] == "summary"]
+    client.set_tag(summary.info.run_id, "kind", "mine")
+    client.set_tag(scene.run(stage).info.run_id, "kind", "summary")
+    scene.restart().project(plan)
+    assert {run.info.run_id: run.data.tags for run in scene.runs()} == before
+
+    client.delete_tag(scene.run(stage).info.run_id, "key")
+    scene.restart().project(plan)
+    assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
+    assert summary.info.run_id in {run.info.run_id for run in scene.runs()}
+
+
 def test_the_summary_has_all_files_of_the_report_that_were_kept(scene: Scene) -> None:
     files = [scene.root / name for name in ("report.html", "report.json", "report.md")]
     for file in files:
