@@ -8,11 +8,11 @@ longest words become shorter: "fope-offi 60m s0 per".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from fope_lab.stages.labels import label, split_label
+from fope_lab.stages.labels import is_embedding, label, split_label
 
 WIDTH = 20
 """The characters of a name that MLflow's list shows."""
@@ -45,11 +45,17 @@ class Facet:
     """What may tell the stages of a section apart: its place in their names, and its texts.
 
     `forms` has the texts as they are best read, and then shorter and shorter ones, which tell the
-    same stages apart.
+    same stages apart. A name leaves out the text of a stage in `repeats`, by index: it says so
+    already.
     """
 
     place: tuple[int, int]
     forms: Sequence[Texts]
+    repeats: Set[int] = frozenset()
+
+    def of(self, index: int) -> list[str]:
+        """The texts of a stage, the longest first."""
+        return [""] if index in self.repeats else [form[index] for form in self.forms]
 
 
 def run_names(stages: Iterable[NamedStage], width: int = WIDTH) -> dict[str, str]:
@@ -63,7 +69,7 @@ def run_names(stages: Iterable[NamedStage], width: int = WIDTH) -> dict[str, str
     for section, members in sections.items():
         facets = sorted(_telling(members), key=lambda facet: facet.place)
         for index, stage in enumerate(members):
-            parts = [[form[index] for form in facet.forms] for facet in facets]
+            parts = [facet.of(index) for facet in facets]
             names[stage.key] = _fitted([*parts, endings[section]], width)
     return _made_different(names, width)
 
@@ -88,15 +94,22 @@ def _facets(stages: Sequence[NamedStage]) -> Iterator[Facet]:
         tuple(f"({stage.label[len(stage.section) + 1 : -1]})" for stage in stages),
     ]
     split = [[split_label(text) for text in texts] for texts in columns]
+    embeddings = [column for column, axis in enumerate(axes, start=1) if is_embedding(axis)]
     for column, parts in enumerate(split):
-        yield Facet((column, 0), _shorter(tuple(name for name, _ in parts)))
+        names = tuple(name for name, _ in parts)
+        before = [split[0], *(split[other] for other in embeddings if other < column)]
+        said = [{other[i][0] for other in before} for i in range(len(stages))]
+        repeats = {i for i, name in enumerate(names) if column in embeddings and name in said[i]}
+        yield Facet((column, 0), _shorter(names), repeats)
     seeds = tuple("" if stage.seed is None else f"s{stage.seed}" for stage in stages)
     yield Facet((len(columns), 0), [seeds])
     for column, parts in enumerate(split):
+        # The embedding that a stage kept is its own, with all its options.
+        kept = {i for i, part in enumerate(parts) if column in embeddings and part == split[0][i]}
         options = [dict(map(_named, enumerate(found))) for _, found in parts]
         for place, name in enumerate(dict.fromkeys(name for found in options for name in found)):
             texts = tuple(found.get(name, "") for found in options)
-            yield Facet((column, place + 1), _shorter(texts))
+            yield Facet((column, place + 1), _shorter(texts), kept)
 
 
 def _named(option: tuple[int, str]) -> tuple[str, str]:

@@ -86,6 +86,22 @@ def test_the_option_that_differs_follows_the_embedding() -> None:
     assert names[2:] == [f"p-rope {p} s{seed} perpl" for p in (0.25, 0.75) for seed in (0, 1)]
 
 
+def test_a_name_says_an_embedding_once() -> None:
+    ropes = ["rope", *({"type": "p-rope", "base": 129, "p": p} for p in (0.0, 0.25))]
+    stages = grid("passkey", 2, pretrain__embedding=ropes, extend__embedding=ropes)
+    assert named(*stages)[::2] == [
+        "rope s0 passkey",
+        "p-rope 0.0 rope s0 p",  # extended with p-rope, trained with rope
+        "p-rope 0.25 rope s0",
+        "rope p-rope 0.0 s0 p",
+        "p-rope 0.0 s0 passke",
+        "p-rope 0.25 0.0 s0 p",
+        "rope p-rope 0.25 s0",
+        "p-rope 0.0 0.25 s0 p",
+        "p-rope 0.25 s0 passk",
+    ]
+
+
 def test_numbers_stay_whole() -> None:
     assert named(*grid("perplexity", 10, train__learning_rate=[1e-3, 3.1e-4])) == [
         *(f"0.001 s{seed} perplexity" for seed in range(10)),
