@@ -11,6 +11,9 @@ from fope_lab.sweep.graph import Stage
 
 HasAxes = Stage | Cell
 """A member of the grid, with the values of its axes by path, and its embedding."""
+MODEL_EMBEDDING = "embedding"
+"""Stands for the path of an axis where a section gives all its models an embedding, and only the
+models that they come from are on an axis: {kind: perplexity, from: pretrain, embedding: yarn}."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +45,13 @@ class Axes:
         """The label of a series within its panel."""
         if self.by_embedding or not self.series:
             return member.embedding or section
+        fixed = () if MODEL_EMBEDDING in self.varying else (MODEL_EMBEDDING,)
         return ", ".join(
             self._shown(member, path)
             if is_embedding(path) or is_model(path)
             else self._named(member, path)
-            for path in self.series
+            for path in (*self.series, *fixed)
+            if path in self.names
         )
 
     def panel(self, member: HasAxes) -> str:
@@ -57,13 +62,8 @@ class Axes:
         return f"{self.names[path]} {self._shown(member, path)}"
 
     def _shown(self, member: HasAxes, path: str) -> str:
-        """The value of an axis; a checkpoint's folder is shortened and follows its embedding.
-
-        Where an axis leaves a model the embedding that it has, this is the value.
-        """
-        if is_embedding(path) and path in member.axes and member.axes[path] is None:
-            return member.embedding or ABSENT
-        value = axis_label(member.axes, path)
+        """The value of an axis; a checkpoint's folder is shortened and follows its embedding."""
+        value = _value(member, path)
         if value not in self.folders:
             return value
         return f"{member.embedding or 'model'} ({self.folders[value]})"
@@ -76,6 +76,8 @@ def read_axes(members: Iterable[HasAxes]) -> Axes:
     for path in dict.fromkeys(path for member in members for path in member.axes):
         if not any(_repeats(path, other, members) for other in distinct):
             distinct[path] = {axis_label(member.axes, path) for member in members}
+    if not _embeddings_are_told(members, distinct):
+        distinct[MODEL_EMBEDDING] = {_value(member, MODEL_EMBEDDING) for member in members}
     paths = sorted(distinct, key=lambda path: not is_embedding(path))
     names = short_names(paths)
     varying = tuple(path for path in paths if len(distinct[path]) > 1)
@@ -96,6 +98,28 @@ def read_axes(members: Iterable[HasAxes]) -> Axes:
         names=names,
         shared=tuple(f"{names[p]} {next(iter(distinct[p]))}" for p in paths if p not in varying),
         folders=short_folders(values),
+    )
+
+
+def _value(member: HasAxes, path: str) -> str:
+    """The value of an axis; where it leaves a model the embedding that it has, this embedding."""
+    keeps_own = path in member.axes and member.axes[path] is None and is_embedding(path)
+    if path == MODEL_EMBEDDING or keeps_own:
+        return member.embedding or ABSENT
+    return axis_label(member.axes, path)
+
+
+def _embeddings_are_told(members: Sequence[HasAxes], paths: Iterable[str]) -> bool:
+    """Whether the axes tell the embedding of every model, or no axis compares embeddings."""
+    embeddings = [path for path in paths if is_embedding(path)]
+    varied = any(len({_value(member, path) for member in members}) > 1 for path in embeddings)
+    if not varied or any(".embedding." in path for path in paths):
+        return True
+    told = (
+        {_value(member, path) for path in embeddings if path in member.axes} for member in members
+    )
+    return all(
+        not own or one.embedding in (None, *own) for one, own in zip(members, told, strict=True)
     )
 
 

@@ -74,6 +74,37 @@ def test_without_embeddings_to_compare_the_axes_themselves_are_lines() -> None:
     assert {axes.panel(m) for m in members} == {""}
 
 
+def test_an_embedding_that_a_section_gives_all_models_is_said() -> None:
+    trained = ["rope", "nope"]
+    members = [Member({"p.embedding": name}, "pi(factor=2)") for name in trained]
+    axes = read_axes(members)
+    assert [axes.label(m, "s") for m in members] == ["rope, pi(factor=2)", "nope, pi(factor=2)"]
+    assert axes.varying == ("p.embedding",)
+    assert axes.names["p.embedding"] == "p.embedding"
+    assert axes.shared == ("embedding pi(factor=2)",)
+
+
+def test_an_embedding_that_one_of_two_sections_gives_is_a_column() -> None:
+    members = [
+        Member({"p.embedding": name, "e.from": stage}, "yarn" if stage == "extend" else name)
+        for name in ("rope", "nope")
+        for stage in ("pretrain", "extend")
+    ]
+    axes = read_axes(members)
+    assert [axes.names[path] for path in axes.varying] == ["p.embedding", "embedding", "from"]
+    assert axes.values(members[1]) == ("rope", "yarn", "extend")
+    assert len({(axes.label(m, "s"), axes.panel(m)) for m in members}) == len(members)
+
+
+def test_options_that_axes_set_are_no_other_embedding() -> None:
+    members = [
+        Member({"p.embedding": name, "p.embedding.base": base}, f"{name}(base={base})")
+        for name in ("rope", "fope")
+        for base in (100, 200)
+    ]
+    assert read_axes(members).varying == ("p.embedding", "p.embedding.base")
+
+
 def test_one_line_is_named_after_its_embedding_or_its_stage() -> None:
     assert read_axes([Member({}, "rope")]).label(Member({}, "rope"), "pretrain") == "rope"
     assert read_axes([Member()]).label(Member(), "pretrain") == "pretrain"
