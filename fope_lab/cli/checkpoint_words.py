@@ -21,16 +21,21 @@ def _place(word: str, store: str) -> str:
     from fope_lab.store import Store
 
     place = Store.open(store)
-    if word.startswith(PREFIX) or Path(word).exists() or not place.root.is_dir():
+    if word.startswith(PREFIX) or Path(word).exists():
         return word
     from fope_lab.config.problems import Problem, SweepError
     from fope_lab.housekeeping.known_stages import find_known_stage
 
+    if not place.root.is_dir():
+        if "/" in word:
+            return word  # what reads it says that there is no such folder
+        fault = f"there is no folder {word} here, and no store at {place.root}"
+        raise SweepError(Problem(("CHECKPOINT",), fault))
     try:
         return str(find_known_stage(place, word).folder.path)
     except SweepError as error:
         if "/" in word:
-            return word  # what reads it says that there is no such folder
+            return word  # as above
         told = f"there is no folder {word} here, and in the store {place.root}: "
         problems = [Problem(("CHECKPOINT",), f"{told}{each.message}") for each in error.problems]
         raise SweepError(problems) from None

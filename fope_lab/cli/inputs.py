@@ -64,12 +64,19 @@ def load_single_sweep(path: str, store: Store | None = None) -> Sweep:
 def name_of_sweep(path: str) -> str:
     """The name of the sweep in a file, which may otherwise be wrong: it may have been edited since
     it was run. Raises SweepError if there is none."""
-    from fope_lab.config.problems import Problem, SweepError
+    from fope_lab.config.problems import Problem, SweepError, shown
     from fope_lab.config.shipped import sweep_path
     from fope_lab.config.yaml_document import Document
+    from fope_lab.sweep.sweep_file import no_mapping
 
-    content = Document(sweep_path(path)).value
-    name = content.get("name") if isinstance(content, dict) else None
-    if not isinstance(name, str):
-        raise SweepError(Problem(("name",), "is missing", file=Path(path)))
-    return name
+    document = Document(sweep_path(path))
+    content = document.value
+    if not isinstance(content, dict):
+        problem = no_mapping(content)
+    elif "name" not in content:
+        problem = Problem(("name",), "is missing")
+    elif isinstance(name := content["name"], str):
+        return name
+    else:
+        problem = Problem(("name",), f"found {shown(name)}", "text")
+    raise SweepError(document.locate(problem))

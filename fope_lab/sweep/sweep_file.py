@@ -134,7 +134,7 @@ def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile
     """
     value = document.value
     if not isinstance(value, dict):
-        problems.add(Problem((), f"found {shown(value)}", "a mapping with name and stages"))
+        problems.add(no_mapping(value))
         return None
     right, wrong = entry_of(SweepFile).right_values(value)
     problems.add(*(_with_seeds(problem, value) for problem in wrong))
@@ -150,6 +150,12 @@ def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile
     message = "this name is reserved for a preparation stage"
     problems.add(*(Problem(("stages", name), message) for name in reserved if name in stages))
     return file
+
+
+def no_mapping(value: Any) -> Problem:
+    """The problem of a file whose content is `value`, which is not a mapping."""
+    fault = "is empty" if value is None else f"found {shown(value)}"
+    return Problem((), fault, "a mapping with name and stages")
 
 
 def _with_seeds(problem: Problem, content: dict[str, Any]) -> Problem:

@@ -73,8 +73,15 @@ def test_a_folder_here_comes_before_a_stage(
 def test_paths_and_the_hub_are_left_alone(store: Store, stage: Stage, tmp_path: Path) -> None:
     words = ["hf:org/name@abc", "some/where", "./pretrain"]
     assert checkpoint_places(words, str(store.root)) == words
+    assert checkpoint_places(words, str(tmp_path / "nowhere")) == words
+
+
+def test_a_store_that_is_not_there_is_told(tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
-    assert checkpoint_places(["pretrain"], str(nowhere)) == ["pretrain"]
+    with pytest.raises(SweepError) as error:
+        checkpoint_places(["pretrain"], str(nowhere))
+    told = f"CHECKPOINT: there is no folder pretrain here, and no store at {nowhere}"
+    assert str(error.value) == told
     assert not nowhere.exists()
 
 

@@ -142,15 +142,29 @@ def test_a_driver_on_another_machine_is_named(
     assert capsys.readouterr().out == f"stopped: {message}\n"
 
 
-def test_what_is_not_there(
-    scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sweep_that_has_not_run(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     scene.file.write_text(SWEEP.replace("stopped", "stoped"))
     assert scene.stop() == 2
     message = f"no sweep 'stoped' has run in {scene.store.root}; did you mean 'stopped'?"
     assert capsys.readouterr().err == f"error: {message} (allowed: stopped)\n"
-    scene.file.write_text("stages: {}")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", ": is empty, needs a mapping with name and stages"),
+        ("stages: {}", ":1: name: is missing"),
+        ("stages: {}\nname: 5", ":2: name: found 5, needs text"),
+    ],
+)
+def test_a_file_without_a_name(
+    scene: Scene, content: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.file.write_text(content)
     assert scene.stop() == 2
-    assert "name: is missing" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"error: {scene.file}{message}\n"
+
+
+def test_a_store_that_is_not_there(scene: Scene, tmp_path: Path) -> None:
     assert main(["stop", str(scene.file), "--store", str(tmp_path / "typo")]) == 2
     assert not (tmp_path / "typo").exists()

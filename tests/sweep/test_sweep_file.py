@@ -44,8 +44,8 @@ def test_children_inherit_their_parents_seed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", ["- found nothing, needs a mapping with name and stages"]),
-        ("# nothing\n", ["- found nothing, needs a mapping with name and stages"]),
+        ("", ["- is empty, needs a mapping with name and stages"]),
+        ("# nothing\n", ["- is empty, needs a mapping with name and stages"]),
         ("- a\n", ["1 found ['a'], needs a mapping with name and stages"]),
         ("hello\n", ["1 found 'hello', needs a mapping with name and stages"]),
         ("name: x\n", ["1 stages: is missing"]),
