@@ -41,8 +41,14 @@ MOST_CHARTS, MOST_COLUMNS, MOST_LINES = 100, 200, 100
 """Limits that keep a view readable, and within MLflow's limit for the value of a tag."""
 LOADED = 100
 """The number of runs that MLflow loads at first."""
-WIDE = 210
-"""The width of a column that holds a text such as p-rope(base=129,p=0.5), in pixels."""
+NARROW, USUAL, WIDE = 60, 100, 210
+"""The widths of columns, in pixels: of a seed; what MLflow gives; the most of an embedding.
+
+A window of 1,600 pixels has room for 525 beside the names of the runs and MLflow's assistant. So
+that a number is among them, a column is no wider than its texts, and parameters come last.
+"""
+LETTER, MARGINS = 6.2, 26
+"""The width of a letter in a table, on average, and the margins of a column, in pixels."""
 PERPLEXITY, LOSS = "perplexity", "loss"
 """The beginnings of the names of metrics that say the same; tables and charts of evaluations show a
 perplexity first, and on a logarithmic axis."""
@@ -86,6 +92,7 @@ def prepared_views(outline: Outline, metrics: Mapping[str, Collection[str]]) -> 
     views: list[View] = []
     evaluations: list[StageOutline] = []
     results: dict[str, None] = {}
+    longest = max((len(stage.embedding or "") for stage in outline.stages), default=0)
     for section, stages in sections.items():
         names = _names(metrics[stage.key] for stage in stages)
         where = f"tags.stage = '{section}' AND tags.kind != '{CELL}'"
@@ -93,7 +100,8 @@ def prepared_views(outline: Outline, metrics: Mapping[str, Collection[str]]) -> 
         columns = _columns(stages, numbers)
         charts = _charts(names, steps=_trains(stages[0]))
         charts |= _group(stages)
-        views.append(_view(outline.name, section, "CHART", where, columns, charts, len(stages)))
+        runs = len(stages)
+        views.append(_view(outline.name, section, "CHART", where, columns, charts, longest, runs))
         if not _trains(stages[0]):
             evaluations += stages
             results |= dict.fromkeys(numbers)
@@ -102,13 +110,13 @@ def prepared_views(outline: Outline, metrics: Mapping[str, Collection[str]]) -> 
         others = {stage.kind for stage in outline.stages} - measured | {CELL, SUMMARY}
         where = " AND ".join(f"tags.kind != '{kind}'" for kind in sorted(others))
         columns = ["tags.`stage`", *_columns(evaluations, sorted(results, key=_is_second))]
-        views.append(_view(outline.name, RESULTS, "TABLE", where, columns, {}))
+        views.append(_view(outline.name, RESULTS, "TABLE", where, columns, {}, longest))
     means = _names(metrics.get(key, ()) for key in dict.fromkeys(outline.cell_keys.values()))
     if means:
         where = f"tags.kind = '{CELL}'"
         numbers = sorted((name for name in means if not _is_curve(name)), key=_is_second)
         columns = ["tags.`stage`", *_columns_of_means(outline.stages, numbers)]
-        views.append(_view(outline.name, MEANS, "TABLE", where, columns, {}))
+        views.append(_view(outline.name, MEANS, "TABLE", where, columns, {}, longest))
     return views
 
 
@@ -125,9 +133,11 @@ def _view(
     where: str,
     columns: Sequence[str],
     charts: Mapping[str, Any],
+    longest: int,
     runs: int = 0,
 ) -> View:
-    """The view `name` of a sweep; `runs` is the number of runs whose lines its charts draw."""
+    """The view `name` of a sweep; `runs` is the number of runs whose lines its charts draw, and
+    `longest` the number of letters of the longest embedding."""
     all_loaded = runs <= LOADED
     digest = hashlib.sha256(json.dumps([sweep, name]).encode()).hexdigest()[:16]
     state: dict[str, Any] = {
@@ -139,8 +149,8 @@ def _view(
         "datasetsFilter": [],
         "modelVersionFilter": "All Runs",
         "selectedColumns": list(columns[:MOST_COLUMNS]),
-        "columnOrder": list(columns[:MOST_COLUMNS]),
-        "columnWidths": {name: WIDE for name in columns if name.endswith("embedding`")},
+        "columnOrder": sorted(columns[:MOST_COLUMNS], key=_is_parameter),
+        "columnWidths": _widths(columns, longest),
         "runsHiddenMode": "SHOWALL",
         "compareRunCharts": [],
         "compareRunSections": [],
@@ -237,6 +247,17 @@ def _columns_of_means(stages: Sequence[StageOutline], numbers: Iterable[str]) ->
     parts = (name.partition("/") for name in numbers)
     shown = (f"{name}{end}{sign}{x}" for name, sign, x in parts for end in INTERVAL)
     return ["tags.`embedding`", *axes, "tags.`n`", *(f"metrics.`{name}`" for name in shown)]
+
+
+def _is_parameter(column: str) -> bool:
+    return column.startswith("params.")
+
+
+def _widths(columns: Iterable[str], longest: int) -> dict[str, int]:
+    """The widths of the columns that are not as wide as MLflow makes them, in pixels."""
+    wide = min(WIDE, max(USUAL, round(MARGINS + LETTER * longest)))
+    widths = dict.fromkeys((name for name in columns if name.endswith("embedding`")), wide)
+    return widths | dict.fromkeys({"tags.`seed`", "tags.`n`"}.intersection(columns), NARROW)
 
 
 def _other_axes(stages: Sequence[StageOutline]) -> list[str]:

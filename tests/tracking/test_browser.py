@@ -40,6 +40,12 @@ LINES = """() => {
 GREATEST = """() => document.querySelector('.js-plotly-plot').data
     .filter((trace) => trace.fill).map((trace) => Math.max(...trace.y))"""
 
+IN_SIGHT = """(column) => {
+    const number = document.querySelector(`.ag-header-cell[col-id="${CSS.escape(column)}"]`);
+    const table = document.querySelector('.ag-header-viewport').getBoundingClientRect();
+    return number && number.getBoundingClientRect().right <= table.right;
+}"""
+
 
 @pytest.fixture
 def page() -> Iterator[Any]:
@@ -110,6 +116,10 @@ def see_the_table_of_results(page: Any, view: str) -> None:
     for text in ("embedding", "seed", "perplexity/64", "perplexity/512", "nope s1 perplexity"):
         assert page.get_by_text(text, exact=True).count() > 0, text
     assert page.get_by_text("rope s0 pretrain").count() == 0
+    size = page.viewport_size
+    page.set_viewport_size({"width": 1600, "height": 900})
+    page.wait_for_function(IN_SIGHT, arg="metrics.`perplexity/128`")
+    page.set_viewport_size(size)
 
 
 def switch_a_series_off(page: Any) -> None:

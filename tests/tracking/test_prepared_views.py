@@ -104,7 +104,12 @@ def test_other_axes_are_columns_and_split_the_lines(scene: Scene) -> None:
         {"mode": "tag", "groupByData": "embedding"},
         {"mode": "param", "groupByData": "pretrain.train.learning_rate"},
     ]
-    columns = views["results"].state["selectedColumns"]
+    state = views["results"].state
+    columns = state["selectedColumns"]
+    # Parameters are last, and columns narrow, so that a number is to be seen.
+    assert state["columnOrder"] == [*columns[:3], *columns[4:], columns[3]]
+    assert columns[3].startswith("params.")
+    assert state["columnWidths"] == {"tags.`embedding`": 100, "tags.`seed`": 60}
     assert "params.`pretrain.train.learning_rate`" in columns
 
 
