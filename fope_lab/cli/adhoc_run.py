@@ -42,8 +42,10 @@ def run_adhoc_sweep(
     from fope_lab.store import Store
     from fope_lab.sweep import plan
     from fope_lab.sweep.adhoc_sweep import adhoc_sweep, save_sweep
+    from fope_lab.tracking import Tracker
 
     store = Store.open(options.store)
+    Tracker(store.root, options.tracking_uri)  # refuses a wrong URI before anything is saved
     sweep, text = adhoc_sweep(command, options.sweep_name, content, store)
     require_unblocked([plan(sweep, store)])
     path = save_sweep(sweep, text, Store.create(options.store).root)

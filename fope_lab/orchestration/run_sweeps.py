@@ -81,13 +81,13 @@ def run_sweeps(
     require_unblocked(selected)
     again = stages_to_redo(plans, redo, stale=redo_stale)
     require_packages("running a sweep", RUN)
+    tracker = Tracker(place.root, tracking_uri)
+    _require_memory(selected, again, device, address)
     place = Store.create(store)  # only now, when nothing that was asked for is wrong
     if again:
         _prepare_rerun(again, place, console)
         plans = [plan(sweep, place) for sweep in sweeps]
         selected = select(plans)
-    _require_memory(selected, device, address)
-    tracker = Tracker(place.root, tracking_uri)
     stages = stages_of(selected)
     actions = _actions(plans, stages)
     for note in notes(sweeps, place):
@@ -201,14 +201,19 @@ def require_unblocked(plans: Sequence[Plan]) -> None:
         raise StoreError("\n".join(f"{', '.join(of)}: {reason}" for reason, of in labels.items()))
 
 
-def _require_memory(plans: Sequence[Plan], device: str | None, address: str) -> None:
-    """Raises SweepError if a stage needs more memory than there is: a stage with GPUs on `device`,
-    a stage without GPUs on this machine, if the run is local."""
+def _require_memory(
+    plans: Sequence[Plan], again: Sequence[Stage], device: str | None, address: str
+) -> None:
+    """Raises SweepError if a stage that is not done, or is run `again`, needs more memory than
+    there is: a stage with GPUs on `device`, one without on this machine, if the run is local."""
     gpu = device_named(device) if device else None
     cpu = this_machine() if address == LOCAL else None
     reasons: dict[str, str] = {}
+    repeated = {stage.key for stage in again}
     for planned in plans:
-        reasons |= too_large(planned.sweep.stages, planned.states, gpu, cpu)
+        states = planned.states
+        left = (s for s in planned.sweep.stages if s.key in repeated or not states[s.key].is_done)
+        reasons |= too_large(left, gpu, cpu)
     if reasons:
         raise too_large_error(plans, reasons)
 

@@ -215,7 +215,8 @@ def estimate_plans(
     states = {key: state for plan in plans for key, state in plan.states.items()}
     reasons = {}
     if device is not None:
-        reasons = too_large(stages, states, gpu, cpu if gpu == cpu else None)
+        left = (stage for stage in stages if not states[stage.key].is_done)
+        reasons = too_large(left, gpu, cpu if gpu == cpu else None)
     states |= {key: StageState(Status.BLOCKED, reason) for key, reason in reasons.items()}
     plans = tuple(replace(plan, states={key: states[key] for key in plan.states}) for plan in plans)
     forecasts = {

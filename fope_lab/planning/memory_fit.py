@@ -13,7 +13,6 @@ from fope_lab.model.config import ModelConfig, parameters
 from fope_lab.model.memory import Memory
 from fope_lab.planning.devices import CPU, GIB, Device
 from fope_lab.stages import StageConfig, SwapEmbedding, TrainingConfig
-from fope_lab.store import StageState
 from fope_lab.sweep.cost import copying_peak, reading_peak, training_peak
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import Plan
@@ -64,15 +63,9 @@ def why_too_large(stage: Stage, gpu: Device | None, cpu: Device | None) -> str |
     )
 
 
-def too_large(
-    stages: Iterable[Stage],
-    states: Mapping[str, StageState],
-    gpu: Device | None,
-    cpu: Device | None,
-) -> dict[str, str]:
-    """Why stages that are not done cannot run on their devices, by key; see why_too_large."""
-    left = (stage for stage in stages if not states[stage.key].is_done)
-    reasons = {stage.key: why_too_large(stage, gpu, cpu) for stage in left}
+def too_large(stages: Iterable[Stage], gpu: Device | None, cpu: Device | None) -> dict[str, str]:
+    """Why stages cannot run on their devices, by key; see why_too_large."""
+    reasons = {stage.key: why_too_large(stage, gpu, cpu) for stage in stages}
     return {key: reason for key, reason in reasons.items() if reason is not None}
 
 

@@ -63,7 +63,8 @@ def write_new_sweep(path: Path, text: Sequence[str]) -> Sweep:
     Raises SweepError if `path` exists or can't be written, or if the text can't be used.
     """
     if path.suffix != SUFFIX:
-        raise _wrong("NAME", f"found {str(path)!r}, needs a name that ends in {SUFFIX}")
+        needs = f"a name that ends in {SUFFIX}, such as books{SUFFIX}"
+        raise _wrong("NAME", f"found {str(path)!r}, needs {needs}")
     if path.exists():
         raise _wrong("NAME", f"{path} is already there; choose another name")
     if not path.parent.is_dir():

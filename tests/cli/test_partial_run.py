@@ -119,6 +119,15 @@ def test_where_nothing_has_run_nothing_has_failed(
     assert not sweep.store.root.exists()
 
 
+@pytest.mark.parametrize("options", [("--tracking-uri", "foo://x"), ("--device", "h101")])
+def test_a_wrong_option_leaves_no_store(
+    options: tuple[str, str], sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert sweep.run(*options) == 2
+    assert options[1] in capsys.readouterr().err
+    assert not sweep.store.root.exists()
+
+
 def test_two_selections_are_refused(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         sweep.run("--only", "pretrain", "--retry-failed")

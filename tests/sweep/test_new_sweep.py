@@ -74,9 +74,14 @@ def test_without_a_text_it_is_the_documentation_of_python(books: Path) -> None:
     [
         (["old.yaml"], "NAME: old.yaml is already there; choose another name"),
         (["mine.yml"], "NAME: found 'mine.yml', needs a name that ends in .yaml"),
+        ([".yaml"], "NAME: found '.yaml', needs a name that ends in .yaml, such as books.yaml"),
         (["gone/mine.yaml"], "NAME: gone is not a folder"),
         (["a b.yaml"], "name: found 'a b', needs up to 100 letters"),
         (["mine.yaml", "--text", "none/*.txt"], "--text: no file matches 'none/*.txt' in"),
+        (
+            ["mine.yaml", "--text", "."],
+            "--text: '.' is a folder, needs its files, such as './*.txt'",
+        ),
         (["mine.yaml", "--text", "few.txt"], "--text: the text is too short: "),
         (["mine.yaml", "--text", "binary.txt"], "binary.txt is not UTF-8 text"),
     ],

@@ -83,6 +83,17 @@ class PythonDocstrings(PythonSource):
                     yield prompt, summary
 
 
+def _no_file(pattern: str, *folders: Path) -> str:
+    """Why no file matches a pattern, which starts from one of these folders or is absolute."""
+    path = os.path.expanduser(pattern)
+    if any((folder / path).is_dir() for folder in folders or [Path()]):
+        inside = os.path.join(pattern, "*.txt")
+        return f"{pattern!r} is a folder, needs its files, such as {inside!r}"
+    places = dict.fromkeys(str(folder.absolute()) for folder in folders)
+    where = "" if os.path.isabs(path) else f" in {' nor in '.join(places)}"
+    return f"no file matches {pattern!r}{where}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Files(Corpus):
     """Local text files (UTF-8), one document per file: a glob, a path, or a list of them."""
@@ -106,9 +117,7 @@ class Files(Corpus):
             found.update(dict.fromkeys(matches))
             if not matches:
                 at = ("files",) if isinstance(self.files, str) else ("files", index)
-                places = dict.fromkeys([str(base.absolute()), str(Path.cwd())])
-                where = "" if os.path.isabs(pattern) else f" in {' nor in '.join(places)}"
-                problems.append(Problem(at, f"no file matches {pattern!r}{where}"))
+                problems.append(Problem(at, _no_file(pattern, base, Path.cwd())))
         if problems:
             raise DataError(problems)
         return replace(self, files=tuple(sorted(found)))
@@ -122,7 +131,7 @@ class Files(Corpus):
     def local_files(self) -> list[str]:
         gone = [path for path in self.files if not os.path.isfile(path)]
         if gone:
-            raise DataError(Problem(("files",), f"no file matches {path!r}") for path in gone)
+            raise DataError(Problem(("files",), _no_file(path)) for path in gone)
         return list(self.files)
 
     def may_mean(self, other: Corpus, base: Path) -> bool:
