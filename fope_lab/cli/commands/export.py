@@ -18,7 +18,7 @@ ARGUMENTS = (
         choices=["fope-lab", "llama"],
         default="fope-lab",
         help="fope-lab: any model, together with its code (default); "
-        "llama: transformers' own Llama, for a model that is equal to one",
+        "llama: transformers' own Llama, for models that its code can express",
     ),
     add_store,
 )

@@ -14,9 +14,9 @@ ARGUMENTS = (
     argument(
         "--follow",
         action="store_true",
-        help="go on printing what the log gets, until nobody works on the stage",
+        help="keep printing new lines until no process works on the stage",
     ),
-    argument("--all", action="store_true", help="print the log of every attempt, the first first"),
+    argument("--all", action="store_true", help="print the logs of all attempts, oldest first"),
 )
 
 

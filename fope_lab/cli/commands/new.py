@@ -8,9 +8,9 @@ from pathlib import Path
 from fope_lab.cli.shared_options import argument
 from fope_lab.config.exit_codes import OK
 
-HELP = "write a sweep file for a text of yours, which runs as it is"
+HELP = "write a sweep file for your own text, ready to run"
 ARGUMENTS = (
-    argument("file", metavar="NAME.yaml", help="the sweep file, which must not be there yet"),
+    argument("file", metavar="NAME.yaml", help="the file to write; it must not exist yet"),
     argument(
         "--text",
         nargs="+",

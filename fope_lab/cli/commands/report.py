@@ -14,7 +14,7 @@ from fope_lab.config.exit_codes import OK
 if TYPE_CHECKING:
     from fope_lab.report.pair import Side
 
-HELP = "show a sweep's results so far, or two sweeps beside each other"
+HELP = "show a sweep's results so far, or compare two sweeps"
 
 
 def _add_form(parser: argparse.ArgumentParser) -> None:

@@ -36,7 +36,7 @@ def _add_step(parser: argparse.ArgumentParser) -> None:
     step.add_argument(
         "--gradient-checkpointing",
         action="store_true",
-        help="compute activations again in the backward pass, which saves memory",
+        help="recompute activations in the backward pass, which saves memory",
     )
 
 

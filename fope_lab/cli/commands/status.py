@@ -9,7 +9,7 @@ from fope_lab.cli.inputs import load_sweeps
 from fope_lab.cli.shared_options import add_files, add_json, add_store, argument
 from fope_lab.config.exit_codes import FAILED, OK
 
-HELP = "show the progress of sweeps, and whether a run of them is alive"
+HELP = "show the progress of sweeps, and whether something is running them"
 ARGUMENTS = (
     add_files,
     add_store,
@@ -17,7 +17,7 @@ ARGUMENTS = (
     argument(
         "--watch",
         action="store_true",
-        help="show the progress again and again, until nothing runs the sweeps",
+        help="keep showing the progress until nothing runs the sweeps",
     ),
 )
 

@@ -8,7 +8,7 @@ from fope_lab.cli.console import make_console, print_json
 from fope_lab.cli.shared_options import add_json, add_store
 from fope_lab.config.exit_codes import OK
 
-HELP = "list the stages of a store with their states, sizes and ages, the largest first"
+HELP = "list the stages of a store with their states, sizes and ages, largest first"
 ARGUMENTS = (add_store, add_json)
 
 
