@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
+from fope_lab.report.compare.decision import Bound, Decision, Outcome, decide
 from fope_lab.report.compare.mastery import not_learned
-from fope_lab.report.compare.paired import ALPHA, Decision, PairedTest, decide, paired_t
+from fope_lab.report.compare.seed_test import ALPHA, STUDENT_T, SeedTest, Side
 from fope_lab.report.compare.training_history import differences
+from fope_lab.report.results.aggregate import estimate_mean
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import MetricPoint
@@ -28,7 +30,7 @@ from fope_lab.sweep.report_section import ReportSection
 
 Seed = int | None
 VerdictWord = Decision | Literal["not trained"]
-SIGNS: Mapping[Order, int] = {">": 1, "<": -1}
+SIDES: Mapping[Order, Side] = {">": "greater", "<": "less"}
 VERDICTS: tuple[VerdictWord, ...] = ("holds", "fails", "undecided", "not trained")
 
 
@@ -55,10 +57,12 @@ def judge_claims(
     section: ReportSection,
     by_section: Mapping[str, Sequence[Stage]],
     results: Iterable[StageResult],
+    test: SeedTest = STUDENT_T,
 ) -> tuple[Verdict, ...]:
     """Judge the claims of a checked sweep file, in its order.
 
-    `by_section` holds the stages of each section, and `results` the results of all of them.
+    `by_section` holds the stages of each section, and `results` the results of all of them. `test`
+    is the test over seeds that every claim is decided by.
     """
     catalogue = Catalogue(by_section)
     by_key = {result.stage.key: result for result in results}
@@ -67,7 +71,7 @@ def judge_claims(
     for text in section.claims:
         comparison = compare(parse_claim(text), catalogue)
         for combination in comparison.combinations:
-            verdicts.append(_judge(text, comparison, combination, by_key, minimum))
+            verdicts.append(_judge(text, comparison, combination, by_key, minimum, test))
     return tuple(verdicts)
 
 
@@ -106,8 +110,13 @@ class _Pair:
         return [seed for seed in self.first.values if seed in self.second.values]
 
     @property
-    def test(self) -> PairedTest:
-        return paired_t([self.first.values[s] - self.second.values[s] for s in self.seeds])
+    def differences(self) -> list[float]:
+        """The difference under each seed, in the order of the seeds."""
+        return [self.first.values[s] - self.second.values[s] for s in self.seeds]
+
+    def bound(self, side: Side) -> Bound:
+        """The statement that the first term is on one side of the second."""
+        return Bound(self.differences, 0.0, side)
 
 
 def _judge(
@@ -116,6 +125,7 @@ def _judge(
     combination: Combination,
     results: Results,
     minimum: float,
+    test: SeedTest,
 ) -> Verdict:
     claim, selected = comparison.claim, comparison.selected
     point = selected.metric.name, claim.x
@@ -125,7 +135,7 @@ def _judge(
     ]
     pairs = [_Pair(first, second) for first, second in pairwise(terms)]
     n = min(len(pair.seeds) for pair in pairs)
-    word, p, reason = _decide(pairs, selected.metric, SIGNS[claim.order])
+    word, p, reason = _decide(pairs, selected.metric, SIDES[claim.order], test)
     trained = {term.name: {seed: term.stages[seed] for seed in term.values} for term in terms}
     if selected.mastery and (why := not_learned(trained, selected, results, minimum)):
         word, p, reason = "not trained", None, why
@@ -135,14 +145,14 @@ def _judge(
         verdict=word,
         p=p,
         n=n,
-        test=_test_in_words(n, len(pairs)),
+        test=_test_in_words(test, n, len(pairs)),
         reason="; ".join([reason, *_gaps(terms, results)]),
         unequal=_unequal(pairs, results),
     )
 
 
 def _decide(
-    pairs: Sequence[_Pair], metric: Metric, sign: int
+    pairs: Sequence[_Pair], metric: Metric, side: Side, test: SeedTest
 ) -> tuple[VerdictWord, float | None, str]:
     """The verdict, the p-value and the reason that follow from the numbers."""
     if odd := _not_finite(pairs, metric):
@@ -150,9 +160,12 @@ def _decide(
     fewest = min(pairs, key=lambda pair: len(pair.seeds))
     if not fewest.seeds:
         return "undecided", None, f"no seed has both {fewest.first.name} and {fewest.second.name}"
-    tests = [pair.test for pair in pairs]
-    word, p = decide(tests, sign)
-    return word, p, _numbers(pairs, tests, metric)
+    bounds = [pair.bound(side) for pair in pairs]
+    numbers = _numbers(pairs, bounds, test, metric)
+    outcome = decide(bounds, test, two_sided=True)
+    if outcome is None:
+        return "undecided", None, numbers
+    return outcome.verdict(outcome.p), outcome.p, numbers
 
 
 def _not_finite(pairs: Sequence[_Pair], metric: Metric) -> str:
@@ -167,7 +180,9 @@ def _not_finite(pairs: Sequence[_Pair], metric: Metric) -> str:
     return ", ".join(found)
 
 
-def _numbers(pairs: Sequence[_Pair], tests: Sequence[PairedTest], metric: Metric) -> str:
+def _numbers(
+    pairs: Sequence[_Pair], bounds: Sequence[Bound], test: SeedTest, metric: Metric
+) -> str:
     """The means, and each pair's mean difference with its interval and p-value."""
     means: dict[str, str] = {}
     for pair in pairs:
@@ -175,23 +190,25 @@ def _numbers(pairs: Sequence[_Pair], tests: Sequence[PairedTest], metric: Metric
             mean = statistics.fmean(term.values[seed] for seed in pair.seeds)
             means.setdefault(term.name, f"{term.name} {metric.format(mean)}")
     parts = [f"means {', '.join(means.values())}"]
-    for pair, test in zip(pairs, tests, strict=True):
+    for pair, bound in zip(pairs, bounds, strict=True):
+        outcome = decide([bound], test, two_sided=True)
         several = len(pairs) > 1
         of = f" {pair.first.name} − {pair.second.name}" if several else ""
-        p = f", {format_p(test.p)}" if several and test.p is not None else ""
-        parts.append(f"difference{of} {_difference(test)}{p}")
+        p = f", {format_p(outcome.p)}" if several and outcome is not None else ""
+        parts.append(f"difference{of} {_difference(bound.differences, outcome)}{p}")
     return "; ".join(parts)
 
 
-def _difference(test: PairedTest) -> str:
-    mean, ci95 = test.differences.mean, test.differences.ci95
+def _difference(differences: Sequence[float], outcome: Outcome | None) -> str:
+    estimate = estimate_mean(differences)
+    mean, ci95 = estimate.mean, estimate.ci95
     words = "too large to compute with" if mean is None else _signed(mean)
-    if test.differences.n == 1:
+    if estimate.n == 1:
         return f"{words}: one seed decides nothing"
     if ci95 is None:
         return f"{words}, without an interval"
     if ci95[0] == ci95[1]:
-        few = test.p is None
+        few = outcome is None
         return f"{words} under each seed" + ": two equal differences decide nothing" * few
     return f"{words}, 95 % interval {_signed(ci95[0])} to {_signed(ci95[1])}"
 
@@ -205,9 +222,8 @@ def _signed(value: float) -> str:
     return f"{value:.3g}".replace("-", "−")
 
 
-def _test_in_words(n: int, pairs: int) -> str:
-    seeds = f"{n} seeds" if n > 1 else "seeds (at least 2 are needed)"
-    words = f"paired t over {seeds}, two-sided, α = {ALPHA:g}"
+def _test_in_words(test: SeedTest, n: int, pairs: int) -> str:
+    words = f"{test.words(n)}, two-sided, α = {ALPHA:g}"
     if pairs == 1:
         return words
     return (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fope_lab.report.compare.claims import VERDICTS, Verdict, VerdictWord, format_p
 from fope_lab.report.compare.comparability_marks import MARK
-from fope_lab.report.compare.paired import ALPHA
+from fope_lab.report.compare.seed_test import ALPHA
 from fope_lab.report.results.axes import short_names
 from fope_lab.stages.labels import axis_label
 
