@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -40,7 +40,8 @@ class Verdict:
 
     `n` is the number of seeds with a value of every compared model; for a chain, that of the pair
     with the fewest. `p` is None if nothing was tested. `reason` gives the numbers, and `unequal`
-    what else the compared models differ in.
+    what else the compared models differ in. `looks` is how often a sequential test has looked, and
+    `added` are the seeds that this claim had added for it.
     """
 
     text: str
@@ -51,18 +52,20 @@ class Verdict:
     test: str
     reason: str
     unequal: tuple[str, ...]
+    looks: int | None = None
+    added: tuple[int, ...] = ()
 
 
 def judge_claims(
     section: ReportSection,
     by_section: Mapping[str, Sequence[Stage]],
     results: Iterable[StageResult],
-    test: SeedTest = STUDENT_T,
+    judge: Judge | None = None,
 ) -> tuple[Verdict, ...]:
     """Judge the claims of a checked sweep file, in its order.
 
-    `by_section` holds the stages of each section, and `results` the results of all of them. `test`
-    is the test over seeds that every claim is decided by.
+    `by_section` holds the stages of each section, and `results` the results of all of them. `judge`
+    decides each combination of a claim; the default is `judge_combination`.
     """
     catalogue = Catalogue(by_section)
     by_key = {result.stage.key: result for result in results}
@@ -71,12 +74,15 @@ def judge_claims(
     for text in section.claims:
         comparison = compare(parse_claim(text), catalogue)
         for combination in comparison.combinations:
-            verdicts.append(_judge(text, comparison, combination, by_key, minimum, test))
+            verdict = (judge or judge_combination)(text, comparison, combination, by_key, minimum)
+            verdicts.append(verdict)
     return tuple(verdicts)
 
 
 Results = Mapping[str, StageResult]
 """The results of all stages of the plan, by key."""
+Judge = Callable[[str, Comparison, Combination, Results, float], Verdict]
+"""Judges a claim, in the file's words, for one combination of axes; see `judge_combination`."""
 
 
 @dataclass(frozen=True)
@@ -119,14 +125,18 @@ class _Pair:
         return Bound(self.differences, 0.0, side)
 
 
-def _judge(
+def judge_combination(
     text: str,
     comparison: Comparison,
     combination: Combination,
     results: Results,
     minimum: float,
-    test: SeedTest,
+    test: SeedTest = STUDENT_T,
 ) -> Verdict:
+    """Judge a claim for one combination of the axes, by a test over all seeds that have values.
+
+    `minimum` is the accuracy from which on a task counts as learned.
+    """
     claim, selected = comparison.claim, comparison.selected
     point = selected.metric.name, claim.x
     terms = [

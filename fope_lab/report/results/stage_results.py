@@ -57,7 +57,7 @@ def read_stages(stages: Sequence[Stage], store: Store) -> tuple[StageResult, ...
         state = states[stage.key]
         if state.status is Status.NOT_STARTED and (keys := unfinished_parents(stage, states)):
             state = replace(state, reason=f"waits for {', '.join(names[key] for key in keys)}")
-        by_key[stage.key] = _read(stage, store.folder(stage.kind, stage.key), state)
+        by_key[stage.key] = read_stage(stage, store.folder(stage.kind, stage.key), state)
     return tuple(by_key.values())
 
 
@@ -88,7 +88,14 @@ def read_record(stage: Stage, content: Mapping[str, Any], rows: Iterable[Row]) -
     return record
 
 
-def _read(stage: Stage, folder: StageFolder, state: StageState) -> StageResult:
+def unread(stage: Stage, state: StageState) -> StageResult:
+    """A stage that has no result yet, or whose result is not asked for."""
+    nothing = ResultRecord()
+    return StageResult(stage, Path(), state, (), nothing, None, None, None, None)
+
+
+def read_stage(stage: Stage, folder: StageFolder, state: StageState) -> StageResult:
+    """Read a stage that is in this state."""
     rows, content = tuple(folder.rows()), folder.result()
     return StageResult(
         stage=stage,
