@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from fope_lab.report.compare.before_after import BeforeAfter, pair_before_after
+from fope_lab.report.compare.claim_case import StageSeconds
 from fope_lab.report.compare.claims import Verdict, judge_claims
 from fope_lab.report.compare.comparability_marks import (
     ComparabilityMarks,
@@ -77,11 +78,17 @@ class Report:
 
 
 def build_report(
-    sweep: Sweep, store: Store, *, provenance: Mapping[str, object], links: RunLinks = RunLinks()
+    sweep: Sweep,
+    store: Store,
+    *,
+    provenance: Mapping[str, object],
+    links: RunLinks = RunLinks(),
+    seconds: StageSeconds | None = None,
 ) -> Report:
     """Read the stages of `sweep` from `store`, and aggregate and compare their results.
 
-    `provenance` (versions, commit, places) and `links` are shown unchanged.
+    `provenance` (versions, commit, places) and `links` are shown unchanged. `seconds` says how long
+    stages take, to price the seeds that would decide a claim.
     """
     section, by_section = sweep.report, sweep.by_section
     stages = read_stages(sweep.stages, store)
@@ -119,7 +126,7 @@ def build_report(
             for cell in series.cells.values()
             for key in cell.keys
         },
-        verdicts=judge_claims(section, by_section, stages),
+        verdicts=judge_claims(section, by_section, stages, seconds=seconds),
         paper=None if published is None else compare_with_paper(published, cells, stages),
         links=links,
     )

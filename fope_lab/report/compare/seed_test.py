@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from fope_lab.report.results.aggregate import estimate_mean
+from fope_lab.sweep.claims.contrast import Side
 
 ALPHA = 0.05
 
-Side = Literal["greater", "less"]
 OTHER_SIDE: dict[Side, Side] = {"greater": "less", "less": "greater"}
 
 
@@ -32,7 +32,7 @@ class SeedTest(Protocol):
         """
 
     def words(self, n: int) -> str:
-        """Name the test with its number of seeds, as in "paired t over 3 seeds"."""
+        """Name the test with its number of seeds, as in "t over 3 seeds"."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class StudentT:
 
     def words(self, n: int) -> str:
         """Name the test with its number of seeds."""
-        return f"paired t over {f'{n} seeds' if n > 1 else 'seeds (at least 2 are needed)'}"
+        return f"t over {f'{n} seeds' if n > 1 else 'seeds (at least 2 are needed)'}"
 
 
 STUDENT_T = StudentT()

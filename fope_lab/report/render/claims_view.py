@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fope_lab.report.compare.claims import VERDICTS, Verdict, VerdictWord, format_p
+from fope_lab.report.compare.claim_case import VerdictWord
+from fope_lab.report.compare.claim_reasons import format_p
+from fope_lab.report.compare.claims import VERDICTS, Verdict
 from fope_lab.report.compare.comparability_marks import MARK
 from fope_lab.report.compare.seed_test import ALPHA
 from fope_lab.report.results.axes import short_names
