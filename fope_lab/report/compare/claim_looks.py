@@ -8,13 +8,12 @@ the verdict depends on the values alone, and not on when a run was started or in
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass, field
-from itertools import chain, count, takewhile
+from itertools import count, takewhile
 
-from fope_lab.report.compare.claims import Results, Verdict, judge_combination
-from fope_lab.report.compare.sequential import SequentialT
-from fope_lab.sweep.claims.comparison import Combination, Comparison, Seeds
+from fope_lab.report.compare.claim_case import Case, VerdictWord
+from fope_lab.report.compare.claim_values import Results
+from fope_lab.sweep.claims.contrast import Combination
 
 
 @dataclass(frozen=True)
@@ -32,69 +31,63 @@ class ClaimSeeds:
 
 @dataclass
 class ClaimLooks:
-    """The looks at one combination of a claim; `minimum` is as in `judge_combination`."""
+    """The looks at a claim, from `first` seeds on, by the test of its `case`.
 
-    text: str
-    comparison: Comparison
-    combination: Combination
-    minimum: float
+    The claim is decided at a p-value below α divided by `verdicts`, the number of verdicts that its
+    file corrects for: Holm's correction decides whatever Bonferroni's does.
+    """
+
+    case: Case
     first: int
-    _verdicts: dict[int, Verdict] = field(default_factory=dict)
+    verdicts: int = 1
+    _words: dict[int, VerdictWord] = field(default_factory=dict)
+
+    @property
+    def combination(self) -> Combination:
+        """What the claim compares, with the stages of all seeds."""
+        return self.case.combination
 
     def seeds(self, results: Results) -> ClaimSeeds:
         """Look at the values that there are, until the claim is decided.
 
         A seed without a value, such as one whose stage failed, is asked for and none beyond it. No
-        seed is added where a value is not finite, since none would decide the claim.
+        seed is added where a value can't be compared, since none would decide the claim.
         """
+        if self.combination.is_exact:
+            return ClaimSeeds(0, 0, 0)
         common = set.intersection(*(set(member) for member in self.combination.members))
         most = sum(1 for _ in takewhile(lambda seed: seed in common, count()))
-        values = list(takewhile(lambda v: v, (self._values(n, results) for n in range(most))))
-        complete = len(values)
-        self._verdicts = {n: v for n, v in self._verdicts.items() if n <= complete}
+        complete = sum(
+            1 for _ in takewhile(lambda seed: self._is_complete(seed, results), range(most))
+        )
+        self._words = {n: word for n, word in self._words.items() if n <= complete}
         for n in range(self.first, complete + 1):
-            if self._look(n, results).verdict != "undecided":
+            if n not in self._words:
+                self._words[n] = self._word(self.at(n, results))
+            if self._words[n] != "undecided":
                 return ClaimSeeds(n, n, n)
         looked = complete if complete >= self.first else 0
-        if complete == most or not all(map(math.isfinite, chain(*values))):
+        if complete == most or (looked and self.at(looked, results).obstacle):
             return ClaimSeeds(looked, complete, complete)
         return ClaimSeeds(looked, max(complete + 1, self.first), most)
 
-    def verdict(self, results: Results) -> Verdict:
-        """The verdict of the look that decided, or else of the last one."""
-        seeds = self.seeds(results)
-        if not seeds.looked:
-            return dataclasses.replace(self._judge(self.first, results), looks=0)
-        return dataclasses.replace(
-            self._look(seeds.looked, results),
-            looks=seeds.looked - self.first + 1,
-            added=tuple(range(self.first, seeds.asked)),
+    def at(self, n: int, results: Results) -> Case:
+        """The claim over the first `n` seeds alone, as far as they have values."""
+        series = tuple(
+            dataclasses.replace(
+                one, stages={s: stage for s, stage in one.stages.items() if s is None or s < n}
+            )
+            for one in self.combination.series
         )
+        combination = dataclasses.replace(self.combination, series=series)
+        return dataclasses.replace(self.case, combination=combination, results=results)
 
-    def _values(self, seed: int, results: Results) -> list[float]:
-        """What each compared model measured under a seed; empty if one has no value yet."""
-        point = self.comparison.selected.metric.name, self.comparison.claim.x
-        found = []
-        for member in self.combination.members:
-            measurement = results[member[seed].key].measurements.get(point)
-            if measurement is None:
-                return []
-            found.append(measurement.value)
-        return found
+    def _word(self, case: Case) -> VerdictWord:
+        return case.word(None if case.p is None else min(1.0, self.verdicts * case.p))
 
-    def _look(self, n: int, results: Results) -> Verdict:
-        if n not in self._verdicts:
-            self._verdicts[n] = self._judge(n, results)
-        return self._verdicts[n]
-
-    def _judge(self, n: int, results: Results) -> Verdict:
-        """The verdict over the first `n` seeds, as far as they have values."""
-        members: tuple[Seeds, ...] = tuple(
-            {seed: stage for seed, stage in member.items() if seed is not None and seed < n}
-            for member in self.combination.members
-        )
-        combination = dataclasses.replace(self.combination, members=members)
-        test = SequentialT(self.first)
-        return judge_combination(
-            self.text, self.comparison, combination, results, self.minimum, test
+    def _is_complete(self, seed: int, results: Results) -> bool:
+        """Whether every compared number has a value under the seed."""
+        return all(
+            results[series.stages[seed].key].value_at(series.point) is not None
+            for series in self.combination.series
         )

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fope_lab.report.compare.seed_test import ALPHA, OTHER_SIDE, SeedTest, Side
+from fope_lab.report.compare.seed_test import ALPHA, OTHER_SIDE, SeedTest
+from fope_lab.sweep.claims.contrast import Side
 
 Decision = Literal["holds", "fails", "undecided"]
 
@@ -47,6 +48,13 @@ class Outcome:
         if p >= ALPHA:
             return "undecided"
         return "holds" if self.holds <= self.fails else "fails"
+
+
+def is_true(bound: Bound, *, closed: bool) -> bool:
+    """Whether numbers without seeds are where the bound says; `closed` includes the null itself."""
+    (value,) = bound.differences
+    beyond = value > bound.null if bound.side == "greater" else value < bound.null
+    return beyond or (closed and value == bound.null)
 
 
 def decide(bounds: Sequence[Bound], test: SeedTest, *, two_sided: bool) -> Outcome | None:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from fope_lab.report.compare.claim_case import StageSeconds
 from fope_lab.report.compare.claim_looks import ClaimLooks
-from fope_lab.report.compare.claims import Results
+from fope_lab.report.compare.claim_values import Results
+from fope_lab.report.compare.claims import Verdict, judge_cases, read_cases
 from fope_lab.report.compare.early_stops import TrainingSeeds, follow_stops
+from fope_lab.report.compare.sequential import SequentialT
 from fope_lab.report.results.aggregate import json_value
-from fope_lab.sweep.claims.comparison import compare
-from fope_lab.sweep.claims.grammar import parse_claim
-from fope_lab.sweep.claims.selection import Catalogue
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.seed_rule import SeedRule, StoppedEarly
 
@@ -67,7 +67,7 @@ class ClaimNeeds:
 
     def __init__(self, sweep: Sweep, rule: SeedRule) -> None:
         self._stages, self._first = sweep.stages, rule.first
-        self.claims = claims_of(sweep, rule)
+        self.claims = claims_of(sweep, rule, {})
 
     def needs(self, results: Results) -> Needs:
         """The first seeds of everything, and what undecided claims compare under more seeds."""
@@ -84,15 +84,35 @@ class ClaimNeeds:
         return Needs(needed, with_ancestors(later, self._stages) - needed)
 
 
-def claims_of(sweep: Sweep, rule: SeedRule) -> list[ClaimLooks]:
+def claims_of(sweep: Sweep, rule: SeedRule, results: Results) -> list[ClaimLooks]:
     """The claims of a sweep, in its order, each for every combination of its open axes."""
-    catalogue, minimum = Catalogue(sweep.by_section), sweep.report.min_in_length_accuracy
-    compared = [(text, compare(parse_claim(text), catalogue)) for text in sweep.report.claims]
-    return [
-        ClaimLooks(text, comparison, combination, minimum, rule.first)
-        for text, comparison in compared
-        for combination in comparison.combinations
+    test = SequentialT(rule.first)
+    cases = read_cases(sweep.report, sweep.by_section, results, test)
+    tested = sum(not case.combination.is_exact for case in cases)
+    verdicts = 1 if sweep.report.correction == "none" else max(tested, 1)
+    return [ClaimLooks(case, rule.first, verdicts) for case in cases]
+
+
+def judge_by_looks(
+    sweep: Sweep, rule: SeedRule, results: Results, seconds: StageSeconds | None = None
+) -> tuple[Verdict, ...]:
+    """The verdicts of a sweep whose claims have seeds added until they are decided."""
+    claims = claims_of(sweep, rule, results)
+    found = [claim.seeds(results) for claim in claims]
+    cases = [
+        claim.case if claim.combination.is_exact else claim.at(seeds.looked or rule.first, results)
+        for claim, seeds in zip(claims, found, strict=True)
     ]
+    return tuple(
+        verdict
+        if verdict.is_exact
+        else replace(
+            verdict,
+            looks=seeds.looked and seeds.looked - rule.first + 1,
+            added=tuple(range(rule.first, seeds.asked)),
+        )
+        for verdict, seeds in zip(judge_cases(cases, sweep.report, seconds), found, strict=True)
+    )
 
 
 NOW, LATER, NEVER = range(3)

@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
-from fope_lab.report.results.aggregate import estimate_mean
+from fope_lab.report.results.aggregate import MeanEstimate, estimate_mean, interval
+from fope_lab.sweep.claims.contrast import Side
 
 ALPHA = 0.05
 
-Side = Literal["greater", "less"]
 OTHER_SIDE: dict[Side, Side] = {"greater": "less", "less": "greater"}
 
 
@@ -31,8 +31,11 @@ class SeedTest(Protocol):
         None if the differences do not suffice for a test.
         """
 
+    def interval(self, estimate: MeanEstimate, level: float) -> tuple[float, float] | None:
+        """The two-sided interval of the mean that belongs to the test, such as 0.95; if any."""
+
     def words(self, n: int) -> str:
-        """Name the test with its number of seeds, as in "paired t over 3 seeds"."""
+        """Name the test with its number of seeds, as in "t over 3 seeds"."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,13 @@ class StudentT:
 
         return float(stdtr(n - 1, -toward / spread * math.sqrt(n * (n - 1))))
 
+    def interval(self, estimate: MeanEstimate, level: float) -> tuple[float, float] | None:
+        """Student's interval."""
+        return interval(estimate, level)
+
     def words(self, n: int) -> str:
         """Name the test with its number of seeds."""
-        return f"paired t over {f'{n} seeds' if n > 1 else 'seeds (at least 2 are needed)'}"
+        return f"t over {f'{n} seeds' if n > 1 else 'seeds (at least 2 are needed)'}"
 
 
 STUDENT_T = StudentT()

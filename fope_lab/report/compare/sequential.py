@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from fope_lab.report.compare.error_spending import boundary
-from fope_lab.report.compare.seed_test import STUDENT_T, Side
+from fope_lab.report.compare.seed_test import STUDENT_T
+from fope_lab.report.results.aggregate import MeanEstimate
+from fope_lab.sweep.claims.contrast import Side
 
 LEVELS = (
     *(1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.0125, 0.05 / 3, 0.025, 0.1 / 3),
@@ -41,13 +43,21 @@ class SequentialT:
         found = [_look(self.first, tuple(differences[:n]), null, side) for n in looks]
         return None if not found or found[-1] is None else min(p for p in found if p is not None)
 
+    def interval(self, estimate: MeanEstimate, level: float) -> tuple[float, float] | None:
+        """The repeated confidence interval: at all looks together it covers the mean at `level`."""
+        mean, error = estimate.mean, estimate.standard_error
+        if mean is None or error is None or estimate.n < self.first:
+            return None
+        half = boundary(self.first, 1 - level).critical(estimate.n) * error
+        return mean - half, mean + half
+
     def words(self, n: int) -> str:
         """Name the test with its number of looks and of seeds."""
         looks = max(0, n - self.first + 1)
         counted = f"{looks} look{'' if looks == 1 else 's'}"
         if not looks:
-            return f"sequential paired t, which begins at {self.first} seeds"
-        return f"sequential paired t over {n} seeds, {counted}"
+            return f"sequential t, which begins at {self.first} seeds"
+        return f"sequential t over {n} seeds, {counted}"
 
 
 @lru_cache(maxsize=10_000)

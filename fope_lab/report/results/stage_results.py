@@ -46,6 +46,14 @@ class StageResult:
         known = {m.name for m in metrics if metric_of(self.stage, m.name) is not None}
         return {(m.name, m.x): m for m in metrics if m.name in known}
 
+    def value_at(self, point: MetricPoint) -> float | None:
+        """The value of a metric, or of a number of an analysis, at a point; None if it has none."""
+        measured = self.measurements.get(point)
+        if measured is not None:
+            return measured.value
+        name, x = point
+        return self.record.numbers.get(name) if x is None else None
+
 
 def read_stages(stages: Sequence[Stage], store: Store) -> tuple[StageResult, ...]:
     """Read every stage; `stages` come parents first."""
