@@ -75,13 +75,38 @@ class StepRunner:
             raise DataError("validation data has no label tokens")
         return float(loss_sum / counted)
 
+    @torch.no_grad()
+    def accuracy(self, batches: Iterable[Batch]) -> float:
+        """The share of the rows of all workers' batches in which every label is the argmax.
+
+        Each label is predicted after the right tokens before it, in evaluation mode. Rows without a
+        label do not count. Raises DataError if no row has one.
+        """
+        total = torch.zeros(2, dtype=torch.float64, device=self._device)
+        self.module.eval()
+        for batch in batches:
+            labels = batch.labels.to(self._device)
+            with torch.random.fork_rng(devices=()), self._autocast():
+                chosen = self._called(batch.input_ids.to(self._device)).logits.argmax(-1)
+            asked = labels != IGNORED
+            total[0] += (((chosen == labels) | ~asked).all(1) & asked.any(1)).sum()
+            total[1] += asked.any(1).sum()
+        self.module.train()
+        right, counted = self._workers.sum(total).tolist()
+        if not counted:
+            raise DataError("validation data has no label tokens")
+        return float(right / counted)
+
+    def _autocast(self) -> torch.autocast:
+        """The context of a forward pass: its products have the precision of the settings."""
+        wanted = self._settings.precision == "bfloat16"
+        return torch.autocast(self._device.type, torch.bfloat16, enabled=wanted)
+
     def _loss_sum(self, batch: Batch) -> Tensor:
         """The summed loss of a micro-batch, a float32 scalar in nats."""
         device = self._device
         documents = None if batch.documents is None else batch.documents.to(device)
-        with torch.autocast(
-            device.type, torch.bfloat16, enabled=self._settings.precision == "bfloat16"
-        ):
+        with self._autocast():
             output = self._called(
                 batch.input_ids.to(device), documents=documents, labels=batch.labels.to(device)
             )

@@ -30,6 +30,15 @@ def cosine(done: int, total: int, settings: TrainSettings) -> float:
     return final + (1 - final) * (1 + math.cos(math.pi * done / total)) / 2
 
 
+def linear(done: int, total: int, settings: TrainSettings) -> float:
+    """Falls linearly from 1 in the first update to the final rate, one update after the last.
+
+    With a final rate of 0 this is the schedule `linear` of Hugging Face's Trainer.
+    """
+    final = settings.final_learning_rate
+    return final + (1 - final) * (total + 1 - done) / total
+
+
 def warmup_stable_decay(done: int, total: int, settings: TrainSettings) -> float:
     """Stays at 1, then falls linearly to the final rate over the last round(decay·steps) updates.
 
@@ -52,6 +61,7 @@ def constant(done: int, total: int, settings: TrainSettings) -> float:
 
 SCHEDULES: Mapping[str, Schedule] = {
     "cosine": cosine,
+    "linear": linear,
     "wsd": warmup_stable_decay,
     "constant": constant,
 }
@@ -61,7 +71,7 @@ def learning_rate(step: int, settings: TrainSettings) -> float:
     """The learning rate of update `step`, from 0 to steps − 1.
 
     It grows linearly over the first round(warmup·steps) updates, the last of which uses the full
-    rate. It then follows the schedule, which ends at the last update.
+    rate. It then follows the schedule.
     """
     warmup = round(settings.warmup * settings.steps)
     if step < warmup:

@@ -234,7 +234,7 @@ BARE_CORPORA = (
         (
             "1e-3",
             "1e-3, schedule: cosin",
-            "train.schedule: found 'cosin'; did you mean 'cosine'? (allowed: cosine, wsd, "
+            "train.schedule: found 'cosin'; did you mean 'cosine'? (allowed: cosine, linear, wsd, "
             "constant)",
         ),
         ("1e-3", "1e-3, betas: [0.9]", "train.betas[1]: is missing"),

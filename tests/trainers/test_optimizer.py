@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, get_args
 
 import pytest
@@ -13,6 +14,7 @@ from torch import nn
 from transformers import (
     get_constant_schedule_with_warmup,
     get_cosine_with_min_lr_schedule_with_warmup,
+    get_linear_schedule_with_warmup,
     get_wsd_schedule,
 )
 
@@ -43,8 +45,8 @@ def train_settings(
 
 
 @st.composite
-def some_settings(draw: st.DrawFn) -> TrainSettings:
-    schedule = draw(st.sampled_from(sorted(SCHEDULES)))
+def some_settings(draw: st.DrawFn, schedules: Iterable[str] = SCHEDULES) -> TrainSettings:
+    schedule = draw(st.sampled_from(sorted(schedules)))
     warmup = draw(st.floats(0, 1))
     decay = draw(st.floats(0, 1 - warmup)) if schedule == "wsd" else None
     return train_settings(draw(st.integers(1, 300)), warmup, draw(st.floats(0, 1)), schedule, decay)
@@ -82,7 +84,7 @@ def hugging_face_rates(chosen: TrainSettings) -> list[float]:
 
 
 @settings(deadline=None)
-@given(some_settings())
+@given(some_settings(SCHEDULES.keys() - {"linear"}))
 def test_schedules_are_hugging_faces(chosen: TrainSettings) -> None:
     found = [learning_rate(step, chosen) for step in range(chosen.steps)]
     # Theirs of wsd warms up from the final rate, ours from 0 as the others.
@@ -104,6 +106,24 @@ def test_the_last_update_uses_the_final_rate() -> None:
     assert learning_rate(9, chosen) == PEAK
     assert learning_rate(99, chosen) == pytest.approx(PEAK / 4, rel=1e-12)
     assert learning_rate(99, train_settings(100, 0.1, 0.25, "constant")) == PEAK
+
+
+@settings(deadline=None)
+@given(steps=st.integers(1, 300), warmup=st.floats(0, 1))
+def test_linear_is_that_of_hugging_faces_trainer(steps: int, warmup: float) -> None:
+    """From the update after the warm-up on, which has the whole rate."""
+    chosen = train_settings(steps, warmup, 0, "linear")
+    first = round(warmup * steps)
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=PEAK)
+    theirs = get_linear_schedule_with_warmup(optimizer, first, steps)
+    expected = []
+    for _ in range(steps):
+        expected.append(theirs.get_last_lr()[0])
+        optimizer.step()
+        theirs.step()
+    found = [learning_rate(step, chosen) for step in range(steps)]
+    assert found[first:] == pytest.approx(expected[first:], rel=1e-12)
+    assert first == steps or found[first] == PEAK
 
 
 def test_wsd_falls_in_equal_parts_at_the_end() -> None:
