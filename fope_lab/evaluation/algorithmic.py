@@ -190,8 +190,7 @@ def questions(
     strings = subtask.draw(name, 0, count, shortest, longest)
     rows = Frame.of(subtask, tokenizer).rows(strings, subtask.tokens(longest))
     found = []
-    for ids, labels in zip(rows.ids, rows.labels, strict=True):
-        [learnt] = np.nonzero(labels != IGNORED)
-        end = int(learnt[-1]) + 1
-        found.append(AlgorithmicQuestion(ids[:end], ids[learnt[0] : end]))
+    for ids, labels, size in zip(*rows, strict=True):
+        answer = int((labels != IGNORED).argmax())
+        found.append(AlgorithmicQuestion(ids[:size], ids[answer:size]))
     return found

@@ -18,7 +18,7 @@ from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.data.rows import IGNORED, Rows
 from fope_lab.data.tasks.algorithmic import SUBTASK_DOC, SUBTASKS, Subtask
-from fope_lab.data.tasks.algorithmic.subtask import AlgorithmicSubtask, Name, Strings
+from fope_lab.data.tasks.algorithmic.subtask import AlgorithmicSubtask, Ids, Name, Strings
 from fope_lab.data.tasks.base import Task
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.symbols import SYMBOLS
@@ -97,25 +97,20 @@ class AlgorithmicRows:
         self._block = lru_cache(maxsize=2)(self._drawn)  # a batch may span two blocks
 
     def rows(self, first: int, count: int) -> Rows:
-        parts: list[Rows] = []
+        parts = []
         while count > 0:
             place = first if self.epoch is None else first % self.epoch
             block, start = divmod(place, BLOCK)
             size = min(count, BLOCK - start)
             if self.epoch is not None:
                 size = min(size, self.epoch - place)
-            drawn = self._block(block)
-            part = slice(start, start + size)
-            parts.append(Rows(drawn.ids[part], drawn.labels[part], None))
+            parts.append([array[start : start + size] for array in self._block(block)])
             first, count = first + size, count - size
-        if len(parts) == 1:
-            return parts[0]
-        ids, labels = (
-            np.concatenate([getattr(one, at) for one in parts]) for at in ("ids", "labels")
-        )
-        return Rows(ids, labels, None)
+        ids, labels, sizes = map(np.concatenate, zip(*parts, strict=True))
+        return Rows(ids, labels, None, sizes)
 
-    def _drawn(self, block: int) -> Rows:
+    def _drawn(self, block: int) -> tuple[Ids, Ids, Ids]:
+        """The ids, labels and sizes of a block of rows."""
         task = self._task
         strings = task.definition.draw(self._name, block * BLOCK, BLOCK, 0, task.longest)
         return self._frame.rows(strings, self._width)
@@ -136,8 +131,9 @@ class Frame(NamedTuple):
         sep = symbols.sep_id if subtask.separated else None
         return cls(symbols.bos_id, sep, symbols.eos_id, symbols.pad_id)
 
-    def rows(self, strings: Strings, width: int) -> Rows:
-        """The strings as rows (count, width), padded on the right."""
+    def rows(self, strings: Strings, width: int) -> tuple[Ids, Ids, Ids]:
+        """The strings as rows (count, width), padded on the right: their ids, their labels, which
+        are IGNORED but for the answer and <eos>, and how many tokens they have (count,)."""
         place = np.arange(width)
         length = strings.lengths[:, None]
         answer = length + 1 + (self.sep is not None)
@@ -150,15 +146,10 @@ class Frame(NamedTuple):
         _put(ids, strings.answers, (place >= answer) & (place < end), place - answer)
         np.put_along_axis(ids, end, self.eos, axis=1)
         learnt = (place >= answer) & (place <= end)
-        return Rows(ids, np.where(learnt, ids, IGNORED), None)
+        return ids, np.where(learnt, ids, IGNORED), end[:, 0] + 1
 
 
-def _put(
-    ids: NDArray[np.int64],
-    symbols: NDArray[np.int64],
-    where: NDArray[np.bool_],
-    which: NDArray[np.int64],
-) -> None:
+def _put(ids: Ids, symbols: Ids, where: NDArray[np.bool_], which: Ids) -> None:
     """Put symbols (count, n) of the numbers `which` (…, width) into ids, where `where` is true."""
     number = np.broadcast_to(np.clip(which, 0, symbols.shape[1] - 1), ids.shape)
     np.copyto(ids, np.take_along_axis(symbols, number, axis=1), where=where)

@@ -164,8 +164,9 @@ def test_a_row_depends_on_the_seed_and_its_number_alone(
 @pytest.mark.parametrize("subtask", SUBTASKS)
 def test_the_loss_is_on_the_answer_and_the_end_alone(subtask: str) -> None:
     rows, tokenizer = source(subtask)
-    ids, labels, documents = rows.rows(0, 500)
+    ids, labels, documents, sizes = rows.rows(0, 500)
     assert documents is None
+    assert np.array_equal(sizes, (ids != tokenizer.pad_id).sum(1))  # type: ignore[arg-type]
     border = tokenizer.vocabulary()["=" if subtask == "addition" else "<sep>"]
     after = np.cumsum(ids == border, axis=1) - (ids == border) > 0
     assert np.array_equal(labels, np.where(after & (ids != tokenizer.pad_id), ids, IGNORED))
