@@ -30,8 +30,9 @@ class CurveAxis:
 
 LENGTH = CurveAxis("length", "context length, tokens", in_tokens=True)
 POSITION = CurveAxis("position", "position, tokens", in_tokens=True)
+INPUT_LENGTH = CurveAxis("input_length", "length of the input, symbols", in_tokens=False)
 WORDS = CurveAxis("words", "bucket of lengths, words", in_tokens=False)
-CURVE_AXES = {axis.name: axis for axis in (LENGTH, POSITION, WORDS)}
+CURVE_AXES = {axis.name: axis for axis in (LENGTH, POSITION, INPUT_LENGTH, WORDS)}
 
 
 @dataclass(frozen=True, kw_only=True)
