@@ -21,7 +21,7 @@ from fope_lab.papers.index import paper_names
 from fope_lab.stages.base import STAGE_TYPES
 from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.report_section import ReportSection
-from fope_lab.sweep.seed_rule import CLAIMS, SeedRule, Seeds
+from fope_lab.sweep.seed_rule import SeedRule, Seeds
 
 SweepName = Annotated[
     str,
@@ -158,10 +158,6 @@ def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile
         if inside:
             right[axes] = {axis: v for axis, v in value[axes].items() if axis not in inside}
     file = SweepFile(**{"name": "", **right, "stages": stages})
-    rule, reported = file.seed_rule, all(problem.path[0] != "report" for problem in wrong)
-    if rule and rule.until == CLAIMS and reported and not file.report.claims:
-        fault = "found claims, but report.claims has none to decide"
-        problems.add(Problem(("seeds", "until"), fault))
     reserved = (name for name, kind in STAGE_TYPES.all().items() if not kind.user_facing)
     message = "this name is reserved for a preparation stage"
     problems.add(*(Problem(("stages", name), message) for name in reserved if name in stages))

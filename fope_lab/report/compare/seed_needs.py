@@ -19,6 +19,7 @@ from fope_lab.report.compare.early_stops import TrainingSeeds, follow_stops
 from fope_lab.report.compare.sequential import SequentialT
 from fope_lab.report.results.aggregate import json_value
 from fope_lab.sweep.graph import Stage, Sweep
+from fope_lab.sweep.seed_check import may_stop_early
 from fope_lab.sweep.seed_rule import SeedRule, StoppedEarly
 
 
@@ -121,8 +122,8 @@ NOW, LATER, NEVER = range(3)
 class EarlyStopNeeds:
     """A sweep whose trainings have seeds added until enough of them have stopped early.
 
-    What comes after a training runs once it is known that the training counts. The rule concerns
-    the first trainings of the file; those that go on from them have their seeds.
+    What comes after a training runs once it is known that the training counts. Of everything that
+    does not come after such a training, the first seeds run.
     """
 
     def __init__(self, sweep: Sweep, rule: SeedRule, until: StoppedEarly) -> None:
@@ -155,10 +156,15 @@ class EarlyStopNeeds:
                 counts = max(trains, counts)
                 below[stage.key] = min(counts, below.get(stage.key, NEVER))
         for stage in self._stages:  # parents come before their children
-            if stage.key not in own:
-                inherited = max((below[key] for key in stage.parents.values()), default=NOW)
-                own[stage.key] = below[stage.key] = inherited
-        now = {s.key for s in self._stages if s.seed is not None and own[s.key] == NOW}
+            inherited = [below[key] for key in stage.parents.values() if key in below]
+            if inherited and stage.key not in own:
+                own[stage.key] = below[stage.key] = max(inherited)
+        now = {key for key, level in own.items() if level == NOW}
+        now |= {
+            stage.key
+            for stage in self._stages
+            if stage.key not in own and stage.seed is not None and stage.seed < self._rule.first
+        }
         later = {key for key, level in own.items() if level == LATER}
         needed = with_ancestors(now | _whole(self._stages), self._stages)
         return Needs(
@@ -169,9 +175,10 @@ class EarlyStopNeeds:
 
 
 def _first_trainings(sweep: Sweep) -> Iterable[tuple[Stage, ...]]:
-    """The trainings that start from no other training of the file, each under seeds 0, 1, 2 …"""
+    """The trainings that may stop early and start from no other one that may, each under seeds 0,
+    1, 2 …"""
     stages = {stage.key: stage for stage in sweep.stages}
-    named = {s.key for found in sweep.by_section.values() for s in found if s.spec.trains}
+    named = {s.key for found in sweep.by_section.values() for s in found if may_stop_early(s)}
     later = descendants(named, sweep.stages)
     cells: dict[str, dict[int, Stage]] = {}
     for section, found in sweep.by_section.items():
