@@ -16,7 +16,7 @@ UNTIL = ("seeds", "until")
 def seed_rule_problems(
     rule: SeedRule | None, section: ReportSection, by_section: Mapping[str, Sequence[Stage]] | None
 ) -> Iterator[Problem]:
-    """Yield what is wrong with the rule; without stages, because they are wrong, less is checked."""
+    """Yield what is wrong with the rule; without stages, since some are wrong, less is checked."""
     if rule is None:
         return
     if rule.until == CLAIMS:

@@ -47,14 +47,17 @@ def follow_stops(
     while asked < len(seeds) and asked - sum(seed < asked for seed in ran_out) < wanted:
         asked += 1
     found = [seed for seed in stopped if seed < asked]
-    if len(found) >= wanted or len(done) == len(seeds):
+    may_ask = asked if len(found) >= wanted else len(seeds)
+    if len(done) == len(seeds):
         counted = found[:wanted] or list(seeds[:wanted])
-        out = [seed for seed in seeds if seed not in counted]
-        return TrainingSeeds(asked, asked, tuple(found), tuple(counted), tuple(out))
-    # It counts for sure if fewer than the wanted number can have stopped before it.
-    counted = [s for s in found if s - sum(other < s for other in ran_out) < wanted]
-    out = sorted(ran_out) if found else []  # if any stops early, the others do not count
-    return TrainingSeeds(asked, len(seeds), tuple(found), tuple(counted), tuple(out))
+    else:  # it counts for sure if fewer than the wanted number can have stopped before it
+        counted = [s for s in found if s - sum(other < s for other in ran_out) < wanted]
+    # If any stops early, those that do not are out; so are all others once enough are in.
+    full = len(counted) == wanted or len(done) == len(seeds)
+    out = [
+        s for s in seeds if s not in counted and (full or s >= may_ask or (found and s in ran_out))
+    ]
+    return TrainingSeeds(asked, may_ask, tuple(found), tuple(counted), tuple(out))
 
 
 def _has_stopped_early(result: StageResult) -> bool:
