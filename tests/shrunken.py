@@ -17,8 +17,9 @@ from typing import Any
 from fope_lab.analysis import Analysis
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.corpora.registry import parse_corpus
-from fope_lab.data.recipe import Data
-from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
+from fope_lab.data.recipe import Data, Source
+from fope_lab.data.tasks.algorithmic_task import AlgorithmicTask
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, is_built_in
 from fope_lab.embeddings.spec import parse_embedding
 from fope_lab.evaluation.base import Evaluation
 from fope_lab.model.config import ModelConfig
@@ -93,7 +94,8 @@ def small_stage(spec: StageConfig, model_spec: ModelSpec) -> StageConfig:
     if isinstance(spec, TrainingConfig):
         changes |= _small_training(spec, first)
     if isinstance(spec, Pretrain):
-        changes |= {"model": small_model(model_spec.model), "tokenizer": "byte"}
+        changes |= {"model": small_model(model_spec.model)}
+        changes |= {} if is_built_in(spec.tokenizer) else {"tokenizer": "byte"}
     if isinstance(spec, Pretrain | FurtherTraining | SwapEmbedding) and spec.embedding is not None:
         changes["embedding"] = small_embedding(spec.embedding, first)
     if isinstance(spec, Finetune):
@@ -105,9 +107,7 @@ def small_stage(spec: StageConfig, model_spec: ModelSpec) -> StageConfig:
 
 def _small_training(spec: TrainingConfig, first: int) -> dict[str, Any]:
     length = small_length(spec.data.length, first)
-    mix = tuple(
-        dataclasses.replace(one, corpus=one.corpus and local(one.corpus)) for one in spec.data.mix
-    )
+    mix = tuple(_small_source(one, first) for one in spec.data.mix)
     held_out = spec.train.validation_length
     held_out = held_out and min(LONGEST, small_length(held_out, first))
     train = dataclasses.replace(
@@ -120,6 +120,14 @@ def _small_training(spec: TrainingConfig, first: int) -> dict[str, Any]:
     )
     rows = {"documents": spec.data.documents, "pack": spec.data.pack}
     return {"data": Data(length=length, mix=mix, **rows), "train": train}
+
+
+def _small_source(source: Source, first: int) -> Source:
+    """A source that is always there, with as large a share of a row as before."""
+    task = source.task
+    if isinstance(task, AlgorithmicTask):
+        task = dataclasses.replace(task, longest=small_length(task.longest, first))
+    return dataclasses.replace(source, task=task, corpus=source.corpus and local(source.corpus))
 
 
 def _small_evaluation(spec: Evaluation, first: int) -> dict[str, Any]:

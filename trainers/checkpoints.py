@@ -28,7 +28,8 @@ BEST = "best.safetensors"
 class TrainingRecord:
     """A training so far: steps done, the loss of each (nats) and the seconds that they took.
 
-    `validation_losses` were measured after `validation_steps`.
+    `validation_losses` were measured after `validation_steps`, and so were `validation_accuracies`
+    if the training may stop at one.
     """
 
     step: int = 0
@@ -36,6 +37,7 @@ class TrainingRecord:
     seconds: float = 0.0
     validation_steps: list[int] = field(default_factory=list)
     validation_losses: list[float] = field(default_factory=list)
+    validation_accuracies: list[float] = field(default_factory=list)
 
     @property
     def best_step(self) -> int | None:

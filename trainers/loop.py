@@ -81,7 +81,7 @@ def train(
     with torch.random.fork_rng(devices=cuda_devices):
         torch.manual_seed(seed)
         run = _Run(model, settings, writer, write_model, device, held_out, workers or WorkerGroup())
-        while run.record.step < settings.steps:
+        while not run.is_finished:
             run.save_if_due()
             run.update(batches(run.record.step))
     return run.summary()
@@ -108,7 +108,7 @@ class _Run:
         resumed = self.writer.resumed_from
         if resumed is not None:
             self.record = read_record(resumed.path)
-            if self.record.step < self.settings.steps:
+            if not self.is_finished:
                 state = restore_state(resumed.path, self.device)
                 self.workers.load_optimizer_state(self.model, self.optimizer, state)
         # Loss and gradient norm of the latest steps stay on the device for a while: reading them at
@@ -119,6 +119,18 @@ class _Run:
         self.saving_seconds = 0.0
         self.seconds_before = self.record.seconds
         self.started = self.row_time
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no step is left, or the last validation reached the accuracy to stop at."""
+        return self.record.step == self.settings.steps or self._has_reached_accuracy
+
+    @property
+    def _has_reached_accuracy(self) -> bool:
+        record, wanted = self.record, self.settings.stop_at_accuracy
+        if wanted is None or record.validation_steps[-1:] != [record.step]:
+            return False
+        return record.validation_accuracies[-1] >= wanted
 
     def save_if_due(self) -> None:
         """Save a checkpoint if the last one is old, or if the driver asks the stage to stop.
@@ -154,12 +166,12 @@ class _Run:
         self.unread.append(torch.stack((loss, norm.detach())))
         self.record.step = step = self.record.step + 1
 
-        final = step == settings.steps
-        row_due = final or step % settings.log_every == 0
+        last = step == settings.steps
+        row_due = last or step % settings.log_every == 0
         validation_due = settings.validate_every is not None and (
-            final or step % settings.validate_every == 0
+            last or step % settings.validate_every == 0
         )
-        checkpoint_due = final or step % settings.checkpoint_every == 0
+        checkpoint_due = last or step % settings.checkpoint_every == 0
         if row_due or validation_due or checkpoint_due:
             norm_value = self._check_unread()
         if row_due:
@@ -168,18 +180,20 @@ class _Run:
             self._validate()
             # The best weights go into a checkpoint, so that they outlive this process.
             checkpoint_due |= settings.select == "best" and self.record.best_step == step
-        if checkpoint_due:
-            self._save(final)
+        if self.is_finished and not row_due:
+            self._log(rate, norm_value)
+        if checkpoint_due or self.is_finished:
+            self._save(self.is_finished)
 
     def summary(self) -> dict[str, Any]:
         """The part of result.json that describes the training."""
         settings, record = self.settings, self.record
-        last = max(settings.steps // FINAL_SHARE, 1)
+        last = max(record.step // FINAL_SHARE, 1)
         on_gpu = self.device.type == "cuda"
-        tokens = settings.steps * settings.batch_tokens
+        tokens = record.step * settings.batch_tokens
         return {
             "loss": statistics.fmean(record.losses[-last:]),
-            "steps": settings.steps,
+            "steps": record.step,
             "tokens": tokens,
             "seconds": record.seconds,
             "tokens_per_second": tokens / record.seconds,
@@ -195,13 +209,21 @@ class _Run:
         best = self.settings.select == "best"
         step = record.best_step if best else record.step
         assert step is not None  # the last step is always validated
-        loss = record.validation_losses[record.validation_steps.index(step)]
+        place = record.validation_steps.index(step)
+        loss = record.validation_losses[place]
+        stopping = {}
+        if self.settings.stop_at_accuracy is not None:
+            stopping = {
+                "validation_accuracy": record.validation_accuracies[place],
+                "stopped_early": self._has_reached_accuracy,
+            }
         # The least of several measured losses underestimates the loss on other data.
         return {
             "selected_step": step,
             "validation_loss": loss,
             "least_validation_loss": min(record.validation_losses),
             "optimistic": best,
+            **stopping,
         }
 
     def _check_unread(self) -> float:
@@ -234,13 +256,14 @@ class _Run:
         self.writer.log(step, values)
         self.writer.progress(
             step,
-            self.settings.steps,
+            step if self.is_finished else self.settings.steps,
             loss=values["loss"],
             tokens_per_second=values["tokens_per_second"],
         )
 
     def _validate(self) -> None:
-        """Measure the loss on held-out data, without changing the training."""
+        """Measure the loss on held-out data, and the accuracy if the training may stop at one,
+        without changing the training."""
         assert self.held_out is not None
         started = time.monotonic()
         step = self.record.step
@@ -253,7 +276,13 @@ class _Run:
         self.record.validation_steps.append(step)
         self.record.validation_losses.append(loss)
         values = {"validation_loss": loss}
-        if step == self.settings.steps:
+        if self.settings.stop_at_accuracy is not None:
+            with torch.random.fork_rng(devices=cuda_devices):
+                torch.manual_seed(VALIDATION_SEED)
+                accuracy = self.runner.accuracy(self.held_out())
+            self.record.validation_accuracies.append(accuracy)
+            values["validation_accuracy"] = accuracy
+        if self.is_finished:
             values["least_validation_loss"] = min(self.record.validation_losses)
         self.writer.log(step, values)
         self.row_time += time.monotonic() - started  # validation does not count as training time

@@ -1,7 +1,7 @@
 """AdamW with decay groups, and learning-rate schedules as pure functions of the step.
 
-Matrices decay (projections, token embedding, head). Vectors (norms) do not, and neither does what a
-position embedding learns: 0 is not a neutral value for a slope or a coefficient.
+Matrices decay (projections, token embedding, head). Vectors (biases, norms) do not, and neither
+does what a position embedding learns, unless it says so (`Embedding.decays`).
 """
 
 from __future__ import annotations
@@ -30,6 +30,15 @@ def cosine(done: int, total: int, settings: TrainSettings) -> float:
     return final + (1 - final) * (1 + math.cos(math.pi * done / total)) / 2
 
 
+def linear(done: int, total: int, settings: TrainSettings) -> float:
+    """Falls linearly from 1 in the first update to the final rate, one update after the last.
+
+    With a final rate of 0 this is the schedule `linear` of Hugging Face's Trainer.
+    """
+    final = settings.final_learning_rate
+    return final + (1 - final) * (total + 1 - done) / total
+
+
 def warmup_stable_decay(done: int, total: int, settings: TrainSettings) -> float:
     """Stays at 1, then falls linearly to the final rate over the last round(decay·steps) updates.
 
@@ -52,6 +61,7 @@ def constant(done: int, total: int, settings: TrainSettings) -> float:
 
 SCHEDULES: Mapping[str, Schedule] = {
     "cosine": cosine,
+    "linear": linear,
     "wsd": warmup_stable_decay,
     "constant": constant,
 }
@@ -61,7 +71,7 @@ def learning_rate(step: int, settings: TrainSettings) -> float:
     """The learning rate of update `step`, from 0 to steps − 1.
 
     It grows linearly over the first round(warmup·steps) updates, the last of which uses the full
-    rate. It then follows the schedule, which ends at the last update.
+    rate. It then follows the schedule.
     """
     warmup = round(settings.warmup * settings.steps)
     if step < warmup:
@@ -72,12 +82,12 @@ def learning_rate(step: int, settings: TrainSettings) -> float:
 
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Two parameter groups: trainable matrices with `weight_decay`, all others without decay."""
-    embeddings = (module for module in model.modules() if isinstance(module, PositionEmbedding))
-    positional = {parameter for embedding in embeddings for parameter in embedding.parameters()}
+    embeddings = [module for module in model.modules() if isinstance(module, PositionEmbedding)]
+    spared = {p for one in embeddings if not one.definition.decays for p in one.parameters()}
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def decays(parameter: nn.Parameter) -> bool:
-        return parameter.ndim >= 2 and parameter not in positional
+        return parameter.ndim >= 2 and parameter not in spared
 
     return [
         {"params": [p for p in trainable if decays(p)], "weight_decay": weight_decay},

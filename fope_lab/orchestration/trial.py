@@ -296,17 +296,23 @@ def maker(
 
 
 def execution_record(stage: Stage, result: Mapping[str, Any]) -> dict[str, Any]:
-    """The device, torch's threads and the workload of a stage that has just run in this process."""
+    """The device, torch's threads and the work of a stage that has just run in this process.
+
+    The work of a training that stopped early is that of the steps that it took.
+    """
     import torch
 
-    resources = stage.spec.resources
-    gpu = _gpu_name(stage) or result["recorded"].get("device") if resources.gpus else None
+    resources, recorded, work = stage.spec.resources, result["recorded"], workload_of(stage)
+    if isinstance(stage.spec, TrainingConfig):
+        planned = stage.spec.train.steps
+        work = work.part(recorded.get("steps", planned) / planned)
+    gpu = _gpu_name(stage) or recorded.get("device") if resources.gpus else None
     return {
         "device": gpu if resources.gpus else CPU,
         "processor": processor(),
         "threads": torch.get_num_threads(),
         "workers": resources.size,
-        "work": asdict(workload_of(stage)),
+        "work": asdict(work),
     }
 
 

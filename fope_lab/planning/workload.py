@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fope_lab.config.cache import once_for_each
 from fope_lab.evaluation.base import ModelEvaluation
@@ -43,6 +43,15 @@ class Workload:
     def is_known(self) -> bool:
         """Whether the FLOPs are known before the stage runs."""
         return self.tokens is not None and bool(self.flops)
+
+    def part(self, share: float) -> Workload:
+        """A share of the work, as of a training that ended before its last step."""
+        return replace(
+            self,
+            batches=None if self.batches is None else round(self.batches * share),
+            tokens=None if self.tokens is None else round(self.tokens * share),
+            flops=None if self.flops is None else self.flops * share,
+        )
 
 
 def workload_of(stage: Stage) -> Workload:

@@ -19,6 +19,7 @@ TRAINING_RECORD = "training.json"
 """The file of a training's checkpoint with its steps, losses and times. No other stage reads it."""
 
 Fraction = Annotated[float, Interval(ge=0, le=1)]
+PositiveShare = Annotated[float, Interval(gt=0, le=1)]
 Beta = Annotated[float, Interval(ge=0, lt=1)]
 
 
@@ -41,10 +42,12 @@ class TrainSettings(Section):
     batch_tokens: Annotated[PositiveInt, Doc("The number of tokens in an optimizer step.")]
     learning_rate: Annotated[float, Interval(gt=0), Doc("The peak learning rate of AdamW.")]
     schedule: Annotated[
-        Literal["cosine", "wsd", "constant"],
+        Literal["cosine", "linear", "wsd", "constant"],
         Doc(
-            "The learning rate after the warm-up. wsd (warm-up, stable, decay) keeps the peak and"
-            " then decays linearly over the share `decay` of the steps."
+            "The learning rate after the warm-up. linear falls in equal steps from the peak, which"
+            " the first of them has, and would reach the final rate one step after the last. wsd"
+            " (warm-up, stable, decay) keeps the peak and then decays linearly over the share"
+            " `decay` of the steps."
         ),
     ] = "cosine"
     warmup: Annotated[Fraction, Doc("The warm-up's share of the steps.")] = 0.1
@@ -52,7 +55,7 @@ class TrainSettings(Section):
         Fraction | None, Doc("The decay's share of the steps, for schedule wsd; 0.1 by default.")
     ] = None
     final_learning_rate: Annotated[
-        Fraction, Doc("The learning rate of the last step, as a fraction of the peak.")
+        Fraction, Doc("The learning rate at the end, as a fraction of the peak.")
     ] = 0.1
     betas: Annotated[tuple[Beta, Beta], Doc("AdamW's two betas.")] = (0.9, 0.95)
     weight_decay: Annotated[float, Interval(ge=0), Doc("AdamW's weight decay.")] = 0.1
@@ -77,6 +80,15 @@ class TrainSettings(Section):
         Literal["last", "best"],
         Doc("The model that the stage leaves: the last one, or the best by validation loss."),
     ] = "last"
+    stop_at_accuracy: Annotated[
+        PositiveShare | None,
+        Doc(
+            "The validation accuracy at which the training ends before it has read all tokens; by"
+            " default it reads them all. It is the share of a task's held-out rows in which every"
+            " token of the answer is the argmax after the right ones before it. The learning rate"
+            " is that of the whole training."
+        ),
+    ] = None
     micro_batch_tokens: Annotated[
         PositiveInt | None,
         Doc(
@@ -125,7 +137,8 @@ class TrainSettings(Section):
             idle["decay"] = f"schedule {self.schedule} has no linear decay"
         if self.validate_every is None:
             reason = "there are no validations without validate_every"
-            idle |= dict.fromkeys(("validation_tokens", "validation_length"), reason)
+            names = ("validation_tokens", "validation_length", "stop_at_accuracy")
+            idle |= dict.fromkeys(names, reason)
         return idle
 
     @property
@@ -168,11 +181,16 @@ class TrainingConfig(StageConfig):
         return ("data", "length"), self.data.length
 
     def metrics(self) -> Iterable[Metric]:
-        """The losses in nats: of the last rows trained on, and of validations if there are any."""
+        """The losses in nats: of the last rows trained on, and of validations if there are any; and
+        the accuracy of validations if the training may stop at one."""
         names = ["loss"]
         if self.train.validate_every is not None:
             names += ["validation_loss", "least_validation_loss"]
-        return [Metric(name=name, short_name=name, better="lower", unit="nats") for name in names]
+        losses = [Metric(name=name, short_name=name, better="lower", unit="nats") for name in names]
+        if self.train.stop_at_accuracy is None:
+            return losses
+        name = "validation_accuracy"
+        return [*losses, Metric(name=name, short_name=name, better="higher", unit="fraction")]
 
     def problems(self) -> Iterable[Problem]:
         """Batches that are not whole rows, or that the workers can't share; validations of no
@@ -202,8 +220,12 @@ class TrainingConfig(StageConfig):
         if train.validate_every is not None and not any(
             source.corpus or (source.task and source.task.has_held_out) for source in self.data.mix
         ):
-            message = "has no effect: data has no corpus, and no task with held-out rows (posgen)"
-            yield Problem(("train", "validate_every"), message)
+            message = "has no effect: data has no corpus, and no task with held-out rows"
+            yield Problem(("train", "validate_every"), f"{message} (algorithmic, posgen)")
+        if train.stop_at_accuracy is not None and any(source.corpus for source in self.data.mix):
+            message = "validations read the text of data, whose rows no model predicts exactly"
+            needs = "data of tasks alone"
+            yield Problem(("train", "stop_at_accuracy"), message, needs)
 
 
 def _nearest(tokens: int, multiple: int) -> str:

@@ -67,6 +67,8 @@ def _training_inputs(
         elif isinstance(spec, Finetune):
             message = "found a task; a stage of kind finetune reads corpora of pairs or chats"
             problems.append(Problem((*path, "task"), message))
+        elif source.task is not None and (unfit := source.task.tokenizer_problem(tokenizer)):
+            problems.append(Problem((*path, "task"), unfit))
         elif source.task is not None and (
             # The last token of a row is predicted and not read.
             problem := task_problem(source.task, spec.data.length + 1, tokenizer)

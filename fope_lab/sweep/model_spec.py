@@ -13,7 +13,7 @@ from fope_lab.config.cache import Cache
 from fope_lab.config.problems import ConfigError, Problem, missing
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, known_vocabulary
-from fope_lab.data.tokenizers.tokenizer import tokenizer_identity
+from fope_lab.data.tokenizers.tokenizer import is_built_in, tokenizer_identity
 from fope_lab.embeddings import (
     EmbeddingError,
     Shape,
@@ -195,7 +195,8 @@ def _with_tokenizer(model_spec: ModelSpec, spec: StageConfig) -> ModelSpec:
     name, vocabulary = tokenizer_label(spec.tokenizer), known_vocabulary(spec.tokenizer)
     size = model_spec.model.vocab_size
     message = None
-    if (spec.tokenizer == "byte") != (model_spec.tokenizer == "byte"):
+    both = (spec.tokenizer, model_spec.tokenizer)
+    if any(map(is_built_in, both)) and both[0] != both[1]:
         own = tokenizer_label(model_spec.tokenizer)
         message = f"the ids of {name} differ from those of the model's own tokenizer, {own}"
     elif vocabulary is not None and vocabulary > size:
@@ -222,10 +223,4 @@ def _check_length(spec: StageConfig, model_spec: ModelSpec, cache: Cache) -> Non
 
 
 def _sizes(model_spec: ModelSpec) -> dict[str, Any]:
-    model = model_spec.model
-    return {
-        "head_dim": model.head_dim,
-        "num_heads": model.num_heads,
-        "num_kv_heads": model.num_kv_heads,
-        "train_length": model_spec.train_length,
-    }
+    return {**model_spec.model.head_sizes, "train_length": model_spec.train_length}

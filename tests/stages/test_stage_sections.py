@@ -83,9 +83,9 @@ BARE_CORPORA = (
             "scale: tiny",
             "scale: tiny, num_layer: 2",
             "model.num_layer: unknown option 'num_layer' of a model; did you mean 'num_layers'? "
-            "(allowed: feed_forward, head_dim, hidden_size, intermediate_size, norm_eps, "
-            "num_heads, num_kv_heads, num_layers, qk_norm, scale, scale_embeddings, "
-            "tie_embeddings, vocab_size)",
+            "(allowed: biases, dropout, feed_forward, head_dim, hidden_size, intermediate_size, "
+            "norm, norm_eps, num_heads, num_kv_heads, num_layers, qk_norm, scale, "
+            "scale_embeddings, tie_embeddings, vocab_size)",
         ),
         (
             "scale: tiny",
@@ -234,7 +234,7 @@ BARE_CORPORA = (
         (
             "1e-3",
             "1e-3, schedule: cosin",
-            "train.schedule: found 'cosin'; did you mean 'cosine'? (allowed: cosine, wsd, "
+            "train.schedule: found 'cosin'; did you mean 'cosine'? (allowed: cosine, linear, wsd, "
             "constant)",
         ),
         ("1e-3", "1e-3, betas: [0.9]", "train.betas[1]: is missing"),
@@ -251,8 +251,8 @@ BARE_CORPORA = (
             "train.learning_rte: unknown key 'learning_rte'; did you mean 'learning_rate'? "
             "(allowed: batch_tokens, betas, checkpoint_every, checkpoint_minutes, compile, decay, "
             "final_learning_rate, gradient_checkpointing, gradient_clip, learning_rate, log_every, "
-            "micro_batch_tokens, precision, schedule, select, tokens, validate_every, "
-            "validation_length, validation_tokens, warmup, weight_decay)",
+            "micro_batch_tokens, precision, schedule, select, stop_at_accuracy, tokens, "
+            "validate_every, validation_length, validation_tokens, warmup, weight_decay)",
         ),
         (
             "2048",

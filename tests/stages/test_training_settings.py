@@ -79,7 +79,7 @@ def test_most_tasks_alone_have_nothing_held_out(tmp_path: Path) -> None:
     [found] = told(tmp_path, content)
     assert found.endswith(
         "train.validate_every: has no effect: data has no corpus, and no task with held-out rows"
-        " (posgen)"
+        " (algorithmic, posgen)"
     )
     posgen = {"length": 64, "task": "posgen", "subtask": "cot", "modulus": 5, "examples": 50}
     content = changed(content, {"stages.pretrain.data": posgen})

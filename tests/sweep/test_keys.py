@@ -101,6 +101,7 @@ CHANGES: dict[str, tuple[Any, ...]] = {
     "pretrain.train.validation_tokens": (4096,),
     "pretrain.train.validation_length": (48,),
     "pretrain.train.select": ("best",),
+    "pretrain.train.stop_at_accuracy": (1.0, 0.9),
     "pretrain.train.decay": (0.2,),
     "extend.from": ("pretrain2",),
     "extend.embedding": (None, "rope", {"type": "fope-yarn", "sigma": 0.2, "factor": 4}),
@@ -201,6 +202,10 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "pretrain.train.validation_tokens": {"pretrain.train.validate_every": 10},
     "pretrain.train.validation_length": {"pretrain.train.validate_every": 10},
     "pretrain.train.select": {"pretrain.train.validate_every": 10},
+    "pretrain.train.stop_at_accuracy": {
+        "pretrain.train.validate_every": 10,
+        "pretrain.data": {"task": "posgen", "subtask": "cot", "length": 64},
+    },
     "pretrain.train.decay": {"pretrain.train.schedule": "wsd"},
     "finetune.tokenizer": {"pretrain.tokenizer": "word-level", "pretrain.model.vocab_size": 999},
     "passkey.form": {"passkey.lengths": [300]},

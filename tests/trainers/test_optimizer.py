@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable
 from typing import Any, get_args
 
 import pytest
@@ -11,8 +13,12 @@ from hypothesis import strategies as st
 from sections import read_section
 from torch import nn
 from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    Trainer,
     get_constant_schedule_with_warmup,
     get_cosine_with_min_lr_schedule_with_warmup,
+    get_linear_schedule_with_warmup,
     get_wsd_schedule,
 )
 
@@ -43,8 +49,8 @@ def train_settings(
 
 
 @st.composite
-def some_settings(draw: st.DrawFn) -> TrainSettings:
-    schedule = draw(st.sampled_from(sorted(SCHEDULES)))
+def some_settings(draw: st.DrawFn, schedules: Iterable[str] = SCHEDULES) -> TrainSettings:
+    schedule = draw(st.sampled_from(sorted(schedules)))
     warmup = draw(st.floats(0, 1))
     decay = draw(st.floats(0, 1 - warmup)) if schedule == "wsd" else None
     return train_settings(draw(st.integers(1, 300)), warmup, draw(st.floats(0, 1)), schedule, decay)
@@ -82,7 +88,7 @@ def hugging_face_rates(chosen: TrainSettings) -> list[float]:
 
 
 @settings(deadline=None)
-@given(some_settings())
+@given(some_settings(SCHEDULES.keys() - {"linear"}))
 def test_schedules_are_hugging_faces(chosen: TrainSettings) -> None:
     found = [learning_rate(step, chosen) for step in range(chosen.steps)]
     # Theirs of wsd warms up from the final rate, ours from 0 as the others.
@@ -104,6 +110,24 @@ def test_the_last_update_uses_the_final_rate() -> None:
     assert learning_rate(9, chosen) == PEAK
     assert learning_rate(99, chosen) == pytest.approx(PEAK / 4, rel=1e-12)
     assert learning_rate(99, train_settings(100, 0.1, 0.25, "constant")) == PEAK
+
+
+@settings(deadline=None)
+@given(steps=st.integers(1, 300), warmup=st.floats(0, 1))
+def test_linear_is_that_of_hugging_faces_trainer(steps: int, warmup: float) -> None:
+    """From the update after the warm-up on, which has the whole rate."""
+    chosen = train_settings(steps, warmup, 0, "linear")
+    first = round(warmup * steps)
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=PEAK)
+    theirs = get_linear_schedule_with_warmup(optimizer, first, steps)
+    expected = []
+    for _ in range(steps):
+        expected.append(theirs.get_last_lr()[0])
+        optimizer.step()
+        theirs.step()
+    found = [learning_rate(step, chosen) for step in range(steps)]
+    assert found[first:] == pytest.approx(expected[first:], rel=1e-12)
+    assert first == steps or found[first] == PEAK
 
 
 def test_wsd_falls_in_equal_parts_at_the_end() -> None:
@@ -145,6 +169,34 @@ def test_what_a_position_embedding_learns_does_not_decay(embedding: Any) -> None
     learned = {id(parameter) for parameter in model.position_embeddings.parameters()}
     assert learned
     assert learned <= {id(parameter) for parameter in others["params"]}
+
+
+def test_gpt2s_parameters_decay_as_in_transformers() -> None:
+    """Its Trainer leaves out biases and norms, so that the table of positions decays."""
+    config = ModelConfig(
+        num_layers=2,
+        num_heads=2,
+        head_dim=8,
+        vocab_size=32,
+        norm="layer",
+        biases=True,
+        feed_forward="gelu_tanh",
+        tie_embeddings=True,
+    )
+    model = Decoder(config, "learned", train_length=16)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    decaying, others = (
+        {names[id(p)] for p in group["params"]} for group in decay_groups(model, 0.1)
+    )
+    by_trainer = functools.partial(Trainer.get_decay_parameter_names, None)
+    assert set(by_trainer(model)) - {"lm_head.weight"} == decaying  # it is the token table
+    assert "position_embeddings.0.by_position" in decaying
+    assert decaying | others == set(names.values())
+    gpt2 = GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=2, n_embd=16, vocab_size=32))
+    theirs = set(by_trainer(gpt2)) - {"lm_head.weight"}
+    assert {"transformer.wte.weight", "transformer.wpe.weight"} <= theirs
+    # One matrix of theirs has the rows of three of ours: queries, keys and values.
+    assert len(theirs) + 2 * config.num_layers == len(decaying)
 
 
 def test_frozen_parameters_are_left_out() -> None:

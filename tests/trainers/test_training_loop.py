@@ -154,7 +154,7 @@ class Exploding(Bigrams):
         if self.calls < self.at:
             return output
         if math.isinf(self.factor):
-            return Output(output.loss * self.factor)
+            return Output(loss=output.loss * self.factor)
         output.loss.register_hook(lambda gradient: gradient * math.inf)
         return output
 

@@ -27,7 +27,8 @@ WEIGHTS = "model.safetensors"
 class Output(NamedTuple):
     """As the decoder's."""
 
-    loss: Tensor
+    logits: Tensor | None = None
+    loss: Tensor | None = None
 
 
 class Bigrams(nn.Module):
@@ -42,14 +43,20 @@ class Bigrams(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, input_ids: Tensor, *, documents: Tensor | None = None, labels: Tensor
+        self,
+        input_ids: Tensor,
+        *,
+        documents: Tensor | None = None,
+        labels: Tensor | None = None,
     ) -> Output:
-        """The sum of the losses, as the decoder's with labels."""
+        """The logits, or with labels the sum of the losses, as the decoder's."""
         logits = self.dropout(self.embedding[input_ids]) @ self.weight + self.bias
+        if labels is None:
+            return Output(logits)
         loss = nn.functional.cross_entropy(
             logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum"
         )
-        return Output(loss)
+        return Output(loss=loss)
 
     def untied_state(self) -> dict[str, Tensor]:
         """As the decoder's."""

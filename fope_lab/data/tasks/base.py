@@ -13,7 +13,7 @@ from fope_lab.config.named_types import NamedTypes, given_options
 from fope_lab.data.problems import DataError
 from fope_lab.data.rows import IGNORED, Rows, RowSource
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
-from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, Tokenizer
+from fope_lab.data.tokenizers.tokenizer import Tokenizer, built_in, is_built_in
 
 LONGEST_PROMPT = 10_000
 """No prompt is longer than this, in tokens of the byte tokenizer: longer lengths need no check."""
@@ -46,6 +46,11 @@ class Task(ABC):
     def check(self, tokenizer: Tokenizer, length: int) -> None:
         """Raise DataError if the tokenizer can't write the task's rows, or if `length` tokens are
         too few for them."""
+
+    def tokenizer_problem(self, tokenizer: TokenizerRecipe) -> str | None:
+        """Return why this tokenizer can't write the task's rows; None if it can, or if only a run
+        can tell."""
+        return None
 
     @abstractmethod
     def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> RowSource:
@@ -93,12 +98,12 @@ class PromptRows:
 def task_problem(task: Task, length: int, tokenizer: TokenizerRecipe) -> str | None:
     """Return why the task's prompts don't fit into `length` tokens.
 
-    Returns None if they fit, or if only a run can tell: for any tokenizer but the byte tokenizer.
+    Returns None if they fit, or if only a run can tell: for a tokenizer that must be loaded.
     """
-    if tokenizer != "byte" or length > LONGEST_PROMPT:
+    if not isinstance(tokenizer, str) or not is_built_in(tokenizer) or length > LONGEST_PROMPT:
         return None
     try:
-        task.check(ByteTokenizer(), length)
+        task.check(built_in(tokenizer), length)
     except DataError as error:
         return str(error)
     return None

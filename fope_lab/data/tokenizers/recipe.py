@@ -1,6 +1,6 @@
 """Which tokenizer a sweep file means: one that exists by its name or path, or one to be trained.
 
-`byte`, `gpt-neox`, a name on the Hugging Face hub, a path, or
+`byte`, `symbols:parity`, `gpt-neox`, a name on the Hugging Face hub, a path, or
 `{train: bpe, vocabulary: 4096, corpus: python-docs}`. Nothing here loads or downloads anything.
 """
 
@@ -11,11 +11,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fope_lab.config.problems import Problem, shown
+from fope_lab.config.problems import Problem, shown, unknown_name
 from fope_lab.config.registry import Registry
 from fope_lab.data.olmo_eval import GPT_NEOX, GPT_NEOX_VOCABULARY
 from fope_lab.data.problems import DataError
-from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, has_chat_template, rounded_up
+from fope_lab.data.tokenizers.symbols import PREFIX, SYMBOLS
+from fope_lab.data.tokenizers.tokenizer import (
+    ByteTokenizer,
+    SymbolTokenizer,
+    has_chat_template,
+    rounded_up,
+)
 from fope_lab.data.tokenizers.trained import TRAINED_TOKENIZER_TYPES, TrainedTokenizer
 
 TRAINED_TOKENIZERS: Registry[TrainedTokenizer] = Registry(
@@ -23,7 +29,11 @@ TRAINED_TOKENIZERS: Registry[TrainedTokenizer] = Registry(
 )
 """Every way to train a tokenizer, by the value of `train`."""
 TokenizerRecipe = str | TrainedTokenizer
-VOCABULARIES = {"byte": ByteTokenizer.vocabulary_size, GPT_NEOX: GPT_NEOX_VOCABULARY}
+VOCABULARIES = {
+    "byte": ByteTokenizer.vocabulary_size,
+    **{name: SymbolTokenizer(name).vocabulary_size for name in SYMBOLS},
+    GPT_NEOX: GPT_NEOX_VOCABULARY,
+}
 
 
 def parse_tokenizer(value: Any, base: Path) -> TokenizerRecipe:
@@ -37,13 +47,18 @@ def parse_tokenizer(value: Any, base: Path) -> TokenizerRecipe:
     if not isinstance(value, str) or not value:
         needs = "a tokenizer's name or path, or a mapping with train, vocabulary and corpus"
         raise DataError(Problem((), f"found {shown(value)}", needs))
+    if value.startswith(PREFIX) and value not in SYMBOLS:
+        raise DataError(unknown_name((), "tokenizer", value, SYMBOLS))
     path = os.path.abspath(base / os.path.expanduser(value))
     return path if value not in VOCABULARIES and os.path.exists(path) else value
 
 
 def tokenizer_json_schema() -> dict[str, Any]:
     """The JSON Schema of `tokenizer`."""
-    named = {"type": "string", "description": "byte, gpt-neox, a name on the hub, or a path"}
+    named = {
+        "type": "string",
+        "description": "byte, symbols:TASK, gpt-neox, a name on the hub, or a path",
+    }
     trained = TRAINED_TOKENIZERS.json_schema()
     return {"anyOf": [named, *trained["anyOf"]]}
 

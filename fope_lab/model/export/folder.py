@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.data.tokenizers.tokenizer import load_tokenizer
+from fope_lab.data.tokenizers.tokenizer import is_built_in, load_tokenizer
 from fope_lab.embeddings.spec import parse_embedding
 from fope_lab.model.checkpoint import (
     CONFIG,
@@ -125,7 +125,7 @@ def _description(model: Decoder, config: CheckpointConfig) -> dict[str, Any]:
         "embedding": model.embedding,
         "train_length": model.train_length,
         "context_length": config.context_length,
-        "tokenizer": "byte" if config.tokenizer == "byte" else OWN_TOKENIZER,
+        "tokenizer": config.tokenizer if is_built_in(config.tokenizer) else OWN_TOKENIZER,
         "tie_word_embeddings": model.config.tie_embeddings,
     }
 

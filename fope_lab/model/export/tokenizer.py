@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, Tokenizer
+from fope_lab.data.tokenizers.symbols import SPECIAL_SYMBOLS
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, SymbolTokenizer, Tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -25,6 +26,8 @@ def huggingface_tokenizer(name: str, tokenizer: Tokenizer) -> PreTrainedTokenize
 
     if isinstance(tokenizer, ByteTokenizer):
         return byte_tokenizer()
+    if isinstance(tokenizer, SymbolTokenizer):
+        return symbol_tokenizer(tokenizer)
     if Path(name).is_file():
         loaded = PreTrainedTokenizerFast(tokenizer_file=name)
         eos, pad = loaded.convert_ids_to_tokens([tokenizer.eos_id, tokenizer.pad_id])
@@ -64,6 +67,30 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
         pad_token=PADDING,
         bos_token=BEGINNING_OF_TEXT,
         split_special_tokens=True,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def symbol_tokenizer(tokenizer: SymbolTokenizer) -> PreTrainedTokenizerFast:
+    """Return a tokenizer of symbols as one of transformers: text is cut at its spaces.
+
+    The separator of input and answer is the special token `sep_token`. An unknown symbol is an
+    error, since there is no token for it.
+    """
+    from tokenizers import AddedToken, models, pre_tokenizers
+    from tokenizers import Tokenizer as Backend
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Backend(models.WordLevel(tokenizer.vocabulary()))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend.add_special_tokens([AddedToken(name, normalized=False) for name in SPECIAL_SYMBOLS])
+    bos, sep, eos, pad = SPECIAL_SYMBOLS
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        bos_token=bos,
+        sep_token=sep,
+        eos_token=eos,
+        pad_token=pad,
         clean_up_tokenization_spaces=False,
     )
 
