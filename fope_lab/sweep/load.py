@@ -6,6 +6,7 @@ The steps, in this order:
     SweepFile      the top level of the file                          sweep_file.py
     GridPoint      the value of every axis, and a seed                expand.py
     resolve.py, for each section at each point:
+      Cell           a section with the values of its axes              cells.py
       Parent         what the section's `from` means there            parents.py
       StageSection   the section with the values of the axes          apply_axes.py
       Stage          the section checked, with its key, and its       stage_builder.py
@@ -32,6 +33,7 @@ from fope_lab.sweep.preparation_stages import PreparationStages
 from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.report_check import report_problems
 from fope_lab.sweep.resolve import resolve_stages
+from fope_lab.sweep.select_stages import rule_problems
 from fope_lab.sweep.stage_builder import StageBuilder
 from fope_lab.sweep.sweep_file import read_sweep_file
 
@@ -67,6 +69,7 @@ def _load(path: Path, loader: SweepLoader, text: str | None = None) -> Sweep:
         raise problems.error()
     references = StageReferences(path, loader)
     points = expand_grid(file, references.axes(file, problems), problems)
+    problems.add(*rule_problems(file))
     axes_known = not problems.concern("grid", "zip", "include", "exclude")
     cpus = float(file.prepare.resources.cpus)
     corpora = loader.corpora
@@ -89,6 +92,7 @@ def _load(path: Path, loader: SweepLoader, text: str | None = None) -> Sweep:
         seeds=tuple(file.seeds),
         stages=resolved.stages,
         by_section=resolved.by_section,
+        selected=resolved.selected,
         report=file.report,
         paper=file.paper,
         local_corpora=corpora.read,
