@@ -9,7 +9,10 @@ import pytest
 from sweep_files import BASE, PRETRAIN, changed, keys, load, of, told, write
 
 from fope_lab.planning.estimate import estimate_plans
+from fope_lab.store import StageState, Status
+from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep import load_sweep, plan
+from fope_lab.sweep.stage_states import block_descendants
 
 RATE = "pretrain.train.learning_rate"
 TRAIN = {**PRETRAIN["train"], "validate_every": 5, "validation_part": "first-half"}
@@ -196,3 +199,21 @@ def test_text_of_the_selection_is_not_evaluated(tmp_path: Path) -> None:
 def test_the_rule_is_no_axis(tmp_path: Path) -> None:
     grid = {**SWEEP["grid"], "pretrain.select": [RULE]}
     assert any("select can't be an axis" in one for one in told(tmp_path, {**SWEEP, "grid": grid}))
+
+
+def test_a_failed_candidate_blocks_the_selection_and_is_named(tmp_path: Path) -> None:
+    made = load(tmp_path, SWEEP)
+    failed = "pretrain[embedding=rope,train.learning_rate=0.004,seed=7]"
+    states = {
+        stage.key: StageState(Status.FAILED if stage.label == failed else Status.DONE)
+        if stage.section == "pretrain"
+        else NOT_STARTED
+        for stage in made.stages
+    }
+    found = block_descendants(made.stages, states)
+    for stage in made.stages:
+        if stage.section in ("select", "extend", "perplexity"):
+            is_blocked = found[stage.key].status is Status.BLOCKED
+            assert is_blocked is (stage.embedding == "rope"), stage.label
+            if is_blocked:
+                assert found[stage.key].reason == f"{failed} failed"
