@@ -22,11 +22,12 @@ from fope_lab.data.benchmarks.longbench import BUCKETS, LongBenchQuestion
 from fope_lab.data.corpora import local as local_corpora
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.packing import write_packed
+from fope_lab.data.roles import candidate_role
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.embeddings import build_embedding, resolve_embedding
 from fope_lab.evaluation import leval, longbench
 from fope_lab.model import Decoder, load_model, save_model
-from fope_lab.stages import StageConfig, TrainingConfig
+from fope_lab.stages import Select, StageConfig, TrainingConfig
 from fope_lab.stages.entry_points import load_function
 from fope_lab.stages.serialise import config_json
 from fope_lab.store import Store
@@ -67,6 +68,8 @@ class Workshop:
     def run(self, stage: Stage) -> Path:
         """The checkpoint of the small copy of a stage, or its folder if it leaves none."""
         assert stage.model_spec is not None
+        if isinstance(stage.spec, Select):
+            return self.select(stage, stage.spec)
         spec = small_stage(stage.spec, stage.model_spec)
         parents = {}
         if "from" in stage.parents:
@@ -79,6 +82,17 @@ class Workshop:
         else:
             asked = method(asked)
         key = digest([asked, method(stage.model_spec.embedding)])
+        if key not in self._done:
+            self._done[key] = self._really(spec, key, parents)
+        return self._done[key]
+
+    def select(self, stage: Stage, spec: Select) -> Path:
+        """The checkpoint of a selection, in which each value has the same model for all seeds."""
+        parents: dict[str, Path] = {}
+        for i, roles in enumerate(spec.roles()):
+            candidate = by_key()[stage.parents[candidate_role(i, spec.seed)]]
+            parents |= dict.fromkeys(roles, self.run(candidate))
+        key = digest([config_json(spec), {role: str(path) for role, path in parents.items()}])
         if key not in self._done:
             self._done[key] = self._really(spec, key, parents)
         return self._done[key]

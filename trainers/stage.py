@@ -110,4 +110,5 @@ def _held_out(
         length=length,
         rows=max(1, train.micro_batch(workers.size) // length),
         workers=workers,
+        first_half=train.validation_part == "first-half",
     )

@@ -28,7 +28,8 @@ class HeldOut:
     """At most `tokens` held-out tokens, in rows of `length` tokens.
 
     `directories` holds the prepared data of source i as "validation.i". Each worker reads `rows`
-    rows at a time. Raises DataError if a corpus has no held-out row of this length.
+    rows at a time. With `first_half`, only the first half of each corpus is read. Raises DataError
+    if a corpus has no held-out row of this length.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class HeldOut:
         length: int,
         rows: int,
         workers: WorkerGroup,
+        first_half: bool = False,
     ) -> None:
         texts = [i for i, source in enumerate(data.mix) if source.corpus is not None]
         places = texts or [
@@ -55,6 +57,7 @@ class HeldOut:
             rank=workers.rank,
             world_size=workers.size,
             split="validation",
+            first_half=first_half,
         )
         self._rows, self._workers = rows, workers
         self.total = self._distinct_rows([data.mix[i].weight for i in places], tokens)

@@ -64,7 +64,8 @@ class TrainingData:
     `directories` maps "data.i" to the prepared data of source i (tasks have none). A source that is
     exhausted starts again in another order. `batch_size` is the number of rows in the global batch;
     this worker gets slice `rank` of `world_size`. `split` is the split that the data must have been
-    prepared from, and that a task's rows come from.
+    prepared from, and that a task's rows come from. With `first_half`, only the first half of each
+    corpus is read.
 
     Raises DataError if a source has no row of the length, if it was prepared with another tokenizer
     or from another split, or if the batch is not divisible by the number of workers.
@@ -81,6 +82,7 @@ class TrainingData:
         rank: int = 0,
         world_size: int = 1,
         split: Split = "train",
+        first_half: bool = False,
     ) -> None:
         if batch_size % world_size:
             raise DataError(
@@ -96,6 +98,7 @@ class TrainingData:
             if source.task is None:
                 expected = {"tokenizer": tokenizer.identity(), "split": split}
                 packed = PackedCorpus(directories[text_role(index)], expected)
+                packed = packed.first_half() if first_half else packed
                 rows = corpus_rows(packed, data, (index, seed), tokenizer.pad_id)
             elif split == "train":
                 rows = source.task.rows(tokenizer, data.length, seed)

@@ -8,6 +8,7 @@ data.json              the data's identity, its number of tokens, and a fingerpr
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -143,6 +144,26 @@ class PackedCorpus:
     def kind(self) -> str:
         """The kind of the corpus: `text`, `pairs` or `chats`."""
         return str(self.info["kind"])
+
+    @property
+    def middle(self) -> int:
+        """The index of the token at which the second half begins.
+
+        Text is cut anywhere, and pairs and chats are cut at the document that begins nearest to the
+        middle.
+        """
+        half = len(self.tokens) // 2
+        if self.loss is None or len(self.starts) < 2:
+            return half
+        return int(self.starts[np.abs(self.starts - half).argmin()])
+
+    def first_half(self) -> PackedCorpus:
+        """The same data without what comes after `middle`."""
+        first, middle = copy.copy(self), self.middle
+        first.tokens = self.tokens.first(middle)
+        first.starts = self.starts[self.starts < middle]
+        first.loss = None if self.loss is None else self.loss.first(middle)
+        return first
 
     def verify(self) -> None:
         """Read all files and raise DataError if one differs from what was written."""

@@ -16,6 +16,11 @@ def text_role(index: int) -> str:
     return f"data.{index}"
 
 
+def candidate_role(index: int, seed: int) -> str:
+    """The training under one seed with value `index` of those that a selection chooses from."""
+    return f"candidate.{index}.{seed}"
+
+
 def validation_role(index: int) -> str:
     """The parent that prepared the held-out part of the corpus of source `index`."""
     return f"validation.{index}"

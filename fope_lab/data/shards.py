@@ -102,6 +102,12 @@ class ShardedArray:
         parts = [part[:size] for part, size in zip(self._parts, rest, strict=True)]
         return ShardedArray(parts, self.dtype)
 
+    def after(self, count: int) -> ShardedArray:
+        """Return the numbers after the first `count` as a sequence, without reading them."""
+        past = [max(0, count - start) for start in self._starts[:-1].tolist()]
+        parts = [part[size:] for part, size in zip(self._parts, past, strict=True)]
+        return ShardedArray(parts, self.dtype)
+
     def read(self, start: int, into: NDArray[Any]) -> None:
         """Fill an array with the numbers from `start` on. Raises IndexError if they are too few."""
         if not 0 <= start <= start + len(into) <= len(self):

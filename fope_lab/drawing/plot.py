@@ -34,7 +34,7 @@ LONGEST_LABEL = 36
 class Curve:
     """A curve and its band from `low` to `high`; NaN leaves a gap.
 
-    `texts` are what a page says of each point.
+    `texts` are what a page says of each point, and `rings` the indices of the points with a ring.
     """
 
     label: str  # curves with the same label are labelled once
@@ -44,6 +44,7 @@ class Curve:
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
     texts: tuple[str, ...] = ()
+    rings: tuple[int, ...] = ()
 
     @property
     def finite(self) -> list[float]:
@@ -65,6 +66,7 @@ class Panel:
     markers: bool = True  # at each point
     marks: tuple[int, ...] = ()  # trained lengths
     level: float | None = None  # chance
+    tick_labels: Mapping[float, str] | None = None  # numbers on a logarithmic axis, and their names
     room: int = 0  # characters right of the curves, if their labels have no more
 
     @property
@@ -162,7 +164,14 @@ def _ends(panel: Panel) -> dict[str, _End]:
 
 
 def _scales(axes: Axes, panel: Panel) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+    from matplotlib.ticker import (
+        FixedFormatter,
+        FixedLocator,
+        FuncFormatter,
+        LogLocator,
+        MaxNLocator,
+        NullLocator,
+    )
 
     if panel.ticks is not None:
         axes.set_xscale("log", base=2)
@@ -170,6 +179,13 @@ def _scales(axes: Axes, panel: Panel) -> None:
         axes.xaxis.set_major_locator(FixedLocator(list(panel.ticks)))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: length_label(round(x))))
+    elif panel.tick_labels is not None:
+        values = list(panel.tick_labels)
+        axes.set_xscale("log")
+        axes.set_xlim(values[0] / 1.12, values[-1] * 1.12)
+        axes.xaxis.set_major_locator(FixedLocator(values))
+        axes.xaxis.set_major_formatter(FixedFormatter(list(panel.tick_labels.values())))
+        axes.xaxis.set_minor_locator(NullLocator())
     else:
         xs = [x for curve in panel.curves for x in curve.x]
         room = 0.02 * (max(xs) - min(xs)) or 1.0
@@ -227,6 +243,20 @@ def _draw(axes: Axes, curve: Curve, points: bool) -> None:
         zorder=3,
         gid=series_id(curve.label),
     )
+    if curve.rings:
+        axes.plot(
+            [curve.x[i] for i in curve.rings],
+            [curve.y[i] for i in curve.rings],
+            color=colour,
+            linestyle="none",
+            marker="o",
+            markersize=13,
+            markerfacecolor="none",
+            markeredgewidth=1.4,
+            clip_on=False,
+            zorder=4,
+            gid=series_id(curve.label),
+        )
     if any(map(math.isfinite, curve.low)):
         axes.fill_between(
             curve.x,

@@ -11,13 +11,14 @@ from fope_lab.config.problems import did_you_mean
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data, parse_data
-from fope_lab.data.roles import MODEL, text_role
+from fope_lab.data.roles import MODEL, candidate_role, text_role
 from fope_lab.data.shards import ShardedArray
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from fope_lab.model import CheckpointConfig, load_model, read_config
 from fope_lab.model.device import choose_device
-from fope_lab.stages import SwapEmbedding
+from fope_lab.stages import Select, SwapEmbedding
 from fope_lab.stages.result import Measurement, ResultRecord
+from fope_lab.stages.select import SELECTED
 from fope_lab.store import StageFolder
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
     from fope_lab.stages.base import StageConfig
     from fope_lab.store import RunWriter
+
+
+UNTRAINED_KINDS = (SwapEmbedding.kind, Select.kind)
+"""The kinds of stages that leave a model which another stage has trained."""
 
 
 class Progress:
@@ -74,11 +79,11 @@ class Context:
     def training_data(self) -> Data | None:
         """The data of the training that left the model; None where that is not known.
 
-        Stages that only gave the model another embedding are passed over.
+        Stages that only chose the model, or gave it another embedding, are passed over.
         """
         folder = StageFolder.of_checkpoint(self._parents[MODEL])
         request = None if folder is None else folder.request()
-        while folder is not None and (request or {}).get("kind") == SwapEmbedding.kind:
+        while folder is not None and (request or {}).get("kind") in UNTRAINED_KINDS:
             folder = _parent_of(folder)
             request = None if folder is None else folder.request()
         try:
@@ -91,15 +96,17 @@ class Context:
         """The root folder of the store that the stage is in."""
         return self._writer.paths.store
 
-    def text(self, field: str, at_least: int, purpose: str) -> ShardedArray:
-        """The held-out part of the corpus in `field`, as the model's tokens (n,).
+    def text(self, field: str, at_least: int, purpose: str, part: str = "all") -> ShardedArray:
+        """The held-out part of the corpus in `field`, as the model's tokens (n,), or with `part`
+        "second-half" the second half of it.
 
         Slices are read from disk. Raises DataError if there are fewer than `at_least` tokens, which
         `purpose` needs.
         """
         role = text_role(list(self._spec.corpora()).index(field))
         expected = {"tokenizer": self.tokenizer.identity(), "split": "validation"}
-        tokens = PackedCorpus(self._parents[role], expected).tokens
+        packed = PackedCorpus(self._parents[role], expected)
+        tokens = packed.tokens if part == "all" else packed.tokens.after(packed.middle)
         if len(tokens) < at_least:
             raise DataError(
                 f"{purpose} needs {at_least:,} tokens, and the held-out text has {len(tokens):,}"
@@ -174,8 +181,13 @@ class Context:
 
 def _parent_of(stage: StageFolder) -> StageFolder | None:
     """The folder of the stage whose model a stage starts from; None if there is none."""
+    request = stage.request() or {}
     try:
-        origin = str((stage.request() or {})["parents"][MODEL])
+        role = MODEL
+        if request["kind"] == Select.kind:
+            recorded = (stage.result() or {})["recorded"]
+            role = candidate_role(recorded[SELECTED]["index"], request["config"]["seed"])
+        origin = str(request["parents"][role])
     except (KeyError, TypeError):
         return None
     if "/" in origin:

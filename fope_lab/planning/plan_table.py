@@ -15,6 +15,7 @@ from fope_lab.config.counted import counted
 from fope_lab.planning.devices import GIB
 from fope_lab.planning.estimate import PlanEstimate
 from fope_lab.planning.forecast import HOUR
+from fope_lab.stages import Select
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import ACTIONS, Plan
 
@@ -187,6 +188,14 @@ def _totals(estimate: PlanEstimate) -> Iterable[str]:
     yield from _seeds(estimate, totals)
     if waiting := estimate.waiting():
         yield f"{len(waiting):,} stages wait for a blocked stage; their cost is counted"
+    if chosen := [stage for stage in estimate.stages if isinstance(stage.spec, Select)]:
+        keys = {key for stage in chosen for key in stage.parents.values()}
+        candidates = [stage for stage in estimate.stages if stage.key in keys]
+        tokens = sum(stage.cost.tokens or 0 for stage in candidates)
+        yield (
+            f"selection: {counted(len(candidates), 'candidate')} with {tokens:,} tokens in all, for"
+            f" {counted(len(chosen), 'chosen model')}; the totals count what is to do of them"
+        )
     saved = totals["saved"]
     if saved["stages"]:
         gpu = saved["gpu_hours"]

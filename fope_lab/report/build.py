@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -20,6 +20,8 @@ from fope_lab.report.compare.counted_results import (
     judge_sweep,
     read_counted,
 )
+from fope_lab.report.compare.findings import findings
+from fope_lab.report.compare.own_settings import own_settings_notes
 from fope_lab.report.compare.paper_comparison import PaperComparison, compare_with_paper
 from fope_lab.report.compare.published import load_published
 from fope_lab.report.results.aggregate import Cell, build_cells
@@ -31,6 +33,7 @@ from fope_lab.report.results.layout import (
     group_metrics,
     stages_without_cells,
 )
+from fope_lab.report.results.over_settings import SettingGroup, group_over_settings
 from fope_lab.report.results.requested_metrics import requested_groups, requested_trainings
 from fope_lab.report.results.settings import SettingsGroup, collect_settings
 from fope_lab.report.results.stage_results import StageResult
@@ -78,6 +81,9 @@ class Report:
     settings: tuple[SettingsGroup, ...]
     without_results: Mapping[str, list[StageResult]]  # by section of the sweep file
     marks: Mapping[GroupKey, ComparabilityMarks]
+    own_settings: Mapping[GroupKey, tuple[str, ...]]  # each at its best, or all at one rate
+    table_settings: tuple[SettingGroup, ...]
+    figure_settings: tuple[SettingGroup, ...]
     unequal: Mapping[str, tuple[str, ...]]  # stage's key → what its model differs in from others
     verdicts: tuple[Verdict, ...]
     seed_rule: SeedRule | None  # None if the sweep has a list of seeds
@@ -107,6 +113,9 @@ def build_report(
     histories = read_histories(stages)
     marks = {group.key: comparability_marks(group, histories) for group in groups}
     table_groups = requested_groups(groups, section.tables, by_section)
+    figure_groups = requested_groups(groups, section.figures, by_section)
+    over_settings = group_over_settings(cells, stages)
+    by_key = {result.stage.key: result for result in stages}
     published = None if sweep.paper is None else load_published(sweep.paper)
     return Report(
         name=sweep.name,
@@ -117,17 +126,20 @@ def build_report(
         stages=stages,
         cells=cells,
         table_groups=table_groups,
-        figure_groups=requested_groups(groups, section.figures, by_section),
+        figure_groups=figure_groups,
         before_after=pair_before_after(table_groups, counted),
         training_curves=group_training_curves(
             requested_trainings(counted, section.figures, by_section)
         ),
         heatmaps=group_heatmaps(counted),
         analyses=read_analyses(counted),
-        summary=summarise(stages, table_groups),
+        summary=summarise(stages, findings(table_groups)),
         settings=collect_settings(stages),
         without_results=stages_without_cells(counted, cells),
         marks=marks,
+        own_settings={group.key: own_settings_notes(group, by_key) for group in groups},
+        table_settings=_of_groups(over_settings, table_groups),
+        figure_settings=_of_groups(over_settings, figure_groups),
         unequal={
             key: words
             for group in groups
@@ -142,3 +154,11 @@ def build_report(
         paper=None if published is None else compare_with_paper(published, cells, counted),
         links=links,
     )
+
+
+def _of_groups(
+    settings: Iterable[SettingGroup], groups: Iterable[MetricGroup]
+) -> tuple[SettingGroup, ...]:
+    """The numbers over settings of the metrics that are shown anyway."""
+    shown = {group.key for group in groups}
+    return tuple(one for one in settings if (one.section, one.metric.name) in shown)

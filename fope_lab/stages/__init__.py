@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from fope_lab.stages.base import ChildConfig, Resources, StageConfig
 from fope_lab.stages.data import CopyTokenizer, PrepareData, TrainTokenizer
+from fope_lab.stages.select import Select, SelectRule
 from fope_lab.stages.swap_embedding import SwapEmbedding
 from fope_lab.stages.training import (
     Extend,
@@ -30,6 +31,8 @@ __all__ = [
     "PrepareData",
     "Pretrain",
     "Resources",
+    "Select",
+    "SelectRule",
     "StageConfig",
     "SwapEmbedding",
     "TrainSettings",

@@ -142,6 +142,11 @@ class StageConfig(Section, ABC):
         """The names of the numbers beside a figure, which claims alone may name."""
         return ()
 
+    def part_read(self) -> str | None:
+        """The part of the held-out text of `corpora` that the stage's numbers are measured on; None
+        if they are not a loss on that text."""
+        return None
+
     def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
         """What the stage can't do with a tokenizer."""
         return ()

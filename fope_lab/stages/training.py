@@ -10,9 +10,11 @@ from typing import Annotated, ClassVar, Literal
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import FieldPath, Problem, missing
 from fope_lab.config.section import PositiveInt, Section
+from fope_lab.data.roles import validation_role
 from fope_lab.stages.base import ChildConfig, StageConfig
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.sections import DataSection, EmbeddingSection, ModelSection, TokenizerSection
+from fope_lab.stages.select import SelectRule
 from fope_lab.stages.swap_embedding import SwapEmbedding
 
 TRAINING_RECORD = "training.json"
@@ -76,6 +78,13 @@ class TrainSettings(Section):
         PositiveInt | None,
         Doc("The number of tokens in a row of a validation; the default is data.length."),
     ] = None
+    validation_part: Annotated[
+        Literal["all", "first-half"],
+        Doc(
+            "The part of the held-out data that validations read. first-half leaves the other half"
+            " to evaluations, so that a selection by validation loss does not read their text."
+        ),
+    ] = "all"
     select: Annotated[
         Literal["last", "best"],
         Doc("The model that the stage leaves: the last one, or the best by validation loss."),
@@ -137,7 +146,12 @@ class TrainSettings(Section):
             idle["decay"] = f"schedule {self.schedule} has no linear decay"
         if self.validate_every is None:
             reason = "there are no validations without validate_every"
-            names = ("validation_tokens", "validation_length", "stop_at_accuracy")
+            names = (
+                "validation_tokens",
+                "validation_length",
+                "validation_part",
+                "stop_at_accuracy",
+            )
             idle |= dict.fromkeys(names, reason)
         return idle
 
@@ -171,7 +185,21 @@ class TrainingConfig(StageConfig):
 
     data: DataSection
     train: TrainSettings
+    select: Annotated[
+        SelectRule | None,
+        Doc(
+            "Trains the stage with every value of one axis, and has the stages that start from it"
+            " start from the best, for each combination of the other axes."
+        ),
+    ] = None
     seed: int = 0
+
+    def held_out(self) -> tuple[str, ...]:
+        """The roles of the prepared data that validations read."""
+        if self.train.validate_every is None:
+            return ()
+        sources = enumerate(self.data.mix)
+        return tuple(validation_role(i) for i, source in sources if source.corpus is not None)
 
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:
         """The longest row that the model reads, in training or in validation."""
@@ -222,10 +250,16 @@ class TrainingConfig(StageConfig):
         ):
             message = "has no effect: data has no corpus, and no task with held-out rows"
             yield Problem(("train", "validate_every"), f"{message} (algorithmic, posgen)")
+        elif train.validation_part != "all" and not any(source.corpus for source in self.data.mix):
+            message = "has no effect: data has no corpus, so the validations read a task"
+            yield Problem(("train", "validation_part"), message)
         if train.stop_at_accuracy is not None and any(source.corpus for source in self.data.mix):
             message = "validations read the text of data, whose rows no model predicts exactly"
             needs = "data of tasks alone"
             yield Problem(("train", "stop_at_accuracy"), message, needs)
+        if self.select is not None and train.validate_every is None:
+            reason = f"select compares the candidates by {self.select.by}"
+            yield missing(("train", "validate_every"), reason)
 
 
 def _nearest(tokens: int, multiple: int) -> str:

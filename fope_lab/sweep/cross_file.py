@@ -70,7 +70,7 @@ class StageReferences:
         self._path, self._loader = path, loader
 
     def stages(self, reference: str) -> tuple[Stage, ...]:
-        """Return all stages that a reference names.
+        """Return all stages that a reference names: of a section with `select` the chosen ones.
 
         Raises LookupError if there are none, and the SweepError of the other file.
         """
@@ -83,7 +83,7 @@ class StageReferences:
                 else f"needs a stage of {sweep.path} after the #"
             )
             raise LookupError(f"{fault} (allowed: {name_list(names)})")
-        return sweep.by_section[name]
+        return sweep.selected.get(name) or sweep.by_section[name]
 
     def parent(self, reference: str, point: GridPoint) -> Stage:
         """Return the stage that a reference means at a grid point.

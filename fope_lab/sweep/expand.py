@@ -28,7 +28,7 @@ from fope_lab.sweep.sweep_file import SweepFile
 
 PARTS = 100
 """How many sections and axes together each of `max_stages` grid points may have."""
-NOT_AN_AXIS = {"kind": "", "seed": "; use seeds"}
+NOT_AN_AXIS = {"kind": "", "seed": "; use seeds", "select": ""}
 """Fields that no axis can set, and what to do instead."""
 
 

@@ -67,9 +67,10 @@ class Sweep:
 
     `by_section` has the stages of each section with the axes that lead to them. Equal stages occur
     once in `stages`, and in `by_section` once for each way that leads to them. Tables show an equal
-    stage once, under the first way; claims know it by every way. `local_corpora` are the corpora of
-    local files, and `missing_corpora` those whose files are gone and that the store knows.
-    `seed_rule` says which of the `seeds` are needed; without one, all are.
+    stage once, under the first way; claims know it by every way. `selected` has, for each section
+    with `select`, the stages that others start from in place of its own. `local_corpora` are the
+    corpora of local files, and `missing_corpora` those whose files are gone and that the store
+    knows. `seed_rule` says which of the `seeds` are needed; without one, all are.
     """
 
     path: Path
@@ -78,6 +79,7 @@ class Sweep:
     seeds: tuple[int, ...]
     stages: tuple[Stage, ...]
     by_section: Mapping[str, tuple[Stage, ...]] = field(default_factory=dict, repr=False)
+    selected: Mapping[str, tuple[Stage, ...]] = field(default_factory=dict, repr=False)
     report: ReportSection = field(default_factory=ReportSection)
     paper: str | None = None
     seed_rule: SeedRule | None = None

@@ -6,6 +6,7 @@ The steps, in this order:
     SweepFile      the top level of the file                          sweep_file.py
     GridPoint      the value of every axis, and a seed                expand.py
     resolve.py, for each section at each point:
+      Cell           a section with the values of its axes              cells.py
       Parent         what the section's `from` means there            parents.py
       StageSection   the section with the values of the axes          apply_axes.py
       Stage          the section checked, with its key, and its       stage_builder.py
@@ -33,6 +34,7 @@ from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.report_check import report_problems
 from fope_lab.sweep.resolve import resolve_stages
 from fope_lab.sweep.seed_check import seed_rule_problems
+from fope_lab.sweep.select_stages import rule_problems
 from fope_lab.sweep.stage_builder import StageBuilder
 from fope_lab.sweep.sweep_file import read_sweep_file
 
@@ -68,6 +70,7 @@ def _load(path: Path, loader: SweepLoader, text: str | None = None) -> Sweep:
         raise problems.error()
     references = StageReferences(path, loader)
     points = expand_grid(file, references.axes(file, problems), problems)
+    problems.add(*rule_problems(file))
     axes_known = not problems.concern("grid", "zip", "include", "exclude")
     cpus = float(file.prepare.resources.cpus)
     corpora = loader.corpora
@@ -93,6 +96,7 @@ def _load(path: Path, loader: SweepLoader, text: str | None = None) -> Sweep:
         seed_rule=file.seed_rule,
         stages=resolved.stages,
         by_section=resolved.by_section,
+        selected=resolved.selected,
         report=file.report,
         paper=file.paper,
         local_corpora=corpora.read,

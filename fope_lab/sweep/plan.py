@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
+from fope_lab.stages import Select
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store.snapshot import StoreSnapshot
 from fope_lab.store.state import NOT_STARTED
@@ -96,7 +97,10 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
             states[stage.key] = replace(state, status=Status.BLOCKED, reason=missing)
         else:
             parents = [by_key[key].section for key in unfinished_parents(stage, found)]
-            states[stage.key] = replace(state, reason=_reason(state, parents))
+            reason = _reason(state, parents)
+            if isinstance(stage.spec, Select):
+                reason = f"{stage.spec.in_words()}; {reason}"
+            states[stage.key] = replace(state, reason=reason)
     return Plan(sweep, states, {key: files for key, files in changes.items() if files})
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fope_lab.config.cache import Cache
 from fope_lab.config.problems import ConfigError, Problem
-from fope_lab.data.roles import MODEL
+from fope_lab.data.roles import MODEL, text_role
 from fope_lab.evaluation.base import Evaluation
-from fope_lab.stages import Pretrain, StageConfig, SwapEmbedding, TrainingConfig
+from fope_lab.stages import Pretrain, Select, StageConfig, SwapEmbedding, TrainingConfig
 from fope_lab.stages.base import UNTRAINED
 from fope_lab.sweep.apply_axes import StageSection
 from fope_lab.sweep.cost import Cost, cost_of
@@ -24,6 +24,7 @@ from fope_lab.sweep.local_corpora import LocalCorpora
 from fope_lab.sweep.model_spec import ModelSpec, learned_parameters_of, model_spec_of
 from fope_lab.sweep.parents import Parent
 from fope_lab.sweep.preparation_stages import PreparationStages, Prepared
+from fope_lab.sweep.select_stages import select_stages
 from fope_lab.sweep.swap_embedding import with_swapped_embedding
 
 
@@ -76,7 +77,8 @@ class StageBuilder:
         self._preparation, self._corpora = preparation, corpora
         self._cache, self._axes_known = cache, axes_known
         self._work = Cache()  # of its own: it knows the sections of this file alone
-        self._before_exchange: dict[str, Stage] = {}
+        self._known: dict[str, Stage] = {}
+        """Stages that others may start from, by key."""
 
     def build(self, section: StageSection, parent: Parent, seed: int) -> BuiltStage:
         """Return the stage of a section that starts from `parent`, under a seed of the sweep."""
@@ -97,6 +99,18 @@ class StageBuilder:
                 if self._axes_known or not problem.is_missing
             ]
         return BuiltStage(None, (), tuple(problems))
+
+    def select(self, section: StageSection, candidates: Sequence[Stage]) -> dict[int, Stage]:
+        """Return the stages that choose among candidates, by their seeds, by the section's rule.
+
+        Raises ValueError if there is nothing to choose from.
+        """
+        spec = self._checked(section)
+        assert isinstance(spec, TrainingConfig), "only a training has the option"
+        assert spec.select is not None, "the caller looks for it"
+        made = select_stages(spec.select, candidates)
+        self._known |= {stage.key: stage for stage in made.values()}
+        return made
 
     def _checked(self, section: StageSection) -> StageConfig:
         """Return a section's configuration, read once for all grid points that set the same in it.
@@ -119,8 +133,10 @@ class StageBuilder:
         if it can't read its data.
         """
         needed: tuple[Stage, ...] = ()
+        self._known |= {stage.key: stage for stage in parent.ancestors}
+        chain = list(self._chain(parent.stage))
         if parent.stage is not None:
-            _check_parent(spec, parent.stage, self._trained(parent.stage, parent.ancestors))
+            _check_parent(spec, parent.stage, chain[-1])
         if isinstance(spec, Evaluation) and spec.embedding is not None and parent.exists:
             given = section.fields["embedding"]
             parent = with_swapped_embedding(parent, spec.embedding, given, self._cache)
@@ -133,9 +149,10 @@ class StageBuilder:
         model = parent.model_spec
         work = self._work.get((section, model), lambda: self._prepare(spec, section, model))
         spec = work.spec
+        self._check_text(spec, work.prepared, chain)
         of_parent = parent.stage.seed if parent.stage else None
         if isinstance(spec, TrainingConfig):
-            spec = dataclasses.replace(spec, seed=seed)
+            spec = dataclasses.replace(spec, seed=seed, select=None)
         elif isinstance(spec, SwapEmbedding):
             spec = dataclasses.replace(spec, seed=of_parent or 0)
         stage = make_stage(
@@ -149,23 +166,35 @@ class StageBuilder:
             model_spec=work.model_spec,
             cost=work.cost,
         )
-        if isinstance(spec, SwapEmbedding) and parent.stage is not None:
-            self._before_exchange[stage.key] = parent.stage
+        if spec.leaves_model:
+            self._known[stage.key] = stage
         return [*needed, *work.prepared.stages, stage]
 
-    def _trained(self, stage: Stage, of_other_files: Sequence[Stage]) -> Stage:
-        """The stage that trained the model of a stage, which may only have exchanged its embedding.
-
-        If no stage did, it is the stage itself.
-        """
-        while isinstance(stage.spec, SwapEmbedding):
-            origin = stage.parents.get(MODEL)
-            others = (other for other in of_other_files if other.key == origin)
-            before = self._before_exchange.get(stage.key) or next(others, None)
-            if before is None:
+    def _chain(self, stage: Stage | None) -> Iterator[Stage]:
+        """The stage and those before it, up to the one that trained its model, if any did: stages
+        may only have chosen the model, or exchanged its embedding."""
+        while stage is not None:
+            yield stage
+            if not isinstance(stage.spec, SwapEmbedding | Select):
                 break
-            stage = before
-        return stage
+            stage = self._known.get(next(iter(stage.parents.values()), ""))
+
+    def _check_text(self, spec: StageConfig, prepared: Prepared, chain: Sequence[Stage]) -> None:
+        """Raise ConfigError if a stage measures a loss on text by which its model was selected: the
+        number would be too good."""
+        if spec.part_read() is None:
+            return
+        for stage in chain:
+            if not isinstance(stage.spec, Select):
+                continue
+            for candidate in map(self._known.__getitem__, stage.parents.values()):
+                trained = candidate.spec
+                assert isinstance(trained, TrainingConfig), "only trainings are selected"
+                read = {k for role, k in candidate.parents.items() if role in trained.held_out()}
+                apart = trained.train.validation_part != "all" and spec.part_read() != "all"
+                for i, field in enumerate(spec.corpora()):
+                    if prepared.parents.get(text_role(i)) in read and not apart:
+                        raise ConfigError(_read_by_selection(field, candidate.section))
 
     def _prepare(self, spec: StageConfig, section: StageSection, parent: ModelSpec | None) -> _Work:
         """Return what a section's stages that start from models like `parent` have in common.
@@ -180,6 +209,15 @@ class StageBuilder:
             spec = dataclasses.replace(spec, model=model_spec.model)
         cost = cost_of(spec, model_spec.model, learned_parameters_of(model_spec, self._cache))
         return _Work(spec, model_spec, prepared, {**prepared.key_replacements, **replaced}, cost)
+
+
+def _read_by_selection(field: str, section: str) -> Problem:
+    return Problem(
+        (field,),
+        f"is text by which select chose the model of {section}, so the number would be too good",
+        f"part: second-half here and train.validation_part: first-half in {section}, or another"
+        " corpus",
+    )
 
 
 def _read_fields(section: StageSection) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fope_lab.data.roles import MODEL
+from fope_lab.stages import Select
 from fope_lab.stages.labels import label
 from fope_lab.tracking.view import StageOutline, as_text, valid_name
 
@@ -41,8 +42,12 @@ def model_parameters(stage: StageOutline, stages: Mapping[str, StageOutline]) ->
 
 
 def _of_model(stage: StageOutline, stages: Mapping[str, StageOutline]) -> dict[str, Any]:
-    """What varies in the model that a stage makes or reads, as far as it is known."""
+    """What varies in the model that a stage makes or reads, as far as it is known.
+
+    What a selection chooses is known only once it has.
+    """
     training = _training(stage, stages)
+    chosen = _chosen(stage, stages)
     values = {
         "embedding": stage.embedding,
         "scale": stage.scale,
@@ -50,6 +55,7 @@ def _of_model(stage: StageOutline, stages: Mapping[str, StageOutline]) -> dict[s
         "train_length": _field(training, "data", "length"),
         "learning_rate": _field(training, "train", "learning_rate"),
     }
+    values = {name: value for name, value in values.items() if name not in chosen}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -80,8 +86,25 @@ def _training(
 ) -> Mapping[str, Any] | None:
     """The configuration of the last training of a stage's model, if the sweep has it."""
     while stage is not None and "train" not in stage.config:
-        stage = stages.get(stage.parents.get(MODEL, ""))
+        stage = _origin(stage, stages)
     return None if stage is None else stage.config
+
+
+def _origin(stage: StageOutline, stages: Mapping[str, StageOutline]) -> StageOutline | None:
+    """The stage whose model a stage reads; of a selection, the first of its candidates."""
+    if stage.kind == Select.kind:
+        return next((stages[key] for key in stage.parents.values() if key in stages), None)
+    return stages.get(stage.parents.get(MODEL, ""))
+
+
+def _chosen(stage: StageOutline | None, stages: Mapping[str, StageOutline]) -> set[str]:
+    """The settings of the last training that a selection chose."""
+    found = set()
+    while stage is not None and "train" not in stage.config:
+        if stage.kind == Select.kind:
+            found.add(str(stage.config.get("over")).rpartition(".")[2])
+        stage = _origin(stage, stages)
+    return found
 
 
 def _field(config: Mapping[str, Any] | None, section: str, name: str) -> Any:

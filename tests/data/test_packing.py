@@ -181,3 +181,21 @@ def test_the_fingerprint_is_of_the_content(corpus: Corpus, tmp_path: Path) -> No
     assert pack(corpus, tmp_path / "same").info["fingerprint"] == one
     (tmp_path / "0.txt").write_text("other", encoding="utf-8")
     assert pack(corpus, tmp_path / "other").info["fingerprint"] != one
+
+
+def test_text_is_halved_anywhere(corpus: Corpus, tmp_path: Path) -> None:
+    write_packed(tmp_path, corpus, BYTE, "train", shard_length=7)
+    whole = PackedCorpus(tmp_path, {})
+    first, tokens = whole.first_half(), whole.tokens[:]
+    assert whole.middle == len(tokens) // 2 == len(first.tokens)
+    assert [*first.tokens[:], *whole.tokens.after(whole.middle)[:]] == tokens.tolist()
+    assert first.starts.tolist() == [at for at in whole.starts.tolist() if at < whole.middle]
+
+
+def test_pairs_are_halved_between_two_of_them(tmp_path: Path) -> None:
+    write_packed(tmp_path, parse_corpus("python-docstrings", tmp_path), BYTE, "validation")
+    whole = PackedCorpus(tmp_path, {})
+    first = whole.first_half()
+    assert whole.middle in whole.starts
+    assert abs(whole.middle - len(whole.tokens) / 2) < 1000
+    assert len(first.tokens) == len(first.loss or ()) == whole.middle

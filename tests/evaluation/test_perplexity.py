@@ -284,7 +284,9 @@ def make_stage(**options: Any) -> Perplexity:
     return read_section(Perplexity, {**section, **options})
 
 
-@pytest.mark.parametrize("options", [{}, {"method": "sliding", "stride": 8}])
+@pytest.mark.parametrize(
+    "options", [{}, {"method": "sliding", "stride": 8}, {"part": "second-half"}]
+)
 def test_a_stage_logs_a_row_a_length(
     parents: dict[str, Path], tmp_path: Path, options: dict[str, Any]
 ) -> None:
@@ -293,7 +295,8 @@ def test_a_stage_logs_a_row_a_length(
     with folder.begin("test", {}) as attempt:
         result = run(stage, attempt.writer, parents)
         attempt.finish(result)
-    tokens = PackedCorpus(parents["data.0"], {}).tokens[:1000]
+    tokens = PackedCorpus(parents["data.0"], {}).tokens[:]
+    tokens = tokens[len(tokens) // 2 if options.pop("part", None) else 0 :][:1000]
     model = load_model(parents["from"])
     assert [row.step for row in folder.rows()] == [32, 8, 256]
     for row in folder.rows():

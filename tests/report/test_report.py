@@ -131,8 +131,8 @@ def test_printing_gives_tables_findings_and_gaps(tmp_path: Path, store: Store) -
     text = printed(make_report(plan, store))
     assert "37 of 38 stages are done; 1 failed." in text
     assert "perplexity[embedding=nope,seed=0]: failed: [red]broken[/red]" in text
-    assert "at 64, the training length, best mean rope" in text
-    assert "at 256, 4 × the training length, best mean alibi" in text
+    assert "at 64, the training length, rope is best (" in text
+    assert "at 256, 4 × the training length, alibi is best (" in text
     for title in ("Perplexity", "Passkey accuracy", "Loss (pretrain)"):
         assert title in text.splitlines()
 

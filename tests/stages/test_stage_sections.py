@@ -68,7 +68,7 @@ BARE_CORPORA = (
             "kind: pretrain",
             "kind: pretrain, embeding: rope",
             "embeding: unknown key 'embeding'; did you mean 'embedding'? (allowed: data, "
-            "embedding, model, resources, tokenizer, train)",
+            "embedding, model, resources, select, tokenizer, train)",
         ),
         # model
         ("model: {scale: tiny},", "", "model: is missing"),
@@ -252,7 +252,8 @@ BARE_CORPORA = (
             "(allowed: batch_tokens, betas, checkpoint_every, checkpoint_minutes, compile, decay, "
             "final_learning_rate, gradient_checkpointing, gradient_clip, learning_rate, log_every, "
             "micro_batch_tokens, precision, schedule, select, stop_at_accuracy, tokens, "
-            "validate_every, validation_length, validation_tokens, warmup, weight_decay)",
+            "validate_every, validation_length, validation_part, validation_tokens, warmup, "
+            "weight_decay)",
         ),
         (
             "2048",

@@ -252,7 +252,7 @@ def grid_of(text: str, stages: str = f"p: {PRETRAIN_LINE}") -> str:
             "grid: {p.embeding: [rope, nope]}",
             [
                 "4 grid.p.embeding: unknown key 'embeding'; did you mean 'embedding'? (allowed: "
-                "data, embedding, model, resources, tokenizer, train)"
+                "data, embedding, model, resources, select, tokenizer, train)"
             ],
         ),
         (
@@ -263,7 +263,8 @@ def grid_of(text: str, stages: str = f"p: {PRETRAIN_LINE}") -> str:
                 "checkpoint_minutes, compile, decay, final_learning_rate, "
                 "gradient_checkpointing, gradient_clip, learning_rate, log_every, "
                 "micro_batch_tokens, precision, schedule, select, stop_at_accuracy, tokens, "
-                "validate_every, validation_length, validation_tokens, warmup, weight_decay)"
+                "validate_every, validation_length, validation_part, validation_tokens, warmup, "
+                "weight_decay)"
             ],
         ),
         (
@@ -319,7 +320,7 @@ def grid_of(text: str, stages: str = f"p: {PRETRAIN_LINE}") -> str:
             "grid: {p.embedding: [rope]}\ninclude:\n  - {p.embedding: nope, p.tran.tokens: 1}",
             [
                 "6 include[0].p.tran.tokens: unknown key 'tran'; did you mean 'train'? (allowed: "
-                "data, embedding, model, resources, tokenizer, train)"
+                "data, embedding, model, resources, select, tokenizer, train)"
             ],
         ),
         ("include: [3]", ["4 include[0]: found 3, needs a mapping"]),

@@ -100,6 +100,7 @@ CHANGES: dict[str, tuple[Any, ...]] = {
     "pretrain.train.validate_every": (10,),
     "pretrain.train.validation_tokens": (4096,),
     "pretrain.train.validation_length": (48,),
+    "pretrain.train.validation_part": ("first-half",),
     "pretrain.train.select": ("best",),
     "pretrain.train.stop_at_accuracy": (1.0, 0.9),
     "pretrain.train.decay": (0.2,),
@@ -123,6 +124,7 @@ CHANGES: dict[str, tuple[Any, ...]] = {
     "perplexity.lengths": ([32], [64, 32], [32, 64, 128]),
     "perplexity.stride": (16,),
     "perplexity.tokens": (10_000,),
+    "perplexity.part": ("second-half",),
     "perplexity.average": ("windows",),
     "perplexity.position_buckets": (8,),
     "passkey.from": ("pretrain",),
@@ -201,6 +203,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "pretrain.tokenizer": {"pretrain.model.vocab_size": 999},
     "pretrain.train.validation_tokens": {"pretrain.train.validate_every": 10},
     "pretrain.train.validation_length": {"pretrain.train.validate_every": 10},
+    "pretrain.train.validation_part": {"pretrain.train.validate_every": 10},
     "pretrain.train.select": {"pretrain.train.validate_every": 10},
     "pretrain.train.stop_at_accuracy": {
         "pretrain.train.validate_every": 10,
@@ -279,6 +282,8 @@ def test_every_field_of_the_kinds_above_is_in_one_of_the_tables() -> None:
     tested = {path.split(".", 1)[1] for path in [*CHANGES, *NO_CHANGES]}
     tested |= {path.rsplit(".", 1)[0] for path in tested if "." in path}
     shared = {"data", "train", "resources", "embedding", "from"}  # tested in one of the kinds
+    tested.add("select")  # in test_select.py: its axis must be there
+    shared.add("select")
     for name in sorted({section["kind"] for section in FULL["stages"].values()}):
         own = {path.split(".", 1)[1] for path in [*CHANGES, *NO_CHANGES] if path.startswith(name)}
         own |= {path.split(".")[0] for path in own}

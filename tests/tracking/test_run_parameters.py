@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking.parameters import LENGTH_LIMIT, flat, parameters
+from fope_lab.tracking.prepared_views import prepared_views
 from fope_lab.tracking.view import Outline
 
 SWEEP = """
@@ -88,3 +89,26 @@ def test_a_parameter_is_cut_where_mlflow_would_refuse_it() -> None:
     assert value.endswith("…")
     (whole,) = flat({"text": "x" * LENGTH_LIMIT}).values()
     assert whole == "x" * LENGTH_LIMIT
+
+
+def test_what_a_selection_chooses_is_no_parameter_of_what_starts_from_it(tmp_path: Path) -> None:
+    """The rate is known only once it is chosen, and the parameters of a run never change."""
+    path = tmp_path / "varied.yaml"
+    text = SWEEP.replace("1e-3}\n", "1e-3, validate_every: 2}\n", 1)
+    text = text.replace("  extend:\n", "    select: {over: train.learning_rate}\n  extend:\n", 1)
+    path.write_text(text.replace("corpus: python-docs, lengths", "corpus: python-source, lengths"))
+    outline = Outline.of(plan(load_sweep(path)), {})
+    stages = {stage.key: stage for stage in outline.stages}
+    names = ("embedding", "train_length", "learning_rate", "pretrain.train.learning_rate")
+    found = {
+        tuple(parameters(stage, stages).get(name) for name in names)
+        for stage in outline.stages
+        if stage.section == "short"
+    }
+    assert found == {("rope", "64", None, None)}
+    metrics = {
+        stage.key: ("perplexity/64",) for stage in outline.stages if stage.section == "short"
+    }
+    views = {view.name: view for view in prepared_views(outline, metrics)}
+    assert "select" not in views
+    assert "tags.kind != 'select'" in views["results"].state["searchFilter"]

@@ -322,3 +322,30 @@ def test_a_stage_validates_on_its_own_corpora(tmp_path: Path) -> None:
         logits = model(rows.input_ids).logits.double()
     expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows.labels.flatten())
     assert result["validation_loss"] == pytest.approx(float(expected), rel=1e-6)
+
+
+def test_the_first_half_is_what_an_evaluation_of_the_second_does_not_read(tmp_path: Path) -> None:
+    """Every row of the validation lies before the tokens that perplexity with second-half reads."""
+    file = tmp_path / "text.txt"
+    file.write_text("".join(f"{i:06d}\n\n" for i in range(3000)))
+    write_packed(tmp_path, parse_corpus({"files": str(file)}, tmp_path), BYTES, "validation")
+    data = parse_data({"length": LENGTH, "files": str(file)}, tmp_path)
+    packed = PackedCorpus(tmp_path, {})
+    tokens, ends = packed.tokens[:].tolist(), packed.middle - LENGTH
+    read_before = {tuple(tokens[at : at + LENGTH]) for at in range(0, ends, LENGTH)}
+
+    def rows(first_half: bool) -> set[tuple[int, ...]]:
+        held = HeldOut(
+            data,
+            {"validation.0": tmp_path},
+            BYTES,
+            tokens=10**6,
+            length=LENGTH,
+            rows=1,
+            workers=WorkerGroup(),
+            first_half=first_half,
+        )
+        return {tuple(batch_.input_ids[0].tolist()) for batch_ in held.batches()}
+
+    assert rows(first_half=True) == read_before
+    assert len(rows(first_half=False)) >= 2 * len(read_before)

@@ -53,6 +53,13 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
         PositiveInt | None,
         Doc("The most tokens to read of each text; the default is all."),
     ] = None
+    part: Annotated[
+        Literal["all", "second-half"],
+        Doc(
+            "The part of the held-out text to read. second-half is what trainings with"
+            " validation_part: first-half do not validate on."
+        ),
+    ] = "all"
     average: Annotated[
         Literal["tokens", "windows"],
         Doc("What has equal weight: every token, or the mean of every window."),
@@ -69,6 +76,10 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
         """The text, and the one that it is compared with."""
         texts = {"corpus": self.corpus}
         return texts if self.over is None else {**texts, "over": self.over}
+
+    def part_read(self) -> str | None:
+        """The part of the texts that is read."""
+        return self.part
 
     def max_sequence_length(self) -> tuple[FieldPath, int] | None:
         """The length of the largest window, in tokens."""
@@ -143,7 +154,7 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
         largest = max(self.lengths)
         purpose = f"perplexity at length {largest}"
         texts = {
-            field: context.text(field, largest + 1, purpose).first(self.tokens)
+            field: context.text(field, largest + 1, purpose, self.part).first(self.tokens)
             for field in self.corpora()
         }
         progress = context.progress(

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from fope_lab.data.roles import MODEL
 from fope_lab.report.compare.published import PublishedColumn, PublishedRow, PublishedTable
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.stage_results import StageResult
@@ -189,7 +188,7 @@ def _settings(stage: Stage, results: Mapping[str, StageResult]) -> Iterator[Mapp
     at: Stage | None = stage
     while at is not None:
         yield at.config
-        parent = results.get(at.parents.get(MODEL, ""))
+        parent = results.get(results[at.key].model_parent or "")
         at = parent.stage if parent is not None else None
     if stage.model_spec is not None:
         yield dataclasses.asdict(stage.model_spec.model)

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fope_lab.data.roles import MODEL
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.labels import ABSENT, is_embedding, label
@@ -80,7 +79,7 @@ def axis_value(stage: Stage, results: Results, path: str) -> str:
     section, _, field = path.partition(".")
     at: Stage | None = stage
     while at is not None and at.section != section:
-        parent = results.get(at.parents.get(MODEL, ""))
+        parent = results.get(results[at.key].model_parent or "")
         at = None if parent is None else parent.stage
     if at is None:
         return ABSENT

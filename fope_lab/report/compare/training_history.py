@@ -88,7 +88,7 @@ def read_history(results: Mapping[str, StageResult], key: str) -> TrainingHistor
         stage = results[at].stage
         if stage.spec.trains:
             trainings.insert(0, _training(stage))
-        at = stage.parents.get(MODEL)
+        at = results[at].model_parent
         if at is None:
             start = stage.checkpoints.get(MODEL)
         elif at not in results:

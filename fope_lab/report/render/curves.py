@@ -7,79 +7,45 @@ other on a narrow one. Every curve is labelled at its right end, outside the cur
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
-from fope_lab.drawing.palette import Look, assign_looks
-from fope_lab.drawing.plot import Curve, Panel, draw_panel
+from fope_lab.drawing.plot import Curve
 from fope_lab.report.compare.comparability_marks import ComparabilityMarks
-from fope_lab.report.render.figure import Drawing, Figure
+from fope_lab.report.render.curve_parts import Style, band, cut_bands, frame_of, panel_drawings
+from fope_lab.report.render.figure import Figure
+from fope_lab.report.render.setting_curves import draw_over_setting
 from fope_lab.report.render.tables import cell_text, seed_notes
-from fope_lab.report.results.axes import shorten_labels
 from fope_lab.report.results.layout import GroupKey, MetricGroup, Series
+from fope_lab.report.results.over_settings import SettingGroup
 from fope_lab.report.results.training import TrainingCurves
-from fope_lab.stages.labels import split_label
 from fope_lab.stages.metric import LENGTH, Metric
 
-LOG_RATIO = 8
-"""An axis is logarithmic if its values span a larger ratio than this."""
-FRACTION_RANGE = (-0.03, 1.03)
-NO_INTERVAL = (math.nan, math.nan)
 MOST_MARKERS = 24
 """A curve with more points has no markers."""
-
-
-@dataclass(frozen=True)
-class Style:
-    """The names and looks of all curves of a report, the same in every figure."""
-
-    names: Mapping[str, str]  # label → the name at its curve
-    looks: Mapping[str, Look]  # name → colour, marker and dash
-
-    @staticmethod
-    def of(labels: Iterable[str]) -> Style:
-        """Name and style the curves with these labels."""
-        names = shorten_labels(labels)
-        return Style(names, assign_looks(names.values()))
-
-    def look(self, label: str) -> Look:
-        """The look of the curve with this label."""
-        return self.looks[self.names[label]]
-
-    def explain(self, labels: Iterable[str]) -> list[str]:
-        """A note on the options that the names leave out; empty if they leave out none."""
-        by_options: dict[str, dict[str, None]] = {}
-        for label in labels:
-            name = self.names[label]
-            shown = split_label(name)[1]
-            if options := ",".join(o for o in split_label(label)[1] if o not in shown):
-                by_options.setdefault(options, {})[name] = None
-        parts = [
-            f"{_listed(names)} {'have' if len(names) > 1 else 'has'} {options.replace(',', ', ')}"
-            for options, names in by_options.items()
-        ]
-        return [f"{'; '.join(parts)}."] if parts else []
 
 
 def draw_curves(
     groups: Sequence[MetricGroup],
     trainings: Sequence[TrainingCurves],
     marks: Mapping[GroupKey, ComparabilityMarks],
+    settings: Sequence[SettingGroup] = (),
 ) -> list[Figure]:
-    """Draw all curves: those by context length or position, then the losses by training step.
+    """Draw all curves: those by context length or position, those over a setting of a training,
+    then the losses by training step.
 
     The notes name the curves whose models differ in more than what is compared.
     """
     curves = [group for group in groups if group.metric.axis is not None]
     labels = [series.label for group in curves for series in group.series]
     labels += [curve.label for training in trainings for curve in training.curves]
+    labels += [series.label for group in settings for series in group.series]
     style = Style.of(labels)
     figures = [
         _draw_by_x(group, style, f"curves-{i}", marks[group.key].note)
         for i, group in enumerate(curves)
     ]
+    figures += [draw_over_setting(one, style, f"setting-{i}") for i, one in enumerate(settings)]
     figures += [_draw_training(t, style, f"training-{i}") for i, t in enumerate(trainings)]
     return [figure for figure in figures if figure is not None]
 
@@ -92,7 +58,7 @@ def _draw_by_x(group: MetricGroup, style: Style, name: str, mark: str | None) ->
     metric = group.metric
     panels = {p: [_curve(group, series, style) for series in m] for p, m in group.panels.items()}
     drawn = [curve for curves in panels.values() for curve in curves]
-    frame = _frame(metric, metric.axis_label, drawn)
+    frame = frame_of(metric, metric.axis_label, drawn)
     if frame is None:
         return None
     by_length = metric.axis == LENGTH
@@ -112,10 +78,10 @@ def _draw_by_x(group: MetricGroup, style: Style, name: str, mark: str | None) ->
                 level=group.chance,
             )
         )
-    notes = [*_notes(group, style, xs), *_cut_bands(metric, drawn, frame.y_range)]
+    notes = [*_notes(group, style, xs), *cut_bands(metric, drawn, frame.y_range)]
     return Figure(
         title,
-        _drawings(drawings, name, title, lambda curve: _points_in_words(curve, metric)),
+        panel_drawings(drawings, name, title, lambda curve: _points_in_words(curve, metric)),
         (*notes, mark) if mark else tuple(notes),
     )
 
@@ -133,7 +99,7 @@ def _draw_training(training: TrainingCurves, style: Style, name: str) -> Figure 
         drawn = Curve(style.names[curve.label], look, curve.steps, curve.values, texts=texts)
         panels.setdefault(curve.panel, []).append(drawn)
     every = [curve for curves in panels.values() for curve in curves]
-    frame = _frame(training.metric, "training step", every)
+    frame = frame_of(training.metric, "training step", every)
     if frame is None:
         return None
     title = f"{training.title} along training"
@@ -144,39 +110,15 @@ def _draw_training(training: TrainingCurves, style: Style, name: str) -> Figure 
     explained = style.explain(curve.label for curve in training.curves)
     return Figure(
         title,
-        _drawings(drawings, name, title, lambda curve: _end_in_words(curve, training.metric)),
+        panel_drawings(drawings, name, title, lambda curve: _end_in_words(curve, training.metric)),
         (*training.notes, *explained),
-    )
-
-
-def _drawings(
-    panels: Sequence[Panel], name: str, title: str, in_words: Callable[[Curve], str]
-) -> tuple[Drawing, ...]:
-    """The drawings of the panels, all as wide as the widest, so that a page shows them in one size.
-
-    `in_words` describes a curve to people who can't see it.
-    """
-    room = max(panel.label_length for panel in panels)
-    return tuple(
-        Drawing(
-            functools.partial(draw_panel, dataclasses.replace(panel, room=room)),
-            f"{name}-{i}",
-            f"{title}: {panel.title}" if panel.title else title,
-            "; ".join(filter(None, map(in_words, panel.curves))),
-            panel.curves,
-        )
-        for i, panel in enumerate(panels)
     )
 
 
 def _curve(group: MetricGroup, series: Series, style: Style) -> Curve:
     points = sorted((x, cell) for x, cell in series.cells.items() if x is not None)
     means = [cell.estimate.mean for _, cell in points]
-    # The interval over seeds; for one seed the interval of its evaluation, if it is known.
-    bands = [
-        cell.estimate.ci95 or (cell.single and cell.single.interval) or NO_INTERVAL
-        for _, cell in points
-    ]
+    bands = [band(cell) for _, cell in points]
     return Curve(
         label=style.names[series.label],
         look=style.look(series.label),
@@ -186,51 +128,6 @@ def _curve(group: MetricGroup, series: Series, style: Style) -> Curve:
         high=tuple(high for _, high in bands),
         texts=tuple(f"{cell_text(group.metric, cell)} at {x}" for x, cell in points),
     )
-
-
-def _frame(metric: Metric, x_label: str, curves: Iterable[Curve]) -> Panel | None:
-    """A panel without curves: its labels and the range of y; None if there is nothing to draw.
-
-    The range covers the means, with some room. Bands beyond it are cut.
-    """
-    values = [value for curve in curves for value in curve.finite]
-    if not values:
-        return None
-    low, high = min(values), max(values)
-    log = not metric.is_fraction and low > 0 and high / low > LOG_RATIO
-    if metric.is_fraction:
-        y_range = FRACTION_RANGE
-    elif log:
-        room = (high / low) ** 0.06
-        y_range = low / room, high * room
-    else:
-        room = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
-        y_range = low - room, high + room
-    y_label = f"{metric.label} (log scale)" if log else metric.label
-    return Panel("", x_label, y_label, (), ticks=None, log_y=log, y_range=y_range)
-
-
-def _cut_bands(
-    metric: Metric, curves: Iterable[Curve], edges: tuple[float, float]
-) -> Iterator[str]:
-    """A note on the bands that are cut at the edges of the drawing."""
-    if metric.is_fraction:  # no fraction is beyond the edges, whatever the interval of its mean
-        return
-    low, high = edges
-    beyond: dict[str, float] = {}
-    for curve in curves:
-        outside = [end for end in (*curve.low, *curve.high) if end < low or end > high]
-        if outside:
-            beyond[curve.label] = max(outside, key=abs)
-    if beyond:
-        words = "; ".join(f"{name} reaches {metric.format(end)}" for name, end in beyond.items())
-        yield f"Bands are cut at the edge: {words}."
-
-
-def _listed(names: Iterable[str]) -> str:
-    """Names in a sentence: "nope, rope and fope"."""
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _points_in_words(curve: Curve, metric: Metric) -> str:

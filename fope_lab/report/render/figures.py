@@ -10,9 +10,12 @@ from fope_lab.report.render.heatmaps import draw_heatmaps
 
 
 def draw_figures(report: Report) -> list[Figure]:
-    """Draw the curves by context length and by training step, the heat maps, and the analyses."""
+    """Draw the curves by context length, over a setting and by training step, the heat maps, and
+    the analyses."""
     return [
-        *draw_curves(report.figure_groups, report.training_curves, report.marks),
+        *draw_curves(
+            report.figure_groups, report.training_curves, report.marks, report.figure_settings
+        ),
         *draw_heatmaps(report.heatmaps),
         *draw_analyses(report.analyses),
     ]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from fope_lab.drawing.svg import style_variables
 from fope_lab.report.build import Report
+from fope_lab.report.compare.best import MEANING
 from fope_lab.report.render.claims_view import count_verdicts, describe_tests, group_verdicts
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.paper_view import TITLE, compared_texts, our_entry
@@ -40,6 +41,7 @@ def render_html(report: Report) -> str:
             script=Markup((files("fope_lab.report.render") / "report.js").read_text("utf-8")),
             figures=figures,
             tables=report_tables(report),
+            best=MEANING,
             claims=group_verdicts(report.verdicts),
             claim_tests=describe_tests(),
             seed_lines=seed_lines(report),

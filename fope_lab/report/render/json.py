@@ -18,7 +18,10 @@ from fope_lab.report.compare.paper_comparison import ComparedNumber, PaperCompar
 from fope_lab.report.results.aggregate import Cell, MeanEstimate, json_value
 from fope_lab.report.results.analyses import AnalysisResult
 from fope_lab.report.results.heatmaps import HeatmapGroup
+from fope_lab.report.results.selections import choice_of
 from fope_lab.report.results.stage_results import StageResult
+from fope_lab.stages import Select
+from fope_lab.stages.select import MEANS
 
 
 def render_json(report: Report) -> str:
@@ -37,6 +40,7 @@ def report_json(report: Report) -> dict[str, Any]:
         "cost": asdict(report.summary.cost),
         "cells": [_cell(report, cell) for cell in report.cells],
         "before_after": [entry for pair in report.before_after for entry in _before_after(pair)],
+        "selections": [_selection(r) for r in report.stages if isinstance(r.stage.spec, Select)],
         "beside": None if paper is None else _paper(paper),
         "heatmaps": [entry for group in report.heatmaps for entry in _heatmaps(group)],
         "analyses": [_analysis(report, result) for result in report.analyses],
@@ -106,6 +110,19 @@ def _before_after(pair: BeforeAfter) -> list[dict[str, Any]]:
 def difference_json(difference: Difference | None) -> dict[str, Any] | None:
     """A difference with its interval, and what it means; None if there is none."""
     return None if difference is None else json_value(asdict(difference))
+
+
+def _selection(result: StageResult) -> dict[str, Any]:
+    """What a stage of kind `select` chose; `value` and `means` are null until it has."""
+    stage, recorded = result.stage, result.record.recorded
+    return {
+        "key": stage.key,
+        "axes": json_value(stage.axes),
+        "seed": stage.seed,
+        **{name: json_value(stage.config[name]) for name in ("over", "by", "values", "seeds")},
+        "value": json_value(choice_of(result)),
+        "means": json_value(recorded.get(MEANS)),
+    }
 
 
 def _estimate(estimate: MeanEstimate) -> dict[str, Any]:

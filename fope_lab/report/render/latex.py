@@ -32,6 +32,7 @@ PLAIN = {
     "∞": r"$\infty$",
     "†": r"$^\dagger$",
     "‡": r"$^\ddagger$",
+    "§": r"\S{}",
     "→": r"$\rightarrow$",
     "≤": r"$\leq$",
     "≥": r"$\geq$",

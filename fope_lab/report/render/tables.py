@@ -7,13 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from fope_lab.report.build import Report
+from fope_lab.report.compare.best import MEANING, clearly_best
 from fope_lab.report.compare.comparability_marks import MARK, ComparabilityMarks
 from fope_lab.report.results.aggregate import Cell, CellKey
-from fope_lab.report.results.layout import MetricGroup
+from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.stages.metric import LENGTH, Metric
 from fope_lab.stages.result import Measurement
 
 NOTHING = "–"
+CHOSEN = "§"
+"""The mark of models that a selection took."""
 MOST_COLUMNS = 16
 GUESSING = "Guessing gives"
 
@@ -30,8 +33,9 @@ class TableColumn:
 class TableEntry:
     """The text of an entry and the cell behind it; the cell is None if the sweep has none.
 
-    `unequal` lists what the entry's models differ in from those of the other rows. `says` is the
-    tooltip of an entry without a cell.
+    `best` says whether the entry is better than every other of its column (compare/best.py),
+    `chosen` whether a selection took its models. `unequal` lists what these differ in from those of
+    the other rows. `says` is the tooltip of an entry without a cell.
     """
 
     text: str
@@ -39,11 +43,18 @@ class TableEntry:
     cell: Cell | None
     unequal: tuple[str, ...] = ()
     says: str = "not part of this sweep"
+    chosen: bool = False
+
+    @property
+    def marks(self) -> str:
+        """A mark if a selection took the models, and one if they differ in more than what is
+        compared."""
+        return CHOSEN * self.chosen + MARK * bool(self.unequal)
 
     @property
     def marked(self) -> str:
-        """The text, with a mark if the models differ in more than what is compared."""
-        return f"{self.text}{MARK}" if self.unequal else self.text
+        """The text with its marks."""
+        return f"{self.text}{self.marks}"
 
     @property
     def title(self) -> str:
@@ -91,9 +102,9 @@ class Table:
         return any(entry.best for row in self.rows for entry in row.entries)
 
     @property
-    def has_unequal(self) -> bool:
-        """Whether any entry is marked as unequal."""
-        return any(entry.unequal for row in self.rows for entry in row.entries)
+    def marks_width(self) -> int:
+        """The most marks that an entry has."""
+        return max((len(entry.marks) for row in self.rows for entry in row.entries), default=0)
 
     @property
     def header(self) -> list[str]:
@@ -107,12 +118,12 @@ class Table:
     @property
     def legend(self) -> str:
         """The meaning of the marks, where a star marks the best of a column; then the notes."""
-        return self._legend("* best mean of its column.")
+        return self._legend(f"* {MEANING}.")
 
     @property
     def bold_legend(self) -> str:
         """The same, where the best of a column is bold."""
-        return self._legend("Bold: best mean of its column.")
+        return self._legend(f"Bold: {MEANING}.")
 
     def _legend(self, best: str) -> str:
         marks = [best] if self.has_best else []
@@ -128,15 +139,20 @@ def build_tables(report: Report) -> tuple[Table, ...]:
     """
     joined: dict[object, list[tuple[MetricGroup, Table]]] = {}
     for index, group in enumerate(report.table_groups):
-        table = build_table(group, report.marks[group.key])
+        table = build_table(group, report.marks[group.key], report.own_settings[group.key])
         rows = tuple((row.labels, row.seeds) for row in table.rows)
         place = (group.section, _last_word(group), rows) if group.metric.axis is None else index
         joined.setdefault(place, []).append((group, table))
     return tuple(_join(tables) for tables in joined.values())
 
 
-def build_table(group: MetricGroup, marks: ComparabilityMarks) -> Table:
-    """Build the table of a group: a row for each series, a column for each x."""
+def build_table(
+    group: MetricGroup, marks: ComparabilityMarks, own_settings: Sequence[str] = ()
+) -> Table:
+    """Build the table of a group: a row for each series, a column for each x.
+
+    `own_settings` are the notes on the learning rates behind the rows.
+    """
     xs = shown_xs(group)
     trained = set(group.trained_lengths) if group.metric.axis == LENGTH else set()
     several_lengths = len(trained) > 1
@@ -165,7 +181,7 @@ def build_table(group: MetricGroup, marks: ComparabilityMarks) -> Table:
         labels=(group.axes or ("model",)) + (("trained at",) if several_lengths else ()),
         columns=tuple(TableColumn("value" if x is None else f"{x}", x in trained) for x in xs),
         rows=tuple(rows),
-        notes=(*_notes(group, bool(best)), *filter(None, [marks.note])),
+        notes=(*_notes(group, bool(best)), *own_settings, *filter(None, [marks.note])),
     )
 
 
@@ -245,26 +261,13 @@ def _sampling_error(metric: Metric, measurement: Measurement) -> str:
 
 
 def _best(group: MetricGroup) -> set[CellKey]:
-    """The cells with the best mean of their column and panel.
-
-    Means that are written with the same digits are equally good.
-    """
-    if group.metric.better is None:
-        return set()
-    choose = min if group.metric.better == "lower" else max
-    write = group.metric.format
-    best: set[CellKey] = set()
-    for members in group.panels.values():
-        for x in shown_xs(group):
-            cells = [series.cells[x] for series in members if x in series.cells]
-            means = {c.key: c.estimate.mean for c in cells if c.estimate.mean is not None}
-            if len(means) < 2:
-                continue
-            text = write(choose(means.values()))
-            winners = {key for key, mean in means.items() if write(mean) == text}
-            if len(winners) < len(means):  # if all are equal, none is the best
-                best |= winners
-    return best
+    """The cells that are better than every other of their column and panel."""
+    columns = (
+        [series.cells[x] for series in members if x in series.cells]
+        for members in group.panels.values()
+        for x in shown_xs(group)
+    )
+    return {best.key for cells in columns if (best := clearly_best(cells)) is not None}
 
 
 def _notes(group: MetricGroup, has_best: bool) -> list[str]:
@@ -275,7 +278,9 @@ def _notes(group: MetricGroup, has_best: bool) -> list[str]:
     if metric.better is not None:
         notes.append(f"{metric.better.capitalize()} is better.")
     if has_best and group.panel_axes:
-        notes.append(f"Best among the rows with the same {' and '.join(group.panel_axes)}.")
+        notes.append(f"Compared are the rows with the same {' and '.join(group.panel_axes)}.")
+    if not has_best and any(_is_comparable(members, shown) for members in group.panels.values()):
+        notes.append(f"No entry is marked: none is {MEANING}.")
     if group.shared:
         notes.append(f"The same in all rows: {'; '.join(group.shared)}.")
     if len(shown) < len(group.xs):
@@ -292,6 +297,15 @@ def _notes(group: MetricGroup, has_best: bool) -> list[str]:
     if any(cell.values and cell.estimate.mean is None for cell in cells):
         notes.append("There is no mean where a value is not finite; the JSON has all values.")
     return notes + seed_notes(cells)
+
+
+def _is_comparable(members: Sequence[Series], xs: Sequence[int | None]) -> bool:
+    """Whether a column has two entries or more of several seeds, and a better end."""
+    columns = ([s.cells[x] for s in members if x in s.cells] for x in xs)
+    return any(
+        sum(cell.estimate.n > 1 for cell in cells) > 1 and cells[0].metric.better is not None
+        for cells in columns
+    )
 
 
 def seed_notes(cells: Sequence[Cell]) -> list[str]:

@@ -128,7 +128,7 @@ def plain_text(table: Table) -> str:
 
 def _marked(table: Table, entry: TableEntry) -> str:
     """An entry with its marks; spaces replace absent marks, so that the numbers stay aligned."""
-    text = entry.marked if entry.unequal or not table.has_unequal else f"{entry.text} "
+    text = entry.text + entry.marks.ljust(table.marks_width)
     if not table.has_best:
         return text
     return f"{text} *" if entry.best else f"{text}  "

@@ -8,8 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fope_lab.data.roles import MODEL, candidate_role
 from fope_lab.report.results.old_metric_names import metric_named
 from fope_lab.report.results.old_results import lift_numbers, lift_result
+from fope_lab.stages import Select
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement, MetricPoint, ResultRecord
 from fope_lab.store import Row, StageFolder, StageState, Status, Store
@@ -38,6 +40,18 @@ class StageResult:
         """The length in tokens that the model was last trained at; None if there is no model."""
         model = self.stage.model_spec
         return None if model is None else model.last_trained_length
+
+    @property
+    def model_parent(self) -> str | None:
+        """The key of the stage that left the model which this one reads or goes on with.
+
+        Of a selection it is the chosen candidate, and the first one until it has chosen.
+        """
+        stage = self.stage
+        if not isinstance(stage.spec, Select):
+            return stage.parents.get(MODEL)
+        first = candidate_role(0, stage.spec.seed)
+        return stage.parents.get(stage.spec.chosen_role(self.record.recorded) or first)
 
     @cached_property
     def measurements(self) -> Mapping[MetricPoint, Measurement]:

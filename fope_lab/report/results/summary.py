@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 from fope_lab.config.counted import counted
 from fope_lab.report.results.cost import Cost, cost_of
-from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.report.results.stage_results import StageResult
-from fope_lab.stages.metric import LENGTH
 from fope_lab.store import Status
 from fope_lab.store.state import IMPORTANCE
 
@@ -49,8 +47,8 @@ class Summary:
         return f"{len(self.seeds)} seeds: {', '.join(map(str, self.seeds))}."
 
 
-def summarise(results: Sequence[StageResult], groups: Sequence[MetricGroup]) -> Summary:
-    """Summarise the stages of a sweep; the findings are those of `groups`."""
+def summarise(results: Sequence[StageResult], findings: Sequence[str]) -> Summary:
+    """Summarise the stages of a sweep, with what was found (compare/findings.py)."""
     counts = Counter(result.state.status for result in results)
     needed = [result for result in results if not result.state.is_unneeded]
     return Summary(
@@ -58,51 +56,10 @@ def summarise(results: Sequence[StageResult], groups: Sequence[MetricGroup]) -> 
         counts={status: counts[status] for status in IMPORTANCE if counts[status]},
         seeds=tuple(sorted({r.stage.seed for r in needed if r.stage.seed is not None})),
         cost=cost_of(results),
-        findings=tuple(text for group in groups for text in _findings(group)),
+        findings=tuple(findings),
         missing=tuple(
             f"{result.stage.label}: {result.state.status}: {result.state.reason}"
             for result in sorted(needed, key=lambda result: IMPORTANCE.index(result.state.status))
             if not result.state.is_done
         ),
     )
-
-
-def _findings(group: MetricGroup) -> list[str]:
-    """For each panel of a curve: the best mean at the training length and at the longest length."""
-    if group.metric.axis != LENGTH or group.metric.better is None:
-        return []
-    findings = []
-    for panel, members in group.panels.items():
-        xs = [x for x in group.xs if x is not None]
-        trained_lengths = {series.trained_length for series in members}
-        trained_length = trained_lengths.pop() if len(trained_lengths) == 1 else None
-        shown = [x for x in (trained_length, xs[-1]) if x in xs]
-        parts = [_best_at(group, members, x, trained_length) for x in dict.fromkeys(shown)]
-        if parts := [part for part in parts if part]:
-            name = f"{group.title}, {panel}" if panel else group.title
-            findings.append(f"{name}: {'; '.join(parts)}.")
-    return findings
-
-
-def _best_at(
-    group: MetricGroup, members: Sequence[Series], x: int, trained_length: int | None
-) -> str:
-    cells = {series.label: series.cells[x] for series in members if x in series.cells}
-    means = {
-        label: cell.estimate.mean for label, cell in cells.items() if cell.estimate.mean is not None
-    }
-    if len(means) < 2:
-        return ""
-    choose = min if group.metric.better == "lower" else max
-    best = group.metric.format(choose(means.values()))
-    labels = [label for label, mean in means.items() if group.metric.format(mean) == best]
-    where = f"at {x}"
-    if trained_length == x:
-        where += ", the training length"
-    elif trained_length:
-        where += f", {x / trained_length:g} × the training length"
-    if len(labels) == len(means):
-        return f"{where}, all have {best}"
-    if len(labels) == 1:
-        best = group.metric.format(means[labels[0]], cells[labels[0]].estimate.half_width)
-    return f"{where}, best mean {' and '.join(labels)} ({best})"

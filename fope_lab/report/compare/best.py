@@ -1,0 +1,57 @@
+"""Which of several cells is the best, and whether the seeds say so.
+
+A best mean alone says little: of equal methods, one always has it. A cell counts as clearly best
+only if it is better than every other in Student's paired t-test over the seeds that both have
+(seed_test.py), each at ALPHA. Of two equal methods one is then called best with probability ALPHA; of
+more, more rarely, since it must be better than all. One seed never suffices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fope_lab.report.compare.seed_test import ALPHA, STUDENT_T
+from fope_lab.report.results.aggregate import Cell
+
+MEANING = (
+    f"better than every other row of its column in a paired t-test over the seeds (p < {ALPHA:g}"
+    " each)"
+)
+"""What a table says of the entry that it marks."""
+
+
+def clearly_best(cells: Sequence[Cell]) -> Cell | None:
+    """The cell that is better than every other that has values, or None.
+
+    There is none among fewer than two cells, or where the metric has no better end.
+    """
+    found = [cell for cell in cells if cell.values]
+    best = best_mean(found)
+    if best is None or len(found) < 2:
+        return None
+    others = (cell for cell in found if cell is not best)
+    return best if all(is_clearly_other(best, other) for other in others) else None
+
+
+def best_mean(cells: Sequence[Cell]) -> Cell | None:
+    """The first cell with the best mean; None if none has a mean, or the metric no better end."""
+    means = [(cell.estimate.mean, cell) for cell in cells if cell.estimate.mean is not None]
+    if not means or means[0][1].metric.better is None:
+        return None
+    choose = min if means[0][1].metric.better == "lower" else max
+    best = choose(mean for mean, _ in means)
+    return next(cell for mean, cell in means if mean == best)
+
+
+def is_clearly_other(one: Cell, other: Cell) -> bool:
+    """Whether the paired difference of two cells over their common seeds is significant.
+
+    Means that are written with the same digits are called equal.
+    """
+    texts = [one.metric.format(cell.estimate.mean or 0.0) for cell in (one, other)]
+    if None not in (one.estimate.mean, other.estimate.mean) and texts[0] == texts[1]:
+        return False
+    values = {v.seed: v.value for v in other.values}
+    differences = [v.value - values[v.seed] for v in one.values if v.seed in values]
+    less = STUDENT_T.p(differences, 0.0, "less")
+    return less is not None and 2 * min(less, 1 - less) < ALPHA

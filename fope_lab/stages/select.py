@@ -1,0 +1,101 @@
+"""Selection among trainings: the candidates differ in one setting, and the best one goes on.
+
+A sweep file asks for it by `select` in the section of a training stage. The plan then has a stage
+of kind `select` between the candidates and the stages that start from the chosen model. One value
+is chosen for all seeds: the one whose mean over the seeds is least.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from annotated_types import MinLen
+
+from fope_lab.config.annotations import Doc
+from fope_lab.config.section import Section
+from fope_lab.data.roles import candidate_role
+from fope_lab.stages.base import StageConfig
+
+SELECTED, MEANS = "selected", "means"
+"""Where the result of a selection has the chosen value, and the mean of each value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectRule(Section):
+    """Which model the stages that start from a training stage get, of those on one of its axes."""
+
+    over: Annotated[
+        str,
+        MinLen(1),
+        Doc(
+            "The axis of the grid whose values are the candidates, as a path inside the stage:"
+            " train.learning_rate."
+        ),
+    ]
+    by: Annotated[
+        Literal["validation_loss", "least_validation_loss"],
+        Doc(
+            "What the candidates are compared by: the validation loss after the last step, or the"
+            " least of all validations. One value is chosen for all seeds: the one with the least"
+            " mean over the seeds of the sweep; the first in the file if several have it."
+        ),
+    ] = "validation_loss"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Select(StageConfig, kind="select"):
+    """Choose one of several trained models by their validation losses.
+
+    `values` are those of the axis `over`, in the order of the file. The stage reads the candidates
+    of all `seeds`, and leaves the chosen value's model of its own `seed`.
+    """
+
+    version = 1
+    entry_point = "trainers.select:run"
+    leaves_model = True
+    user_facing = False
+
+    over: str
+    by: str
+    values: tuple[Any, ...]
+    seeds: tuple[int, ...]
+    seed: int
+
+    def in_words(self) -> str:
+        """Such as "best of 3 by validation_loss, over 5 seeds"."""
+        seeds = f", over {len(self.seeds)} seeds" if len(self.seeds) > 1 else ""
+        return f"best of {len(self.values)} by {self.by}{seeds}"
+
+    def roles(self) -> list[list[str]]:
+        """The roles of the candidates: for each value, one for each seed."""
+        return [[candidate_role(i, seed) for seed in self.seeds] for i in range(len(self.values))]
+
+    def chosen(self, losses: Mapping[str, float]) -> int | None:
+        """The index of the value with the least mean loss over the seeds, the first of equals.
+
+        `losses` has the loss of each candidate by its role. A value with a loss that is not finite
+        is never chosen; None if every value has one.
+        """
+        means = self.means(losses)
+        best = min(means, default=math.inf)
+        return means.index(best) if math.isfinite(best) else None
+
+    def means(self, losses: Mapping[str, float]) -> list[float]:
+        """The mean loss of each value over the seeds; infinite if a loss is not finite."""
+        return [_mean([losses[role] for role in roles]) for roles in self.roles()]
+
+    def chosen_role(self, recorded: Mapping[str, Any]) -> str | None:
+        """The role of the candidate that the stage chose; None if its result does not say so.
+
+        `recorded` is what its result.json recorded.
+        """
+        index = recorded.get(SELECTED, {}).get("index")
+        return None if index is None else candidate_role(int(index), self.seed)
+
+
+def _mean(losses: Sequence[float]) -> float:
+    return statistics.fmean(losses) if all(map(math.isfinite, losses)) else math.inf

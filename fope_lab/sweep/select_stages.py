@@ -1,0 +1,98 @@
+"""The stages that choose among the candidates of a training stage with `select`.
+
+No sweep file names them. There is one for each combination of the other axes and each seed. Its key
+follows from the rule and the keys of all candidates, so it is known before anything runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fope_lab.config.problems import Problem, first_names, nearest_name, shown
+from fope_lab.data.roles import candidate_role
+from fope_lab.stages import Select, SelectRule
+from fope_lab.stages.labels import label, stage_label
+from fope_lab.sweep.cost import Cost
+from fope_lab.sweep.graph import Stage, make_stage
+from fope_lab.sweep.sweep_file import SweepFile
+
+TRAIN = "train"
+"""The field of a stage whose settings can be selected: they leave the model's shape as it is."""
+
+
+def selected_axis(section: str, content: Any) -> str | None:
+    """The axis that a section selects over, by its path in the grid; None if it does not select.
+
+    A rule that can't be read gives None: the check of the section says what is wrong with it.
+    """
+    rule = content.get("select") if isinstance(content, Mapping) else None
+    over = rule.get("over") if isinstance(rule, Mapping) else None
+    return f"{section}.{over}" if isinstance(over, str) and over else None
+
+
+def rule_problems(file: SweepFile) -> Iterator[Problem]:
+    """Yield what is wrong with the axes that sections select over, each with its place."""
+    included = (axis for point in file.include for axis in point)
+    axes = dict.fromkeys([*file.grid, *file.zip, *included])
+    for name, content in file.stages.items():
+        selected = selected_axis(name, content)
+        if selected is None or (selected in axes and _is_setting(selected)):
+            continue
+        own = [axis.partition(".")[2] for axis in axes if axis.partition(".")[0] == name]
+        allowed = [field for field in own if _is_setting(f"{name}.{field}")]
+        over = selected.partition(".")[2]
+        yield Problem(
+            ("stages", name, "select", "over"),
+            f"found {shown(over)}, which is no axis of {name} that sets a field of train",
+            None if allowed else f"an axis in grid, such as {name}.train.learning_rate: […]",
+            nearest=nearest_name(over, allowed),
+            allowed=first_names(allowed) or None,
+        )
+
+
+def _is_setting(axis: str) -> bool:
+    return axis.split(".")[1] == TRAIN
+
+
+def select_stages(rule: SelectRule, candidates: Sequence[Stage]) -> dict[int, Stage]:
+    """Return the stages that choose among candidates, by their seeds.
+
+    The candidates are those of every value of the axis under every seed, in the order of the file.
+    Raises ValueError if they have one value only.
+    """
+    first = candidates[0]
+    axis = f"{first.section}.{rule.over}"
+    by_value: dict[str, dict[int, Stage]] = {}
+    for stage in candidates:
+        assert stage.seed is not None, "a training has a seed"
+        by_value.setdefault(label(stage.axes[axis]), {})[stage.seed] = stage
+    rows = list(by_value.values())
+    if len(rows) < 2:
+        raise ValueError(f"found one candidate, {next(iter(by_value))}, and needs several")
+    seeds = tuple(sorted(rows[0]))
+    axes = {path: value for path, value in first.axes.items() if path != axis}
+    spec = Select(
+        over=rule.over,
+        by=rule.by,
+        values=tuple(row[seeds[0]].axes[axis] for row in rows),
+        seeds=seeds,
+        seed=seeds[0],
+    )
+    parents = {
+        candidate_role(i, seed): row[seed].key for i, row in enumerate(rows) for seed in seeds
+    }
+    return {
+        seed: make_stage(
+            dataclasses.replace(spec, seed=seed),
+            section=spec.kind,
+            label=f"{spec.kind}[{stage_label(first.section, axes, seed)}]",
+            axes=axes,
+            seed=seed,
+            parents=parents,
+            model_spec=first.model_spec,
+            cost=Cost(first.cost.parameters, 0, 0.0),
+        )
+        for seed in seeds
+    }

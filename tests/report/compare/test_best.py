@@ -1,0 +1,83 @@
+"""What is marked as the best: the better of equal methods is, in a twentieth of cases at most."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from fope_lab.report.compare.best import best_mean, clearly_best, is_clearly_other
+from fope_lab.report.results.aggregate import Cell, SeedValue, estimate_mean
+from fope_lab.stages.metric import Better, Metric
+from fope_lab.stages.result import Measurement
+
+
+def cell(values: Sequence[float], better: Better | None = "lower", first: int = 0) -> Cell:
+    metric = Metric(name="loss", short_name="loss", better=better, unit="nats")
+    return Cell(
+        section="pretrain",
+        metric=metric,
+        x=None,
+        axes={},
+        estimate=estimate_mean(values),
+        values=tuple(
+            SeedValue(seed, Measurement(name="loss", value=value), f"key{seed}{value}")
+            for seed, value in enumerate(values, first)
+        ),
+        missing=(),
+        trained_length=None,
+        embedding=None,
+    )
+
+
+def test_the_best_differs_from_every_other() -> None:
+    best, close, far = cell([1.0, 2.0, 3.1]), cell([1.3, 2.1, 3.1]), cell([5.0, 6.1, 7.0])
+    assert clearly_best([far, best]) is best
+    assert clearly_best([far, best, close]) is None
+    assert best_mean([far, close, best]) is best
+    higher = [cell([1.0, 2.0, 3.1], "higher"), cell([5.0, 6.1, 7.0], "higher")]
+    assert clearly_best(higher) is higher[1]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [cell([1.0]), cell([9.0])],
+        [cell([1.0, 1.0]), cell([2.0, 2.0])],
+        [cell([1.0, 2.0, 3.0])],
+        [cell([1.0, 2.0, 3.0]), cell([])],
+        [cell([1.0, 2.0, 3.0], None), cell([8.0, 9.1, 10.0], None)],
+        [cell([1.0, 2.0, 3.1]), cell([5.0, 6.0, math.inf])],
+        [cell([1.0, 2.0, 3.1]), cell([8.0, 9.0, 10.0], first=3)],
+        [cell([1.0, 2.0, 3.0]), cell([1.0001, 2.0002, 3.0001])],
+    ],
+    ids=["one seed", "two equal", "alone", "empty", "no end", "infinite", "unpaired", "digits"],
+)
+def test_nothing_is_marked_without_evidence(cells: list[Cell]) -> None:
+    assert clearly_best(cells) is None
+
+
+def test_it_is_the_paired_t_test_of_scipy() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        one, other = (rng.normal(shift, 1, 4).tolist() for shift in (0, 1.5))
+        p = scipy.stats.ttest_rel(one, other).pvalue
+        assert is_clearly_other(cell(one), cell(other)) is bool(p < 0.05)
+
+
+@pytest.mark.parametrize("methods", [2, 3, 5])
+def test_of_equal_methods_one_is_marked_rarely(methods: int) -> None:
+    """A seed moves all methods alike, which the pairs remove."""
+    rng, repeats = np.random.default_rng(methods), 1500
+    marked = 0
+    for _ in range(repeats):
+        seeds = rng.standard_normal(5)
+        columns = (seeds + 0.3 * rng.standard_normal(5) for _ in range(methods))
+        marked += clearly_best([cell(values.tolist()) for values in columns]) is not None
+    error = math.sqrt(0.05 * 0.95 / repeats)
+    assert marked / repeats < 0.05 + 3 * error
+    if methods == 2:
+        assert marked / repeats > 0.05 - 3 * error
