@@ -6,13 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fope_lab.data.roles import candidate_role
 from fope_lab.housekeeping.known_stages import KnownStage, known_stages
 from fope_lab.housekeeping.references import parents_of
 from fope_lab.model.export.card import Origin, Score, TrainingFacts
 from fope_lab.model.huggingface.names import hub_name
 from fope_lab.provenance.checkout import Checkout
+from fope_lab.stages import Select
 from fope_lab.stages.labels import label
 from fope_lab.stages.result import FORMAT, ResultRecord
+from fope_lab.stages.select import SELECTED
 from fope_lab.store import StageFolder, Store
 
 PARENT = "from"
@@ -57,7 +60,7 @@ def _with_ancestors(
     folder: StageFolder, store: Store, known: Sequence[KnownStage]
 ) -> Iterator[StageFolder]:
     """Yield the stages that trained the model in the order in which they ran."""
-    parent = parents_of(folder).get(PARENT)
+    parent = _model_parent(folder)
     before = None
     if parent and "/" not in parent:
         before = next((each.folder for each in known if each.key == parent), None)
@@ -69,6 +72,19 @@ def _with_ancestors(
     if before is not None and before.path != folder.path:
         yield from _with_ancestors(before, store, known)
     yield folder
+
+
+def _model_parent(folder: StageFolder) -> str | None:
+    """The key of the stage whose model a stage starts from, or what else it names; of a selection,
+    the candidate that it chose."""
+    parents, request = parents_of(folder), folder.request() or {}
+    if request.get("kind") != Select.kind:
+        return parents.get(PARENT)
+    try:
+        chosen = (folder.result() or {})["recorded"][SELECTED]["index"]
+        return parents.get(candidate_role(chosen, request["config"]["seed"]))
+    except (KeyError, TypeError):
+        return None
 
 
 def _facts(folder: StageFolder, known: Sequence[KnownStage]) -> TrainingFacts:

@@ -157,6 +157,8 @@ def _differences(
             yield from (f"{stages[roles[role]].section}.{each}" for each in near.differences)
         elif role == MODEL:
             yield f"from was {str(before)[:8]}"
+        elif role not in places:
+            yield "the candidates were others"
         elif places[role] not in told:
             yield f"{_written(stage, places[role])} had other content"
 

@@ -99,7 +99,7 @@ def plan(sweep: Sweep, store: Store | str | os.PathLike[str] | None = None) -> P
             parents = [by_key[key].section for key in unfinished_parents(stage, found)]
             reason = _reason(state, parents)
             if isinstance(stage.spec, Select):
-                reason = f"{stage.spec.in_words()}; {reason}"
+                reason = f"{reason}; {stage.spec.in_words()}"
             states[stage.key] = replace(state, reason=reason)
     return Plan(sweep, states, {key: files for key, files in changes.items() if files})
 

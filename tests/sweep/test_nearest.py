@@ -161,3 +161,29 @@ def test_a_store_of_many_stages_is_read_quickly(tmp_path: Path, store: Store) ->
     found = planned(tmp_path, store, {"stages.pretrain.train.learning_rate": 2e-3})
     assert differences(found)[f"pretrain{ROPE}"] == ("train.learning_rate was 0.001",)
     assert time.process_time() - started < 2.5
+
+
+def test_other_candidates_of_a_selection_are_told(tmp_path: Path) -> None:
+    train = {**BASE["stages"]["pretrain"]["train"], "validate_every": 5}
+    changes = {
+        "stages.pretrain.train": train,
+        "stages.pretrain.select": {"over": "train.learning_rate"},
+        "stages.perplexity.corpus": "python-docs",
+    }
+    content = changed(BASE, changes) | {"grid": {"pretrain.train.learning_rate": [1e-3, 2e-3]}}
+    store = Store.create(tmp_path / "store")
+    finish(load(tmp_path, content), store)
+    for other, expected in (
+        ({"seeds": [0, 1]}, {"seeds was 0", "the candidates were others"}),
+        (
+            {"grid": {"pretrain.train.learning_rate": [1e-3, 4e-3]}},
+            {"values was 0.001+0.002", "the candidates were others"},
+        ),
+        (
+            {"stages": changed(content, {"stages.pretrain.train.tokens": 10_240})["stages"]},
+            {"the candidates were others"},
+        ),
+    ):
+        [found] = with_nearest([plan(load(tmp_path, content | other), store)], store)
+        told = differences(found)
+        assert expected >= set(told["select[pretrain[seed=0]]"]) > set()

@@ -131,7 +131,7 @@ def test_a_plan_says_what_the_selection_costs(tmp_path: Path) -> None:
     rows = {row["name"]: row for row in estimate.as_json()["stages"]}
     row = rows["select[pretrain[embedding=rope,seed=0]]"]
     assert (row["kind"], row["state"], row["tokens"], row["flops"]) == ("select", "run", 0, 0)
-    assert row["reason"].startswith("best of 3 by validation_loss, over 2 seeds; ")
+    assert row["reason"].endswith("; after pretrain; best of 3 by validation_loss, over 2 seeds")
     tokens = sum(stage.cost.tokens or 0 for stage in of(estimate.plans[0].sweep, "pretrain"))
     assert estimate.totals()["tokens"] > tokens
 

@@ -58,6 +58,21 @@ def setting_notes(group: SettingGroup) -> list[str]:
     if any(point.chosen for series in group.series for point in series.points):
         by = (group.by or "").replace("_", " ")
         notes.append(f"{CHOSEN} chosen: the least mean {by} over the seeds. {OPTIMISTIC}")
+        notes += edge_notes(group)
     elif group.by is not None and not any(cell.missing for cell in cells):
         notes.append("None is chosen yet.")
     return notes
+
+
+def edge_notes(group: SettingGroup) -> list[str]:
+    """A note on the series whose chosen value is the least or the largest of its candidates."""
+    at_edge: dict[str, list[str]] = {}
+    for series in group.series:
+        for word, point in (("least", series.points[0]), ("largest", series.points[-1])):
+            if point.chosen:
+                name = f"{series.label} ({series.panel})" if series.panel else series.label
+                at_edge.setdefault(word, []).append(name)
+    return [
+        f"Chosen is the {word} value of {', '.join(names)}: a better one may lie beyond the grid."
+        for word, names in at_edge.items()
+    ]

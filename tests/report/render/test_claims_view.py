@@ -230,7 +230,8 @@ def test_tables_and_figures_are_those_asked_for_in_their_order(tmp_path: Path) -
     titles = [table.title for table in build_tables(asked)]
     assert titles == ["Loss (pretrain)", "Perplexity", "Passkey accuracy"]
     drawn = [figure.title.removesuffix(" by context length") for figure in draw_figures(asked)]
-    assert drawn == ["Passkey accuracy", "Perplexity"]
+    assert drawn[:2] == ["Passkey accuracy", "Perplexity"]
+    assert all(title.startswith(("Passkey accuracy at", "Perplexity at")) for title in drawn[2:])
     fewer = made(tmp_path / "fewer", {"tables": ["passkey"], "figures": []})
     assert [table.title for table in build_tables(fewer)] == ["Passkey accuracy"]
     assert draw_figures(fewer) == []
@@ -243,7 +244,13 @@ def test_without_a_list_all_are_shown(report: Report, tmp_path: Path) -> None:
         "Perplexity by context length",
         "Passkey accuracy by context length",
         "Loss (pretrain) along training",
+        "Loss by learning rate (pretrain)",
+        *(f"Perplexity at {x} by learning rate (perplexity)" for x in (64, 256)),
+        *(f"Passkey accuracy at {x} by learning rate (passkey)" for x in (64, 128)),
     }
     losses = made(tmp_path, {"tables": [], "figures": ["pretrain.loss"]})
     assert build_tables(losses) == ()
-    assert [figure.title for figure in draw_figures(losses)] == ["Loss (pretrain) along training"]
+    assert [figure.title for figure in draw_figures(losses)] == [
+        "Loss by learning rate (pretrain)",
+        "Loss (pretrain) along training",
+    ]

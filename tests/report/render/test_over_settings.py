@@ -88,6 +88,9 @@ def test_the_chosen_value_of_each_row_is_marked(tmp_path: Path) -> None:
     chosen = {row.labels: [entry.chosen for entry in row.entries] for row in found.rows}
     assert chosen == {("rope",): [False, True, False], ("alibi",): [False, False, True]}
     assert any("optimistic" in note for note in found.notes)
+    assert (
+        "Chosen is the largest value of alibi: a better one may lie beyond the grid." in found.notes
+    )
     texts = {row.labels[0]: [entry.text for entry in row.entries] for row in found.rows}
     assert texts["rope"][1].startswith("2.310 ± ")
     assert not found.has_best

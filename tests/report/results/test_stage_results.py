@@ -218,10 +218,11 @@ def test_tasks_of_a_stage_are_columns_of_one_table(tmp_path: Path, store: Store)
 
 
 def test_the_best_is_that_of_each_task(tmp_path: Path, store: Store) -> None:
-    plan = write_plan(tmp_path, {"seeds": [0], "grid": {"pretrain.embedding": ["rope", "fope"]}})
+    plan = write_plan(tmp_path, {"grid": {"pretrain.embedding": ["rope", "fope"]}})
     passkeys = [stage for stage in plan.sweep.stages if stage.kind == "passkey"]
     finish(plan, store, skip={stage.label for stage in passkeys})
-    for stage, (a, b) in zip(passkeys, ((0.1, 0.9), (0.2, 0.8)), strict=True):
+    for stage in passkeys:
+        a, b = {"rope": (0.1, 0.9), "fope": (0.2, 0.8)}[stage.embedding or ""]
         with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
             attempt.writer.log(0, {"a_accuracy": a, "b_accuracy": b})
             attempt.finish({})
