@@ -43,7 +43,10 @@ def parse_tokenizer(value: Any, base: Path) -> TokenizerRecipe:
 
 def tokenizer_json_schema() -> dict[str, Any]:
     """The JSON Schema of `tokenizer`."""
-    named = {"type": "string", "description": "byte, gpt-neox, a name on the hub, or a path"}
+    named = {
+        "type": "string",
+        "description": "The tokenizer: byte, gpt-neox, a name on the hub, or a path.",
+    }
     trained = TRAINED_TOKENIZERS.json_schema()
     return {"anyOf": [named, *trained["anyOf"]]}
 
