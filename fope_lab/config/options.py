@@ -98,8 +98,8 @@ def default_of(of: dataclasses.Field[Any]) -> Any:
 
 
 def summary(kind: type[Any]) -> str:
-    """The first line of what a class says about itself."""
-    return (kind.__doc__ or kind.__name__).strip().splitlines()[0]
+    """The first paragraph of what a class says about itself, as one line."""
+    return " ".join((kind.__doc__ or kind.__name__).strip().split("\n\n")[0].split())
 
 
 @dataclass(frozen=True)

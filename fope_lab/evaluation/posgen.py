@@ -40,7 +40,7 @@ BY_POSITION = "posgen_accuracy_by_position"
 
 @dataclass(frozen=True, kw_only=True)
 class PosGen(ModelEvaluation, kind="posgen"):
-    """Whether the model goes on with sequences of PosGen, within the trained length and beyond."""
+    """Whether the model continues sequences of PosGen, within the trained length and beyond."""
 
     subtask: Annotated[Subtask, Doc(SUBTASKS)]
     length: Annotated[PositiveInt, Doc("The number of tokens in a sequence.")] = 256
@@ -54,12 +54,15 @@ class PosGen(ModelEvaluation, kind="posgen"):
     k: Annotated[PositiveInt, Doc("The number of near tokens that a token depends on.")] = NEAR
     official_leaky: Annotated[
         bool,
-        Doc("Whether sequences begin as in the released code, which is as trained."),
+        Doc(
+            "Whether sequences begin as in the released code, in which held-out sequences begin"
+            " like training sequences."
+        ),
     ] = False
     trained_length: Annotated[
         PositiveInt | None,
         Doc(
-            "The position from which on a token is beyond the trained length; "
+            "The position from which a token counts as beyond the trained length; "
             "the default is the length of the last training."
         ),
     ] = None

@@ -118,6 +118,8 @@ def write_figures(report: Report, folder: Path) -> list[Path]:
 
     Raises FigureError if the folder can't be written.
     """
+    if folder.exists() and not folder.is_dir():
+        raise FigureError(f"{folder} is a file, needs a folder")
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)

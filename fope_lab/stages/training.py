@@ -299,8 +299,8 @@ class FurtherTraining(TrainingConfig, ChildConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Extend(FurtherTraining, kind="extend"):
-    """Go on training a model on longer text, with the embedding that it has or with another; with
-    `train: none`, give it another embedding without training."""
+    """Continue training a model on longer text, with its own embedding or with another. With
+    `train: none`, only give it another embedding."""
 
     start = "trainers.extend:start"
     untrained = SwapEmbedding

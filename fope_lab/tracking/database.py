@@ -76,8 +76,8 @@ def prepare(path: Path, *, ours: bool) -> None:
             _migrate(path, durable=True)
         elif found is State.UNFINISHED:
             raise DamagedDatabaseError(
-                f"the MLflow database {path} is of an older MLflow, or only half made. Copy it,"
-                " then run `mlflow db upgrade` on it, or name another database"
+                f"the MLflow database {path} was made by an older MLflow, or is incomplete."
+                " Copy it, then run `mlflow db upgrade` on it, or name another database"
             )
 
 

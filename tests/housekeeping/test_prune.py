@@ -86,7 +86,7 @@ def test_without_a_terminal_it_removes_nothing(
         monkeypatch.setattr(sys, "stdin", null)
         assert prune(edited) == 2
     output = capsys.readouterr()
-    message = "nothing was removed: there is no terminal to ask at; --yes removes it"
+    message = "nothing was removed: there is no terminal to ask at; add --yes"
     assert output.err == f"error: {message}\n"
     assert "no recorded sweep has this stage" in output.out
     assert all(folder.is_done() for folder in edited.old)

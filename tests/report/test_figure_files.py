@@ -98,8 +98,10 @@ def test_a_pdf_leaves_the_figure_as_it_was(report: Report) -> None:
 
 def test_a_folder_that_can_not_be_written_is_told(report: Report, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(FigureError, match="file can't be written"):
+    with pytest.raises(FigureError, match="file is a file, needs a folder"):
         write_figures(report, tmp_path / "file")
+    with pytest.raises(FigureError, match="inside can't be written: Not a directory"):
+        write_figures(report, tmp_path / "file" / "inside")
 
 
 def test_the_command_prints_the_files(
@@ -114,4 +116,4 @@ def test_the_command_prints_the_files(
     assert main([*words, "--latex"]) == 0
     assert r"\toprule" in capsys.readouterr().out
     assert main([*words, "--figures", str(plan.sweep.path)]) == 2
-    assert "can't be written" in capsys.readouterr().err
+    assert "is a file, needs a folder" in capsys.readouterr().err

@@ -67,7 +67,7 @@ ERRORS: dict[str, str] = {
     " perplexity.perplexity",
     "perplexity(python)@32: rope > nope": "no stage measures perplexity on 'python'; did you mean"
     " 'python-docs'? (allowed: c4, python-docs)",
-    "passkey(c4)@32: rope > nope": "passkey is of no corpus; leave out (c4)",
+    "passkey(c4)@32: rope > nope": "passkey is not measured on a corpus; leave out (c4)",
     "passkey@65: rope > nope": "passkey does not measure passkey at 65 (at: 32, 64, 128)",
     "passkey: rope > nope": "passkey is a curve; needs @x, one of 32, 64, 128",
     "loss@64: rope > nope": "loss is a single number, and has no @64",

@@ -131,6 +131,16 @@ def test_every_option_says_what_it_means() -> None:
     for path, option in options.items():
         itself = isinstance(option, dict) and "const" not in option and "$ref" not in str(option)
         assert not itself or option.get("description"), path
+    said = set(_descriptions(sweep_json_schema()))
+    assert [text for text in said if not text.endswith(".")] == []  # each is a whole sentence
+
+
+def _descriptions(schema: Any) -> Iterator[str]:
+    is_mapping = isinstance(schema, dict)
+    if is_mapping and isinstance(schema.get("description"), str):
+        yield schema["description"]
+    for item in schema.values() if is_mapping else schema if isinstance(schema, list) else ():
+        yield from _descriptions(item)
 
 
 def _options(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -70,15 +70,15 @@ class Dataset(HubOrFolder, Corpus):
     name = "dataset"
     shorthand: ClassVar[str | None] = "dataset"
 
-    dataset: Annotated[str, Doc("The name of the data set on the hub.")]
+    dataset: Annotated[str, Doc("The name of the dataset on the hub.")]
     config: Annotated[
-        str | None, Doc("The configuration of the data set; the default is its own.")
+        str | None, Doc("The configuration of the dataset; the default is its own.")
     ] = None
     split: Annotated[str, Doc("The split to train on.")] = "train"
     validation_split: Annotated[
         str | None, Doc("The split to hold out; the default holds out a part of `split`.")
     ] = None
-    revision: Annotated[str | None, Doc("The commit of the data set.")] = None
+    revision: Annotated[str | None, Doc("The commit of the dataset.")] = None
     limit: Annotated[Count | None, Doc("The largest number of documents to read.")] = None
     validation_limit: Annotated[
         Count | None, Doc("The largest number of documents to hold out.")

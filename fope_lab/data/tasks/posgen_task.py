@@ -42,7 +42,11 @@ class PosGenTask(Task):
         NEAR
     )
     official_leaky: Annotated[
-        bool, Doc("Whether sequences begin as in the released code, also held-out ones.")
+        bool,
+        Doc(
+            "Whether sequences begin as in the released code, in which held-out sequences begin"
+            " like training sequences."
+        ),
     ] = False
 
     def __post_init__(self) -> None:

@@ -57,7 +57,7 @@ def tokenizer_json_schema() -> dict[str, Any]:
     """The JSON Schema of `tokenizer`."""
     named = {
         "type": "string",
-        "description": "byte, symbols:TASK, gpt-neox, a name on the hub, or a path",
+        "description": "The tokenizer: byte, symbols:TASK, gpt-neox, a name on the hub, or a path.",
     }
     trained = TRAINED_TOKENIZERS.json_schema()
     return {"anyOf": [named, *trained["anyOf"]]}

@@ -39,12 +39,12 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
     corpus: Annotated[CorpusSection, Doc("The corpus whose held-out text is read.")]
     over: Annotated[
         CorpusSection | None,
-        Doc("Another corpus, to log the perplexity on `corpus` over that on this one as well."),
+        Doc("A second corpus: the perplexity on `corpus` divided by that on it is logged, too."),
     ] = None
     lengths: LengthsOption
     method: Annotated[
         Literal["chunked", "sliding"],
-        Doc("How windows lie: end to end (chunked), or with an overlap (sliding)."),
+        Doc("How the windows follow each other: end to end (chunked), or overlapping (sliding)."),
     ] = "chunked"
     stride: Annotated[
         PositiveInt | None, Doc("The number of tokens from one sliding window to the next.")

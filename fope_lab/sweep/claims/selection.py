@@ -169,7 +169,9 @@ def _of_corpus(having: Having, quantity: Quantity) -> Having:
             if label == quantity.corpus:
                 found.setdefault(name, []).append((stage, metric))
     if not labels:
-        raise ClaimError(f"{quantity.metric} is of no corpus; leave out ({quantity.corpus})")
+        raise ClaimError(
+            f"{quantity.metric} is not measured on a corpus; leave out ({quantity.corpus})"
+        )
     if not found:
         near = did_you_mean(quantity.corpus, list(labels))
         raise ClaimError(

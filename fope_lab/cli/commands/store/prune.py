@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         say(f"{size_text(waste.size):>8}  {waste.why}: {waste.path.relative_to(store.root)}")
     say(f"{size_text(found.size):>8}  in all, in {store.root}")
     if not options.yes and not sys.stdin.isatty():
-        raise StoreError("nothing was removed: there is no terminal to ask at; --yes removes it")
+        raise StoreError("nothing was removed: there is no terminal to ask at; add --yes")
     if not options.yes and not _agrees():
         say("nothing was removed")
         return OK
