@@ -188,6 +188,7 @@ def test_a_stage_without_validations_can_not_be_selected(tmp_path: Path) -> None
 def test_text_of_the_selection_is_not_evaluated(tmp_path: Path) -> None:
     for changes in (
         {"stages.perplexity.part": "all"},
+        {"stages.perplexity.part": "all", "stages.perplexity.from": "extend"},
         {"stages.pretrain.train.validation_part": "all"},
     ):
         [found] = told(tmp_path, changed(SWEEP, changes))
