@@ -10,7 +10,7 @@ from typing import Any
 
 from fope_lab.config.cache import Cache
 from fope_lab.config.problems import ConfigError, Problem
-from fope_lab.data.roles import MODEL, text_role
+from fope_lab.data.roles import MODEL, candidate_role, text_role
 from fope_lab.evaluation.base import Evaluation
 from fope_lab.stages import Pretrain, Select, StageConfig, SwapEmbedding, TrainingConfig
 from fope_lab.stages.base import UNTRAINED
@@ -149,7 +149,7 @@ class StageBuilder:
         model = parent.model_spec
         work = self._work.get((section, model), lambda: self._prepare(spec, section, model))
         spec = work.spec
-        self._check_text(spec, work.prepared, chain)
+        self._check_text(spec, work.prepared, parent.stage)
         of_parent = parent.stage.seed if parent.stage else None
         if isinstance(spec, TrainingConfig):
             spec = dataclasses.replace(spec, seed=seed, select=None)
@@ -177,24 +177,21 @@ class StageBuilder:
             yield stage
             if not isinstance(stage.spec, SwapEmbedding | Select):
                 break
-            stage = self._known.get(next(iter(stage.parents.values()), ""))
+            stage = self._before(stage)
 
-    def _check_text(self, spec: StageConfig, prepared: Prepared, chain: Sequence[Stage]) -> None:
-        """Raise ConfigError if a stage measures a loss on text by which its model was selected: the
-        number would be too good."""
-        if spec.part_read() is None:
-            return
-        for stage in chain:
-            if not isinstance(stage.spec, Select):
-                continue
-            for candidate in map(self._known.__getitem__, stage.parents.values()):
-                trained = candidate.spec
-                assert isinstance(trained, TrainingConfig), "only trainings are selected"
-                read = {k for role, k in candidate.parents.items() if role in trained.held_out()}
-                apart = trained.train.validation_part != "all" and spec.part_read() != "all"
-                for i, field in enumerate(spec.corpora()):
-                    if prepared.parents.get(text_role(i)) in read and not apart:
-                        raise ConfigError(_read_by_selection(field, candidate.section))
+    def _before(self, stage: Stage) -> Stage | None:
+        """The stage whose model a stage goes on with; of a selection, the first candidate."""
+        keys = stage.parents
+        return self._known.get(keys.get(MODEL) or keys.get(candidate_role(0, stage.seed or 0), ""))
+
+    def _check_text(self, spec: StageConfig, prepared: Prepared, stage: Stage | None) -> None:
+        """Raise ConfigError if a stage measures a loss on text by which its model was selected, or
+        one that this was trained from: the number would be too good."""
+        while stage is not None and spec.part_read() is not None:
+            if isinstance(stage.spec, Select):
+                for candidate in map(self._known.__getitem__, stage.parents.values()):
+                    _check_unread(spec, prepared, candidate)
+            stage = self._before(stage)
 
     def _prepare(self, spec: StageConfig, section: StageSection, parent: ModelSpec | None) -> _Work:
         """Return what a section's stages that start from models like `parent` have in common.
@@ -211,13 +208,21 @@ class StageBuilder:
         return _Work(spec, model_spec, prepared, {**prepared.key_replacements, **replaced}, cost)
 
 
-def _read_by_selection(field: str, section: str) -> Problem:
-    return Problem(
-        (field,),
-        f"is text by which select chose the model of {section}, so the number would be too good",
-        f"part: second-half here and train.validation_part: first-half in {section}, or another"
-        " corpus",
-    )
+def _check_unread(spec: StageConfig, prepared: Prepared, candidate: Stage) -> None:
+    """Raise ConfigError if the validations of a candidate read what a stage measures a loss on."""
+    trained, section = candidate.spec, candidate.section
+    assert isinstance(trained, TrainingConfig), "only trainings are selected"
+    if trained.train.validation_part != "all" and spec.part_read() != "all":
+        return
+    read = {key for role, key in candidate.parents.items() if role in trained.held_out()}
+    for i, field in enumerate(spec.corpora()):
+        if prepared.parents.get(text_role(i)) in read:
+            fault = f"is text by which select chose the model of {section}"
+            needs = (
+                f"part: second-half here and train.validation_part: first-half in {section}, or"
+                " another corpus"
+            )
+            raise ConfigError(Problem((field,), f"{fault}, so the number would be too good", needs))
 
 
 def _read_fields(section: StageSection) -> Mapping[str, Any]:

@@ -196,6 +196,7 @@ def test_a_choice_needs_a_list_of_seeds(tmp_path: Path) -> None:
 def test_text_of_the_selection_is_not_evaluated(tmp_path: Path) -> None:
     for changes in (
         {"stages.perplexity.part": "all"},
+        {"stages.perplexity.part": "all", "stages.perplexity.from": "extend"},
         {"stages.pretrain.train.validation_part": "all"},
     ):
         [found] = told(tmp_path, changed(SWEEP, changes))
