@@ -10,7 +10,6 @@ from fope_lab.analysis.base import ANALYSIS_TYPES, Analysis
 from fope_lab.config.defaults import default_address, default_store, default_tracking_uri
 from fope_lab.store import StageState, Store
 from fope_lab.sweep import Plan, Sweep, load_sweep
-from fope_lab.sweep import plan as plan_sweep
 
 if TYPE_CHECKING:
     import pandas
@@ -32,8 +31,11 @@ def plan(sweep: Sweep | File, store: Place | None = None) -> Plan:
     The default store is FOPE_LAB_STORE, or ./fope-store. Raises SweepError for a wrong file, and
     StoreError if the store is not a folder.
     """
+    from fope_lab.report.compare.needed_states import plan_sweeps
+
     place = _store(store)
-    return plan_sweep(_sweep(sweep, place), place)
+    [planned] = plan_sweeps([_sweep(sweep, place)], place)
+    return planned
 
 
 def run(
@@ -78,14 +80,15 @@ def results(sweep: Sweep | File, store: Place | None = None) -> pandas.DataFrame
     """The numbers that the finished stages of a sweep measured, a row for each.
 
     The columns are told in fope_lab/report/results/frame.py; `.attrs["unfinished"]` says of every
-    stage without results why it has none. The default store is FOPE_LAB_STORE, or ./fope-store.
+    stage without results why it has none. Where a rule for seeds counts some of them, the others
+    have no row. The default store is FOPE_LAB_STORE, or ./fope-store.
     Raises SweepError for a wrong file, and StoreError if the store is not a folder.
     """
+    from fope_lab.report.compare.counted_results import read_counted
     from fope_lab.report.results.frame import results_frame
-    from fope_lab.report.results.stage_results import read_stages
 
     place = _store(store)
-    return results_frame(read_stages(_sweep(sweep, place).stages, place))
+    return results_frame(read_counted(_sweep(sweep, place), place).counted)
 
 
 def _store(store: Place | None) -> Store:

@@ -79,6 +79,14 @@ class Analysis(ABC):
         """How many tokens of text are read, if any."""
         return 0
 
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """The names of all that `numbers` can return with these options, known before it runs.
+
+        What a model decides may leave some of them out. A claim can name only what is here.
+        """
+        return ()
+
     @abstractmethod
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
         """The arrays that the figure is drawn from; `subject` is None if nothing is needed.
@@ -93,7 +101,7 @@ class Analysis(ABC):
     def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Single numbers beside the figure, by names that begin with a letter.
 
-        Reports and MLflow show them. They are no metrics: no claim, table or paper's file can name
-        them.
+        Reports and MLflow show them, and a claim can name those that `number_names` declares. They
+        are no metrics: no table or paper's file can name them.
         """
         return {}

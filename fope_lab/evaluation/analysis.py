@@ -43,6 +43,10 @@ class AnalysisStage(Evaluation, kind="analysis"):
         """The text, where the analysis reads one."""
         return {} if self.corpus is None else {"corpus": self.corpus}
 
+    def number_names(self) -> Iterable[str]:
+        """The numbers that the analysis declares."""
+        return self.analysis.number_names
+
     def problems(self) -> Iterable[Problem]:
         """A model or a text that the analysis needs and has not."""
         yield from super().problems()

@@ -61,15 +61,18 @@ def run_stages(
     watch: Watch = lambda read_states, read_room: contextlib.nullcontext(),
     sweeps: Sequence[str] = (),
     say: Say = lambda line: None,
+    needed: Callable[[Mapping[str, StageState]], dict[str, StageState]] = dict,
 ) -> Mapping[str, StageState]:
     """Run every stage that is not done in the store; returns the state of each stage by key.
 
     `stages` has parents before children. `seconds` has the plan's forecast of each stage by key:
     the order and the back-filling follow from it. `address` is "local" for a Ray of our own,
     otherwise a cluster to join. `sweeps` are the names by which `fope-lab stop` finds this run, and
-    `say` prints a line. Raises KeyboardInterrupt at a signal, after trainings have saved
-    checkpoints, resources.ResourcesError if a stage could never be placed, and
-    cluster_address.ClusterError if no cluster is at `address`.
+    `say` prints a line. `needed` is as in StageSearcher.
+
+    Raises KeyboardInterrupt at a signal, after trainings have saved checkpoints,
+    resources.ResourcesError if a stage could never be placed, and cluster_address.ClusterError if
+    no cluster is at `address`.
     """
     owner = driver_name()
     by_key = {stage.key: stage for stage in stages}
@@ -95,7 +98,7 @@ def run_stages(
         }
         capacity = Capacity(demands, ray.cluster_resources, lookahead)
         searcher = StageSearcher(
-            stages, store, owner, capacity, seconds, lambda: interruption.noted
+            stages, store, owner, capacity, seconds, lambda: interruption.noted, needed
         )
         request = stop_request(store, owner)
         ending = LastCheckpoints(interruption, request, searcher, by_key, store, owner, say)

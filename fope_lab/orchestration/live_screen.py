@@ -32,6 +32,8 @@ STYLES = {
     Status.WAITING: "dim",
     Status.NOT_STARTED: "dim",
     Status.BLOCKED: "red",
+    Status.IF_NEEDED: "dim",
+    Status.NOT_NEEDED: "dim",
     Status.DONE: "green",
 }
 """How each status is drawn."""

@@ -30,10 +30,11 @@ from fope_lab.orchestration.live_screen import (
     time_left_text,
 )
 from fope_lab.orchestration.run_progress import RunProgress, Snapshot, stage_progress
+from fope_lab.report.compare.needed_states import NeededStates
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store.observation import observe
 from fope_lab.store.time_taken import over_attempts
-from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.plan import missing_input
 from fope_lab.sweep.stage_states import block_descendants, read_states
 from fope_lab.tracking.names import run_names
@@ -155,7 +156,7 @@ def _lines(progress: RunProgress, console: Console) -> Iterator[Show]:
 
     def show(now: Snapshot) -> None:
         nonlocal overall
-        blocked: Counter[str] = Counter()
+        together: Counter[tuple[Status, str]] = Counter()
         clock = time.monotonic()
         for stage in progress.stages:
             state = now.states[stage.key]
@@ -164,16 +165,16 @@ def _lines(progress: RunProgress, console: Console) -> Iterator[Show]:
             running = state.status is Status.RUNNING
             changed = before[0] is not state.status or (running and before[1] != state.reason)
             quiet = clock - printed.setdefault(stage.key, clock) > LINE_SECONDS
-            if changed and is_blocked_by_another(stage, now.states):
-                blocked[state.reason] += 1
+            if changed and (state.is_unneeded or is_blocked_by_another(stage, now.states)):
+                together[state.status, state.reason] += 1
             elif changed or (quiet and running):
                 printed[stage.key] = clock
                 cells = progress_cells(stage, state, progress.store)
                 if running and before[1] != state.reason:
                     cells.append(state.reason)
                 say(state_text(state), "  ".join([stage.label, *filter(None, cells)]))
-        for reason, number in blocked.items():
-            say(str(Status.BLOCKED), f"{counted(number)}: {reason}")
+        for (status, reason), number in together.items():
+            say(str(status), f"{counted(number)}: {reason}")
         if clock - overall > OVERALL_SECONDS:
             overall = clock
             left = now.time_left
@@ -183,12 +184,13 @@ def _lines(progress: RunProgress, console: Console) -> Iterator[Show]:
     yield show
 
 
-def observe_states(stages: Sequence[Stage], store: Store) -> dict[str, StageState]:
+def observe_states(sweeps: Sequence[Sweep], store: Store) -> dict[str, StageState]:
     """The states of all stages as another process can tell them, which takes a moment if any runs.
 
-    `stages` come parents first. A stage that has not failed and
-    lacks its data is blocked, as a plan says.
+    A stage that has not failed and lacks its data is blocked, as a plan says, and one whose seed a
+    rule has not asked for says so.
     """
+    stages = list({stage.key: stage for sweep in sweeps for stage in sweep.stages}.values())
     states = read_states(stages, store)
     running = [stage for stage in stages if states[stage.key].status is Status.RUNNING]
     live = Store(store.root)  # a snapshot would show no heartbeat
@@ -199,4 +201,4 @@ def observe_states(stages: Sequence[Stage], store: Store) -> dict[str, StageStat
         may_start = state.status not in (Status.DONE, Status.RUNNING, Status.FAILED)
         if may_start and (missing := missing_input(stage, store)):
             states[stage.key] = replace(state, status=Status.BLOCKED, reason=missing)
-    return block_descendants(stages, states)
+    return NeededStates(sweeps, store).of(block_descendants(stages, states))

@@ -154,7 +154,9 @@ class RunProgress:
                 whole = progress.total / progress.steps_per_second
                 measured[key] = StageTime(whole, progress.left)
         stopped = {
-            key for key, state in states.items() if state.status in (Status.FAILED, Status.BLOCKED)
+            key
+            for key, state in states.items()
+            if state.is_unneeded or state.status in (Status.FAILED, Status.BLOCKED)
         }
         return time_left(
             self.stages,

@@ -19,6 +19,7 @@ from fope_lab.orchestration.tracked_cells import tracked_cells
 from fope_lab.planning.devices import device_named, this_machine
 from fope_lab.planning.forecast import forecast_seconds, without_gaps
 from fope_lab.planning.memory_fit import too_large, too_large_error
+from fope_lab.report.compare.needed_states import NeededStates, plan_sweeps
 from fope_lab.report.files import REPORT_FILES
 from fope_lab.report.numbers import report_numbers
 from fope_lab.report.render.terminal import print_report
@@ -26,7 +27,7 @@ from fope_lab.store import StageState, Status, Store, StoreError
 from fope_lab.store.corpora import CorpusRecords
 from fope_lab.store.lease import LeaseHeldError, driver_name, is_gone
 from fope_lab.store.state import CACHED
-from fope_lab.sweep import Plan, Sweep, plan
+from fope_lab.sweep import Plan, Sweep
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.notes import notes
 from fope_lab.sweep.plan import ACTIONS
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 LEFT_OUT = "left out"
 """What a run does with an unfinished stage that is not selected."""
+NOTHING = ("cached", "if needed", "not needed")
+"""What a plan says of stages for which nothing has to be started."""
 INTERRUPTED_SECONDS = 8.0
 """How long a run that was interrupted waits at most for MLflow to be brought up to date."""
 
@@ -70,7 +73,7 @@ def run_sweeps(
     ClusterError, ResourcesError or MissingPackageError for what is not there.
     """
     place = Store.open(store)
-    plans = [plan(sweep, place) for sweep in sweeps]
+    plans = plan_sweeps(sweeps, place)
     selected = select(plans)
     names = ", ".join(sweep.name for sweep in sweeps)
     if not stages_of(selected):
@@ -84,7 +87,7 @@ def run_sweeps(
     place = Store.create(store)  # only now, when nothing that was asked for is wrong
     if again:
         _prepare_rerun(again, place, console)
-        plans = [plan(sweep, place) for sweep in sweeps]
+        plans = plan_sweeps(sweeps, place)
         selected = select(plans)
     _require_memory(selected, device, address)
     tracker = Tracker(place.root, tracking_uri)
@@ -100,7 +103,7 @@ def run_sweeps(
     print_line(console, f"{names}: {counted(actions.total())}: {counts}; store {place.root}")
     states: Mapping[str, StageState] = {}
     problem = None
-    if any(planned.action(key) != "cached" for planned in selected for key in planned.states):
+    if any(planned.action(key) not in NOTHING for planned in selected for key in planned.states):
         forecasts = forecast_seconds(stages, place, device)
         try:
             states, problem = _run_stages(
@@ -112,7 +115,7 @@ def run_sweeps(
     else:
         problem = _upload(tracker, plans).unreachable
     try:
-        finished = [plan(sweep, place) for sweep in sweeps]
+        finished = plan_sweeps(sweeps, place)
         for planned in finished:
             keep_corpora(planned, place)
         _finish(finished, place, tracker, console, problem)
@@ -131,7 +134,7 @@ def _actions(plans: Sequence[Plan], selected: Sequence[Stage]) -> Counter[str]:
     actions = {key: planned.action(key) for planned in plans for key in planned.states}
     counts = Counter(dict.fromkeys((*ACTIONS, LEFT_OUT), 0))
     counts.update(
-        action if key in keys or action == "cached" else LEFT_OUT for key, action in actions.items()
+        action if key in keys or action in NOTHING else LEFT_OUT for key, action in actions.items()
     )
     return counts
 
@@ -260,6 +263,7 @@ def _run_stages(
         watch=watch,
         sweeps=names,
         say=lambda line: print_line(console, line, style="yellow"),
+        needed=NeededStates([planned.sweep for planned in plans], store).of,
     )
     return states, problem
 

@@ -44,12 +44,14 @@ class StageSearcher(Searcher):
         capacity: Capacity,
         seconds: Mapping[str, float],
         is_ending: Callable[[], bool] = lambda: False,
+        needed: Callable[[Mapping[str, StageState]], dict[str, StageState]] = dict,
     ) -> None:
         """`stages` come parents first, and `seconds` has the plan's forecast of each by key.
 
         `owner` is this driver. `capacity` bounds how many stages Tune has at once: Tune starts them
         first come, first served, so that a stage given early would keep a more urgent one waiting.
-        Once `is_ending` is true, Tune gets no more stages.
+        Once `is_ending` is true, Tune gets no more stages. `needed` returns the states with those
+        stages waiting that results have shown to be needed, and those unneeded that are not.
         """
         super().__init__()
         self._stages = {stage.key: stage for stage in stages}
@@ -67,6 +69,8 @@ class StageSearcher(Searcher):
         }
         for stage in stages:
             self._rerun_if_parents_changed(stage)
+        self._needed = needed
+        self._states = needed(self._states)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Answer Tune with the configuration of the next trial, None, or FINISHED."""
@@ -80,6 +84,7 @@ class StageSearcher(Searcher):
                 if folder.is_done():  # read after the lease: another driver may just have ended
                     self._states[key] = CACHED
                     self._rerun_children(self._stages[key])
+                    self._states = self._needed(self._states)
                 elif lease is LeaseState.HELD:
                     self._states[key] = ELSEWHERE
                 else:
@@ -123,6 +128,7 @@ class StageSearcher(Searcher):
             else:
                 self._states[key] = self._failed(folder, state, reason)
                 self._states = block_descendants(list(self._stages.values()), self._states)
+            self._states = self._needed(self._states)
 
     def note_death(self, trial_id: str) -> None:
         """Note that the process of a trial died, and that Tune starts another one."""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from fope_lab.planning.forecast import forecast_seconds
 from fope_lab.report import Report, RunLinks, build_report
 from fope_lab.report.files import WrittenReport, named_panels, write_report
 from fope_lab.report.provenance import provenance
@@ -14,6 +18,7 @@ from fope_lab.store import Store
 from fope_lab.store.snapshot import StoreSnapshot
 from fope_lab.store.sweep_files import REPORTS
 from fope_lab.sweep import Plan, Sweep
+from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.notes import keep_file
 from fope_lab.tracking import Tracker, run_link
 
@@ -31,7 +36,32 @@ def tracked_report(sweep: Sweep, store: Store, tracker: Tracker) -> Report:
     addresses = {key: run_link(tracker.uri, experiment, run) for key, run in ids.items()}
     links = RunLinks(ids, addresses, tracker.view_links(sweep.name))
     snapshot = StoreSnapshot.of(store)
-    return build_report(sweep, snapshot, provenance=provenance(sweep, snapshot), links=links)
+    return build_report(
+        sweep,
+        snapshot,
+        provenance=provenance(sweep, snapshot),
+        links=links,
+        seconds=_StageSeconds(sweep, snapshot),
+    )
+
+
+@dataclass(frozen=True)
+class _StageSeconds:
+    """How long stages of a sweep take, from what was measured in a store, which is read once and
+    only if anyone asks."""
+
+    sweep: Sweep
+    store: Store
+
+    def __call__(self, stages: Sequence[Stage]) -> float | None:
+        """The seconds of the stages in all; None if one of them is unknown."""
+        times = [self._forecasts.get(stage.key) for stage in stages]
+        known = [time for time in times if time is not None]
+        return sum(known) if times and len(known) == len(times) else None
+
+    @cached_property
+    def _forecasts(self) -> Mapping[str, float | None]:
+        return forecast_seconds(self.sweep.stages, self.store)
 
 
 def keep_pictures(report: Report, tracker: Tracker, plan: Plan) -> None:

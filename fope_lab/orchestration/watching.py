@@ -26,7 +26,7 @@ LOOK_SECONDS = 2.0
 def watch(sweeps: Sequence[Sweep], store: Store, console: Console) -> None:
     """Show the progress of runs that other processes make, until nothing runs the sweeps."""
     stages = list({stage.key: stage for sweep in sweeps for stage in sweep.stages}.values())
-    states: States = observe_states(stages, store)
+    states: States = observe_states(sweeps, store)
     most: Counter[str] = Counter()
 
     def room() -> Amounts:
@@ -39,7 +39,7 @@ def watch(sweeps: Sequence[Sweep], store: Store, console: Console) -> None:
     over = threading.Event()
     with live_view(progress, lambda: states, console):
         while _runs(sweeps, states, store) and not over.wait(LOOK_SECONDS):
-            states = observe_states(stages, store)
+            states = observe_states(sweeps, store)
 
 
 def _runs(sweeps: Sequence[Sweep], states: States, store: Store) -> bool:

@@ -24,6 +24,8 @@ from fope_lab.store import StageState, Status, Store
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.plan import ACTIONS, Plan, action
 
+TO_DO = ("run", "resume", "if needed")
+"""What `plan --json` says of stages that are left to do, at most."""
 SAVED = ("tokens", "flops", "seconds", "gpu_hours", "cost")
 """The sums that a plan reports for stages that are shared."""
 
@@ -49,7 +51,8 @@ class PlanEstimate:
     too_large: Mapping[str, str]
 
     def as_json(self) -> dict[str, Any]:
-        """What `plan --json` prints; the totals are those of the stages that are left to do.
+        """What `plan --json` prints; the totals are those of the stages that are left to do, and
+        their `least` those of the stages that a run starts whatever seeds its results ask for.
 
         `parents` holds keys, or the folder of a checkpoint, by role. `tokens`, `flops`, `memory`
         (the most bytes that a worker needs at once; the total is the largest), `seconds`,
@@ -74,6 +77,7 @@ class PlanEstimate:
             "stages": len(self.stages),
             **{word: counts[word] for word in ACTIONS},
             **self.sums(self.todo()),
+            "least": {"stages": len(self.certain()), **self.sums(self.certain())},
             "wall_seconds": {"bound": wall.bound, "scheduled": wall.scheduled},
         }
         return totals | self.sharing(self.plans)
@@ -107,7 +111,11 @@ class PlanEstimate:
         return {source: number for number, source in enumerate(dict.fromkeys(sources), 1)}
 
     def todo(self) -> list[Stage]:
-        """The stages that a run would start or resume."""
+        """The stages that a run would start or resume, and those that it may."""
+        return [s for s in self.stages if action(self.states[s.key]) in TO_DO]
+
+    def certain(self) -> list[Stage]:
+        """The stages that a run would start or resume whatever their results are."""
         return [s for s in self.stages if action(self.states[s.key]) in ("run", "resume")]
 
     def sums(self, stages: Iterable[Stage]) -> dict[str, Any]:
@@ -227,7 +235,7 @@ def estimate_plans(
     todo = {
         stage.key: forecasts[stage.key].seconds or 0.0
         for stage in stages
-        if action(states[stage.key]) in ("run", "resume")
+        if action(states[stage.key]) in TO_DO
     }
     wall = wall_time(stages, todo, machines)
     return PlanEstimate(plans, stages, states, forecasts, wall, machines, gpu, price, reasons)

@@ -18,7 +18,14 @@ from fope_lab.planning.forecast import HOUR
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import ACTIONS, Plan
 
-STYLES = {"cached": "green", "resume": "cyan", "run": "bold", "blocked": "red"}
+STYLES = {
+    "cached": "green",
+    "resume": "cyan",
+    "run": "bold",
+    "blocked": "red",
+    "if needed": "cyan",
+    "not needed": "dim",
+}
 MANY = 40
 """The number of stages above which the stages of one name share a row."""
 
@@ -177,6 +184,7 @@ def _totals(estimate: PlanEstimate) -> Iterable[str]:
         f"{totals['tokens']:,} tokens, {totals['flops']:.2e} FLOPs, "
         f"{totals['memory'] / GIB:.1f} GiB at most in a worker"
     )
+    yield from _seeds(estimate, totals)
     if waiting := estimate.waiting():
         yield f"{len(waiting):,} stages wait for a blocked stage; their cost is counted"
     saved = totals["saved"]
@@ -193,6 +201,21 @@ def _totals(estimate: PlanEstimate) -> Iterable[str]:
         yield _time(estimate, totals)
     for source, number in estimate.notes.items():
         yield f"[{number}] {source}"
+
+
+def _seeds(estimate: PlanEstimate, totals: dict[str, Any]) -> Iterable[str]:
+    """What is left at least and at most, where a rule may add seeds."""
+    ranges = [(r.first, r.at_most) for p in estimate.plans if (r := p.sweep.seed_rule)]
+    if not totals["if needed"]:
+        return
+    shown = " and ".join(f"{first} to {most}" for first, most in dict.fromkeys(ranges))
+    least, parts = totals["least"], []
+    for name, show in (("seconds", duration), ("gpu_hours", hours), ("cost", "${:,.2f}".format)):
+        if totals[name] and least[name] is not None:
+            unit = {"seconds": " of work", "gpu_hours": " GPU-hours", "cost": ""}[name]
+            parts.append(f"{show(least[name])} to {show(totals[name])}{unit}")
+    parts.append(f"{least['stages']:,} to {least['stages'] + totals['if needed']:,} stages")
+    yield f"{shown} seeds: {', '.join(parts)}, as the rule of seeds asks for them"
 
 
 def _time(estimate: PlanEstimate, totals: dict[str, Any]) -> str:

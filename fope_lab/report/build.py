@@ -7,11 +7,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from fope_lab.report.compare.before_after import BeforeAfter, pair_before_after
-from fope_lab.report.compare.claims import Verdict, judge_claims
+from fope_lab.report.compare.claim_case import StageSeconds
+from fope_lab.report.compare.claims import Verdict
 from fope_lab.report.compare.comparability_marks import (
     ComparabilityMarks,
     comparability_marks,
     read_histories,
+)
+from fope_lab.report.compare.counted_results import (
+    CountedSeeds,
+    counted_seeds,
+    judge_sweep,
+    read_counted,
 )
 from fope_lab.report.compare.paper_comparison import PaperComparison, compare_with_paper
 from fope_lab.report.compare.published import load_published
@@ -26,11 +33,12 @@ from fope_lab.report.results.layout import (
 )
 from fope_lab.report.results.requested_metrics import requested_groups, requested_trainings
 from fope_lab.report.results.settings import SettingsGroup, collect_settings
-from fope_lab.report.results.stage_results import StageResult, read_stages
+from fope_lab.report.results.stage_results import StageResult
 from fope_lab.report.results.summary import Summary, summarise
 from fope_lab.report.results.training import TrainingCurves, group_training_curves
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Sweep
+from fope_lab.sweep.seed_rule import SeedRule
 
 
 @dataclass(frozen=True)
@@ -72,21 +80,30 @@ class Report:
     marks: Mapping[GroupKey, ComparabilityMarks]
     unequal: Mapping[str, tuple[str, ...]]  # stage's key → what its model differs in from others
     verdicts: tuple[Verdict, ...]
+    seed_rule: SeedRule | None  # None if the sweep has a list of seeds
+    counted_seeds: tuple[CountedSeeds, ...]  # of a rule that counts some of them
     paper: PaperComparison | None  # None if the sweep names no paper
     links: RunLinks
 
 
 def build_report(
-    sweep: Sweep, store: Store, *, provenance: Mapping[str, object], links: RunLinks = RunLinks()
+    sweep: Sweep,
+    store: Store,
+    *,
+    provenance: Mapping[str, object],
+    links: RunLinks = RunLinks(),
+    seconds: StageSeconds | None = None,
 ) -> Report:
     """Read the stages of `sweep` from `store`, and aggregate and compare their results.
 
-    `provenance` (versions, commit, places) and `links` are shown unchanged.
+    `provenance` (versions, commit, places) and `links` are shown unchanged. `seconds` says how long
+    stages take, to price the seeds that would decide a claim.
     """
     section, by_section = sweep.report, sweep.by_section
-    stages = read_stages(sweep.stages, store)
-    cells = build_cells(stages)
-    groups = group_metrics(cells, stages)
+    results = read_counted(sweep, store)
+    stages, counted = results.stages, results.counted
+    cells = build_cells(counted)
+    groups = group_metrics(cells, counted)
     histories = read_histories(stages)
     marks = {group.key: comparability_marks(group, histories) for group in groups}
     table_groups = requested_groups(groups, section.tables, by_section)
@@ -101,15 +118,15 @@ def build_report(
         cells=cells,
         table_groups=table_groups,
         figure_groups=requested_groups(groups, section.figures, by_section),
-        before_after=pair_before_after(table_groups, stages),
+        before_after=pair_before_after(table_groups, counted),
         training_curves=group_training_curves(
-            requested_trainings(stages, section.figures, by_section)
+            requested_trainings(counted, section.figures, by_section)
         ),
-        heatmaps=group_heatmaps(stages),
-        analyses=read_analyses(stages),
+        heatmaps=group_heatmaps(counted),
+        analyses=read_analyses(counted),
         summary=summarise(stages, table_groups),
         settings=collect_settings(stages),
-        without_results=stages_without_cells(stages, cells),
+        without_results=stages_without_cells(counted, cells),
         marks=marks,
         unequal={
             key: words
@@ -119,7 +136,9 @@ def build_report(
             for cell in series.cells.values()
             for key in cell.keys
         },
-        verdicts=judge_claims(section, by_section, stages),
-        paper=None if published is None else compare_with_paper(published, cells, stages),
+        verdicts=judge_sweep(sweep, results, seconds),
+        seed_rule=sweep.seed_rule,
+        counted_seeds=counted_seeds(sweep, stages),
+        paper=None if published is None else compare_with_paper(published, cells, counted),
         links=links,
     )

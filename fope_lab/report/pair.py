@@ -15,9 +15,9 @@ from fope_lab.report.compare.changes import (
     pair_stages,
     setting_changes,
 )
+from fope_lab.report.compare.counted_results import read_counted
 from fope_lab.report.compare.match_sweeps import MatchedCell, match_sweeps
 from fope_lab.report.results.aggregate import build_cells
-from fope_lab.report.results.stage_results import read_stages
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Sweep
 
@@ -77,7 +77,7 @@ def compare_sweeps(first: Side, second: Side) -> Pair:
 
     Raises PairError if nothing of them can be compared.
     """
-    stages = [read_stages(side.sweep.stages, side.store) for side in (first, second)]
+    stages = [read_counted(side.sweep, side.store).counted for side in (first, second)]
     results = tuple({result.stage.key: result for result in of} for of in stages)
     if results[0].keys() == results[1].keys() and first.store.root == second.store.root:
         raise PairError(

@@ -138,6 +138,10 @@ class StageConfig(Section, ABC):
         """The metrics that the stage logs, which claims, tables and figures may name."""
         return ()
 
+    def number_names(self) -> Iterable[str]:
+        """The names of the numbers beside a figure, which claims alone may name."""
+        return ()
+
     def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
         """What the stage can't do with a tokenizer."""
         return ()

@@ -9,8 +9,8 @@ from typing import Literal
 from fope_lab.data.corpora.base import Corpus
 
 Better = Literal["lower", "higher"]
-Unit = Literal["fraction", "nats", "perplexity", "ratio", "percent", "number"]
-DECIMALS: dict[Unit, str] = {"fraction": ".3f", "nats": ".3f", "number": ".3f"}
+Unit = Literal["fraction", "nats", "perplexity", "ratio", "percent", "number", "any"]
+DECIMALS: dict[Unit, str] = {"fraction": ".3f", "nats": ".3f", "number": ".3f", "any": ".4g"}
 """How tables write a value; other units have three significant digits or so."""
 _NON_FINITE = {"nan": "NaN", "inf": "∞", "-inf": "−∞"}
 
@@ -83,6 +83,11 @@ class Metric:
         return self.axis is not None and self.axis.in_tokens
 
     @property
+    def is_number(self) -> bool:
+        """Whether this is a number of an analysis, which claims can name and tables can't."""
+        return self.unit == "any"
+
+    @property
     def is_fraction(self) -> bool:
         """Whether all values are in [0, 1]."""
         return self.unit == "fraction"
@@ -106,6 +111,11 @@ class Metric:
         if size >= 1e6:
             return ".2e"
         return ",.0f" if size >= 1000 else ".1f" if size >= 100 else ".2f"
+
+
+def number_metric(name: str) -> Metric:
+    """A number of an analysis, as claims see it."""
+    return Metric(name=name, short_name=name, better=None, unit="any")
 
 
 def accuracy_by_length(

@@ -10,7 +10,8 @@ from fope_lab.store.lease import AttemptRecord
 
 
 class Status(enum.StrEnum):
-    """Where a stage stands. The store tells the first six; the graph adds the last two."""
+    """Where a stage stands. The store tells the first six, the graph the next two, and a rule that
+    adds seeds to a sweep the last two."""
 
     DONE = "done"  # finished, and its output is whole
     FAILED = "failed"  # its newest attempt ended with an error
@@ -20,6 +21,8 @@ class Status(enum.StrEnum):
     NOT_STARTED = "not started"  # there was no attempt
     WAITING = "waiting"  # a run will start it, once its parents are done and there is room
     BLOCKED = "blocked"  # it can't start: an ancestor failed, or something that it needs is missing
+    IF_NEEDED = "if needed"  # a run starts it only if its seed turns out to be needed
+    NOT_NEEDED = "not needed"  # its seed turned out not to be needed
 
 
 IMPORTANCE = (
@@ -30,10 +33,14 @@ IMPORTANCE = (
     Status.WAITING,
     Status.NOT_STARTED,
     Status.BLOCKED,
+    Status.IF_NEEDED,
+    Status.NOT_NEEDED,
     Status.DONE,
 )
 """The statuses in the order in which people want to know of them."""
-ENDED = (Status.DONE, Status.FAILED, Status.BLOCKED)
+UNNEEDED = (Status.IF_NEEDED, Status.NOT_NEEDED)
+"""The statuses of a stage that a run does not start, as far as is known by now."""
+ENDED = (Status.DONE, Status.FAILED, Status.BLOCKED, *UNNEEDED)
 """The statuses with which a run is done with a stage."""
 
 
@@ -55,6 +62,11 @@ class StageState:
     def is_done(self) -> bool:
         """Whether the stage is finished and its output is whole."""
         return self.status is Status.DONE
+
+    @property
+    def is_unneeded(self) -> bool:
+        """Whether a run leaves the stage out, as far as is known by now."""
+        return self.status in UNNEEDED
 
 
 NOT_STARTED = StageState(Status.NOT_STARTED, "not in the store")

@@ -69,7 +69,7 @@ class _Expansion:
         rows = [dict(zip(zipped, row, strict=True)) for row in zip(*zipped.values(), strict=False)]
         rows = rows or [{}]
         combined = len(rows) * math.prod(map(len, grid.values()))
-        count = (combined + len(included)) * len(file.seeds)
+        count = (combined + len(included)) * len(file.every_seed)
         parts = len(file.stages) + len(self._axes)
         if count > file.max_stages or count * parts > file.max_stages * PARTS:
             number = f"{count:,}" if count < 10**15 else "over 10^15"
@@ -89,7 +89,7 @@ class _Expansion:
         combinations = self._without_excluded(combinations) + included
         if not combinations:
             self._problems.add(Problem(("exclude",), "leaves no grid point"))
-        return [GridPoint(choices, seed) for choices in combinations for seed in file.seeds]
+        return [GridPoint(choices, seed) for choices in combinations for seed in file.every_seed]
 
     def _choices(self, part: str, axes: Mapping[str, Sequence[Any]]) -> dict[str, list[Choice]]:
         """Return the choices of the right axes in `grid` or `zip`."""

@@ -18,6 +18,7 @@ from fope_lab.sweep.keys import stage_key
 from fope_lab.sweep.local_corpora import KnownCorpus, LocalCorpus
 from fope_lab.sweep.model_spec import ModelSpec
 from fope_lab.sweep.report_section import ReportSection
+from fope_lab.sweep.seed_rule import SeedRule
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Sweep:
     once in `stages`, and in `by_section` once for each way that leads to them. Tables show an equal
     stage once, under the first way; claims know it by every way. `local_corpora` are the corpora of
     local files, and `missing_corpora` those whose files are gone and that the store knows.
+    `seed_rule` says which of the `seeds` are needed; without one, all are.
     """
 
     path: Path
@@ -78,6 +80,7 @@ class Sweep:
     by_section: Mapping[str, tuple[Stage, ...]] = field(default_factory=dict, repr=False)
     report: ReportSection = field(default_factory=ReportSection)
     paper: str | None = None
+    seed_rule: SeedRule | None = None
     local_corpora: tuple[LocalCorpus, ...] = ()
     missing_corpora: tuple[KnownCorpus, ...] = ()
 

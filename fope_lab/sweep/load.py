@@ -32,6 +32,7 @@ from fope_lab.sweep.preparation_stages import PreparationStages
 from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.report_check import report_problems
 from fope_lab.sweep.resolve import resolve_stages
+from fope_lab.sweep.seed_check import seed_rule_problems
 from fope_lab.sweep.stage_builder import StageBuilder
 from fope_lab.sweep.sweep_file import read_sweep_file
 
@@ -79,6 +80,8 @@ def _load(path: Path, loader: SweepLoader, text: str | None = None) -> Sweep:
         problems,
     )
     by_section = None if problems else resolved.by_section
+    if not problems.concern("report"):
+        problems.add(*seed_rule_problems(file.seed_rule, file.report, by_section))
     problems.add(*report_problems(file.report, by_section, file.max_stages))
     if problems:
         raise problems.error(points)
@@ -86,7 +89,8 @@ def _load(path: Path, loader: SweepLoader, text: str | None = None) -> Sweep:
         path=path,
         name=file.name,
         description=file.description,
-        seeds=tuple(file.seeds),
+        seeds=file.every_seed,
+        seed_rule=file.seed_rule,
         stages=resolved.stages,
         by_section=resolved.by_section,
         report=file.report,

@@ -16,7 +16,7 @@ from fope_lab.sweep.local_corpora import gone
 from fope_lab.sweep.made_by import ChangesSince, other_parents, read_other_output
 from fope_lab.sweep.stage_states import read_states, unfinished_parents
 
-ACTIONS = ("cached", "resume", "run", "blocked")
+ACTIONS = ("cached", "resume", "run", "blocked", "if needed", "not needed")
 """What a run does with a stage: the states of `plan --json`."""
 
 
@@ -61,8 +61,8 @@ def action(state: StageState) -> str:
     """What a run does with a stage in this state: one of ACTIONS."""
     if state.is_done:
         return "cached"
-    if state.status is Status.BLOCKED:
-        return "blocked"
+    if state.status is Status.BLOCKED or state.is_unneeded:
+        return str(state.status)
     return "run" if state.checkpoint is None else "resume"
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fope_lab.config.problems import Problem
 from fope_lab.sweep.claims.comparison import compare
-from fope_lab.sweep.claims.grammar import Claim, ClaimError, parse_claim, parse_quantity
+from fope_lab.sweep.claims.grammar import Claim, parse_claim, parse_quantity
+from fope_lab.sweep.claims.reader import ClaimError
 from fope_lab.sweep.claims.selection import Catalogue
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.report_section import ReportSection
@@ -49,6 +50,6 @@ def report_problems(
             try:
                 quantity = parse_quantity(text)
                 if catalogue is not None:
-                    catalogue.find(quantity)
+                    catalogue.find_metric(quantity)
             except ClaimError as error:
                 yield Problem(("report", part, i), str(error))

@@ -6,7 +6,7 @@ It is in no stage's key: a claim that is added later is judged on the results th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.section import Section
@@ -24,7 +24,10 @@ class ReportSection(Section):
             "Statements to test over the seeds, each of the form"
             " '[stage.]metric[(corpus)]@x [where axis=value, …]: a > b [> c]'. The sign > says that"
             " the number of a is larger, which is better for an accuracy and worse for a"
-            " perplexity; < says that it is smaller."
+            " perplexity; < says that it is smaller. Other forms after the colon: 'a > 0.9' with a"
+            " constant, 'a <= b * 1.01' or 'a >= b - 0.02' for no worse within a margin, 'a ~ b"
+            " within 1%' for equivalence, and over a range of points @x1..x2 'a grows', 'a falls',"
+            " 'a grows at most 5%' and 'a stays within 5%'."
         ),
     ] = ()
     min_in_length_accuracy: Annotated[
@@ -35,6 +38,13 @@ class ReportSection(Section):
             " about an accuracy is judged only if every seed reaches it."
         ),
     ] = field(default=MIN_IN_LENGTH_ACCURACY, metadata={"option": "learnt"})
+    correction: Annotated[
+        Literal["none", "holm"],
+        Doc(
+            "Correction of the p-values for the number of verdicts in the file. With holm, the"
+            " chance that any verdict is wrong is at most 0.05 (Holm 1979)."
+        ),
+    ] = "none"
     tables: Annotated[
         tuple[str, ...] | None,
         Doc("Tables to show, each as '[stage.]metric[(corpus)]'. Default: all."),

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 from annotated_types import MinLen
 
-from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.checks import EachOnce, KnownName, Pattern
+from fope_lab.config.annotations import Doc
+from fope_lab.config.checks import KnownName, Pattern
 from fope_lab.config.options import entry_of
 from fope_lab.config.problems import FieldPath, Problem, shown
 from fope_lab.config.section import PositiveInt, Section
@@ -21,6 +21,7 @@ from fope_lab.papers.index import paper_names
 from fope_lab.stages.base import STAGE_TYPES
 from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.report_section import ReportSection
+from fope_lab.sweep.seed_rule import SeedRule, Seeds
 
 SweepName = Annotated[
     str,
@@ -35,7 +36,6 @@ SectionName = Annotated[
         r"[A-Za-z][A-Za-z0-9_-]{0,99}", "up to 100 letters, digits, - and _, a letter in front"
     ),
 ]
-Seed = Annotated[int, Interval(ge=0, lt=2**32)]
 Axes = dict[str, Annotated[list[Any], MinLen(1)]]
 Points = tuple[dict[str, Any], ...]
 MOST_WRITTEN_SEEDS = 20
@@ -65,10 +65,12 @@ class SweepFile(Section):
     name: Annotated[SweepName, Doc("Name of the sweep and of its MLflow experiment.")]
     description: Annotated[str, Doc("What the sweep is for. The report begins with it.")] = ""
     seeds: Annotated[
-        tuple[Seed, ...],
-        MinLen(1),
-        EachOnce(),
-        Doc("Seeds of the training stages. Other stages have those of their parents."),
+        Seeds,
+        Doc(
+            "Seeds of the training stages. Other stages have those of their parents. A list of"
+            " seeds, or a rule such as {first: 5, at_most: 20, until: claims}, which adds seeds"
+            " only where they are needed."
+        ),
     ] = (0,)
     stages: Annotated[
         dict[SectionName, dict[str, Any]], MinLen(1), Doc("Sections of the stages, by name.")
@@ -104,6 +106,16 @@ class SweepFile(Section):
         Annotated[str, KnownName("published table", paper_names)] | None,
         Doc("Published numbers that the report compares with, as in fope/table2."),
     ] = None
+
+    @property
+    def seed_rule(self) -> SeedRule | None:
+        """The rule that says which seeds are needed; None for a list of seeds."""
+        return self.seeds if isinstance(self.seeds, SeedRule) else None
+
+    @property
+    def every_seed(self) -> tuple[int, ...]:
+        """The seeds of all stages, also of those that a rule may leave out."""
+        return self.seeds.every_seed if isinstance(self.seeds, SeedRule) else self.seeds
 
     def too_many(self, found: str, at: str) -> Problem:
         """The problem of a section `at` that makes more of something than `max_stages` allows."""

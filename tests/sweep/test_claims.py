@@ -8,14 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.sweep.claims.grammar import (
-    Claim,
-    ClaimError,
+from fope_lab.sweep.claims.grammar import Claim, parse_claim, parse_quantity
+from fope_lab.sweep.claims.margins import Reference, Tolerance
+from fope_lab.sweep.claims.operands import (
+    Constant,
+    Itself,
+    OtherNumber,
     Pin,
     Quantity,
-    parse_claim,
-    parse_quantity,
+    settle,
 )
+from fope_lab.sweep.claims.reader import ClaimError
+from fope_lab.sweep.claims.statements.base import Span
+from fope_lab.sweep.claims.statements.change_limit import ChangeLimit
+from fope_lab.sweep.claims.statements.equivalence import Equivalence
+from fope_lab.sweep.claims.statements.no_worse import NoWorse
+from fope_lab.sweep.claims.statements.ranking import Ranking
+from fope_lab.sweep.claims.statements.trend import Trend
 
 names = st.text(f"{string.ascii_letters}{string.digits}_-", min_size=1, max_size=8)
 axes = st.text(f"{string.ascii_letters}{string.digits}_.-", min_size=1, max_size=8)
@@ -25,16 +34,81 @@ values = st.one_of(
     st.sampled_from(
         ["fope(sigma=0.1,base=129)", "10e9", "a(b(c,d),e=f)", "hf:x/y@1", "(", ")", " a", "a b(c"]
     ),
+    st.sampled_from(["grows", "falls", "stays", "~", "a*b", "0.5", "-1e-3", "with", "within"]),
 )
 quantities = st.builds(Quantity, names, st.none() | names, st.none() | values)
 terms = st.builds(Pin, values, st.none() | axes)
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+constants = st.builds(Constant, numbers)
+amounts = st.floats(1e-6, 1e6)
+tolerances = st.one_of(
+    st.builds(Tolerance, amounts, st.just(False)),
+    st.builds(Tolerance, st.floats(1e-6, 99.9), st.just(True)),
+)
+
+
+def operands(most: int) -> st.SearchStrategy[tuple[Pin | Constant | OtherNumber | Itself, ...]]:
+    """Two to `most` operands: values of an axis, one with a constant, or numbers of a stage."""
+    pins = st.lists(terms, min_size=2, max_size=most, unique=True)
+    mixed = st.tuples(terms.filter(lambda term: not settled_away(term)), constants).map(list)
+    other = st.one_of(constants, st.builds(OtherNumber, names.filter(is_name)))
+    own = st.tuples(st.just(Itself()), other).map(list)
+    return st.one_of(pins, mixed, own).map(tuple)
+
+
+def settled_away(term: Pin) -> bool:
+    """Whether a number beside this term is a value of an axis."""
+    return settle([term, Constant(1.0, "1")])[1] == Pin("1")
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is no number."""
+    return settle([Pin(text), Constant(1.0, "1")])[1] == Constant(1.0)
+
+
+subjects = st.one_of(terms, st.just(Itself()))
+along = st.none() | axes
+rankings = st.builds(Ranking, operands(4), st.sampled_from(["<", ">"]))
+equivalences = st.builds(
+    Equivalence, operands(2), st.builds(Tolerance, amounts, st.just(False))
+) | st.builds(
+    Equivalence, st.lists(terms, min_size=2, max_size=2, unique=True).map(tuple), tolerances
+)
+two_terms = st.lists(terms, min_size=2, max_size=2, unique=True).map(tuple)
+no_worse = st.one_of(
+    st.builds(NoWorse, two_terms, st.just("<="), st.builds(Reference, st.floats(1.001, 1e6))),
+    st.builds(NoWorse, two_terms, st.just(">="), st.builds(Reference, st.floats(1e-6, 0.999))),
+    st.builds(NoWorse, two_terms, st.just("<="), st.builds(Reference, st.just(1.0), amounts)),
+    st.builds(
+        NoWorse,
+        two_terms,
+        st.just(">="),
+        st.builds(Reference, st.just(1.0), amounts.map(lambda amount: -amount)),
+    ),
+    st.builds(
+        NoWorse,
+        st.tuples(st.just(Itself()), constants),
+        st.sampled_from(["<=", ">="]),
+        st.just(Reference()),
+    ),
+)
+limits = st.builds(
+    ChangeLimit,
+    subjects,
+    along,
+    st.sampled_from(["grows at most", "falls at most", "stays within"]),
+    tolerances,
+)
+trends = st.builds(Trend, subjects, along, st.sampled_from(["grows", "falls"]))
+spans = st.tuples(st.integers(0, 10**9), st.integers(1, 10**9)).map(
+    lambda pair: Span(pair[0], sum(pair))
+)
 claims = st.builds(
     Claim,
     quantities,
-    st.none() | st.integers(0, 10**9),
+    st.none() | st.integers(0, 10**9) | spans,
     st.lists(st.builds(Pin, values, axes), max_size=3).map(tuple),
-    st.sampled_from(["<", ">"]),
-    st.lists(terms, min_size=2, max_size=4, unique=True).map(tuple),
+    st.one_of(rankings, equivalences, no_worse, limits, trends),
 )
 
 
@@ -62,7 +136,7 @@ def test_any_text_is_a_claim_or_an_error(text: str) -> None:
     [
         (
             "passkey@1024: fope > rope",
-            Claim(Quantity("passkey"), 1024, (), ">", (Pin("fope"), Pin("rope"))),
+            Claim(Quantity("passkey"), 1024, (), Ranking((Pin("fope"), Pin("rope")), ">")),
         ),
         (
             "  tail.perplexity ( books )@512 where scale=60m,model.num_layers = 2 :a<b<c  ",
@@ -70,8 +144,7 @@ def test_any_text_is_a_claim_or_an_error(text: str) -> None:
                 Quantity("perplexity", "tail", "books"),
                 512,
                 (Pin("60m", "scale"), Pin("2", "model.num_layers")),
-                "<",
-                (Pin("a"), Pin("b"), Pin("c")),
+                Ranking((Pin("a"), Pin("b"), Pin("c")), "<"),
             ),
         ),
         (
@@ -80,13 +153,17 @@ def test_any_text_is_a_claim_or_an_error(text: str) -> None:
                 Quantity("posgen"),
                 None,
                 (),
-                ">",
-                (Pin("fope(sigma=0.1,base=129)"), Pin("0.1", "sigma")),
+                Ranking((Pin("fope(sigma=0.1,base=129)"), Pin("0.1", "sigma")), ">"),
             ),
         ),
         (
             'loss where from="hf:a/b@c": "a: b" < c',
-            Claim(Quantity("loss"), None, (Pin("hf:a/b@c", "from"),), "<", (Pin("a: b"), Pin("c"))),
+            Claim(
+                Quantity("loss"),
+                None,
+                (Pin("hf:a/b@c", "from"),),
+                Ranking((Pin("a: b"), Pin("c")), "<"),
+            ),
         ),
     ],
 )
@@ -122,7 +199,49 @@ def test_the_written_form() -> None:
         ("passkey: a > b > a", "names a twice"),
         ("passkey: f(a > b", "needs a value with a closing bracket"),
         ('passkey: "a > b', "needs a closing quote"),
-        ("passkey: a >= b", "needs a value"),
+        ("passkey: a > = b", "needs a value"),
+        ("passkey: a >= b", "a >= b needs a margin, such as a >= b * 0.99"),
+        ("passkey: a <= b", "a <= b needs a margin, such as a <= b * 1.01"),
+        ("passkey: a ~ b", "a ~ b needs a margin, such as a ~ b within 1%"),
+        ("passkey: a <= b * 0", "* 0 is no margin of <=: a factor that leaves room is more than 1"),
+        ("passkey: a <= b * -1", "* -1 is no margin of <="),
+        ("passkey: a <= b * 1", "* 1 is no margin of <="),
+        ("passkey: a <= b * 0.99", "* 0.99 is no margin of <="),
+        (
+            "passkey: a >= b * 1.01",
+            "* 1.01 is no margin of >=: a factor that leaves room is between",
+        ),
+        ("passkey: a >= b * 0", "* 0 is no margin of >="),
+        ("passkey: a <= b * 1e999", "1e999 is too large for a number"),
+        ("passkey: a <= b * x", "found 'x' after 'passkey: a <= b *', needs a number such as 1.01"),
+        (
+            "passkey: a <= b *",
+            "ends after 'passkey: a <= b *', needs a number such as 1.01 after *",
+        ),
+        ("passkey: a <= b * 1.01x", "needs a number such as 1.01 after *"),
+        ("passkey: a <= b - 0.1", "- 0.1 is no margin of <=: a margin that leaves room is + and"),
+        ("passkey: a >= b + 0.1", "+ 0.1 is no margin of >=: a margin that leaves room is - and"),
+        ("passkey: a <= b + 0", "+ 0 is no margin of <="),
+        ("passkey: a <= b + -0.1", "+ -0.1 is no margin of <="),
+        ("passkey: a <= 0.5 + 0.1", "a margin is for two models; here, write the limit itself"),
+        ("passkey: a <= b * 1.01 <= c", "needs the end"),
+        ("passkey: a ~ b within", "needs a margin such as 1% or 0.02 after 'within'"),
+        ("passkey: a ~ b within 0%", "within 0%: a margin is more than 0"),
+        ("passkey: a ~ b within -1%", "within -1%: a margin is more than 0"),
+        ("passkey: a ~ b within 1e-300%", "a margin is more than 0"),
+        ("passkey: a ~ b within 100%", "a margin below a number is less than 100%"),
+        ("passkey: a ~ b within 1e999", "1e999 is too large for a number"),
+        ("passkey: a ~ 0 within 1%", "a share of 0 is no margin; write an amount"),
+        ("passkey: a grows at most", "needs a margin such as 1% or 0.02 after 'grows at most'"),
+        ("passkey: a stays", "needs 'within' and a margin, as in 'stays within 5%'"),
+        ("passkey: a falls at most 120%", "a margin below a number is less than 100%"),
+        ("passkey: a grows with", "needs an axis after 'with'"),
+        ("passkey: a grows x", "found 'x' after 'passkey: a grows', needs 'with' and an axis"),
+        ("passkey: 0.5", "compares '0.5' with nothing"),
+        ("passkey:", "ends after 'passkey:', needs a value"),
+        ("passkey: > lr=0.1", "compares lr=0.1 with no other value"),
+        ("passkey@8..8: a grows", "@8..8 is no range: the second point is not above the first"),
+        ("passkey@8..: a grows", "needs a whole number such as 1024 after @"),
         ("passkey: a = b", "compares 'a=b' with nothing"),
     ],
 )

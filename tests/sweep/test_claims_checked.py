@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sweep_files import PRETRAIN_LINE, load, told, write
 
@@ -88,11 +89,39 @@ ERRORS: dict[str, str] = {
     "passkey@64: fope(base=129) > fope( base=129 )": "names fope(base=129) twice",
     "passkey@64: fope(sigma=0.2) > fope(base=99)": "names fope(base=99,sigma=0.2) twice: as"
     " fope(sigma=0.2) and as fope(base=99)",
-    "passkey@64: rope > 20": "compares values of different axes: rope is on pretrain.embedding;"
+    'passkey@64: rope > "20"': "compares values of different axes: rope is on pretrain.embedding;"
     " 20 is on passkey.trials",
+    "passkey@64: rope > 20": "compares passkey with 20, but it is between 0 and 1; a value of an"
+    " axis is written axis=20",
     "passkey@64: embedding=rope > trials=20": "compares values of different axes: embedding,"
     " trials",
     "passkey@64: rope > nope < fope": "mixes > and <; a chain needs one of them",
+    "passkey@64: rope >= 1.5": "compares passkey with 1.5, but it is between 0 and 1; a value of an"
+    " axis is written axis=1.5",
+    "passkey@64: ropee ~ nope within 1%": "ropee is not a value of pretrain.embedding; did you mean"
+    " 'rope'? (has: nope, rope, fope(base=129), fope(base=99,sigma=0.2))",
+    "passkey@32..128: rope > nope": "found @32..128, needs one point: only grows, falls and stays"
+    " run over several",
+    "passkey: rope grows": "'grows' runs along an axis: needs a range of points, as in @128..1024,"
+    " or an axis of the grid, as in 'grows with learning_rate'",
+    "passkey@64: rope stays within 5%": "'stays within 5%' runs along an axis: needs a range of"
+    " points, as in @128..1024, or an axis of the grid, as in 'grows with learning_rate'",
+    "passkey@65..128: rope grows": "passkey measures passkey at 1 point in 65..128, needs at least"
+    " two (at: 32, 64, 128)",
+    "passkey@200..300: rope grows": "passkey measures passkey at 0 points in 200..300, needs at"
+    " least two (at: 32, 64, 128)",
+    "loss@32..64: rope grows": "loss is a single number, and has no @32..64",
+    "passkey@32..64: rope grows with learning_rate": "runs along both @32..64 and learning_rate;"
+    " needs one of them",
+    "passkey@64: rope grows with learning_rat": "no axis 'learning_rat'; did you mean"
+    " 'learning_rate'? (allowed: pretrain.embedding, pretrain.train.learning_rate, passkey.trials)",
+    "passkey@64: grows with embedding": "embedding is not an axis of numbers (has: nope, rope,"
+    " fope(base=129), fope(base=99,sigma=0.2))",
+    "passkey@64 where learning_rate=1e-3: rope grows with learning_rate": "learning_rate has one"
+    " value, 0.001; needs at least two",
+    "passkey@64: > needle": "passkey does not measure 'needle' (allowed: passkey)",
+    "perplexity.perplexity@64: < loss": "perplexity does not measure 'loss' (allowed: perplexity,"
+    " loss_by_length, perplexity_ratio)",
     "passkey@64 where trials=10 rope > nope": "found 'rope > nope' after"
     " 'passkey@64 where trials=10', needs ':' and the values to compare",
 }
@@ -110,7 +139,8 @@ def test_numbers_are_called_by_their_axis(tmp_path: Path) -> None:
         "loss: train.learning_rate=1e-3 > 2e-3": ("learning_rate=1e-3", "learning_rate=2e-3"),
     }
     for claim, names in called.items():
-        assert found(tmp_path, claim).names == names
+        series = found(tmp_path, claim).combinations[0].series
+        assert tuple(one.name for one in series) == names
 
 
 def test_a_claim_stands_once(tmp_path: Path) -> None:
@@ -282,3 +312,88 @@ def test_no_axis_is_nothing_to_compare(tmp_path: Path) -> None:
     content = f"{SMALL}report: {{claims: ['passkey@32: rope > nope']}}\n"
     (said,) = told(tmp_path, content)
     assert said.endswith("compares values of an axis, but the sweep has no axis for these stages")
+
+
+# What each form of a statement compares and tests
+
+
+def contrasts(folder: Path, claim: str, content: str = SWEEP) -> list[tuple[str, str, float]]:
+    """The contrasts of the first combination: name, side and null."""
+    first = found(folder, claim, content).combinations[0]
+    return [(one.name, one.side, one.null) for one in first.contrasts]
+
+
+WHERE = "where learning_rate=1e-3, trials=10"
+CONTRASTS = {
+    f"passkey@64 {WHERE}: rope > nope > fope(base=129)": [
+        ("rope − nope", "greater", 0.0),
+        ("nope − fope(base=129)", "greater", 0.0),
+    ],
+    f"passkey@64 {WHERE}: rope > 0.9": [("rope", "greater", 0.9)],
+    f"passkey@64 {WHERE}: 0.9 > rope": [("− rope", "greater", -0.9)],
+    f"passkey@64 {WHERE}, embedding=rope: <= 0.9": [("passkey", "less", 0.9)],
+    f"passkey@64 {WHERE}: rope >= nope - 0.02": [("rope − nope", "greater", -0.02)],
+    f"passkey@64 {WHERE}: rope <= nope * 1.01": [("rope − 1.01 · nope", "less", 0.0)],
+    f"passkey@64 {WHERE}: rope ~ nope within 0.02": [
+        ("rope − nope", "greater", -0.02),
+        ("rope − nope", "less", 0.02),
+    ],
+    f"passkey@64 {WHERE}: rope ~ nope within 1%": [
+        ("rope − 0.99 · nope", "greater", 0.0),
+        ("rope − 1.01 · nope", "less", 0.0),
+    ],
+    f"passkey@64 {WHERE}: rope ~ 0.5 within 10%": [
+        ("rope", "greater", 0.45),
+        ("rope", "less", pytest.approx(0.55)),
+    ],
+    f"passkey@32..128 {WHERE}: rope falls": [("slope of rope per doubling of length", "less", 0.0)],
+    f"passkey@64..999 {WHERE}: rope grows at most 5%": [("rope@128 − 1.05 · rope@64", "less", 0.0)],
+    f"passkey@32..128 {WHERE}: rope stays within 0.1": [
+        ("rope@64 − rope@32", "greater", -0.1),
+        ("rope@64 − rope@32", "less", 0.1),
+        ("rope@128 − rope@32", "greater", -0.1),
+        ("rope@128 − rope@32", "less", 0.1),
+    ],
+    "needle@64: rope grows with learning_rate": [
+        ("slope of rope per doubling of learning_rate", "greater", 0.0)
+    ],
+    "perplexity_ratio@32 where learning_rate=1e-3, embedding=rope: < perplexity": [
+        ("perplexity_ratio − perplexity", "less", 0.0)
+    ],
+}
+
+
+@pytest.mark.parametrize("claim", CONTRASTS)
+def test_the_contrasts_of_every_form(tmp_path: Path, claim: str) -> None:
+    assert contrasts(tmp_path, claim) == CONTRASTS[claim]
+
+
+def test_a_slope_is_numpys(tmp_path: Path) -> None:
+    claim = f"passkey@32..128 {WHERE}: rope grows"
+    (slope,) = found(tmp_path, claim).combinations[0].contrasts
+    ys = [0.3, -1.7, 2.2]
+    expected = np.polyfit(np.log2([32, 64, 128]), ys, 1)[0]
+    assert sum(weight * ys[i] for i, weight in slope.weights.items()) == pytest.approx(expected)
+
+
+def test_a_slope_over_an_axis_with_0_is_over_its_numbers(tmp_path: Path) -> None:
+    content = f"{SMALL}grid: {{pretrain.train.weight_decay: [0.0, 0.1, 0.4]}}\n"
+    (combination,) = found(tmp_path, "passkey@32: grows with weight_decay", content).combinations
+    (slope,) = combination.contrasts
+    assert slope.name == "slope of passkey per 1 of weight_decay"
+    ys = [0.3, -1.7, 2.2]
+    expected = np.polyfit([0.0, 0.1, 0.4], ys, 1)[0]
+    assert sum(weight * ys[i] for i, weight in slope.weights.items()) == pytest.approx(expected)
+
+
+def test_a_statement_without_a_term_has_a_verdict_for_every_model(tmp_path: Path) -> None:
+    compared = found(tmp_path, "passkey@32..64 where learning_rate=1e-3, trials=10: grows")
+    embeddings = [label(one.axes["pretrain.embedding"]) for one in compared.combinations]
+    assert embeddings == ["nope", "rope", "fope(base=129)", "fope(base=99,sigma=0.2)"]
+    along = found(tmp_path, "passkey@32 where embedding=rope: grows with trials")
+    assert [dict(one.axes) for one in along.combinations] == [
+        {"pretrain.train.learning_rate": 1e-3},
+        {"pretrain.train.learning_rate": 2e-3},
+    ]
+    names = [one.name for one in along.combinations[0].series]
+    assert names == ["passkey[trials=10]", "passkey[trials=20]"]

@@ -92,9 +92,9 @@ def test_a_wrong_top_level(tmp_path: Path, text: str, expected: list[str]) -> No
         ("['0']", "4 seeds[0]: found '0', needs a whole number"),
         ("[0.5]", "4 seeds[0]: found 0.5, needs a whole number"),
         ("[.nan]", "4 seeds[0]: found nan, needs a whole number"),
-        ("3", "4 seeds: found 3, needs a list, such as [0, 1, 2]"),
+        ("3", "4 seeds: found 3, needs a list or a rule, such as [0, 1, 2]"),
         ("[]", "4 seeds: found [], needs at least one entry"),
-        ("", "4 seeds: found nothing, needs a list"),
+        ("", "4 seeds: found nothing, needs a list or a rule"),
     ],
 )
 def test_wrong_seeds(tmp_path: Path, seeds: str, expected: str) -> None:

@@ -55,14 +55,14 @@ ARGUMENTS = (
 def run(options: argparse.Namespace) -> int:
     """Print the plan; returns the exit code. Raises SweepError for stages that fit no device."""
     from fope_lab.planning.estimate import estimate_plans
+    from fope_lab.report.compare.needed_states import plan_sweeps
     from fope_lab.store import Store
-    from fope_lab.sweep import plan
     from fope_lab.sweep.nearest import with_nearest
 
     store = Store.open(options.store)
     sweeps = load_sweeps(options.files, store)
     estimate = estimate_plans(
-        with_nearest([plan(sweep, store) for sweep in sweeps], store),
+        with_nearest(plan_sweeps(sweeps, store), store),
         store,
         device=options.device,
         price=options.price,

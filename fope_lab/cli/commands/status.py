@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         watch(sweeps, store, console)
     stages = list({stage.key: stage for sweep in sweeps for stage in sweep.stages}.values())
     store = StoreSnapshot.of(store)
-    states = observe_states(stages, store)
+    states = observe_states(sweeps, store)
     contents = []
     for sweep in sweeps:
         drivers = drivers_of_recorded(store, sweep.name)

@@ -1,8 +1,8 @@
 """The difference of two cells, with its interval: paired over the seeds that both have.
 
-A seed fixes the data order and the initial weights, so pairs remove its effect (see paired.py). If
-fewer than two seeds are in both, and each cell has several, the interval is Welch's, which treats
-the seeds of both as independent.
+A seed fixes the data order and the initial weights, so pairs remove its effect (see seed_test.py).
+If fewer than two seeds are in both, and each cell has several, the interval is Welch's, which
+treats the seeds of both as independent.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fope_lab.report.compare.paired import paired_t
-from fope_lab.report.results.aggregate import Cell, MeanEstimate
+from fope_lab.report.compare.seed_test import STUDENT_T
+from fope_lab.report.results.aggregate import Cell, MeanEstimate, estimate_mean
 
 Change = Literal["better", "worse", "other"]
 
@@ -25,7 +25,7 @@ class Difference:
 
     `paired` says whether it is over the seeds that both have; `estimate.n` is their number, or else
     the smaller number of seeds. `change` is None if the interval has 0 in it, if there is none, and
-    for two equal differences, which chance alone gives often (see paired.py).
+    for two equal differences, which chance alone gives often (see seed_test.py).
     """
 
     estimate: MeanEstimate
@@ -42,8 +42,9 @@ def difference_of(first: Cell, second: Cell) -> Difference | None:
     if len(common) < 2 and all(len(sample) > 1 for sample in samples):
         estimate, paired = _welch(*samples), False
     elif common:
-        test = paired_t([values[1][seed] - values[0][seed] for seed in common])
-        estimate, paired, decided = test.differences, True, test.p is not None
+        differences = [values[1][seed] - values[0][seed] for seed in common]
+        estimate, paired = estimate_mean(differences), True
+        decided = STUDENT_T.p(differences, 0.0, "greater") is not None
     elif all(samples):
         estimate = _without_interval(statistics.fmean(samples[1]) - statistics.fmean(samples[0]))
         paired = False

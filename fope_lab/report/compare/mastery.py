@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.result import MetricPoint
-from fope_lab.sweep.claims.comparison import Seeds
+from fope_lab.sweep.claims.contrast import Seeds
 from fope_lab.sweep.claims.selection import Selected
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fope_lab.report.compare.claims import VERDICTS, Verdict, VerdictWord, format_p
+from fope_lab.report.compare.claim_case import VerdictWord
+from fope_lab.report.compare.claim_reasons import format_p
+from fope_lab.report.compare.claims import VERDICTS, Verdict
 from fope_lab.report.compare.comparability_marks import MARK
-from fope_lab.report.compare.paired import ALPHA
+from fope_lab.report.compare.seed_test import ALPHA
 from fope_lab.report.results.axes import short_names
 from fope_lab.stages.labels import axis_label
 
@@ -37,16 +39,18 @@ class VerdictView:
 
     @property
     def numbers(self) -> str:
-        """The p-value and the number of seeds."""
+        """The p-value, and the numbers of seeds and of looks."""
         p = "" if self.verdict.p is None else f"{format_p(self.verdict.p)}, "
-        return f"{p}n = {self.verdict.n}"
+        looks = self.verdict.looks
+        counted = "" if looks is None else f", {looks} look{'' if looks == 1 else 's'}"
+        return f"{p}n = {self.verdict.n}{counted}"
 
     @property
     def why(self) -> str:
-        """The reason, and what else the models differ in."""
+        """The reason, the seeds that were added, and what else the models differ in."""
         unequal = self.verdict.unequal
-        also = f"; {MARK} the models differ in {', '.join(unequal)}" if unequal else ""
-        return f"{self.verdict.reason}{also}"
+        also = f"{MARK} the models differ in {', '.join(unequal)}" if unequal else ""
+        return "; ".join(filter(None, [self.verdict.reason, added_for(self.verdict.added), also]))
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,15 @@ class ClaimView:
     def folded(self) -> bool:
         """Whether there are too many verdicts to show them all at once."""
         return len(self.rows) > MOST_OPEN
+
+
+def added_for(seeds: Sequence[int]) -> str:
+    """Which seeds were added for a verdict, such as "seeds 5 to 8 were added for it"."""
+    if not seeds:
+        return ""
+    if len(seeds) == 1:
+        return f"seed {seeds[0]} was added for it"
+    return f"seeds {seeds[0]} to {seeds[-1]} were added for it"
 
 
 def count_verdicts(verdicts: Iterable[Verdict]) -> str:

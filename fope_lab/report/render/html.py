@@ -18,6 +18,7 @@ from fope_lab.report.render.claims_view import count_verdicts, describe_tests, g
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.paper_view import TITLE, compared_texts, our_entry
 from fope_lab.report.render.report_tables import report_tables
+from fope_lab.report.render.seed_rule_view import seed_lines
 from fope_lab.store.time_taken import TimeTaken, over_attempts
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def render_html(report: Report) -> str:
             tables=report_tables(report),
             claims=group_verdicts(report.verdicts),
             claim_tests=describe_tests(),
+            seed_lines=seed_lines(report),
             paper_title=TITLE,
             links=_web_addresses(report.links.addresses),
             views=_web_addresses(report.links.views),

@@ -40,9 +40,29 @@ def report_json(report: Report) -> dict[str, Any]:
         "beside": None if paper is None else _paper(paper),
         "heatmaps": [entry for group in report.heatmaps for entry in _heatmaps(group)],
         "analyses": [_analysis(report, result) for result in report.analyses],
+        "seeds": _seeds(report),
         "claims": [json_value(asdict(verdict)) for verdict in report.verdicts],
         "stages": [_stage(report, result) for result in report.stages],
     }
+
+
+def _seeds(report: Report) -> dict[str, Any] | None:
+    """The rule for the seeds and, where it counts some of them, those of each training."""
+    rule = report.seed_rule
+    if rule is None:
+        return None
+    trainings = [
+        {
+            "stage": one.training.section,
+            "axes": json_value(one.training.axes),
+            "ran": list(one.ran),
+            "stopped_early": list(one.stopped),
+            "counted": list(one.counted),
+            "settled": one.settled,
+        }
+        for one in report.counted_seeds
+    ]
+    return {**json_value(asdict(rule)), "trainings": trainings}
 
 
 def _cell(report: Report, cell: Cell) -> dict[str, Any]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from fope_lab.report.build import Report
-from fope_lab.report.compare.claims import Verdict, format_p
+from fope_lab.report.compare.claim_reasons import format_p
+from fope_lab.report.compare.claims import Verdict
 from fope_lab.report.compare.paper_comparison import PaperComparison
 from fope_lab.report.render.analyses import analysis_notes, analysis_numbers
 from fope_lab.report.render.claims_view import count_verdicts, describe_tests, group_verdicts
 from fope_lab.report.render.paper_view import TITLE, paper_table
 from fope_lab.report.render.report_tables import report_tables
+from fope_lab.report.render.seed_rule_view import seed_lines
 from fope_lab.report.render.tables import Table
 
 
@@ -66,6 +68,7 @@ def _parts(report: Report) -> Iterator[str]:
         yield escaped(report.description)
     summary = report.summary
     yield f"{summary.headline} {summary.seeds_line}"
+    yield from map(escaped, seed_lines(report))
     if summary.findings:
         yield _list(summary.findings)
     if claims := claims_markdown(report.verdicts):

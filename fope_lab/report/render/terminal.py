@@ -14,6 +14,7 @@ from fope_lab.report.compare.claims import Verdict
 from fope_lab.report.render.claims_view import count_verdicts, group_verdicts
 from fope_lab.report.render.paper_view import paper_table
 from fope_lab.report.render.report_tables import report_tables
+from fope_lab.report.render.seed_rule_view import seed_lines
 from fope_lab.report.render.tables import Table, TableEntry
 
 MOST_MISSING = 20
@@ -42,6 +43,7 @@ def _closing_lines(report: Report, most_missing: int) -> Iterator[str]:
     """The summary, the claims and the gaps."""
     summary = report.summary
     yield f"{report.name}: {summary.headline} {summary.seeds_line}"
+    yield from (f"  {line}" for line in seed_lines(report))
     yield from (f"  {finding}" for finding in summary.findings)
     yield from claim_lines(report.verdicts)
     if summary.missing and most_missing:

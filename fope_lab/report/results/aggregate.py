@@ -130,13 +130,23 @@ def estimate_mean(values: Sequence[float]) -> MeanEstimate:
     return MeanEstimate(n, mean, (low, high) if finite else None)
 
 
+def interval(estimate: MeanEstimate, level: float) -> tuple[float, float] | None:
+    """Student's two-sided interval of another level than 95 %; None if there is none."""
+    if level == 0.95:
+        return estimate.ci95
+    if estimate.mean is None or estimate.standard_error is None:
+        return None
+    half = _t_quantile(estimate.n, level) * estimate.standard_error
+    return estimate.mean - half, estimate.mean + half
+
+
 @functools.cache
-def _t_quantile(n: int) -> float:
-    """Student's t for the two-sided 95 % interval of the mean of `n` values."""
+def _t_quantile(n: int, level: float = 0.95) -> float:
+    """Student's t for the two-sided interval of the mean of `n` values."""
     # scipy.special loads ten times faster than scipy.stats.
     from scipy.special import stdtrit
 
-    return float(stdtrit(n - 1, 0.975))
+    return float(stdtrit(n - 1, 0.5 + level / 2))
 
 
 def build_cells(results: Sequence[StageResult]) -> tuple[Cell, ...]:

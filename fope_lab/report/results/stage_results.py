@@ -46,6 +46,14 @@ class StageResult:
         known = {m.name for m in metrics if metric_of(self.stage, m.name) is not None}
         return {(m.name, m.x): m for m in metrics if m.name in known}
 
+    def value_at(self, point: MetricPoint) -> float | None:
+        """The value of a metric, or of a number of an analysis, at a point; None if it has none."""
+        measured = self.measurements.get(point)
+        if measured is not None:
+            return measured.value
+        name, x = point
+        return self.record.numbers.get(name) if x is None else None
+
 
 def read_stages(stages: Sequence[Stage], store: Store) -> tuple[StageResult, ...]:
     """Read every stage; `stages` come parents first."""
@@ -57,7 +65,7 @@ def read_stages(stages: Sequence[Stage], store: Store) -> tuple[StageResult, ...
         state = states[stage.key]
         if state.status is Status.NOT_STARTED and (keys := unfinished_parents(stage, states)):
             state = replace(state, reason=f"waits for {', '.join(names[key] for key in keys)}")
-        by_key[stage.key] = _read(stage, store.folder(stage.kind, stage.key), state)
+        by_key[stage.key] = read_stage(stage, store.folder(stage.kind, stage.key), state)
     return tuple(by_key.values())
 
 
@@ -88,7 +96,14 @@ def read_record(stage: Stage, content: Mapping[str, Any], rows: Iterable[Row]) -
     return record
 
 
-def _read(stage: Stage, folder: StageFolder, state: StageState) -> StageResult:
+def unread(stage: Stage, state: StageState) -> StageResult:
+    """A stage that has no result yet, or whose result is not asked for."""
+    nothing = ResultRecord()
+    return StageResult(stage, Path(), state, (), nothing, None, None, None, None)
+
+
+def read_stage(stage: Stage, folder: StageFolder, state: StageState) -> StageResult:
+    """Read a stage that is in this state."""
     rows, content = tuple(folder.rows()), folder.result()
     return StageResult(
         stage=stage,

@@ -24,12 +24,14 @@ class Summary:
     seeds: tuple[int, ...]
     cost: Cost  # of all finished stages
     findings: tuple[str, ...]
-    missing: tuple[str, ...]  # one line for each stage that is not done, failures first
+    missing: tuple[str, ...]  # one line for each stage to be done that is not, failures first
 
     @property
     def headline(self) -> str:
         """The number of stages that are done, and the states of the others."""
-        done = self.counts.get(Status.DONE, 0)
+        done, unneeded = (self.counts.get(s, 0) for s in (Status.DONE, Status.NOT_NEEDED))
+        if unneeded and done + unneeded == self.total:
+            return f"All {done} stages that are needed are done; {unneeded} are not needed."
         if done == self.total:
             return "The only stage is done." if done == 1 else f"All {done} stages are done."
         others = {status: n for status, n in self.counts.items() if status is not Status.DONE}
@@ -50,15 +52,16 @@ class Summary:
 def summarise(results: Sequence[StageResult], groups: Sequence[MetricGroup]) -> Summary:
     """Summarise the stages of a sweep; the findings are those of `groups`."""
     counts = Counter(result.state.status for result in results)
+    needed = [result for result in results if not result.state.is_unneeded]
     return Summary(
         total=len(results),
         counts={status: counts[status] for status in IMPORTANCE if counts[status]},
-        seeds=tuple(sorted({r.stage.seed for r in results if r.stage.seed is not None})),
+        seeds=tuple(sorted({r.stage.seed for r in needed if r.stage.seed is not None})),
         cost=cost_of(results),
         findings=tuple(text for group in groups for text in _findings(group)),
         missing=tuple(
             f"{result.stage.label}: {result.state.status}: {result.state.reason}"
-            for result in sorted(results, key=lambda result: IMPORTANCE.index(result.state.status))
+            for result in sorted(needed, key=lambda result: IMPORTANCE.index(result.state.status))
             if not result.state.is_done
         ),
     )

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from fope_lab.config.problems import did_you_mean, name_list, shown
 from fope_lab.stages.labels import corpus_label
-from fope_lab.stages.metric import Metric
-from fope_lab.sweep.claims.grammar import ClaimError, Quantity
+from fope_lab.stages.metric import Metric, number_metric
+from fope_lab.sweep.claims.operands import Quantity
+from fope_lab.sweep.claims.reader import ClaimError
 from fope_lab.sweep.graph import Stage
 
 
@@ -19,12 +20,19 @@ class Selected:
     seeds, each with its own metric; `metric` is that of the first stage.
 
     `mastery` is the metric that tells whether a model has learned the task, where it may fail to.
+    `declared` has all that every one of these stages measures, by short name.
     """
 
     stage: str
     metric: Metric
     mastery: Metric | None
     measuring: tuple[tuple[Stage, Metric], ...]
+    declared: Mapping[str, Metric]
+
+    @property
+    def few_xs(self) -> str:
+        """Some points of the curve, the ends among them."""
+        return _few(self.xs)
 
     @functools.cached_property
     def xs(self) -> tuple[int, ...]:
@@ -35,12 +43,25 @@ class Selected:
         """The stages that measure it at x. Raises ClaimError if none does."""
         if found := self._stages_by_x.get(x):
             return found
-        name, measured = self.metric.short_name, _few(self.xs)
+        name, measured = self.metric.short_name, self.few_xs
         if not self.xs:
             raise ClaimError(f"{name} is a single number, and has no @{x}")
         if x is None:
             raise ClaimError(f"{name} is a curve; needs @x, one of {measured}")
         raise ClaimError(f"{self.stage} does not measure {name} at {x} (at: {measured})")
+
+    def other(self, name: str, x: int | None) -> Metric:
+        """Another metric or number that these stages measure at x. Raises ClaimError."""
+        metric = self.declared.get(name)
+        if metric is None:
+            near = did_you_mean(name, list(self.declared))
+            allowed = name_list(self.declared)
+            raise ClaimError(f"{self.stage} does not measure {name!r}{near} (allowed: {allowed})")
+        if metric.xs is None if x is not None else metric.xs is not None:
+            raise ClaimError(f"{name} and {self.metric.short_name} have no point in common")
+        if x is not None and x not in (metric.xs or ()):
+            raise ClaimError(f"{self.stage} does not measure {name} at {x}")
+        return metric
 
     @functools.cached_property
     def _stages_by_x(self) -> Mapping[int | None, tuple[Stage, ...]]:
@@ -56,7 +77,7 @@ class Catalogue:
 
     def __init__(self, by_section: Mapping[str, Sequence[Stage]]) -> None:
         self._by_section = {
-            name: [(stage, list(stage.spec.metrics())) for stage in stages]
+            name: [(stage, _declared(stage)) for stage in stages]
             for name, stages in by_section.items()
         }
         self._found: dict[Quantity, Selected] = {}
@@ -66,6 +87,16 @@ class Catalogue:
         if quantity not in self._found:
             self._found[quantity] = self._find(quantity)
         return self._found[quantity]
+
+    def find_metric(self, quantity: Quantity) -> Selected:
+        """The stages that a quantity names, if tables and figures can show it.
+
+        Raises ClaimError if not.
+        """
+        selected = self.find(quantity)
+        if selected.metric.is_number:
+            raise ClaimError(f"{quantity} is a number of an analysis, which no table or figure has")
+        return selected
 
     def _find(self, quantity: Quantity) -> Selected:
         if quantity.stage is not None and quantity.stage not in self._by_section:
@@ -85,9 +116,13 @@ class Catalogue:
             )
         name, measuring = next(iter(having.items()))
         stage, first = measuring[0]
-        declared = {metric.name: metric for metric in stage.spec.metrics()}
+        declared = {metric.name: metric for metric in _declared(stage)}
         mastery = None if first.mastery is None else declared[first.mastery]
-        return Selected(name, first, mastery, tuple(measuring))
+        common = {metric.short_name: metric for metric in declared.values()}
+        for one, _ in measuring[1:]:
+            theirs = {metric.short_name for metric in _declared(one)}
+            common = {name: metric for name, metric in common.items() if name in theirs}
+        return Selected(name, first, mastery, tuple(measuring), common)
 
     def _measuring(self, name: str, quantity: Quantity) -> list[tuple[Stage, Metric]]:
         return [
@@ -108,6 +143,11 @@ class Catalogue:
         who = "no stage" if quantity.stage is None else f"stage {quantity.stage} does not"
         verb = "measures" if quantity.stage is None else "measure"
         return ClaimError(f"{who} {verb} {quantity.metric!r}{near} (allowed: {name_list(known)})")
+
+
+def _declared(stage: Stage) -> list[Metric]:
+    """The metrics of a stage, and the numbers of an analysis."""
+    return [*stage.spec.metrics(), *map(number_metric, stage.spec.number_names())]
 
 
 Having = dict[str, list[tuple[Stage, Metric]]]

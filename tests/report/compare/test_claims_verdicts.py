@@ -13,7 +13,8 @@ import scipy.stats
 from report_samples import BASE, finish, make_report, write_plan
 
 from fope_lab.report import Report
-from fope_lab.report.compare.claims import Verdict
+from fope_lab.report.compare.claims import Verdict, judge_claims
+from fope_lab.report.results.stage_results import read_stages
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
 
@@ -333,3 +334,168 @@ def test_models_that_differ_in_more_are_told(tmp_path: Path) -> None:
         "tokens=64000 and tokens=128000: tokens (64,000 and 128,000)",
         "tokens=128000 and tokens=192000: tokens (128,000 and 192,000)",
     )
+
+
+# Margins, constants and courses
+
+
+def t_of(values: Any, null: float, side: str) -> float:
+    return float(scipy.stats.ttest_1samp(values, null, alternative=side).pvalue)
+
+
+def test_no_worse_by_an_amount_is_one_sided(tmp_path: Path) -> None:
+    fope, alibi = np.array(ACCURACIES["fope"][128]), np.array(ACCURACIES["alibi"][128])
+    claim = "passkey@128: alibi >= fope - 0.2"
+    verdict = one(tmp_path / "a", claim)
+    p = t_of(alibi - fope, -0.2, "greater")
+    assert p < 0.05
+    assert (verdict.verdict, verdict.p) == ("holds", pytest.approx(p, rel=1e-9))
+    assert verdict.test == "paired t over 3 seeds, one-sided, α = 0.05"
+    ninety = scipy.stats.ttest_rel(alibi, fope).confidence_interval(0.9)
+    low, high = (f"{bound:.3g}".replace("-", "−") for bound in ninety)
+    mean = f"{np.mean(alibi - fope):.3g}"
+    assert verdict.reason.endswith(
+        f"; difference (limit −0.2) {mean}, 90 % interval {low} to {high}"
+    )
+    against = one(tmp_path / "b", "passkey@128: rope >= fope - 0.2")
+    p = t_of(np.array(ACCURACIES["rope"][128]) - fope, -0.2, "less")
+    assert (against.verdict, against.p) == ("fails", pytest.approx(p, rel=1e-9))
+    neither = one(tmp_path / "c", "passkey@128: alibi >= fope - 0.01")
+    p = t_of(alibi - fope, -0.01, "greater")
+    assert (neither.verdict, neither.p) == ("undecided", pytest.approx(p, rel=1e-9))
+
+
+def test_no_worse_by_a_share_compares_with_the_moved_number(tmp_path: Path) -> None:
+    fope, rope = np.array(ACCURACIES["fope"][128]), np.array(ACCURACIES["rope"][128])
+    verdict = one(tmp_path, "passkey@128: fope <= rope * 1.5")
+    p = t_of(fope - 1.5 * rope, 0, "greater")
+    assert (verdict.verdict, verdict.p) == ("fails", pytest.approx(p, rel=1e-9))
+    assert "mean of fope − 1.5 · rope" in verdict.reason
+
+
+def test_equivalence_is_two_one_sided_tests(tmp_path: Path) -> None:
+    fope, rope = np.array(ACCURACIES["fope"][64]), np.array(ACCURACIES["rope"][64])
+    verdict = one(tmp_path / "a", "passkey@64: fope ~ rope within 0.1")
+    p = max(t_of(fope - rope, -0.1, "greater"), t_of(fope - rope, 0.1, "less"))
+    assert (verdict.verdict, verdict.p) == ("holds", pytest.approx(p, rel=1e-9))
+    assert "(limits −0.1 and 0.1)" in verdict.reason
+    shares = one(tmp_path / "b", "passkey@64: fope ~ rope within 10%")
+    p = max(t_of(fope - 0.9 * rope, 0, "greater"), t_of(fope - 1.1 * rope, 0, "less"))
+    assert (shares.verdict, shares.p) == ("holds", pytest.approx(p, rel=1e-9))
+    apart = one(tmp_path / "c", "passkey@128: fope ~ rope within 0.1")
+    rope, fope = np.array(ACCURACIES["rope"][128]), np.array(ACCURACIES["fope"][128])
+    p = 2 * t_of(fope - rope, 0.1, "greater")
+    assert (apart.verdict, apart.p) == ("fails", pytest.approx(p, rel=1e-9))
+    assert "one-sided" in apart.test
+    unknown = one(tmp_path / "d", "passkey@128: fope ~ alibi within 0.05")
+    assert unknown.verdict == "undecided"
+
+
+def test_a_constant_makes_a_one_sample_test(tmp_path: Path) -> None:
+    fope = ACCURACIES["fope"][128]
+    verdict = one(tmp_path / "a", "passkey@128: fope > 0.4")
+    p = scipy.stats.ttest_1samp(fope, 0.4).pvalue
+    assert (verdict.verdict, verdict.p) == ("holds", pytest.approx(p, rel=1e-9))
+    assert verdict.test == "t over 3 seeds, two-sided, α = 0.05"
+    assert verdict.reason.startswith("means fope 0.663; mean of fope (limit 0.4) 0.663, 95 %")
+    assert one(tmp_path / "b", "passkey@128: 0.4 > fope").verdict == "fails"
+    at_least = one(tmp_path / "c", "passkey@128 where embedding=fope: >= 0.4")
+    assert (at_least.verdict, at_least.p) == ("holds", pytest.approx(p / 2, rel=1e-9))
+    assert one(tmp_path / "d", "passkey@128: fope > 0.65").verdict == "undecided"
+
+
+def test_a_trend_is_the_slope_of_each_seed(tmp_path: Path) -> None:
+    rope = ACCURACIES["rope"]
+    slopes = [
+        np.polyfit([5, 6, 7], [rope[length][seed] for length in (32, 64, 128)], 1)[0]
+        for seed in range(3)
+    ]
+    verdict = one(tmp_path / "a", "passkey@32..128: rope falls")
+    p = scipy.stats.ttest_1samp(slopes, 0).pvalue
+    assert (verdict.verdict, verdict.n) == ("holds", 3)
+    assert verdict.p == pytest.approx(p, rel=1e-6)
+    assert f"slope of rope per doubling of length −{-np.mean(slopes):.3g}" in verdict.reason
+    assert verdict.reason.startswith("means rope@32 1.000, rope@64 0.990, rope@128 0.320;")
+    assert one(tmp_path / "b", "passkey@32..128: rope grows").verdict == "fails"
+
+
+def test_a_limit_is_tested_at_every_later_point(tmp_path: Path) -> None:
+    alibi = {length: np.array(values) for length, values in ACCURACIES["alibi"].items()}
+    holds = one(tmp_path / "a", "passkey@32..128: alibi falls at most 0.4")
+    ps = [t_of(alibi[length] - alibi[32], -0.4, "greater") for length in (64, 128)]
+    assert (holds.verdict, holds.p) == ("holds", pytest.approx(max(ps), rel=1e-9))
+    assert "the claim holds if all 2 bounds are significant" in holds.test
+    fails = one(tmp_path / "b", "passkey@32..128: alibi falls at most 0.1")
+    p = 2 * t_of(alibi[128] - alibi[32], -0.1, "less")
+    assert (fails.verdict, fails.p) == ("fails", pytest.approx(p, rel=1e-9))
+    stays = one(tmp_path / "c", "passkey@32..64: alibi stays within 20%")
+    assert stays.verdict == "holds"
+
+
+def test_a_rise_in_between_is_seen(tmp_path: Path) -> None:
+    """The ends alone would not show it."""
+    table = {**ACCURACIES, "fope": {32: [0.8] * 3, 64: [0.98, 0.99, 0.98], 128: [0.81, 0.8, 0.8]}}
+    verdict = one(tmp_path, "passkey@32..128: fope grows at most 0.1", table)
+    assert verdict.verdict == "fails"
+
+
+def test_a_course_along_an_axis_of_the_grid(tmp_path: Path) -> None:
+    axis = "pretrain.train.learning_rate"
+    grid = {**BASE["grid"], axis: [1e-3, 2e-3, 4e-3]}
+    stages = {name: BASE["stages"][name] for name in ("pretrain", "perplexity")}
+
+    def numbers(stage: Stage, length: int | None) -> float:
+        return 10.0 + 1e3 * stage.axes[axis] + 0.1 * (stage.seed or 0) ** 2
+
+    report = {
+        "claims": [
+            "perplexity@64: rope grows with learning_rate",
+            "perplexity@64: rope grows at most 10% with learning_rate",
+        ]
+    }
+    plan = write_plan(tmp_path, {"stages": stages, "report": report, "grid": grid})
+    store = Store(tmp_path / "store")
+    finish(plan, store, numbers)
+    trend, limit = make_report(plan, store).verdicts
+    assert (trend.verdict, trend.n) == ("holds", 3)
+    assert "slope of rope per doubling of learning_rate 1.5 under each seed" in trend.reason
+    assert limit.verdict == "fails"
+
+
+def test_a_share_of_what_is_not_positive_decides_nothing(tmp_path: Path) -> None:
+    table = changed("rope", 128, [0.3, 0.0, 0.31])
+    verdict = one(tmp_path, "passkey@128: fope >= rope * 0.9", table)
+    assert (verdict.verdict, verdict.p) == ("undecided", None)
+    assert verdict.reason == (
+        "rope is 0.000 under seed 1: a margin as a share needs positive numbers"
+    )
+
+
+@pytest.mark.parametrize("claim", ["nope > 0.05", "nope >= fope - 0.9", "nope ~ fope within 0.9"])
+def test_no_form_judges_models_that_did_not_learn(tmp_path: Path, claim: str) -> None:
+    assert one(tmp_path, f"passkey@128: {claim}").verdict == "not trained"
+    assert one(tmp_path, "passkey@32..128: nope falls").verdict == "not trained"
+
+
+def test_another_test_takes_the_place_of_students(tmp_path: Path) -> None:
+    seen: list[tuple[int, float, str]] = []
+
+    class Certain:
+        def p(self, differences: Any, null: float, side: str) -> float:
+            seen.append((len(differences), null, side))
+            return 0.001 if side == "less" else 0.999
+
+        def words(self, n: int) -> str:
+            return f"certain of {n}"
+
+    plan = write_plan(
+        tmp_path, {"stages": STAGES, "report": {"claims": ["passkey@128: fope > rope"]}}
+    )
+    store = Store(tmp_path / "store")
+    finish(plan, store, by_table(ACCURACIES))
+    sweep = plan.sweep
+    results = read_stages(sweep.stages, store)
+    (verdict,) = judge_claims(sweep.report, sweep.by_section, results, test=Certain())
+    assert (verdict.verdict, verdict.p) == ("fails", 0.002)
+    assert verdict.test == "paired certain of 3, two-sided, α = 0.05"
+    assert set(seen) == {(3, 0.0, "greater"), (3, 0.0, "less")}

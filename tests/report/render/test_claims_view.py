@@ -29,7 +29,10 @@ from fope_lab.store import Store
 
 VERDICT = {
     "type": "object",
-    "required": ["text", "axes", "verdict", "p", "n", "test", "reason", "unequal"],
+    "required": [
+        *("text", "axes", "verdict", "p", "n", "test", "reason", "unequal"),
+        *("adjusted_p", "would_decide", "by_chance"),
+    ],
     "additionalProperties": False,
     "properties": {
         "text": {"type": "string"},
@@ -40,6 +43,18 @@ VERDICT = {
         "test": {"type": "string", "pattern": "^paired t over "},
         "reason": {"type": "string", "minLength": 5},
         "unequal": {"type": "array", "items": {"type": "string"}},
+        "adjusted_p": {"type": ["number", "null"], "minimum": 0},
+        "would_decide": {
+            "type": ["object", "null"],
+            "required": ["seeds", "more", "seconds"],
+            "additionalProperties": False,
+            "properties": {
+                "seeds": {"type": ["integer", "null"], "minimum": 3},
+                "more": {"type": ["integer", "null"], "minimum": 1},
+                "seconds": {"type": ["number", "null"], "minimum": 0},
+            },
+        },
+        "by_chance": {"type": "number", "minimum": 0, "maximum": 0.05},
     },
 }
 LEARNING_RATE = "pretrain.train.learning_rate"

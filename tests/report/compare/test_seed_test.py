@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,12 +13,23 @@ import scipy.stats
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fope_lab.report.compare.paired import PairedTest, decide, paired_t
+from fope_lab.report.compare.decision import Bound, decide
+from fope_lab.report.compare.seed_test import STUDENT_T, Side
 from fope_lab.report.results.aggregate import estimate_mean
 
 SETS = 3_000
 """Simulated sets of seeds."""
 numbers = st.floats(-1e6, 1e6)
+
+
+def verdict(tests: Sequence[Sequence[float]], side: Side = "greater") -> tuple[str, float | None]:
+    """The verdict on a chain with these differences, and its p-value."""
+    outcome = decide([Bound(one, 0.0, side) for one in tests], STUDENT_T, two_sided=True)
+    return ("undecided", None) if outcome is None else (outcome.verdict(outcome.p), outcome.p)
+
+
+def two_sided(differences: Sequence[float]) -> float | None:
+    return verdict([differences])[1]
 
 
 def within(count: int, rate: float, sets: int = SETS) -> bool:
@@ -32,37 +45,46 @@ def test_p_and_interval_are_scipys(pairs: list[tuple[float, float]]) -> None:
     assume(np.std(differences) > 1e-6 * np.abs(differences).max())
     assume(np.abs(differences).max() > 1e-140)  # scipy squares: what is smaller loses its digits
     expected = scipy.stats.ttest_rel(one, other)
-    test = paired_t(differences.tolist())
-    assert test.p == pytest.approx(expected.pvalue, rel=1e-6, abs=1e-12)
+    assert two_sided(differences.tolist()) == pytest.approx(expected.pvalue, rel=1e-6, abs=1e-12)
     low, high = expected.confidence_interval(0.95)
-    assert test.differences.ci95 == pytest.approx((low, high), rel=1e-6, abs=1e-9 * (high - low))
+    ci95 = estimate_mean(differences.tolist()).ci95
+    assert ci95 == pytest.approx((low, high), rel=1e-6, abs=1e-9 * (high - low))
+
+
+@given(st.lists(numbers, min_size=2, max_size=8), numbers, st.sampled_from(["greater", "less"]))
+def test_one_side_of_any_value_is_scipys(values: list[float], null: float, side: Side) -> None:
+    shifted = np.array(values) - null
+    assume(np.std(shifted) > 1e-6 * np.abs(shifted).max())
+    assume(np.abs(shifted).max() > 1e-140)
+    expected = scipy.stats.ttest_1samp(values, null, alternative=side).pvalue
+    assert STUDENT_T.p(values, null, side) == pytest.approx(expected, rel=1e-6, abs=1e-12)
 
 
 @given(st.lists(numbers, min_size=2, max_size=8))
 def test_significant_is_what_the_interval_leaves_out(differences: list[float]) -> None:
-    test = paired_t(differences)
-    assert test.differences.ci95 is not None
-    if test.p is None:
+    p, ci95 = two_sided(differences), estimate_mean(differences).ci95
+    assert ci95 is not None
+    if p is None:
         assert len(differences) == 2
         assert differences[0] == differences[1] != 0
         return
-    low, high = test.differences.ci95
-    assume(abs(test.p - 0.05) > 1e-9)
-    assert (test.p < 0.05) == (low > 0 or high < 0)
+    low, high = ci95
+    assume(abs(p - 0.05) > 1e-9)
+    assert (p < 0.05) == (low > 0 or high < 0)
 
 
 @pytest.mark.parametrize("n", [3, 4, 7])
 def test_without_spread_it_is_certain(n: int) -> None:
-    assert paired_t([0.25] * n).p == 0
-    assert paired_t([-1e-300] * n).p == 0
-    assert paired_t([0.0] * n).p == 1
+    assert two_sided([0.25] * n) == 0
+    assert two_sided([-1e-300] * n) == 0
+    assert two_sided([0.0] * n) == 1
 
 
 @pytest.mark.parametrize("difference", [0.25, -1e-300])
 def test_two_equal_differences_decide_nothing(difference: float) -> None:
     """Nor the same numbers, which are not different."""
-    assert decide([paired_t([difference] * 2)]) == ("undecided", None)
-    assert paired_t([0.0, 0.0]).p == 1
+    assert verdict([[difference] * 2]) == ("undecided", None)
+    assert two_sided([0.0, 0.0]) == 1
 
 
 @pytest.mark.parametrize("trials", [10, 62, 300])
@@ -79,13 +101,22 @@ def test_accuracies_of_few_trials_are_not_decided_more_often(n: int, trials: int
     "differences", [[], [1.0], [1.0, math.nan], [1.0, math.inf], [1.7e308, -1.7e308]]
 )
 def test_what_tells_nothing(differences: list[float]) -> None:
-    assert paired_t(differences).p is None
-    assert decide([paired_t(differences)]) == ("undecided", None)
-    assert decide([paired_t([1.0, 1.0]), paired_t(differences)]) == ("undecided", None)
+    assert two_sided(differences) is None
+    assert verdict([differences]) == ("undecided", None)
+    assert verdict([[1.0, 1.5], differences]) == ("undecided", None)
 
 
-def given_p(p: float, mean: float) -> PairedTest:
-    return PairedTest(estimate_mean([mean, mean]), p)
+@dataclass(frozen=True)
+class GivenP:
+    """A test whose two-sided p is the first number, and whose mean has the second one's sign."""
+
+    def p(self, differences: Sequence[float], null: float, side: Side) -> float:
+        p, mean = differences
+        toward = mean if side == "greater" else -mean
+        return 0.5 if mean == 0 else p / 2 if toward > 0 else 1 - p / 2
+
+    def words(self, n: int) -> str:
+        return f"given, {n}"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +130,7 @@ def given_p(p: float, mean: float) -> PairedTest:
         ([(0.0, 1)], ("holds", 0.0)),
         ([(0.01, 1), (0.04, 1)], ("holds", 0.04)),
         ([(0.01, 1), (0.06, 1)], ("undecided", 0.06)),
-        ([(0.01, 1), (0.03, -1)], ("undecided", 0.03)),  # twice 0.03 is over α
+        ([(0.01, 1), (0.03, -1)], ("undecided", 0.06)),  # twice 0.03 is over α
         ([(0.01, 1), (0.02, -1)], ("fails", 0.04)),
         ([(0.3, 1), (0.01, -1), (0.001, -1)], ("fails", 0.003)),
     ],
@@ -107,15 +138,18 @@ def given_p(p: float, mean: float) -> PairedTest:
 def test_a_chain_needs_all_pairs_and_falls_with_one(
     tests: list[tuple[float, float]], decision: tuple[str, float]
 ) -> None:
-    assert decide([given_p(*test) for test in tests]) == pytest.approx(decision)
-    mirrored = [given_p(p, -mean) for p, mean in tests]
-    assert decide(mirrored, sign=-1) == pytest.approx(decision)
+    sides: dict[Side, int] = {"greater": 1, "less": -1}
+    for side, sign in sides.items():
+        bounds = [Bound((p, sign * mean), 0.0, side) for p, mean in tests]
+        outcome = decide(bounds, GivenP(), two_sided=True)
+        assert outcome is not None
+        assert (outcome.verdict(outcome.p), outcome.p) == pytest.approx(decision)
 
 
 def decisions(values: np.ndarray) -> Counter[str]:
     """How often the chain a > b > … of values (sets, terms, seeds) gets each verdict."""
     gaps = (values[:, :-1] - values[:, 1:]).tolist()
-    return Counter(decide([paired_t(pair) for pair in one])[0] for one in gaps)
+    return Counter(verdict(one)[0] for one in gaps)
 
 
 def seeds_of(sets: int, terms: int, n: int, rng: np.random.Generator) -> np.ndarray:

@@ -1,0 +1,72 @@
+"""The decision of a claim: one-sided tests over seeds to a verdict.
+
+A claim says of one or several differences on which side of a value their means are: its bounds.
+
+- It holds if every bound is significant on its own. The p-value is then the largest one
+  (intersection–union test; Berger 1982), whose error rate is at most that of one bound.
+- It fails if one bound is significant on the other side at α divided by their number (Bonferroni).
+
+For a claim that both verdicts contradict if the mean is the value itself, as a > b does for equal
+models, each side is tested at α / 2, so that α is the rate of both errors together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fope_lab.report.compare.seed_test import ALPHA, OTHER_SIDE, SeedTest
+from fope_lab.sweep.claims.contrast import Side
+
+Decision = Literal["holds", "fails", "undecided"]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The statement that the mean of `differences` is on one `side` of `null`."""
+
+    differences: Sequence[float]  # in the order of the seeds
+    null: float
+    side: Side
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The p-values of the two verdicts, against the hypothesis that each would be wrong."""
+
+    holds: float
+    fails: float
+
+    @property
+    def p(self) -> float:
+        """The p-value of the verdict that is nearer."""
+        return min(self.holds, self.fails)
+
+    def verdict(self, p: float) -> Decision:
+        """The verdict if its p-value is `p`: the claim's own, or one adjusted for many claims."""
+        if p >= ALPHA:
+            return "undecided"
+        return "holds" if self.holds <= self.fails else "fails"
+
+
+def is_true(bound: Bound, *, closed: bool) -> bool:
+    """Whether numbers without seeds are where the bound says; `closed` includes the null itself."""
+    (value,) = bound.differences
+    beyond = value > bound.null if bound.side == "greater" else value < bound.null
+    return beyond or (closed and value == bound.null)
+
+
+def decide(bounds: Sequence[Bound], test: SeedTest, *, two_sided: bool) -> Outcome | None:
+    """Test whether all bounds are true; None if the differences of one do not suffice.
+
+    With `two_sided` each side has α / 2, without it α.
+    """
+    claimed = [test.p(bound.differences, bound.null, bound.side) for bound in bounds]
+    against = [test.p(bound.differences, bound.null, OTHER_SIDE[bound.side]) for bound in bounds]
+    ps = [p for p in claimed if p is not None]
+    others = [p for p in against if p is not None]
+    if not bounds or len(ps) < len(bounds) or len(others) < len(bounds):
+        return None
+    sides = 2 if two_sided else 1
+    return Outcome(min(1.0, sides * max(ps)), min(1.0, sides * len(bounds) * min(others)))

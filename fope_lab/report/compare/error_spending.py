@@ -1,0 +1,134 @@
+"""Critical values of a t-test that is repeated after each seed, with one error rate for all looks.
+
+The error is spent as the seeds come (Lan & DeMets, "Discrete sequential boundaries for clinical
+trials", Biometrika 1983): the probability, for equal models, of having crossed the boundary at one
+of the looks at up to n seeds is
+
+    level · n² / (n² + 100),
+
+a fifth of the level by 5 seeds, half by 10 and four fifths by 20. It never is more than the level,
+however many looks there are. It does not depend on a last look either, unlike the usual spending
+functions, so that seeds may be added to an experiment that ended undecided.
+
+The critical values are exact for independent normal differences. The t statistics at successive
+looks are a Markov chain whose law does not depend on the variance, and which numerical integration
+follows from look to look (Jennison & Turnbull, "Exact calculations for sequential t, χ² and F
+tests", Biometrika 1991). Here the chain is followed through the angle φ, tan φ = t / √(n − 1).
+Without an effect, the differences point in a direction that is uniform on the sphere in n
+dimensions. Then φ has the density cos^(n−2) φ / B(1/2, (n − 1)/2), and given φ, the last
+difference's share of the direction has the same density in n − 1 dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from numpy.polynomial import legendre
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+HALF_SPENT = 10
+"""The number of seeds by which half of the level is spent."""
+NODES, WEIGHTS = legendre.leggauss(24)
+"""Gauss–Legendre quadrature on [−1, 1]: critical values to four digits, and mostly to seven."""
+TO_COEFFICIENTS = np.linalg.inv(legendre.legvander(NODES, len(NODES) - 1))
+"""Turns values at NODES into the coefficients of the polynomial through them."""
+
+
+def share_spent(n: int) -> float:
+    """The share of the level that the looks at up to `n` seeds may use."""
+    return n**2 / (n**2 + HALF_SPENT**2)
+
+
+@cache
+def boundary(first: int, level: float) -> Boundary:
+    """The boundary of looks at `first`, `first` + 1, … seeds with a two-sided error of `level`."""
+    return Boundary(first, level)
+
+
+class Boundary:
+    """The critical values of |t| at `first` ≥ 2, `first` + 1, … seeds, computed as asked for.
+
+    `share` is the share of the level that is spent by n seeds.
+    """
+
+    def __init__(
+        self, first: int, level: float, share: Callable[[int], float] = share_spent
+    ) -> None:
+        self._first, self._level, self._share = first, level, share
+        self._looks: list[_Look] = []
+
+    def critical(self, n: int) -> float:
+        """The value from which on |t| of `n` ≥ `first` seeds crosses the boundary."""
+        while len(self._looks) <= n - self._first:
+            self._looks.append(self._next_look())
+        return math.tan(self._looks[n - self._first].angle) * math.sqrt(n - 1)
+
+    def _next_look(self) -> _Look:
+        from scipy.optimize import brentq
+
+        before = self._looks[-1] if self._looks else None
+        n = self._first if before is None else before.n + 1
+        spent = 0.0 if before is None else self._share(before.n)
+        rate = self._level * (self._share(n) - spent)
+        angle = brentq(
+            lambda at: _crossing(at, n, before) - rate, 1e-9, math.pi / 2 - 1e-12, xtol=1e-12
+        )
+        return _Look(n, angle, TO_COEFFICIENTS @ _not_crossed(angle * NODES, n, before))
+
+
+class _Look:
+    """A look at `n` seeds: the boundary at ± `angle`, and the probability of no earlier crossing,
+    as a function of φ / angle in a Legendre series."""
+
+    def __init__(self, n: int, angle: float, series: Array) -> None:
+        self.n, self.angle, self.series = n, angle, series
+
+
+def _density(phi: Array, n: int) -> Array:
+    """The density of the angle of `n` differences without an effect."""
+    constant = math.exp(math.lgamma(n / 2) - math.lgamma((n - 1) / 2)) / math.sqrt(math.pi)
+    density: Array = constant * np.cos(phi) ** (n - 2)
+    return density
+
+
+def _crossing(angle: float, n: int, before: _Look | None) -> float:
+    """The probability of crossing at ± `angle` with `n` seeds, and at no look before."""
+    top = math.pi / 2
+    if before is not None:  # from a larger angle, every path has crossed before
+        top = math.asin(min(1.0, math.sqrt((1 + before.n * math.sin(before.angle) ** 2) / n)))
+    if angle >= top:
+        return 0.0
+    root = (NODES + 1) / 2  # squared, since the integrand rises from 0 as a root does
+    phi = top - (top - angle) * root**2
+    values = _density(phi, n) * _not_crossed(phi, n, before)
+    return 2 * (top - angle) * float(np.sum(WEIGHTS * root * values))
+
+
+def _not_crossed(phi: Array, n: int, before: _Look | None) -> Array:
+    """The probability that no look before `n` seeds crossed, given the angle at `n`.
+
+    With R = √n · sin φ and the last difference's share y of the direction, the look before had
+    √m · sin φ' = (R − y) / √(1 − y²), where m = n − 1. It stayed inside ± r for y between the
+    roots of (1 + r²)y² − 2Ry + R² − r².
+    """
+    if before is None:
+        return np.ones_like(phi)
+    m = before.n
+    total, inside = math.sqrt(n) * np.sin(phi), m * math.sin(before.angle) ** 2
+    half = np.sqrt(inside * np.maximum(1 + inside - total**2, 0))
+    middle, scale = np.sin(phi) / math.sqrt(n), np.cos(phi) * math.sqrt(m / n)
+    roots = [(total - half) / (1 + inside), (total + half) / (1 + inside)]
+    low, high = (np.arcsin(np.clip((root - middle) / scale, -1, 1)) for root in roots)
+    width = (high - low)[:, None] / 2
+    theta = (low + high)[:, None] / 2 + width * NODES
+    y = middle[:, None] + scale[:, None] * np.sin(theta)
+    sine = (total[:, None] - y) / np.sqrt((1 - y**2) * m)
+    there = np.clip(np.arcsin(np.clip(sine, -1, 1)) / before.angle, -1, 1)
+    stayed = legendre.legval(there, before.series)
+    kept: Array = np.sum(width * WEIGHTS * _density(theta, m) * stayed, axis=1)
+    return kept

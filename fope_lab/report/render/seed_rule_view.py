@@ -1,0 +1,69 @@
+"""What a rule for the seeds of a sweep has done, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fope_lab.report.build import Report
+from fope_lab.report.compare.counted_results import CountedSeeds
+from fope_lab.report.compare.seed_test import ALPHA
+from fope_lab.stages.labels import stage_label
+from fope_lab.sweep.seed_rule import SeedRule, StoppedEarly
+
+MOST_TRAININGS = 40
+"""How many trainings are told one by one; the JSON has all."""
+
+
+def seed_lines(report: Report) -> list[str]:
+    """The rule, and what it did; empty for a sweep with a list of seeds."""
+    rule = report.seed_rule
+    if rule is None:
+        return []
+    if isinstance(rule.until, StoppedEarly):
+        return list(_of_stops(report.counted_seeds, rule, rule.until.stopped_early))
+    looks = [verdict.looks for verdict in report.verdicts if verdict.looks is not None]
+    added = sorted({seed for verdict in report.verdicts for seed in verdict.added})
+    return [
+        f"{_first(rule)} For claims that were undecided, seeds were added one at a time, up to"
+        f" {rule.at_most} in all; {_added(added)}. There were {sum(looks)} looks at"
+        f" {_count(len(looks), 'verdict')}. Each verdict is that of a sequential t-test, whose"
+        f" error rate over all looks is at most {ALPHA:g} (error spending: Lan & DeMets 1983;"
+        " exact for normal differences: Jennison & Turnbull 1991). It stays so if at_most is"
+        " raised and the sweep run again."
+    ]
+
+
+def _first(rule: SeedRule) -> str:
+    if rule.first == 1:
+        return "Seed 0 always runs."
+    return f"Seeds 0 to {rule.first - 1} always run."
+
+
+def _added(seeds: Sequence[int]) -> str:
+    if not seeds:
+        return "none was needed"
+    return "seed " * (len(seeds) == 1) + "seeds " * (len(seeds) > 1) + _numbers(seeds)
+
+
+def _numbers(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds)) or "none"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _of_stops(trainings: Sequence[CountedSeeds], rule: SeedRule, wanted: int) -> Iterator[str]:
+    yield (
+        f"{_first(rule)} Seeds were added to each training until {wanted} of its seeds had stopped"
+        f" early, up to {rule.at_most} in all. Means are over the first {wanted} that stopped"
+        f" early; where none did, over the first {wanted} seeds."
+    )
+    for one in trainings[:MOST_TRAININGS]:
+        label = stage_label(one.training.section, one.training.axes, None)
+        counts = f"seeds {_numbers(one.counted)} count" if one.counted else "no seed counts yet"
+        open_ = "" if one.settled else ", and seeds may still be added"
+        stopped = f"{len(one.stopped)} of the {_count(len(one.ran), 'finished seed')} stopped early"
+        yield f"{label}: {counts}; {stopped}{open_}."
+    if len(trainings) > MOST_TRAININGS:
+        yield f"The JSON has the other {len(trainings) - MOST_TRAININGS} trainings."
