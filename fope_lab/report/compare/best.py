@@ -2,8 +2,8 @@
 
 A best mean alone says little: of equal methods, one always has it. A cell counts as clearly best
 only if it is better than every other in Student's paired t-test over the seeds that both have
-(seed_test.py), each at ALPHA. Of two equal methods one is then called best with probability ALPHA; of
-more, more rarely, since it must be better than all. One seed never suffices.
+(seed_test.py), each at ALPHA. Of two equal methods one is then called best with probability ALPHA;
+of more, more rarely, since it must be better than all. One seed never suffices.
 """
 
 from __future__ import annotations
