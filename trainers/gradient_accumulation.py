@@ -22,6 +22,7 @@ from fope_lab.data.rows import IGNORED
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
+from trainers.length_groups import length_groups
 from trainers.worker_group import WorkerGroup
 
 
@@ -148,9 +149,14 @@ class StepRunner:
             yield
 
     def _micro_batches(self, batch: Batch) -> Iterator[Batch]:
-        """The batch in micro-batches of whole rows; the last one may be smaller."""
+        """The batch in micro-batches of rows, whole or cut; the last one may be smaller."""
         rows, length = batch.input_ids.shape
         size = self._settings.micro_batch(self._workers.size) // length
+        groups = self._settings.length_groups
+        if groups is not None:
+            # As many on each worker, whose exchanges of weights go together.
+            yield from length_groups(batch, min(size, -(-rows // groups)))
+            return
         for start in range(0, rows, size):
             yield batch.part(slice(start, start + size))
 

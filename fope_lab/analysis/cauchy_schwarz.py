@@ -139,6 +139,20 @@ class CauchySchwarz(
         }
         return {"heads": heads, **of_heads}
 
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """The names of all numbers that `numbers` can return."""
+        shares = ("", "_of_pair_bounds", "_of_fast_bounds")
+        return tuple(
+            name
+            for head in OFFSETS
+            for name in (
+                f"{head}_layer",
+                f"{head}_head",
+                *(f"{head}_head_{token}_token{share}" for token in OFFSETS for share in shares),
+            )
+        )
+
     def numbers(
         self, arrays: Arrays
     ) -> Annotated[

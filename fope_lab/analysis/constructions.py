@@ -187,6 +187,17 @@ class Constructions(
             ),
         }
 
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """The names of all numbers that `numbers` can return."""
+        return (
+            "peaks_where_asked",
+            "own_squared_norm",
+            "previous_squared_norm",
+            "unpositioned_most",
+            *(f"{name}_reach" for name in _ROTATIONS),
+        )
+
     def numbers(
         self, arrays: Arrays
     ) -> Annotated[

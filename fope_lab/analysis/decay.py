@@ -67,6 +67,11 @@ class Decay(
             "gaussian": scores(drawn[0], drawn[1], turned),
         }
 
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """The names of all numbers that `numbers` can return."""
+        return "constant_near", "constant_far", "gaussian_near", "gaussian_far"
+
     def numbers(
         self, arrays: Arrays
     ) -> Annotated[

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PHASES = 64
+PARTS = ("precritical", "postcritical")
+"""The pairs that complete a turn within the trained length, and those that rotate more slowly."""
 
 
 def feature_gaps(
@@ -161,6 +163,12 @@ class FeatureGap(
         before = wavelengths < self.train_length
         return before, ~before & np.isfinite(wavelengths)
 
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """The names of all numbers that `numbers` can return."""
+        names = [name.replace("-", "_") for name in self.embeddings]
+        return tuple(f"gap_{part}_{name}" for name in names for part in PARTS)
+
     def numbers(
         self, arrays: Arrays
     ) -> Annotated[
@@ -181,7 +189,7 @@ class FeatureGap(
         metrics = {}
         for row, name in enumerate(self.embeddings):
             parts = self._parts(arrays["wavelengths"][row])
-            for part, pairs in zip(("precritical", "postcritical"), parts, strict=True):
+            for part, pairs in zip(PARTS, parts, strict=True):
                 if pairs.any():
                     key = f"gap_{part}_{name.replace('-', '_')}"
                     metrics[key] = float(arrays["greatest"][row, pairs].max())

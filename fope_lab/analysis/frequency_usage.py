@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fope_lab.model.decoder import Decoder
 
 KINDS = ("query", "key")
+LAYERS = ("first", "last", "between")
 
 
 def mean_norms(
@@ -81,6 +82,12 @@ class FrequencyUsage(
         frequencies = rotated_frequencies(subject.model, self.name)
         norms = mean_norms(subject.model, passages(subject, self.sequences, self.length), progress)
         return {"frequencies": frequencies, **norms}
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """The names of all numbers that `numbers` can return."""
+        parts = ("slow_share", "fast_share", *(f"fast_share_{layers}" for layers in LAYERS))
+        return tuple(f"{kind}_{part}" for kind in KINDS for part in parts)
 
     def numbers(
         self, arrays: Arrays

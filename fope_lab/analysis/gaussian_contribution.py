@@ -84,6 +84,12 @@ class GaussianContribution(
             "undertrained": by_pair[slow].sum(axis=0),
         }
 
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """The names of all numbers that `numbers` can return."""
+        means = (f"mean_{mean:g}".replace(".", "_") for mean in MEANS)
+        return tuple(f"decay_{name}" for name in (*means, "constant", "undertrained", "trained"))
+
     def numbers(
         self, arrays: Arrays
     ) -> Annotated[

@@ -129,6 +129,13 @@ class Harmonics(
         }
         return {name: amplitudes(stage[0]) for name, stage in stages.items()}
 
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """The names of all numbers that `numbers` can return."""
+        shares = ("share_outside_own", "share_outside_both")
+        where = ("before", "linear", "activation")
+        return (*(f"{share}_{at}" for at in where for share in shares), "share_at_combinations")
+
     def numbers(
         self, arrays: Arrays
     ) -> Annotated[

@@ -25,6 +25,8 @@ BOUND = np.pi
 """The upper bound on the frequency of any function of integer positions (Corollary C.3)."""
 HIGH_BAND = np.pi / 2
 """The lower limit of the paper's high-frequency band."""
+LIMITS = (("a_tenth", 0.1), ("one", 1.0), ("half_pi", HIGH_BAND))
+"""The frequencies up to which the pairs and the power are summed, and their names."""
 
 
 def alias(frequency: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -72,6 +74,13 @@ class LowPass(
             "aliases": np.abs(waves - theirs).max(axis=1),
         }
 
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """The names of all numbers that `numbers` can return."""
+        limits = [name for name, _ in LIMITS]
+        up_to = (f"{what}_up_to_{limit}" for limit in limits for what in ("pairs", "power"))
+        return ("highest_frequency", "bound", *up_to, "alias_difference")
+
     def numbers(
         self, arrays: Arrays
     ) -> Annotated[
@@ -95,7 +104,7 @@ class LowPass(
         to 0.1, 1 and π/2; and the greatest difference of frequencies above π from their aliases."""
         frequencies, omega, power = (arrays[name] for name in ("frequencies", "omega", "power"))
         metrics = {"highest_frequency": float(frequencies.max()), "bound": BOUND}
-        for name, limit in (("a_tenth", 0.1), ("one", 1.0), ("half_pi", HIGH_BAND)):
+        for name, limit in LIMITS:
             metrics[f"pairs_up_to_{name}"] = float((frequencies <= limit).mean())
             metrics[f"power_up_to_{name}"] = float(power[omega <= limit].sum())
         metrics["alias_difference"] = float(arrays["aliases"].max())

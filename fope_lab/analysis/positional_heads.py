@@ -162,6 +162,13 @@ class PositionalHeads(
             arrays |= {"query": measured["query"], "key": measured["key"]}
         return arrays
 
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """The names of all numbers that `numbers` can return."""
+        parts = ("layer", "head", "weight", "weight_of_even_attention", "heads", "fast_share")
+        of_kinds = (f"{kind}_{part}" for kind in self.kinds for part in parts)
+        return (*of_kinds, "mean_fast_share", "fast_share_correlation")
+
     def numbers(
         self, arrays: Arrays
     ) -> Annotated[

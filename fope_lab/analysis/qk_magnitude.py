@@ -100,6 +100,16 @@ class QkMagnitude(
             "train_length": np.array(model.train_length),
         }
 
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """The names of all numbers that `numbers` can return."""
+        return tuple(
+            f"undertrained_{name}{kind}_{number}"
+            for name in ("queries", "keys")
+            for kind in ("", "_mean")
+            for number in ("ratio", "larger")
+        )
+
     def numbers(
         self, arrays: Arrays
     ) -> Annotated[

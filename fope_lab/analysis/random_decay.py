@@ -109,6 +109,14 @@ class RandomDecay(
             "deviation": np.sqrt(square),
         }
 
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """The names of all numbers that `numbers` can return."""
+        parts = ("constant_halved_at", "constant_far")
+        deviations = ("gaussian_deviation_near", "gaussian_deviation_far")
+        bounds = [2**i for i in range(self.reach.bit_length())]
+        return tuple(f"x{bound}_{part}" for bound in bounds for part in (*parts, *deviations))
+
     def numbers(
         self, arrays: Arrays
     ) -> Annotated[

@@ -93,6 +93,12 @@ class RotationAngles(
             "gaps": np.stack([angle_gaps(row, self.train_length) for row in turned]),
         }
 
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """The names of all numbers that `numbers` can return."""
+        names = [name.replace("-", "_") for name in METHODS]
+        return tuple(f"{number}_{name}" for name in names for number in ("wavelength", "gap"))
+
     def numbers(
         self, arrays: Arrays
     ) -> Annotated[

@@ -176,6 +176,15 @@ class SemanticHeads(
                 arrays[kind] = np.stack([values[layer, head // groups] for layer, head in heads])
         return arrays
 
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """The names of all numbers that `numbers` can return."""
+        return (
+            *("occurrences", "mass_layer", "mass_head", "mass", "mass_of_even_attention"),
+            *("behind_layer", "behind_head", "behind_marked", "behind_others"),
+            *("first_token_else", "mass_slow_share", "behind_slow_share"),
+        )
+
     def numbers(
         self, arrays: Arrays
     ) -> Annotated[

@@ -96,6 +96,14 @@ class Spectrum(
             arrays["usage"] = np.sqrt(np.mean(squares, axis=0))
         return arrays
 
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """The names of all numbers that `numbers` can return."""
+        return (
+            *("rotating_pairs", "undertrained_pairs", "still_pairs"),
+            *("power_near_zero", "power_below_floor", "energy_off_own_frequency"),
+        )
+
     def numbers(
         self, arrays: Arrays
     ) -> Annotated[

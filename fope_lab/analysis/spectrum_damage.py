@@ -141,6 +141,12 @@ class SpectrumDamage(
             "drawn": error(_with_sum(drawn), whole),
         }
 
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """The names of all numbers that `numbers` can return."""
+        errors = (f"error_{name}_{at}" for name in ("rope", "fope") for at in ("within", "beyond"))
+        return (*errors, "error_fope_drawn_median", "share_of_draws_closer_than_rope")
+
     def numbers(
         self, arrays: Arrays
     ) -> Annotated[

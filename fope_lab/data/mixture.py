@@ -42,8 +42,8 @@ class Batch:
     lengths: Tensor | None = None
     positions: Tensor | None = None
 
-    def part(self, rows: slice) -> Batch:
-        """Some of the rows, with all that belongs to them."""
+    def part(self, rows: slice | Tensor) -> Batch:
+        """Some of the rows, by a slice or by their numbers, with all that belongs to them."""
         shared = self.positions is not None and self.positions.dim() == 1
         return Batch(
             self.input_ids[rows],
@@ -54,7 +54,7 @@ class Batch:
         )
 
 
-def _part(tensor: Tensor | None, rows: slice) -> Tensor | None:
+def _part(tensor: Tensor | None, rows: slice | Tensor) -> Tensor | None:
     return None if tensor is None else tensor[rows]
 
 

@@ -106,6 +106,8 @@ class Metric:
 
     def _form(self, value: float) -> str:
         size = abs(value)
+        if self.is_number and 1e4 <= size < 1e12:
+            return ",.0f"
         if self.unit in DECIMALS:
             return DECIMALS[self.unit]
         if size >= 1e6:

@@ -33,6 +33,7 @@ class TrainSettings(Section):
             "checkpoint_minutes",
             "log_every",
             "micro_batch_tokens",
+            "length_groups",
             "gradient_checkpointing",
             "compile",
         }
@@ -94,6 +95,14 @@ class TrainSettings(Section):
         Doc(
             "The number of tokens that a worker processes at once; the default is its whole share"
             " of the batch."
+        ),
+    ] = None
+    length_groups: Annotated[
+        PositiveInt | None,
+        Doc(
+            "The number of groups of rows of similar length in which a worker processes its batch,"
+            " each without the padding behind its longest row; by default the rows keep their order"
+            " and their padding. It changes numbers by rounding only."
         ),
     ] = None
     gradient_checkpointing: Annotated[

@@ -26,12 +26,13 @@ one this is: 0, which all have, or 1, which apostrophes have."""
 
 @pytest.fixture(autouse=True)
 def _every_number_has_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every number that a test computes has words for people."""
+    """Every number that a test computes is declared, and has words for people."""
 
     def checked(numbers: Callable[..., dict[str, float]]) -> Callable[..., dict[str, float]]:
         @functools.wraps(numbers)
         def compute(*arguments: Any) -> dict[str, float]:
             found = numbers(*arguments)
+            assert set(found) <= set(arguments[0].number_names)
             words = declared_words(numbers)
             assert words is not None
             assert [name for name in found if words.of(name) is None] == []

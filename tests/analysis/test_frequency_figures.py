@@ -59,6 +59,14 @@ def test_figures_and_numbers(name: str, model: tuple[Any, int] | None) -> None:
     arrays = analysis.compute(looked_at, lambda *count: done.append(count))
     numbers = analysis.numbers(arrays)
     assert all(np.isfinite(value) and key[0].isalpha() for key, value in numbers.items())
+    # RoPE has no series, and FoPE no undertrained pairs.
+    left_out = {
+        ("spectrum", "rope"): {"energy_off_own_frequency"},
+        ("qk-magnitude", "fope"): set(analysis.number_names),
+    }
+    embedding = "" if model is None else model[0]["type"]
+    assert set(numbers) == set(analysis.number_names) - left_out.get((name, embedding), set())
+    assert len(set(analysis.number_names)) == len(analysis.number_names)
     svg = standalone_svg(analysis.draw(arrays), name, analysis.says)
     words = [element.text for element in ET.fromstring(svg).iter() if element.text]
     assert not any("mathdefault" in word for word in words)

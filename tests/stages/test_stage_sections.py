@@ -250,9 +250,10 @@ BARE_CORPORA = (
             "1e-3, learning_rte: 1",
             "train.learning_rte: unknown key 'learning_rte'; did you mean 'learning_rate'? "
             "(allowed: batch_tokens, betas, checkpoint_every, checkpoint_minutes, compile, decay, "
-            "final_learning_rate, gradient_checkpointing, gradient_clip, learning_rate, log_every, "
-            "micro_batch_tokens, precision, schedule, select, stop_at_accuracy, tokens, "
-            "validate_every, validation_length, validation_tokens, warmup, weight_decay)",
+            "final_learning_rate, gradient_checkpointing, gradient_clip, learning_rate, "
+            "length_groups, log_every, micro_batch_tokens, precision, schedule, select, "
+            "stop_at_accuracy, tokens, validate_every, validation_length, validation_tokens, "
+            "warmup, weight_decay)",
         ),
         (
             "2048",

@@ -261,7 +261,7 @@ def grid_of(text: str, stages: str = f"p: {PRETRAIN_LINE}") -> str:
                 "5 grid.p.train.learning_rte[0]: unknown key 'learning_rte'; did you mean "
                 "'learning_rate'? (allowed: batch_tokens, betas, checkpoint_every, "
                 "checkpoint_minutes, compile, decay, final_learning_rate, "
-                "gradient_checkpointing, gradient_clip, learning_rate, log_every, "
+                "gradient_checkpointing, gradient_clip, learning_rate, length_groups, log_every, "
                 "micro_batch_tokens, precision, schedule, select, stop_at_accuracy, tokens, "
                 "validate_every, validation_length, validation_tokens, warmup, weight_decay)"
             ],

@@ -181,6 +181,7 @@ NO_CHANGES: dict[str, Any] = {
     "pretrain.resources.workers": 2,
     "pretrain.resources.strategy": "fsdp",
     "pretrain.train.micro_batch_tokens": 512,
+    "pretrain.train.length_groups": 4,
     "pretrain.train.gradient_checkpointing": True,
     "pretrain.train.compile": True,
     "pretrain.train.checkpoint_every": 7,
