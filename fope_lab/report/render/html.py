@@ -40,7 +40,7 @@ def render_html(report: Report) -> str:
             figures=figures,
             tables=report_tables(report),
             claims=group_verdicts(report.verdicts),
-            claim_tests=describe_tests(),
+            claim_tests=describe_tests(report.verdicts),
             paper_title=TITLE,
             links=_web_addresses(report.links.addresses),
             views=_web_addresses(report.links.views),
