@@ -11,6 +11,10 @@ from report_samples import BASE, Numbers, finish, make_report, typical_numbers, 
 
 from fope_lab.report.compare.claims import Verdict
 from fope_lab.report.compare.needed_states import NeededStates, plan_sweeps
+from fope_lab.report.render.html import render_html
+from fope_lab.report.render.json import report_json
+from fope_lab.report.render.markdown import render_markdown
+from fope_lab.report.render.terminal import claim_lines
 from fope_lab.store import Status, Store
 from fope_lab.sweep import Sweep
 from fope_lab.sweep.graph import Stage
@@ -41,7 +45,7 @@ def go_on(
     fail: dict[str, str] | None = None,
     seed: int = 0,
 ) -> list[str]:
-    """Do some of what the plan says is to be run, again and again until nothing is: the labels."""
+    """Do some of what the plan says is to be run, again and again until nothing is: the keys."""
     order = random.Random(seed)
     ran: list[str] = []
     while True:
@@ -56,9 +60,10 @@ def go_on(
         ]
         if not ready:
             return ran
-        chosen = [s.label for s in order.sample(ready, order.randint(1, len(ready)))]
+        chosen = [s.key for s in order.sample(ready, order.randint(1, len(ready)))]
+        skip = [s.label for s in sweep.stages if s.key not in done and s.key not in chosen]
+        finish(planned, store, numbers, skip, fail)
         ran += chosen
-        finish(planned, store, numbers, [s.label for s in sweep.stages if s.label not in ran], fail)
 
 
 def seeds(sweep: Sweep, store: Store) -> dict[str, list[int]]:
@@ -207,7 +212,7 @@ def test_what_is_not_finite_gets_no_more_seeds(tmp_path: Path, store: Store) -> 
 @pytest.mark.parametrize(
     ("claim", "word"),
     [
-        ("perplexity@256: fope < rope < nope", "fails"),
+        ("perplexity@256: rope < fope < nope", "fails"),
         ("perplexity@64: fope < rope < nope", "undecided"),
         ("perplexity@256: fope <= nope * 1.01", "holds"),
         ("perplexity@256: nope <= fope * 1.01", "fails"),
@@ -263,3 +268,25 @@ def test_a_list_of_seeds_is_left_as_it_is(tmp_path: Path, store: Store) -> None:
     finish(planned, store, noisy)
     assert verdicts(listed, store)[0].test.startswith("paired t over 3 seeds")
     assert verdicts(listed, store)[0].looks is None
+
+
+def test_the_report_says_how_often_it_looked_and_which_seeds_it_added(
+    tmp_path: Path, store: Store
+) -> None:
+    sweep = sweep_of(tmp_path, CLOSE)
+    go_on(sweep, store)
+    [planned] = plan_sweeps([sweep], store)
+    report = make_report(planned, store)
+    lines = "\n".join(claim_lines(report.verdicts))
+    for text in (render_html(report), render_markdown(report), lines):
+        assert "seeds 3 to 5 were added for it" in text
+    for text in (render_html(report), render_markdown(report)):
+        assert "Seeds 0 to 2 always run." in text
+        assert "seeds 3, 4, 5. There were 4 looks at 1 verdict." in text
+        assert "a paired t-test after each seed, α = 0.05 for all looks together" in text
+    assert "n = 6, 4 looks" in lines
+    assert "that are needed are done" in report.summary.headline
+    assert report.summary.missing == ()
+    assert report_json(report)["seeds"] == {**RULE, "trainings": []}
+    cells = {(c.embedding, c.x): c.estimate.n for c in report.cells}
+    assert (cells["fope", 64], cells["nope", 64]) == (6, 3)
