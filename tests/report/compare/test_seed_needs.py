@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import random
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from report_samples import BASE, Numbers, finish, make_report, typical_numbers, write_plan
+from rich.console import Console
 
+from fope_lab.planning.estimate import estimate_plans
+from fope_lab.planning.plan_table import print_plan
 from fope_lab.report.compare.claims import Verdict
 from fope_lab.report.compare.needed_states import NeededStates, plan_sweeps
 from fope_lab.report.render.html import render_html
@@ -290,3 +295,25 @@ def test_the_report_says_how_often_it_looked_and_which_seeds_it_added(
     assert report_json(report)["seeds"] == {**RULE, "trainings": []}
     cells = {(c.embedding, c.x): c.estimate.n for c in report.cells}
     assert (cells["fope", 64], cells["nope", 64]) == (6, 3)
+
+
+def test_a_plan_says_the_least_and_the_most_that_is_left(tmp_path: Path, store: Store) -> None:
+    sweep = sweep_of(tmp_path, CERTAIN, CLOSE)
+    estimate = estimate_plans(plan_sweeps([sweep], store), store)
+    totals, rows = estimate.totals(), estimate.as_json()["stages"]
+    certain = [row for row in rows if row["state"] == "run"]
+    possible = certain + [row for row in rows if row["state"] == "if needed"]
+    for name in ("tokens", "seconds"):
+        assert totals["least"][name] == pytest.approx(sum(row[name] or 0 for row in certain))
+        assert totals[name] == pytest.approx(sum(row[name] or 0 for row in possible))
+    assert totals["least"]["stages"] == totals["run"] == len(certain)
+    trained = {row["seed"] for row in possible if row["kind"] == "pretrain"}
+    assert trained == {*range(RULE["at_most"])}
+    console = Console(file=io.StringIO(), width=400)
+    print_plan(estimate, console)
+    assert re.search(r"\n3 to 6 seeds: .* of work, 26 to 44 stages", console.file.getvalue())  # type: ignore[attr-defined]
+
+    go_on(sweep, store)
+    left = estimate_plans(plan_sweeps([sweep], store), store).totals()
+    assert left["least"]["stages"] == left["tokens"] == left["run"] == left["if needed"] == 0
+    assert left["cached"] + left["not needed"] == left["stages"]
