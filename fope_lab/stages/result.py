@@ -3,7 +3,7 @@
     {
       "format": 2,
       "metrics": [{"name", "x", "value", "stderr", "ci95", "n", "chance"}, …],
-      "numbers": {NAME: VALUE, …}, beside the figure of an analysis: no table or claim reads them
+      "numbers": {NAME: VALUE, …}, beside the figure of an analysis: claims read them, tables do not
       "recorded": {…},    what the numbers depend on and only running decided: reports list it
       "heatmaps": [{"title", "metric", "x_label", "y_label", "x", "y", "values", "low", "high"}, …],
       "details": {…}      whatever else is worth keeping: no report reads it

@@ -84,7 +84,8 @@ def _load(path: Path, loader: SweepLoader, text: str | None = None) -> Sweep:
     )
     by_section = None if problems else resolved.by_section
     if not problems.concern("report"):
-        problems.add(*seed_rule_problems(file.seed_rule, file.report, by_section))
+        stages = None if problems else resolved.stages
+        problems.add(*seed_rule_problems(file.seed_rule, file.report, stages))
     problems.add(*report_problems(file.report, by_section, file.max_stages))
     if problems:
         raise problems.error(points)

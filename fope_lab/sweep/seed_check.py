@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from fope_lab.config.problems import Problem, name_list
 from fope_lab.stages.training import TrainingConfig
@@ -14,25 +14,29 @@ UNTIL = ("seeds", "until")
 
 
 def seed_rule_problems(
-    rule: SeedRule | None, section: ReportSection, by_section: Mapping[str, Sequence[Stage]] | None
+    rule: SeedRule | None, section: ReportSection, stages: Sequence[Stage] | None
 ) -> Iterator[Problem]:
     """Yield what is wrong with the rule; without stages, since some are wrong, less is checked."""
     if rule is None:
         return
-    if rule.until == CLAIMS:
-        if not section.claims:
-            yield Problem(UNTIL, "found claims, but report.claims has none to decide")
-    elif by_section is not None and not any(map(may_stop_early, _all(by_section))):
-        trainings = dict.fromkeys(stage.section for stage in _all(by_section) if stage.spec.trains)
+    if rule.until == CLAIMS and not section.claims:
+        yield Problem(UNTIL, "found claims, but report.claims has none to decide")
+    if stages is None:
+        return
+    if rule.until != CLAIMS and not any(map(may_stop_early, stages)):
+        trainings = dict.fromkeys(stage.section for stage in stages if stage.spec.trains)
         of = f" of {name_list(trainings)}" if trainings else ""
         yield Problem(UNTIL, f"no training can stop early{of}", "train.stop_at_accuracy")
+    seeds = {stage.key: stage.seed for stage in stages}
+    for stage in stages:
+        read = {seeds[key] for key in stage.parents.values() if key in seeds} - {None}
+        if len(read) > 1:
+            fault = f"found a rule, and {stage.label} reads trainings under several seeds"
+            yield Problem(("seeds",), fault, "a list, since such a stage waits for all of them")
+            return
 
 
 def may_stop_early(stage: Stage) -> bool:
     """Whether the stage is a training that ends once it has learned its task."""
     spec = stage.spec
     return isinstance(spec, TrainingConfig) and spec.train.stop_at_accuracy is not None
-
-
-def _all(by_section: Mapping[str, Sequence[Stage]]) -> Iterator[Stage]:
-    return (stage for stages in by_section.values() for stage in stages)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ from fope_lab.orchestration.searcher import StageSearcher
 from fope_lab.orchestration.trial import KEY, REASON, STATUS
 from fope_lab.planning.capacity import Capacity, Demand, Lookahead
 from fope_lab.planning.schedule import Machines, remaining_path, wall_time
-from fope_lab.store import Status, Store
+from fope_lab.store import StageState, Status, Store
 from fope_lab.sweep.made_by import output_digest
 
 KIND = "pretrain"
@@ -56,13 +56,14 @@ def searcher_of(
     clock: Callable[[], float] = lambda: 0.0,
     lookahead: Lookahead | None = None,
     is_ending: Callable[[], bool] = lambda: False,
+    needed: Callable[[Mapping[str, StageState]], dict[str, StageState]] = dict,
 ) -> Any:
     """For a cluster of `slots` CPUs, of which each worker takes one."""
     demands = {
         node.key: Demand({"CPU": node.workers}, seconds[node.key], node.workers) for node in nodes
     }
     capacity = Capacity(demands, lambda: {"CPU": slots}, lookahead or Lookahead(), clock)
-    return StageSearcher(nodes, store, "driver", capacity, seconds, is_ending)  # type: ignore[arg-type]
+    return StageSearcher(nodes, store, "driver", capacity, seconds, is_ending, needed)  # type: ignore[arg-type]
 
 
 def finish(store: Store, key: str) -> None:
@@ -532,3 +533,27 @@ def test_a_stage_whose_process_died_says_so_while_it_runs_again_and_when_it_is_d
     assert (done.status, done.reason) == (
         Status.DONE, "a: its process died, and another one went on",
     )  # fmt: skip
+
+
+def test_a_stage_starts_only_once_a_result_has_shown_that_it_is_needed(tmp_path: Path) -> None:
+    """a asks for b, and not for c; nothing is left when both are known."""
+    store = Store(tmp_path)
+
+    def needed(states: Mapping[str, StageState]) -> dict[str, StageState]:
+        later = Status.NOT_NEEDED if states["a"].is_done else Status.IF_NEEDED
+        asked = states["b"] if states["b"].is_done else StageState(Status.WAITING)
+        b = asked if states["a"].is_done else StageState(later)
+        return {**states, "b": b, "c": StageState(later)}
+
+    seconds = dict.fromkeys("abc", 1.0)
+    searcher = searcher_of([Node("a"), Node("b"), Node("c")], store, 4, seconds, needed=needed)
+    assert searcher.suggest("t1")[KEY] == "a"
+    assert searcher.suggest("t2") is None
+    assert searcher.states()["c"].status is Status.IF_NEEDED
+    finish(store, "a")
+    searcher.on_trial_complete("t1", {STATUS: "done"})
+    assert searcher.suggest("t2")[KEY] == "b"
+    finish(store, "b")
+    searcher.on_trial_complete("t2", {STATUS: "done"})
+    assert searcher.suggest("t3") == Searcher.FINISHED
+    assert searcher.states()["c"].status is Status.NOT_NEEDED

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import string
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.sweep.claims.grammar import Claim, parse_claim, parse_quantity
+from fope_lab.sweep.claims.grammar import FORMS, Claim, parse_claim, parse_quantity
 from fope_lab.sweep.claims.margins import Reference, Tolerance
 from fope_lab.sweep.claims.operands import (
     Constant,
@@ -19,7 +21,7 @@ from fope_lab.sweep.claims.operands import (
     settle,
 )
 from fope_lab.sweep.claims.reader import ClaimError
-from fope_lab.sweep.claims.statements.base import Span
+from fope_lab.sweep.claims.statements.base import Span, Statement
 from fope_lab.sweep.claims.statements.change_limit import ChangeLimit
 from fope_lab.sweep.claims.statements.equivalence import Equivalence
 from fope_lab.sweep.claims.statements.no_worse import NoWorse
@@ -259,3 +261,21 @@ def test_what_no_table_shows(text: str, message: str) -> None:
     with pytest.raises(ClaimError) as caught:
         parse_quantity(text)
     assert message in str(caught.value)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "pages" / "explanation" / "claims.md"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_page_has_every_form_with_an_example_and_its_test(form: type[Statement]) -> None:
+    assert type(parse_claim(form.example).statement) is form
+    assert f"| `{form.form}` | `{form.example}` | {form.tested}" in PAGE.read_text("utf-8")
+
+
+def test_every_claim_on_the_page_is_one() -> None:
+    found = re.findall(
+        r"`([a-z0-9_.()-]+(?:@[0-9.]+)?(?: where [^:`]+)?: [^`]+)`", PAGE.read_text()
+    )
+    assert len(found) > 10
+    for text in found:
+        assert parse_claim(str(parse_claim(text))) == parse_claim(text)

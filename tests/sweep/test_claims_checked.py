@@ -397,3 +397,27 @@ def test_a_statement_without_a_term_has_a_verdict_for_every_model(tmp_path: Path
     ]
     names = [one.name for one in along.combinations[0].series]
     assert names == ["passkey[trials=10]", "passkey[trials=20]"]
+
+
+FIGURES = """name: figures
+stages:
+  angles: {kind: analysis, analysis: rotation-angles}
+report:
+"""
+
+
+def test_a_number_that_an_analysis_does_not_declare_is_an_error(tmp_path: Path) -> None:
+    claims = ["angles.gap_ropee: > 0", "angles.gap_rope: < gap_ropee"]
+    lines = "".join(f"    - '{claim}'\n" for claim in claims)
+    names = "wavelength_rope, gap_rope, wavelength_resonance_rope, gap_resonance_rope"
+    assert told(tmp_path, f"{FIGURES}  claims:\n{lines}") == [
+        "6 report.claims[0]: stage angles does not measure 'gap_ropee'; did you mean 'gap_rope'?"
+        f" (allowed: {names})",
+        "7 report.claims[1]: angles does not measure 'gap_ropee'; did you mean 'gap_rope'?"
+        f" (allowed: {names})",
+    ]
+
+
+def test_no_table_shows_a_number_of_an_analysis(tmp_path: Path) -> None:
+    (said,) = told(tmp_path, f"{FIGURES}  tables: [angles.gap_rope]\n")
+    assert said.endswith("angles.gap_rope is a number of an analysis, which no table or figure has")

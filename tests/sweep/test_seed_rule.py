@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import jsonschema
@@ -10,6 +11,7 @@ import yaml
 from sweep_files import keys, load, told
 
 from fope_lab.sweep.schema import sweep_json_schema
+from fope_lab.sweep.seed_check import seed_rule_problems
 from fope_lab.sweep.seed_rule import SeedRule, StoppedEarly
 
 FILE = """\
@@ -79,6 +81,17 @@ def test_a_rule_needs_something_to_go_by(tmp_path: Path) -> None:
     assert found == "2 seeds.until: found claims, but report.claims has none to decide"
     [found] = told(tmp_path, text("{first: 2, at_most: 4, until: {stopped_early: 2}}", stop=""))
     assert found == ("2 seeds.until: no training can stop early of p, needs train.stop_at_accuracy")
+
+
+def test_a_stage_that_reads_all_seeds_needs_a_list(tmp_path: Path) -> None:
+    """Such as one that chooses a setting by the mean over the seeds."""
+    sweep = load(tmp_path, text("{first: 2, at_most: 3, until: claims}"))
+    assert not list(seed_rule_problems(sweep.seed_rule, sweep.report, sweep.stages))
+    trainings = [stage for stage in sweep.stages if stage.section == "p"]
+    parents = {f"candidate.{n}": stage.key for n, stage in enumerate(trainings)}
+    choice = dataclasses.replace(trainings[0], key="choice", label="choice", parents=parents)
+    [found] = seed_rule_problems(sweep.seed_rule, sweep.report, [*sweep.stages, choice])
+    assert str(found).startswith("seeds: found a rule, and choice reads trainings under several")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
     form.add_argument(
         "--latex",
         action="store_true",
-        help="print every table as LaTeX, with the rules of booktabs",
+        help="print every table and the claims as LaTeX, with the rules of booktabs",
     )
     form.add_argument(
         "--figures",

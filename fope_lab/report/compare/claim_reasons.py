@@ -35,15 +35,15 @@ def tested_numbers(
     contrasts: Sequence[ContrastValues], statement: Statement, test: SeedTest, metric: Metric
 ) -> str:
     """The means, and each contrast's mean with its interval and p-value."""
-    means: dict[str, str] = {}
+    means: dict[int, str] = {}
     for contrast in contrasts:
-        for term in contrast.terms:
+        for place, term in zip(contrast.contrast.weights, contrast.terms, strict=True):
             mean = statistics.fmean(term.values[seed] for seed in contrast.seeds)
-            means.setdefault(term.name, f"{term.name} {metric.format(mean)}")
+            means.setdefault(place, f"{term.name} {metric.format(mean)}")
     by_sum: dict[str, list[ContrastValues]] = {}
     for contrast in contrasts:
         by_sum.setdefault(contrast.contrast.name, []).append(contrast)
-    parts = [f"means {', '.join(means.values())}"]
+    parts = [f"means {', '.join(means[place] for place in sorted(means))}"]
     for same in by_sum.values():
         outcome = decide([one.bound for one in same], test, two_sided=statement.two_sided)
         p = f", {format_p(outcome.p)}" if len(by_sum) > 1 and outcome is not None else ""

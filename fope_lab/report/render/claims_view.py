@@ -38,19 +38,37 @@ class VerdictView:
         return MARKS[self.verdict.verdict]
 
     @property
+    def p(self) -> str:
+        """The p-value and the adjusted one; empty if nothing was tested."""
+        if self.verdict.p is None:
+            return ""
+        adjusted = self.verdict.adjusted_p
+        also = "" if adjusted is None else f", adjusted {format_p(adjusted)}"
+        return f"{format_p(self.verdict.p)}{also}"
+
+    @property
+    def n(self) -> str:
+        """The number of seeds, or that there are none."""
+        return "no seeds" if self.verdict.is_exact else f"n = {self.verdict.n}"
+
+    @property
     def numbers(self) -> str:
         """The p-value, and the numbers of seeds and of looks."""
-        p = "" if self.verdict.p is None else f"{format_p(self.verdict.p)}, "
         looks = self.verdict.looks
-        counted = "" if looks is None else f", {looks} look{'' if looks == 1 else 's'}"
-        return f"{p}n = {self.verdict.n}{counted}"
+        looked = "" if looks is None else f"{looks} look{'' if looks == 1 else 's'}"
+        parts = filter(None, [self.p, self.n, looked])
+        return "exact" if self.verdict.is_exact else ", ".join(parts)
 
     @property
     def why(self) -> str:
-        """The reason, the seeds that were added, and what else the models differ in."""
-        unequal = self.verdict.unequal
-        also = f"{MARK} the models differ in {', '.join(unequal)}" if unequal else ""
-        return "; ".join(filter(None, [self.verdict.reason, added_for(self.verdict.added), also]))
+        """The reason, the seeds that were added, what would decide the claim, and what else the
+        models differ in."""
+        parts = [self.verdict.reason, added_for(self.verdict.added)]
+        if self.verdict.would_decide is not None:
+            parts.append(self.verdict.would_decide.words)
+        if self.verdict.unequal:
+            parts.append(f"{MARK} the models differ in {', '.join(self.verdict.unequal)}")
+        return "; ".join(filter(None, parts))
 
 
 @dataclass(frozen=True)
@@ -114,13 +132,43 @@ def group_verdicts(verdicts: Iterable[Verdict]) -> tuple[ClaimView, ...]:
     return tuple(claims)
 
 
-def describe_tests() -> str:
-    """The rules that decide claims, in words."""
+def describe_chance(verdicts: Iterable[Verdict]) -> str:
+    """How many verdicts come out by chance, in a sentence; empty if nothing was tested."""
+    tested = [verdict for verdict in verdicts if verdict.by_chance]
+    if not tested:
+        return ""
+    if any(verdict.adjusted_p is not None for verdict in tested):
+        return (
+            "The p-values are adjusted for all verdicts of the file (Holm): the chance that any of"
+            f" them is wrong is at most {ALPHA:g}."
+        )
+    expected = sum(verdict.by_chance for verdict in tested)
+    one = len(tested) == 1
     return (
-        f"Claims are decided by Student's paired t-test over seeds, two-sided, α = {ALPHA:g}. A"
-        " chain holds if every pair is significant (intersection–union), and fails if a pair is"
-        " significant in the other direction at α divided by the number of pairs (Bonferroni)."
-        " Each claim is tested on its own: among twenty claims about equal models, about one is"
-        " decided by chance. One seed decides nothing. Accuracies are compared only if all models"
-        " learned the task within their training length."
+        f"Of {'the one verdict' if one else f'the {len(tested)} verdicts'} that"
+        f" {'was' if one else 'were'} tested, about {expected:.2g} would be decided by chance if"
+        " no difference existed."
+    )
+
+
+def describe_tests(verdicts: Sequence[Verdict]) -> str:
+    """The rules that decide claims, in words."""
+    looked = any(verdict.looks is not None for verdict in verdicts)
+    by = "a paired t-test after each seed" if looked else "Student's paired t-test over seeds"
+    level = f"α = {ALPHA:g}" + " for all looks together" * looked
+    return " ".join(
+        filter(
+            None,
+            [
+                f"Claims are decided by {by}, {level}:"
+                " two-sided for an order or a trend, one-sided for a claim with a margin. A claim"
+                " of several parts, such as a chain, holds if every part is significant"
+                " (intersection–union), and fails if a part is significant in the other direction"
+                " at α divided by their number (Bonferroni).",
+                describe_chance(verdicts),
+                "One seed decides nothing. Accuracies are compared only if all models learned the"
+                " task within their training length. Numbers that no model makes are compared"
+                " exactly.",
+            ],
+        )
     )

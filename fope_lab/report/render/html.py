@@ -43,7 +43,7 @@ def render_html(report: Report) -> str:
             tables=report_tables(report),
             best=MEANING,
             claims=group_verdicts(report.verdicts),
-            claim_tests=describe_tests(),
+            claim_tests=describe_tests(report.verdicts),
             seed_lines=seed_lines(report),
             paper_title=TITLE,
             links=_web_addresses(report.links.addresses),

@@ -1,4 +1,4 @@
-r"""The tables of a report as LaTeX, for a paper: booktabs' rules, and nothing else that it needs.
+r"""The tables and the claims of a report as LaTeX, for a paper: booktabs' rules, and nothing else.
 
 Numbers, marks and notes are those of the page. \usepackage{booktabs} belongs into the preamble.
 """
@@ -6,9 +6,11 @@ Numbers, marks and notes are those of the page. \usepackage{booktabs} belongs in
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from fope_lab.report.build import Report
+from fope_lab.report.compare.claims import Verdict
+from fope_lab.report.render.claims_view import describe_tests, group_verdicts
 from fope_lab.report.render.paper_view import paper_table
 from fope_lab.report.render.report_tables import report_tables
 from fope_lab.report.render.tables import Table
@@ -38,6 +40,7 @@ PLAIN = {
     "≥": r"$\geq$",
     "α": r"$\alpha$",
     "β": r"$\beta$",
+    "·": r"$\cdot$",
     "θ": r"$\theta$",
     "λ": r"$\lambda$",
     "π": r"$\pi$",
@@ -55,7 +58,10 @@ def render_latex(report: Report) -> str:
     tables = [*report_tables(report)]
     if report.paper is not None and report.paper.numbers:
         tables.append(paper_table(report.paper))
-    return "\n\n".join(["\n".join(head), *(table_latex(table) for table in tables)]) + "\n"
+    parts = ["\n".join(head), *(table_latex(table) for table in tables)]
+    if report.verdicts:
+        parts.append(claims_latex(report.verdicts))
+    return "\n\n".join(parts) + "\n"
 
 
 PREAMBLE = r"Needs \usepackage{booktabs}."
@@ -64,6 +70,41 @@ PREAMBLE = r"Needs \usepackage{booktabs}."
 def table_latex(table: Table) -> str:
     """Render a table as a float with caption and label; the best of a column is bold."""
     return "\n".join(_lines(table))
+
+
+def claims_latex(verdicts: Sequence[Verdict]) -> str:
+    """Render the verdicts on claims as a float, with the rules that decide them as its caption."""
+    rows = [
+        _row(
+            (
+                rf"\texttt{{{escaped(claim.text)}}}",
+                escaped(claim.where(row)),
+                escaped(row.verdict.verdict),
+                escaped(row.p.removeprefix("p = ")),
+                "exact" if row.verdict.is_exact else str(row.verdict.n),
+            )
+        )
+        for claim in group_verdicts(verdicts)
+        for row in claim.rows
+    ]
+    caption = escaped(f"Claims. {describe_tests(verdicts)}")
+    header = ("claim", "where", "verdict", "$p$", "$n$")
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"  \centering",
+            rf"  \caption{{{caption}}}",
+            r"  \label{tab:claims}",
+            r"  \begin{tabular}{lllrr}",
+            r"    \toprule",
+            _row(header),
+            r"    \midrule",
+            *rows,
+            r"    \bottomrule",
+            r"  \end{tabular}",
+            r"\end{table}",
+        ]
+    )
 
 
 def _lines(table: Table) -> Iterator[str]:

@@ -46,8 +46,8 @@ def claims_markdown(verdicts: Sequence[Verdict]) -> str:
             f"`{escaped(row.verdict.text, '|')}`",
             escaped(claim.where(row)),
             f"{row.mark} {row.verdict.verdict}",
-            _p_value(row.verdict.p),
-            str(row.verdict.n),
+            _p_value(row.verdict),
+            "exact" if row.verdict.is_exact else str(row.verdict.n),
             escaped(row.why),
         )
         for claim in group_verdicts(verdicts)
@@ -55,11 +55,20 @@ def claims_markdown(verdicts: Sequence[Verdict]) -> str:
     ]
     header = ("claim", "where", "verdict", "p", "n", "why")
     table = grid(header, rows, left=len(header))
-    return f"## Claims\n\n{count_verdicts(verdicts)}. {describe_tests()}\n\n{table}\n"
+    return f"## Claims\n\n{count_verdicts(verdicts)}. {describe_tests(verdicts)}\n\n{table}\n"
 
 
-def _p_value(p: float | None) -> str:
-    return "" if p is None else escaped(format_p(p).removeprefix("p = ").removeprefix("p "))
+def _p_value(verdict: Verdict) -> str:
+    """The p-value, and the adjusted one in brackets."""
+    if verdict.p is None:
+        return ""
+    adjusted = verdict.adjusted_p
+    also = "" if adjusted is None else f" (adjusted {_number(adjusted)})"
+    return escaped(f"{_number(verdict.p)}{also}")
+
+
+def _number(p: float) -> str:
+    return format_p(p).removeprefix("p = ").removeprefix("p ")
 
 
 def _parts(report: Report) -> Iterator[str]:

@@ -61,7 +61,10 @@ def _of_stops(trainings: Sequence[CountedSeeds], rule: SeedRule, wanted: int) ->
     )
     for one in trainings[:MOST_TRAININGS]:
         label = stage_label(one.training.section, one.training.axes, None)
-        counts = f"seeds {_numbers(one.counted)} count" if one.counted else "no seed counts yet"
+        numbers = _numbers(one.counted)
+        counts = f"seeds {numbers} count" if len(one.counted) > 1 else f"seed {numbers} counts"
+        if not one.counted:
+            counts = "no seed counts yet"
         open_ = "" if one.settled else ", and seeds may still be added"
         stopped = f"{len(one.stopped)} of the {_count(len(one.ran), 'finished seed')} stopped early"
         yield f"{label}: {counts}; {stopped}{open_}."

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fope_lab.report.build import Report
 from fope_lab.report.compare.claims import Verdict
-from fope_lab.report.render.claims_view import count_verdicts, group_verdicts
+from fope_lab.report.render.claims_view import count_verdicts, describe_chance, group_verdicts
 from fope_lab.report.render.paper_view import paper_table
 from fope_lab.report.render.report_tables import report_tables
 from fope_lab.report.render.seed_rule_view import seed_lines
@@ -56,7 +56,8 @@ def claim_lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
     """The verdicts under their claims; none if there are no claims."""
     if not verdicts:
         return
-    yield f"Claims: {count_verdicts(verdicts)}."
+    chance = describe_chance(verdicts)
+    yield f"Claims: {' '.join(filter(None, [f'{count_verdicts(verdicts)}.', chance]))}"
     left = MOST_VERDICTS
     for claim in group_verdicts(verdicts):
         if left == 0:

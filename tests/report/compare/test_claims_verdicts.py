@@ -15,6 +15,7 @@ from report_samples import BASE, finish, make_report, write_plan
 from fope_lab.report import Report
 from fope_lab.report.compare.claims import Verdict, judge_claims
 from fope_lab.report.results.stage_results import read_stages
+from fope_lab.stages.result import ResultRecord
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
 
@@ -499,3 +500,75 @@ def test_another_test_takes_the_place_of_students(tmp_path: Path) -> None:
     assert (verdict.verdict, verdict.p) == ("fails", 0.002)
     assert verdict.test == "paired certain of 3, two-sided, α = 0.05"
     assert set(seen) == {(3, 0.0, "greater"), (3, 0.0, "less")}
+
+
+def test_means_stand_in_the_order_of_the_course(tmp_path: Path) -> None:
+    verdict = one(tmp_path, "passkey@32..128: alibi falls at most 0.4")
+    assert verdict.reason.startswith("means alibi@32 0.997, alibi@64 0.980, alibi@128 0.703; ")
+
+
+def analysed(folder: Path, claims: list[str], stages: Mapping[str, Any]) -> Report:
+    """The report of analyses that found two numbers."""
+    folder.mkdir(exist_ok=True)
+    plan = write_plan(
+        folder, {"stages": stages, "grid": {}, "seeds": [0], "report": {"claims": claims}}
+    )
+    store = Store(folder / "store")
+    for stage in plan.sweep.stages:
+        with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
+            record = ResultRecord(numbers={"gap_rope": 0.25, "gap_resonance_rope": 0.0})
+            attempt.finish(record.as_json())
+    return make_report(plan, store)
+
+
+EXACT = {
+    "angles.gap_rope: > 0": "holds",
+    "angles.gap_rope: < 0": "fails",
+    "angles.gap_rope: > 0.25": "fails",
+    "angles.gap_rope: >= 0.25": "holds",
+    "angles.gap_resonance_rope: ~ 0 within 1e-9": "holds",
+    "angles.gap_rope: ~ 0.2 within 1%": "fails",
+    "angles.gap_rope: > gap_resonance_rope": "holds",
+    "angles.gap_resonance_rope: > gap_rope": "fails",
+    "angles.gap_resonance_rope: <= gap_rope": "holds",
+}
+
+
+def test_numbers_without_a_model_are_compared_exactly(tmp_path: Path) -> None:
+    stages = {"angles": {"kind": "analysis", "analysis": "rotation-angles"}}
+    verdicts = analysed(tmp_path, list(EXACT), stages).verdicts
+    assert [one.verdict for one in verdicts] == list(EXACT.values())
+    assert {(one.p, one.n, one.test, one.by_chance) for one in verdicts} == {
+        (None, 0, "exact: no seeds", 0.0)
+    }
+    assert verdicts[6].reason == "gap_rope 0.25, gap_resonance_rope 0"
+
+
+def test_a_number_that_is_not_there_decides_nothing(tmp_path: Path) -> None:
+    stages = {"angles": {"kind": "analysis", "analysis": "rotation-angles"}}
+    claim = "angles.wavelength_rope: > 1"
+    (verdict,) = analysed(tmp_path, [claim], stages).verdicts
+    assert verdict.verdict == "undecided"
+    assert verdict.reason == (
+        "no seed has wavelength_rope; missing: wavelength_rope (done without this value)"
+    )
+
+
+def test_numbers_of_models_are_tested_over_their_seeds(tmp_path: Path) -> None:
+    stages = {
+        "pretrain": BASE["stages"]["pretrain"],
+        "spectrum": {"kind": "analysis", "analysis": "spectrum", "from": "pretrain"},
+    }
+    claims = ["spectrum.power_near_zero: fope < rope"]
+    plan = write_plan(tmp_path, {"stages": stages, "report": {"claims": claims}})
+    store = Store(tmp_path / "store")
+    values = {"fope": [0.1, 0.2, 0.15], "rope": [0.5, 0.7, 0.6]}
+    for stage in plan.sweep.stages:
+        with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
+            share = values.get(stage.embedding or "", [0.0] * 3)[stage.seed or 0]
+            numbers = {"power_near_zero": share} if stage.kind == "analysis" else {}
+            attempt.finish(ResultRecord(numbers=numbers).as_json())
+    (verdict,) = make_report(plan, store).verdicts
+    expected = scipy.stats.ttest_rel(values["fope"], values["rope"]).pvalue
+    assert (verdict.verdict, verdict.p) == ("holds", pytest.approx(expected, rel=1e-9))
+    assert verdict.test.startswith("paired t over 3 seeds")

@@ -14,9 +14,12 @@ from rich.console import Console
 
 from fope_lab.report import Report
 from fope_lab.report.compare.claims import VERDICTS, Verdict
+from fope_lab.report.compare.needed_seeds import WouldDecide
 from fope_lab.report.render.claims_view import (
     MARKS,
     count_verdicts,
+    describe_chance,
+    describe_tests,
     group_verdicts,
 )
 from fope_lab.report.render.figures import draw_figures
@@ -40,7 +43,7 @@ VERDICT = {
         "verdict": {"enum": ["holds", "fails", "undecided", "not trained"]},
         "p": {"type": ["number", "null"], "minimum": 0},
         "n": {"type": "integer", "minimum": 0},
-        "test": {"type": "string", "pattern": "^paired t over "},
+        "test": {"type": "string", "pattern": "^(paired )?t over "},
         "reason": {"type": "string", "minLength": 5},
         "unequal": {"type": "array", "items": {"type": "string"}},
         "adjusted_p": {"type": ["number", "null"], "minimum": 0},
@@ -62,6 +65,11 @@ CLAIMS = [
     "perplexity@256: fope < rope",
     "passkey@128: fope > nope",
     "passkey@128 where learning_rate=1e-3: fope < rope",
+    "perplexity@256 where learning_rate=1e-3: fope <= rope * 1.01",
+    "perplexity@64 where learning_rate=1e-3: fope ~ rope within 10%",
+    "passkey@128 where learning_rate=1e-3: fope > 0.5",
+    "perplexity@64..256 where learning_rate=1e-3: alibi grows at most 5%",
+    "perplexity@64..256 where learning_rate=1e-3: rope grows",
 ]
 
 
@@ -92,9 +100,12 @@ def verdict(text: str = "a: b > c", word: str = "holds", **fields: Any) -> Verdi
         verdict=word,  # type: ignore[arg-type]
         p=fields.get("p", 0.01),
         n=3,
-        test="paired t over 3 seeds",
+        test=fields.get("test", "paired t over 3 seeds"),
         reason=fields.get("reason", "means"),
         unequal=fields.get("unequal", ()),
+        adjusted_p=fields.get("adjusted_p"),
+        would_decide=fields.get("would_decide"),
+        by_chance=fields.get("by_chance", 0.0),
     )
 
 
@@ -140,7 +151,7 @@ def test_json_has_one_entry_for_each_verdict(report: Report) -> None:
         (CLAIMS[0], {LEARNING_RATE: 2e-3}),
         (CLAIMS[1], {LEARNING_RATE: 1e-3}),
         (CLAIMS[1], {LEARNING_RATE: 2e-3}),
-        (CLAIMS[2], {}),
+        *((claim, {}) for claim in CLAIMS[2:]),
     ]
 
 
@@ -178,6 +189,7 @@ def test_every_output_says_every_verdict(report: Report) -> None:
             assert one.text in output
             assert one.reason in output
         assert count_verdicts(report.verdicts) in output
+        assert describe_chance(report.verdicts) in " ".join(output.split())
         assert "learning rate" in output
         assert "0.002" in output
 
@@ -211,6 +223,47 @@ def test_what_else_differs_is_marked() -> None:
     expected = "‡ the models differ in parameters (+3.0 %), tokens (1 and 2)"
     assert lines[-1].endswith(expected)
     assert expected in claims_markdown([differs])
+
+
+def test_how_many_come_out_by_chance() -> None:
+    tested = [verdict(by_chance=0.05) for _ in range(23)]
+    chance = "Of the 24 verdicts that were tested, about 1.2 would be decided by chance if no"
+    assert describe_chance([*tested, verdict(by_chance=0.026)]).startswith(chance)
+    assert describe_chance([verdict(by_chance=0.05)]) == (
+        "Of the one verdict that was tested, about 0.05 would be decided by chance if no difference"
+        " existed."
+    )
+    assert describe_chance([verdict(p=None)]) == ""
+    assert "about 0.1 would" in describe_tests(tested[:2])
+    assert next(claim_lines(tested)) == f"Claims: 23 hold. {describe_chance(tested)}"
+    assert describe_chance(tested) in claims_markdown(tested)
+
+
+def test_adjusted_p_values_stand_beside_the_others() -> None:
+    one = verdict(p=0.02, adjusted_p=0.046, by_chance=0.05)
+    assert "p = 0.02, adjusted p = 0.046, n = 3" in list(claim_lines([one]))[2]
+    assert " | 0.02 (adjusted 0.046) | 3 | " in claims_markdown([one])
+    assert "adjusted for all verdicts of the file (Holm)" in describe_chance([one])
+
+
+def test_what_is_exact_has_no_seeds() -> None:
+    one = verdict(p=None, test="exact: no seeds", reason="bound 3.14")
+    assert list(claim_lines([one])) == [
+        "Claims: 1 holds.",
+        "  a: b > c",
+        "    ✓ holds        exact; bound 3.14",
+    ]
+    assert " | exact | bound 3.14 |" in claims_markdown([one])
+
+
+def test_what_would_decide_is_told() -> None:
+    one = verdict(word="undecided", would_decide=WouldDecide(11, 8, 11_520.0))
+    expected = (
+        "means; about 11 seeds would decide it, if the difference is what it seems: 8 more, about"
+        " 3.2 hours of work"
+    )
+    assert list(claim_lines([one]))[-1].endswith(expected)
+    assert expected in claims_markdown([one])
 
 
 def test_a_table_of_markdown_survives_any_text() -> None:

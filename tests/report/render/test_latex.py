@@ -96,3 +96,14 @@ def test_any_text_is_printed_as_it_is(text: str) -> None:
 @given(st.text(max_size=60))
 def test_a_label_is_a_file_name_too(text: str) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", label_of(text))
+
+
+def test_claims_stand_in_a_table_of_their_own(tmp_path: Path) -> None:
+    claims = ["passkey@128: fope > rope", "perplexity@64: fope ~ rope within 10%"]
+    report = report_of(tmp_path, {"report": {"tables": [], "claims": claims}})
+    ((columns, lines),) = tabulars(render_latex(report))
+    assert columns == "lllrr"
+    for verdict, line in zip(report.verdicts, lines[1:], strict=True):
+        assert line[0] == f"\\texttt{{{verdict.text}}}"
+        assert line[2] == verdict.verdict
+        assert line[4] == "3"

@@ -30,8 +30,8 @@ class ChangeLimit(AlongStatement):
     form: ClassVar[str] = "a grows at most 5% [with axis]"
     example: ClassVar[str] = "perplexity@128..1024: alibi grows at most 5%"
     tested: ClassVar[str] = (
-        "one-sided, for each later point, whether the mean of a there − 1.05 · a at the first point"
-        " is below 0; for `stays within`, two one-sided tests for each"
+        "one-sided, for each later point, whether its mean − 1.05 · the first point is below 0; for"
+        " `stays within`, two one-sided tests for each"
     )
     two_sided: ClassVar[bool] = False
     closed: ClassVar[bool] = True

@@ -1,0 +1,172 @@
+"""Means, claims and frames over the seeds that stopped early, and what the report says of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_samples import make_report, write_plan
+
+from fope_lab import api
+from fope_lab.report import Report
+from fope_lab.report.compare.needed_states import plan_sweeps
+from fope_lab.report.render.html import render_html
+from fope_lab.report.render.json import report_json
+from fope_lab.report.render.markdown import render_markdown
+from fope_lab.stages.result import Measurement, ResultRecord
+from fope_lab.store import Status, Store
+from fope_lab.sweep import Sweep
+from fope_lab.sweep.graph import Stage
+
+STAGES: dict[str, Any] = {
+    "pretrain": {
+        "kind": "pretrain",
+        "model": {"num_layers": 1, "num_heads": 1, "head_dim": 16},
+        "tokenizer": "symbols:parity",
+        "data": {"task": "algorithmic", "subtask": "parity", "length": 54},
+        "train": {
+            "tokens": 54000,
+            "batch_tokens": 540,
+            "learning_rate": 1e-3,
+            "validate_every": 10,
+            "stop_at_accuracy": 1,
+        },
+    },
+    "exact": {"kind": "algorithmic", "from": "pretrain", "subtask": "parity", "lengths": [50, 100]},
+}
+RULE = {"first": 2, "at_most": 6, "until": {"stopped_early": 2}}
+STOPPED = {"rope": "srsxxx", "nope": "rrrrrr", "alibi": "sxxxxx"}
+"""s for a training that stops early, r for one that does not, x for one that fails."""
+
+
+def sweep_of(folder: Path, rule: Any = RULE) -> Sweep:
+    grid = {"pretrain.embedding": list(STOPPED)}
+    report = {"claims": ["exact.algorithmic@100: rope > nope"], "learnt": 0}
+    changes = {"stages": STAGES, "seeds": rule, "grid": grid, "report": report}
+    return write_plan(folder, changes).sweep
+
+
+def value(stage: Stage, length: int) -> float:
+    return {"rope": 0.9, "nope": 0.3, "alibi": 0.5}[str(stage.embedding)] + stage.seed / 100  # type: ignore[operator]
+
+
+def result(stage: Stage, stops: bool) -> ResultRecord:
+    metrics = {metric.name: metric for metric in stage.spec.metrics()}
+    if stage.spec.trains:
+        loss = Measurement(name="loss", value=float(stage.seed or 0))
+        return ResultRecord(metrics=(loss,), recorded={"stopped_early": stops})
+    curve = next(metric for metric in metrics.values() if metric.xs)
+    measured = [Measurement(name=curve.name, x=x, value=value(stage, x)) for x in curve.xs or ()]
+    return ResultRecord(metrics=tuple(measured))
+
+
+def go_on(sweep: Sweep, store: Store) -> None:
+    """Do what is to be run until nothing is."""
+    while True:
+        [planned] = plan_sweeps([sweep], store)
+        todo = [
+            stage
+            for stage in sweep.stages
+            if planned.action(stage.key) == "run"
+            and planned.states[stage.key].status is not Status.FAILED
+            and all(planned.states[key].is_done for key in stage.parents.values())
+        ]
+        if not todo:
+            return
+        for stage in todo:
+            word = "s" if stage.seed is None else STOPPED[str(stage.embedding)][stage.seed]
+            attempt = store.folder(stage.kind, stage.key).begin("test", {"config": stage.config})
+            if word == "x" and stage.spec.trains:
+                with pytest.raises(RuntimeError), attempt:
+                    raise RuntimeError("no memory")
+            else:
+                with attempt:
+                    attempt.finish(result(stage, word == "s").as_json())
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Sweep:
+    return sweep_of(tmp_path)
+
+
+@pytest.fixture
+def report(sweep: Sweep, store: Store) -> Report:
+    go_on(sweep, store)
+    [planned] = plan_sweeps([sweep], store)
+    return make_report(planned, store)
+
+
+def done(sweep: Sweep, store: Store, section: str) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for stage in sweep.by_section[section]:
+        if store.folder(stage.kind, stage.key).is_done():
+            found.setdefault(str(stage.embedding), []).append(stage.seed or 0)
+    return found
+
+
+def test_trainings_get_seeds_and_evaluations_those_that_count(
+    sweep: Sweep, store: Store, report: Report
+) -> None:
+    """alibi's second seed failed, and no other is started in its place."""
+    assert done(sweep, store, "pretrain") == {
+        "rope": [0, 1, 2],
+        "nope": [0, 1, 2, 3, 4, 5],
+        "alibi": [0],
+    }
+    assert done(sweep, store, "exact") == {"rope": [0, 2], "nope": [0, 1], "alibi": [0]}
+    [planned] = plan_sweeps([sweep], store)
+    of = {(s.section, s.embedding, s.seed): planned.states[s.key].status for s in sweep.stages}
+    assert of["exact", "rope", 1] is Status.NOT_NEEDED
+    assert of["pretrain", "rope", 3] is Status.NOT_NEEDED
+    assert of["pretrain", "alibi", 1] is Status.FAILED
+    assert of["pretrain", "alibi", 2] is Status.IF_NEEDED
+
+
+def test_means_and_claims_are_over_the_seeds_that_count(report: Report) -> None:
+    means = {
+        (cell.embedding, cell.metric.name): (cell.estimate.n, cell.estimate.mean)
+        for cell in report.cells
+        if cell.x in (None, 100)
+    }
+    assert means["rope", "loss"] == (2, 1.0)
+    assert means["nope", "loss"] == (2, 0.5)
+    [name] = {name for _, name in means} - {"loss"}
+    assert means["rope", name] == (2, pytest.approx(0.91))
+    assert means["nope", name] == (2, pytest.approx(0.305))
+    [verdict] = report.verdicts
+    assert (verdict.n, verdict.looks) == (1, None)  # seed 0 alone counts for both
+    assert "seed" not in verdict.reason.partition("missing")[2]
+
+
+def test_results_that_are_there_and_do_not_count_are_in_no_mean(
+    tmp_path: Path, sweep: Sweep, store: Store, report: Report
+) -> None:
+    """A list of all seeds had them evaluated, too."""
+    go_on(sweep_of(tmp_path, [0, 1, 2]), store)
+    [planned] = plan_sweeps([sweep], store)
+    again = make_report(planned, store)
+    assert [cell.estimate for cell in again.cells] == [cell.estimate for cell in report.cells]
+    frame = api.results(sweep, store)
+    counted = frame[frame.embedding == "rope"].groupby("stage").seed.unique()
+    assert {stage: list(seeds) for stage, seeds in counted.items()} == {
+        "pretrain": [0, 2],
+        "exact": [0, 2],
+    }
+
+
+def test_the_report_says_which_seeds_count(report: Report) -> None:
+    page, text = render_html(report), render_markdown(report)
+    for words in (
+        "pretrain[embedding=rope]: seeds 0, 2 count; 2 of the 3 finished seeds stopped early.",
+        "pretrain[embedding=nope]: seeds 0, 1 count; 0 of the 6 finished seeds stopped early.",
+        "pretrain[embedding=alibi]: seed 0 counts; 1 of the 1 finished seed stopped early, and"
+        " seeds may still be added.",
+    ):
+        assert words in page
+        assert words in text.replace("\\", "")
+    seeds = json.loads(json.dumps(report_json(report)["seeds"]))
+    assert seeds["until"] == {"stopped_early": 2}
+    assert [one["counted"] for one in seeds["trainings"]] == [[0, 2], [0, 1], [0]]
+    assert [one["settled"] for one in seeds["trainings"]] == [True, True, False]
