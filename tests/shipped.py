@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from fope_lab.sweep import Sweep, load_sweep
+from docs.generate.shipped import load_shipped
 from fope_lab.sweep.graph import Stage
 
 ROOT = Path(__file__).parents[1] / "sweeps"
 FILES = sorted(ROOT.rglob("*.yaml"))
-_TEXTS = tempfile.TemporaryDirectory()
-"""The folder of short texts in place of those that a user provides."""
-Path(_TEXTS.name, "tinyshakespeare.txt").write_text("To be, or not to be.\n\n" * 100)
-
-
-@functools.cache
-def sweep_of(file: Path) -> Sweep:
-    """The sweep of a file, as a user has it who provides the texts that it names."""
-    with contextlib.chdir(_TEXTS.name):
-        return load_sweep(file)
+sweep_of = functools.cache(load_shipped)
 
 
 @functools.cache
