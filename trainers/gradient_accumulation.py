@@ -2,21 +2,24 @@
 
 The gradient of a step is Σ losses / number of counted labels, both over the global batch. It is
 therefore the same however the batch is split among workers or over time, and every label counts
-equally.
+equally. So are random positions, which are drawn for the whole batch. Dropout is not: it is drawn
+for each micro-batch, in the same way whichever worker computes it.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fope_lab.data.mixture import Batch
 from fope_lab.data.problems import DataError
 from fope_lab.data.rows import IGNORED
+from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
 from trainers.worker_group import WorkerGroup
@@ -35,6 +38,10 @@ class StepRunner:
         self.module = workers.wrap(model)
         self._called = torch.compile(self.module) if settings.compile else self.module
         self._settings, self._device, self._workers = settings, device, workers
+        modules = list(model.modules())
+        embeddings = (module for module in modules if isinstance(module, PositionEmbedding))
+        self._embedding = next(embeddings, None)
+        self._drops = any(isinstance(module, nn.Dropout) and module.p > 0 for module in modules)
 
     def backward(self, batch: Batch) -> Tensor:
         """Add the gradient of the global batch's mean loss to the parameters.
@@ -43,14 +50,19 @@ class StepRunner:
         the global batch, a scalar in nats.
         """
         counted = self._workers.sum(_count_labels(batch).to(self._device)).clamp(min=1)
+        first = self._workers.rank * len(batch.input_ids)
+        batch = self._with_positions(batch, first)
+        # All workers draw the same seed, since they share their random state.
+        seed = int(torch.randint(2**62, ())) if self._drops else None
         parts = list(self._micro_batches(batch))
         total = torch.zeros((), device=self._device)
         for part in parts:
             with contextlib.ExitStack() as stack:
                 if part is not parts[-1]:
                     stack.enter_context(self._workers.accumulating(self.module))
-                    # Random positions are drawn once per batch, so every part draws the same ones.
-                    stack.enter_context(torch.random.fork_rng(devices=()))
+                if seed is not None:
+                    stack.enter_context(self._random_state(seed + first))
+                    first += len(part.input_ids)
                 loss = self._loss_sum(part)
                 (loss / counted).backward()
             total += loss.detach()
@@ -79,22 +91,43 @@ class StepRunner:
         """The summed loss of a micro-batch, a float32 scalar in nats."""
         device = self._device
         documents = None if batch.documents is None else batch.documents.to(device)
+        drawn = {} if batch.positions is None else {"positions": batch.positions.to(device)}
         with torch.autocast(
             device.type, torch.bfloat16, enabled=self._settings.precision == "bfloat16"
         ):
             output = self._called(
-                batch.input_ids.to(device), documents=documents, labels=batch.labels.to(device)
+                batch.input_ids.to(device),
+                documents=documents,
+                labels=batch.labels.to(device),
+                **drawn,
             )
         return cast(Tensor, output.loss)
+
+    def _with_positions(self, batch: Batch, first: int) -> Batch:
+        """The batch, whose rows from `first` on are this worker's, with random positions if any."""
+        if self._embedding is None:
+            return batch
+        rows, width = batch.input_ids.shape
+        lengths = torch.full((rows,), width) if batch.lengths is None else batch.lengths
+        positions = self._embedding.training_positions(
+            lengths, width, first=first, rows=rows * self._workers.size
+        )
+        return replace(batch, positions=positions)
+
+    @contextlib.contextmanager
+    def _random_state(self, seed: int) -> Iterator[None]:
+        """A context with random numbers of its own, on the CPU and on the device."""
+        devices = [self._device] if self._device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(seed)
+            yield
 
     def _micro_batches(self, batch: Batch) -> Iterator[Batch]:
         """The batch in micro-batches of whole rows; the last one may be smaller."""
         rows, length = batch.input_ids.shape
         size = self._settings.micro_batch(self._workers.size) // length
         for start in range(0, rows, size):
-            part = slice(start, start + size)
-            documents = None if batch.documents is None else batch.documents[part]
-            yield Batch(batch.input_ids[part], batch.labels[part], documents)
+            yield batch.part(slice(start, start + size))
 
 
 def _count_labels(batch: Batch) -> Tensor:

@@ -1,7 +1,7 @@
 """AdamW with decay groups, and learning-rate schedules as pure functions of the step.
 
-Matrices decay (projections, token embedding, head). Vectors (norms) do not, and neither does what a
-position embedding learns: 0 is not a neutral value for a slope or a coefficient.
+Matrices decay (projections, token embedding, head). Vectors (biases, norms) do not, and neither
+does what a position embedding learns, unless it says so (`Embedding.decays`).
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ def learning_rate(step: int, settings: TrainSettings) -> float:
 
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Two parameter groups: trainable matrices with `weight_decay`, all others without decay."""
-    embeddings = (module for module in model.modules() if isinstance(module, PositionEmbedding))
-    positional = {parameter for embedding in embeddings for parameter in embedding.parameters()}
+    embeddings = [module for module in model.modules() if isinstance(module, PositionEmbedding)]
+    spared = {p for one in embeddings if not one.definition.decays for p in one.parameters()}
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def decays(parameter: nn.Parameter) -> bool:
-        return parameter.ndim >= 2 and parameter not in positional
+        return parameter.ndim >= 2 and parameter not in spared
 
     return [
         {"params": [p for p in trainable if decays(p)], "weight_decay": weight_decay},

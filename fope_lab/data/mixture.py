@@ -31,12 +31,31 @@ class Batch:
 
     The label of a position is the token that follows it, or −100 where there is no loss.
     `documents`, int64 (batch, length), numbers the documents of each row if tokens must not attend
-    to other documents, else it is None.
+    to other documents, else it is None. `lengths`, int64 (batch,), counts the tokens of each row
+    before its padding, and is None if no row is padded. `positions`, (length,) or (batch, length),
+    are those of the tokens if they are drawn at random, else None.
     """
 
     input_ids: Tensor
     labels: Tensor
     documents: Tensor | None = None
+    lengths: Tensor | None = None
+    positions: Tensor | None = None
+
+    def part(self, rows: slice) -> Batch:
+        """Some of the rows, with all that belongs to them."""
+        shared = self.positions is not None and self.positions.dim() == 1
+        return Batch(
+            self.input_ids[rows],
+            self.labels[rows],
+            _part(self.documents, rows),
+            _part(self.lengths, rows),
+            self.positions if shared else _part(self.positions, rows),
+        )
+
+
+def _part(tensor: Tensor | None, rows: slice) -> Tensor | None:
+    return None if tensor is None else tensor[rows]
 
 
 class TrainingData:
@@ -103,6 +122,7 @@ class TrainingData:
         of_source, before = self._mixture.assign(first, self._rows)
         ids = np.empty((self._rows, self.length + 1), np.int64)
         labels, documents = np.empty_like(ids), np.zeros_like(ids)
+        sizes = np.full(self._rows, self.length + 1)
         for index, source in enumerate(self.sources):
             selected = of_source == index
             count = int(selected.sum())
@@ -112,10 +132,15 @@ class TrainingData:
             ids[selected], labels[selected] = rows.ids, rows.labels
             if rows.documents is not None:
                 documents[selected] = rows.documents
+            if rows.sizes is not None:
+                sizes[selected] = rows.sizes
+        # The last token of a row is only predicted.
+        lengths = sizes.clip(max=self.length)
         return Batch(
             torch.from_numpy(ids[:, :-1]),
             torch.from_numpy(labels[:, 1:]),
             torch.from_numpy(documents[:, :-1]) if self._numbered else None,
+            torch.from_numpy(lengths) if (lengths < self.length).any() else None,
         )
 
 

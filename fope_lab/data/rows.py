@@ -27,11 +27,15 @@ Name = tuple[str | int, ...]
 class Rows(NamedTuple):
     """`ids` (rows, length + 1), `labels` (the ids, but IGNORED where there is no loss), and
     `documents`, the number of each token's document in its row, or None if a row is one document.
+
+    `sizes` (rows,) are the numbers of tokens of each row before its padding, or None if no row is
+    padded.
     """
 
     ids: Ids
     labels: Ids
     documents: Ids | None
+    sizes: Ids | None = None
 
 
 class RowSource(Protocol):
@@ -156,6 +160,7 @@ class ExampleRows:
         ids = np.full((count, self._width), self._pad_id, np.int64)
         learnt = np.zeros(ids.shape, np.bool_)
         documents = np.zeros_like(ids)
+        sizes = np.zeros(count, np.int64)
         for row in range(count):
             place = 0
             examples = self._order.examples(first + row)
@@ -167,8 +172,9 @@ class ExampleRows:
                 documents[row, place:end] = number
                 place = end
             documents[row, place:] = len(examples)
+            sizes[row] = place
         labels = np.where(learnt, ids, IGNORED)
-        return Rows(ids, labels, documents if self.numbered else None)
+        return Rows(ids, labels, documents if self.numbered else None, sizes)
 
 
 class _OneARow:

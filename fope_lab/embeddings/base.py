@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from fope_lab.embeddings.ladder import Ladder
 
 
-LARGEST = {"head_dim": 2**16, "num_heads": 2**16, "num_kv_heads": 2**16, "train_length": 2**40}
+LARGEST = {
+    "head_dim": 2**16,
+    "num_heads": 2**16,
+    "num_kv_heads": 2**16,
+    "hidden_size": 2**32,
+    "train_length": 2**40,
+}
 """The largest size that is accepted; a larger number is a typing error."""
 
 
@@ -34,6 +40,7 @@ class Shape:
 
     `train_length` is the original training length in tokens, `layer` the index of the decoder layer
     and `seed` the seed of the stage. Only embeddings that draw random numbers read the last two.
+    `hidden_size` are the dimensions of the hidden state, num_heads × head_dim by default (`width`).
     """
 
     head_dim: int
@@ -42,11 +49,19 @@ class Shape:
     train_length: int
     layer: int = 0
     seed: int = 0
+    hidden_size: int | None = None
+
+    @property
+    def width(self) -> int:
+        """The dimensions of the hidden state."""
+        return self.hidden_size or self.num_heads * self.head_dim
 
     def problems(self) -> Iterator[str]:
         """Yield a sentence for every size that no model can have."""
         for name, most in LARGEST.items():
             size = getattr(self, name)
+            if name == "hidden_size" and size is None:
+                continue
             if not (isinstance(size, int) and 1 <= size <= most):
                 yield f"{name}: found {size!r}, needs a whole number from 1 to {most:,}"
 
@@ -90,6 +105,9 @@ class Embedding:
     """Part of a stage's key. Raise it when the same options give other numbers than before."""
     draws_positions: ClassVar[bool] = False
     """Whether every call of `positions` draws new random positions."""
+    decays: ClassVar[bool] = False
+    """Whether weight decay applies to what is learned, as to the model's own matrices. A table does
+    decay; 0 is no neutral value for a slope or a coefficient."""
     cos_sin_per_head: ClassVar[bool] = False
     """Whether the results of `cos_sin` have a dimension of key-value heads."""
 
@@ -203,6 +221,18 @@ class Embedding:
         import torch
 
         return torch.arange(offset, offset + length, device=device)
+
+    def training_positions(
+        self, shape: Shape, lengths: Tensor, width: int, *, first: int, rows: int
+    ) -> Tensor | None:
+        """The random positions of a batch in training; None where positions are not random.
+
+        They are (width,) if all rows of `width` tokens share them, or else (len(lengths), width).
+        `lengths` are the numbers of tokens of each row before its padding. The rows are those from
+        `first` on of a batch of `rows`, which draws the same positions however it is divided.
+        torch's global generator draws them. Raises ValueError as `positions` does.
+        """
+        return self.positions(shape, width, offset=0, device=None) if self.draws_positions else None
 
     def to_hf(self, shape: Shape, max_length: int) -> HfRope:
         """The rotation as transformers describes it in a model of up to `max_length` tokens.

@@ -19,6 +19,7 @@ def build_embedding(
     num_heads: int,
     train_length: int,
     num_kv_heads: int | None = None,
+    hidden_size: int | None = None,
     layer: int = 0,
     seed: int = 0,
 ) -> PositionEmbedding:
@@ -26,8 +27,8 @@ def build_embedding(
 
     `train_length` in tokens is the original length of every transform that has none of its own.
     `layer` and `seed` determine the random numbers of embeddings that draw some. `num_kv_heads` is
-    num_heads by default. Raises EmbeddingError for a description that is wrong or does not fit the
-    sizes.
+    num_heads by default, and `hidden_size` num_heads × head_dim. Raises EmbeddingError for a
+    description that is wrong or does not fit the sizes.
     """
     definition = parse_embedding(spec)
     shape = Shape(
@@ -35,6 +36,7 @@ def build_embedding(
         num_heads=num_heads,
         num_kv_heads=num_heads if num_kv_heads is None else num_kv_heads,
         train_length=train_length,
+        hidden_size=hidden_size,
         layer=layer,
         seed=seed,
     )
@@ -155,6 +157,14 @@ class PositionEmbedding(nn.Module):
         Raises ValueError if the embedding has no positions for offset + length tokens.
         """
         return self.definition.positions(self.shape, length, offset=offset, device=device)
+
+    def training_positions(
+        self, lengths: Tensor, width: int, *, first: int, rows: int
+    ) -> Tensor | None:
+        """The random positions of a batch in training (see `Embedding.training_positions`)."""
+        return self.definition.training_positions(
+            self.shape, lengths, width, first=first, rows=rows
+        )
 
     def extra_repr(self) -> str:
         """The definition, which the printed module shows."""

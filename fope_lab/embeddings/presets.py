@@ -31,6 +31,7 @@ ROUND_AND_ROUND = "Barbero et al. (Round and Round), arXiv 2410.06205"
 PRESETS: Mapping[str, Preset] = {
     "nope": _preset("Kazemnejad et al. (NoPE), arXiv 2305.19466", "nope"),
     "sinusoidal": _preset("Vaswani et al. (Transformer), arXiv 1706.03762, §3.5", "sinusoidal"),
+    "learned": _preset("Radford et al. (GPT-2), 2019", "learned"),
     "rope": _preset("Su et al. (RoFormer), arXiv 2104.09864", "rotary"),
     "alibi": _preset("Press et al. (ALiBi), arXiv 2108.12409", "alibi"),
     "kerple": _preset("Chi et al. (KERPLE), arXiv 2205.09921, logarithmic", "kerple"),

@@ -8,6 +8,7 @@ CUDA kernel for a bias that depends only on distance.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import torch
@@ -34,10 +35,12 @@ class Attention(nn.Module):
         self.head_dim = config.head_dim
         queries = config.num_heads * config.head_dim
         keys = config.num_kv_heads * config.head_dim
-        self.q_proj = UninitializedLinear(config.hidden_size, queries)
-        self.k_proj = UninitializedLinear(config.hidden_size, keys)
-        self.v_proj = UninitializedLinear(config.hidden_size, keys)
-        self.o_proj = UninitializedLinear(queries, config.hidden_size)
+        width, bias = config.hidden_size, config.biases
+        self.q_proj = UninitializedLinear(width, queries, bias=bias)
+        self.k_proj = UninitializedLinear(width, keys, bias=bias)
+        self.v_proj = UninitializedLinear(width, keys, bias=bias)
+        self.o_proj = UninitializedLinear(queries, width, bias=bias)
+        self.dropout = config.dropout
         qk_norm = QK_NORMS[config.qk_norm]
         self.q_norm = qk_norm(config.num_heads, config.head_dim, config.norm_eps)
         self.k_norm = qk_norm(config.num_kv_heads, config.head_dim, config.norm_eps)
@@ -67,7 +70,8 @@ class Attention(nn.Module):
             q, k = embedding.rotate(q, k, positions, cos_sin)
         else:
             q, k, v = cache.rotated(q, k, v, positions, embedding, cos_sin)
-        mixed = causal_attention(q, k, v, positions, embedding, documents)
+        dropout = self.dropout if self.training else 0.0
+        mixed = causal_attention(q, k, v, positions, embedding, documents, dropout)
         return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
 
@@ -98,39 +102,45 @@ def causal_attention(
     positions: Tensor,
     embedding: PositionEmbedding,
     documents: Documents | None = None,
+    dropout: float = 0.0,
 ) -> Tensor:
     """softmax(q·kᵀ/√head_dim + bias)·v over a token and those before it.
 
     q is (batch, num_heads, queries, head_dim), as is the result; k and v are
     (batch, num_kv_heads, length, head_dim). `positions`, (length,) or (batch, length), and
-    `documents` are those of the keys. Fewer queries than keys belong to the last tokens.
+    `documents` are those of the keys. Fewer queries than keys belong to the last tokens. `dropout`
+    is the share of the weights that are set to 0; the others are divided by 1 − dropout.
     """
     if not embedding.biases:
-        return unbiased_attention(q, k, v, documents)
+        return unbiased_attention(q, k, v, documents, dropout)
     numbers = None if documents is None else documents.numbers
     if not isinstance(embedding.definition, RelativeBias) or not consecutive(positions):
-        return chunked_attention(q, k, v, PairBias(embedding, positions), numbers)
+        return chunked_attention(q, k, v, PairBias(embedding, positions), numbers, dropout)
     table = distance_table(embedding, positions)
-    if documents is None and flex.fits(q, k):
+    if documents is None and not dropout and flex.fits(q, k):
         return flex.flex_attention(q, k, v, table)
-    return chunked_attention(q, k, v, TableBias(table), numbers)
+    return chunked_attention(q, k, v, TableBias(table), numbers, dropout)
 
 
-def unbiased_attention(q: Tensor, k: Tensor, v: Tensor, documents: Documents | None) -> Tensor:
+def unbiased_attention(
+    q: Tensor, k: Tensor, v: Tensor, documents: Documents | None, dropout: float
+) -> Tensor:
     """Attention without a bias by PyTorch's fused kernels; see `causal_attention`."""
     queries, keys = q.shape[2], k.shape[2]
-    grouped = q.shape[1] != k.shape[1]
+    attend = functools.partial(
+        F.scaled_dot_product_attention, dropout_p=dropout, enable_gqa=q.shape[1] != k.shape[1]
+    )
     if documents is not None:
         assert documents.mask is not None
         seen = documents.mask[:, :, keys - queries :]
     elif queries == keys:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
+        return attend(q, k, v, is_causal=True)
     elif queries == 1:  # it attends to all keys
-        return F.scaled_dot_product_attention(q, k, v, enable_gqa=grouped)
+        return attend(q, k, v)
     else:
         # With `is_causal` the queries would be those of the first tokens.
         seen = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=grouped)
+    return attend(q, k, v, attn_mask=seen)
 
 
 def distance_table(embedding: PositionEmbedding, positions: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -120,16 +120,36 @@ class TableBias:
 
 @no_compile
 def chunked_attention(
-    q: Tensor, k: Tensor, v: Tensor, bias: Bias, documents: Tensor | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Bias,
+    documents: Tensor | None = None,
+    dropout: float = 0.0,
 ) -> Tensor:
     """softmax(q·kᵀ/√head_dim + bias)·v over a token and those before it.
 
     q is (batch, num_heads, queries, head_dim), as is the result; k and v are
     (batch, num_kv_heads, length, head_dim). The queries are those of the last tokens. With
     `documents`, integers (batch, length), a token attends only to tokens of the same number.
+    `dropout` is the share of the weights that are set to 0, which torch's global generator draws.
     """
-    mixed: Tensor = _ChunkedAttention.apply(q, k, v, bias, documents, *bias.learned)
+    dropped = Dropped(dropout, int(torch.randint(2**62, ()))) if dropout else None
+    mixed: Tensor = _ChunkedAttention.apply(q, k, v, bias, documents, dropped, *bias.learned)
     return mixed
+
+
+class Dropped(NamedTuple):
+    """The weights that dropout sets to 0: a share of them, which is drawn again where needed."""
+
+    share: float
+    seed: int
+
+    def factors(self, weights: Tensor, start: int) -> Tensor:
+        """What the weights of the chunk that starts with token `start` are multiplied by."""
+        generator = torch.Generator(weights.device).manual_seed(self.seed + start)
+        kept = torch.empty_like(weights).bernoulli_(1 - self.share, generator=generator)
+        return kept.div_(1 - self.share)
 
 
 class _ChunkedAttention(torch.autograd.Function):
@@ -143,6 +163,7 @@ class _ChunkedAttention(torch.autograd.Function):
         v: Tensor,
         bias: Bias,
         documents: Tensor | None,
+        dropped: Dropped | None,
         *learned: Tensor,
     ) -> Tensor:
         out = torch.empty_like(q)
@@ -153,8 +174,10 @@ class _ChunkedAttention(torch.autograd.Function):
                 queries = _by_key_head(q[:, :, chunk], k.shape[1]) / math.sqrt(q.shape[-1])
                 rows = bias.rows(of_bias, start, stop)
                 weights = _weights(queries, keys[:, :stop], rows, documents)
+                if dropped is not None:
+                    weights.mul_(dropped.factors(weights, start))
                 out[:, :, chunk] = _like(q[:, :, chunk], weights @ values[:, :stop])
-        ctx.bias = bias
+        ctx.bias, ctx.dropped = bias, dropped
         ctx.save_for_backward(q, k, v, documents, *learned)
         return out
 
@@ -174,14 +197,20 @@ class _ChunkedAttention(torch.autograd.Function):
                 grad_mixed = _by_key_head(grad_out[:, :, chunk], k.shape[1])
                 rows = ctx.bias.rows(of_bias, start, stop)
                 weights = _weights(queries, keys[:, :stop], rows, documents)
-                grad_values[:, :stop].baddbmm_(weights.mT, grad_mixed)
+                grad_logits = grad_mixed @ values[:, :stop].mT
+                used = weights
+                if ctx.dropped is not None:
+                    factors = ctx.dropped.factors(weights, start)
+                    used = weights * factors
+                    grad_logits.mul_(factors)
+                grad_values[:, :stop].baddbmm_(used.mT, grad_mixed)
                 # The gradient of softmax: weights · (gradient − its mean under the weights).
-                grad_logits = (grad_mixed @ values[:, :stop].mT).mul_(weights)
+                grad_logits.mul_(weights)
                 grad_logits.addcmul_(weights, grad_logits.sum(-1, keepdim=True), value=-1)
-                del weights
+                del weights, used
                 grad_q[:, :, chunk] = _like(q[:, :, chunk], grad_logits @ keys[:, :stop]) * scale
                 grad_keys[:, :stop].baddbmm_(grad_logits.mT, queries)
-                if any(ctx.needs_input_grad[5:]):
+                if any(ctx.needs_input_grad[6:]):
                     by_head = grad_logits.view(*q.shape[:2], -1, stop)
                     ctx.bias.add_gradients(grad_learned, of_bias, start, by_head)
         pairs = zip(grad_learned, learned, strict=True)
@@ -189,6 +218,7 @@ class _ChunkedAttention(torch.autograd.Function):
             grad_q,
             _like(k, grad_keys),
             _like(v, grad_values),
+            None,
             None,
             None,
             *(grad.to(tensor.dtype) for grad, tensor in pairs),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -18,7 +18,11 @@ this takes a fifth of the loss's time on a CPU."""
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """A Llama-type decoder: RMSNorm, no biases, grouped-query attention, gated feed-forward.
+    """A decoder; by default Llama's: RMSNorm, no biases, grouped-query attention, gates.
+
+    GPT-2's block is `norm: layer`, `biases: true`, `feed_forward: gelu_tanh` and, for its head,
+    `tie_embeddings: true`. nanoGPT's without biases is the same with `biases: false` and
+    `feed_forward: gelu`.
 
     The defaults of sizes are those of the FoPE paper's models: `hidden_size` is num_heads ×
     head_dim, `intermediate_size` (of each branch of a gated feed-forward) is 4 × hidden_size, and
@@ -42,7 +46,14 @@ class ModelConfig:
     tie_embeddings: Annotated[
         bool, Doc("Whether the head and the token embeddings share their weights.")
     ] = False
+    norm: Annotated[
+        Literal["rms", "layer"],
+        Doc("The norms: RMSNorm with a gain, or LayerNorm with a gain and, with `biases`, a bias."),
+    ] = "rms"
     norm_eps: Annotated[float, Interval(gt=0), Doc("The ε of the norms.")] = 1e-5
+    biases: Annotated[
+        bool, Doc("Whether all projections but the head, and each LayerNorm, add a bias.")
+    ] = False
     qk_norm: Annotated[
         Literal["none", "layer", "rms"],
         Doc(
@@ -51,12 +62,23 @@ class ModelConfig:
         ),
     ] = "none"
     feed_forward: Annotated[
-        Literal["swiglu", "geglu", "relu"],
-        Doc("The feed-forward: gated by SiLU or GELU (Shazeer, arXiv 2002.05202), or plain ReLU."),
+        Literal["swiglu", "geglu", "relu", "gelu", "gelu_tanh"],
+        Doc(
+            "The feed-forward: gated by SiLU or by GELU (Shazeer, arXiv 2002.05202), or plain, with"
+            " ReLU, GELU, or GELU's approximation by tanh, which GPT-2 has."
+        ),
     ] = "swiglu"
     scale_embeddings: Annotated[
         bool, Doc("Whether token embeddings are multiplied by √hidden_size, as in Gemma.")
     ] = False
+    dropout: Annotated[
+        float,
+        Interval(ge=0, lt=1),
+        Doc(
+            "The share of numbers that training sets to 0, as in GPT-2: of the embeddings, of the"
+            " attention weights, and of what each block adds to the hidden state."
+        ),
+    ] = 0.0
 
     def __post_init__(self) -> None:
         self._fill("num_kv_heads", self.num_heads)
@@ -70,12 +92,22 @@ class ModelConfig:
     @property
     def head_sizes(self) -> dict[str, int]:
         """The sizes that a position embedding depends on, by their names in its `Shape`."""
-        return {name: getattr(self, name) for name in ("head_dim", "num_heads", "num_kv_heads")}
+        names = ("head_dim", "num_heads", "num_kv_heads", "hidden_size")
+        return {name: getattr(self, name) for name in names}
 
     def _fill(self, name: str, value: int) -> None:
         if getattr(self, name) is None:
             object.__setattr__(self, name, value)
 
+
+BRANCHES: Mapping[str, int] = {"swiglu": 2, "geglu": 2, "relu": 1, "gelu": 1, "gelu_tanh": 1}
+"""The projections of a feed-forward to its intermediate size, by its kind."""
+
+VECTORS_OF_NORM: Mapping[str, Callable[[bool], int]] = {
+    "rms": lambda biases: 1,
+    "layer": lambda biases: 2 if biases else 1,
+}
+"""The vectors that a norm learns, by its kind, with and without biases."""
 
 SCALES: Mapping[str, ModelConfig] = {
     "tiny": ModelConfig(num_layers=2, num_heads=4, head_dim=32, intermediate_size=256),
@@ -146,15 +178,9 @@ class Parameters:
 
 def parameters(config: ModelConfig) -> Parameters:
     """Count the parameters of a decoder, without those of a learned position embedding."""
-    width = config.hidden_size
-    queries = config.num_heads * config.head_dim
-    keys = config.num_kv_heads * config.head_dim
-    attention = width * (queries + 2 * keys) + queries * width
-    branches = 2 if config.feed_forward == "relu" else 3
-    feed_forward = branches * width * config.intermediate_size
-    vocabulary = config.vocab_size * width
+    vocabulary = config.vocab_size * config.hidden_size
     return Parameters(
-        body=config.num_layers * (attention + feed_forward) + _norms(config),
+        body=_matrices(config) + _biases(config) + _norms(config),
         head=0 if config.tie_embeddings else vocabulary,
         embedding=vocabulary,
     )
@@ -163,18 +189,33 @@ def parameters(config: ModelConfig) -> Parameters:
 def flops_per_token(config: ModelConfig, length: int) -> float:
     """The FLOPs of training on one token of a sequence of `length` tokens, forward and backward.
 
-    They are six for each weight of a matrix product, including the head but not norms and the
-    lookup of embeddings, and those of causal attention at its mean context of (length + 1)/2. A
+    They are six for each weight of a matrix product, including the head but not norms, biases and
+    the lookup of embeddings, and those of causal attention at its mean context of (length + 1)/2. A
     forward pass alone takes a third of them.
     """
-    width = config.hidden_size
-    weights = parameters(config).body - _norms(config) + config.vocab_size * width
+    weights = _matrices(config) + config.vocab_size * config.hidden_size
     attended = config.num_layers * config.num_heads * config.head_dim * (length + 1)
     return 6 * (weights + attended)
+
+
+def _matrices(config: ModelConfig) -> int:
+    """The weights of all projections but the head."""
+    queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    inner = (BRANCHES[config.feed_forward] + 1) * config.intermediate_size
+    return config.num_layers * config.hidden_size * (2 * queries + 2 * keys + inner)
+
+
+def _biases(config: ModelConfig) -> int:
+    """The biases of all projections; those of norms are counted with the norms."""
+    queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    inner = BRANCHES[config.feed_forward] * config.intermediate_size
+    of_layer = queries + 2 * keys + inner + 2 * config.hidden_size
+    return config.num_layers * of_layer if config.biases else 0
 
 
 def _norms(config: ModelConfig) -> int:
     """The parameters of all norms: two in each layer, the final one, and those of QK-norm."""
     qk = (config.num_heads + config.num_kv_heads) * config.head_dim
-    of_layer = 2 * config.hidden_size + (qk if config.qk_norm == "rms" else 0)
-    return config.num_layers * of_layer + config.hidden_size
+    vectors = VECTORS_OF_NORM[config.norm](config.biases) * config.hidden_size
+    of_layer = 2 * vectors + (qk if config.qk_norm == "rms" else 0)
+    return config.num_layers * of_layer + vectors

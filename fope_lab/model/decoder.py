@@ -1,4 +1,4 @@
-"""The decoder-only language model: Llama's layers with any position embedding.
+"""The decoder-only language model: Llama's or GPT-2's layers with any position embedding.
 
 Parameters have the names of Hugging Face's Llama without the prefix `model.`.
 """
@@ -20,6 +20,7 @@ from fope_lab.model.cache import KeyValueCache
 from fope_lab.model.config import ModelConfig
 from fope_lab.model.feed_forward import FEED_FORWARDS
 from fope_lab.model.loss import linear_cross_entropy
+from fope_lab.model.norms import NORMS
 from fope_lab.model.uninitialized_linear import UninitializedLinear
 
 INITIAL_DEVIATION = 0.02
@@ -38,10 +39,11 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.gradient_checkpointing = False
-        self.input_layernorm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
+        self.input_layernorm = NORMS[config.norm](config)
         self.self_attn = Attention(config)
-        self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
+        self.post_attention_layernorm = NORMS[config.norm](config)
         self.mlp = FEED_FORWARDS[config.feed_forward](config)
+        self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, hidden: Tensor, *of_attention: Any, last: int | None = None) -> Tensor:
         """Apply the layer to (batch, length, width); with `last`, return the last tokens only.
@@ -51,21 +53,20 @@ class DecoderLayer(nn.Module):
         if not (self.gradient_checkpointing and self.training and torch.is_grad_enabled()):
             return self._forward(hidden, *of_attention, last=last)
         # Inside the layer, so that a wrapper such as FSDP2 acts once around both computations.
-        # Without dropout there is no random state to preserve.
         computed: Tensor = checkpoint(
             self._forward,
             hidden,
             *of_attention,
             last=last,
             use_reentrant=False,
-            preserve_rng_state=False,
+            preserve_rng_state=self.dropout.p > 0,  # or else nothing is random
         )
         return computed
 
     def _forward(self, hidden: Tensor, *of_attention: Any, last: int | None = None) -> Tensor:
         mixed = self.self_attn(self.input_layernorm(hidden), *of_attention, last=last)
-        hidden = (hidden if last is None else hidden[:, -last:]) + mixed
-        return hidden + self.mlp(self.post_attention_layernorm(hidden))
+        hidden = (hidden if last is None else hidden[:, -last:]) + self.dropout(mixed)
+        return hidden + self.dropout(self.mlp(self.post_attention_layernorm(hidden)))
 
 
 class Decoder(nn.Module):
@@ -87,8 +88,9 @@ class Decoder(nn.Module):
         self.embed_tokens = nn.Embedding.from_pretrained(
             torch.empty(config.vocab_size, config.hidden_size), freeze=False
         )
+        self.dropout = nn.Dropout(config.dropout)
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
-        self.norm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
+        self.norm = NORMS[config.norm](config)
         self.lm_head = UninitializedLinear(config.hidden_size, config.vocab_size)
         self._tie_weights()
         self._draw_weights(seed)
@@ -110,7 +112,7 @@ class Decoder(nn.Module):
         generator = torch.Generator(device).manual_seed(seed)
         residual = INITIAL_DEVIATION / math.sqrt(2 * self.config.num_layers)
         for name, weight in self.named_parameters():
-            if weight.dim() == 1:  # norms start at 1
+            if weight.dim() == 1:  # gains start at 1, biases at 0
                 continue
             added = name.endswith(("o_proj.weight", "down_proj.weight"))
             weight.normal_(0.0, residual if added else INITIAL_DEVIATION, generator=generator)
@@ -174,7 +176,7 @@ class Decoder(nn.Module):
         if self.config.scale_embeddings:
             # The factor is rounded as the states are, as Gemma does.
             tokens = tokens * torch.tensor(math.sqrt(tokens.shape[-1]), dtype=tokens.dtype)
-        hidden = embeddings[0].embed(tokens, own)
+        hidden = self.dropout(embeddings[0].embed(tokens, own))
         cos_sin = [embedding.cos_sin(own) for embedding in embeddings]
         masked = None if documents is None else Documents.of(documents, embeddings[0])
         for index, layer in enumerate(self.layers):

@@ -1,4 +1,4 @@
-"""The feed-forward blocks of a decoder layer: gated (SwiGLU, GeGLU) or plain (ReLU)."""
+"""The feed-forward blocks of a decoder layer: gated (SwiGLU, GeGLU) or plain (ReLU, GELU)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ class Gated(nn.Module):
     def __init__(self, activation: Activation, config: ModelConfig) -> None:
         super().__init__()
         self.activation = activation
-        self.gate_proj = UninitializedLinear(config.hidden_size, config.intermediate_size)
-        self.up_proj = UninitializedLinear(config.hidden_size, config.intermediate_size)
-        self.down_proj = UninitializedLinear(config.intermediate_size, config.hidden_size)
+        width, inner, bias = config.hidden_size, config.intermediate_size, config.biases
+        self.gate_proj = UninitializedLinear(width, inner, bias=bias)
+        self.up_proj = UninitializedLinear(width, inner, bias=bias)
+        self.down_proj = UninitializedLinear(inner, width, bias=bias)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Map (batch, length, width) to the same shape."""
@@ -30,23 +31,27 @@ class Gated(nn.Module):
 
 
 class Plain(nn.Module):
-    """The feed-forward down(activation(up(x))) without biases (arXiv 1706.03762, Eq. 2)."""
+    """The feed-forward down(activation(up(x))) (Vaswani et al., arXiv 1706.03762, Eq. 2)."""
 
     def __init__(self, activation: Activation, config: ModelConfig) -> None:
         super().__init__()
         self.activation = activation
-        self.up_proj = UninitializedLinear(config.hidden_size, config.intermediate_size)
-        self.down_proj = UninitializedLinear(config.intermediate_size, config.hidden_size)
+        width, inner, bias = config.hidden_size, config.intermediate_size, config.biases
+        self.up_proj = UninitializedLinear(width, inner, bias=bias)
+        self.down_proj = UninitializedLinear(inner, width, bias=bias)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Map (batch, length, width) to the same shape."""
         return self.down_proj(self.activation(self.up_proj(hidden)))
 
 
+GELU_TANH = functools.partial(F.gelu, approximate="tanh")
+
 FEED_FORWARDS: Mapping[str, Callable[[ModelConfig], nn.Module]] = {
     "swiglu": functools.partial(Gated, F.silu),
-    # Gemma's GELU is the tanh approximation.
-    "geglu": functools.partial(Gated, functools.partial(F.gelu, approximate="tanh")),
+    "geglu": functools.partial(Gated, GELU_TANH),  # Gemma's
     "relu": functools.partial(Plain, F.relu),
+    "gelu": functools.partial(Plain, F.gelu),
+    "gelu_tanh": functools.partial(Plain, GELU_TANH),  # GPT-2's
 }
 """The constructors of modules on (batch, length, width), by the option `feed_forward`."""

@@ -8,9 +8,11 @@ autocast.
 Weights and gradients have 4·P bytes each, and AdamW 8·P (Loshchilov & Hutter, arXiv 1711.05101: two
 moments). For the backward pass a layer keeps, for each token,
 
-    norms         16·W  their inputs and normalised states, in float32
+    norms         16·W  their inputs and normalised states, in float32; LayerNorm: 8·W
     attention     b·(W + 2·Q + 2·K) + 4·num_heads  its input, q, k, v, result, softmax's scale
-    feed-forward  b·(W + 4·I)  its input, gate, activated gate, up and product; ReLU: b·(W + I)
+    feed-forward  b·(W + 4·I)  its input, gate, activated gate, up and product; without a gate:
+                  b·(W + 2·I), ReLU: b·(W + I)
+    dropout       b·2·W  what the results of attention and feed-forward are multiplied by
 
 and, in bfloat16, a copy of its matrices, and a copy of the input for each product with it. Scores
 are never held. With gradient checkpointing all layers keep 4·W, and one layer at a time the rest.
@@ -20,8 +22,8 @@ The backward pass of a feed-forward block needs b·3·I for each token.
 
 Gradients are allocated while activations are freed, so that a step peaks at the larger of the two,
 unless an earlier micro-batch has left gradients. Not counted are the tensors that a position
-embedding keeps, and the mask of packed documents for attention without a bias: length² bytes for
-each sequence.
+embedding keeps, the mask of packed documents for attention without a bias, which has length² bytes
+for each sequence, and the weights of such attention, which a CPU holds if some are dropped.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fope_lab.model.config import CHUNK_LOGITS, ModelConfig, parameters
+from fope_lab.model.config import BRANCHES, CHUNK_LOGITS, ModelConfig, parameters
 
 WIDE = 4
 NUMBER: Mapping[str, int] = {"float32": 4, "bfloat16": 2}
@@ -42,11 +44,11 @@ COPIES_OF_LOGITS: Mapping[int, int] = {4: 1, 2: 2}
 """How many copies of a chunk of logits exist while its gradient is computed, by the bytes of a
 number: in float32 the gradient replaces the logits in place."""
 
-KEPT_INNER: Mapping[str, int] = {"swiglu": 4, "geglu": 4, "relu": 1}
-"""How many tensors of intermediate_size a feed-forward block keeps, by its kind."""
+KEPT_BY_NORM: Mapping[str, int] = {"rms": 2, "layer": 1}
+"""How many tensors of hidden_size a norm keeps, by its kind."""
 
-KEPT_INPUTS: Mapping[str, int] = {"swiglu": 5, "geglu": 5, "relu": 4}
-"""How many inputs autocast copies: those of q, k and v, and of gate and up."""
+KEPT_INNER: Mapping[str, int] = {"swiglu": 4, "geglu": 4, "relu": 1, "gelu": 2, "gelu_tanh": 2}
+"""How many tensors of intermediate_size a feed-forward block keeps, by its kind."""
 
 KEPT_BY_QK_NORM: Mapping[str, Callable[[int], int]] = {
     "none": lambda number: 0,
@@ -145,11 +147,13 @@ def _layers(config: ModelConfig, number: int, tokens: int, *, gradient_checkpoin
 def _kept(config: ModelConfig, number: int) -> int:
     """The bytes that a layer keeps for the backward pass, for each token."""
     queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    norms = 4 * WIDE * config.hidden_size
+    norms = 2 * KEPT_BY_NORM[config.norm] * WIDE * config.hidden_size
     qk_norm = KEPT_BY_QK_NORM[config.qk_norm](number) * (queries + keys)
     inner = KEPT_INNER[config.feed_forward] * config.intermediate_size
-    inputs = (KEPT_INPUTS[config.feed_forward] if number < WIDE else 2) * config.hidden_size
-    products = inputs + 2 * queries + 2 * keys + inner
+    # Autocast copies the inputs of q, k and v, and of gate and up, one by one.
+    copies = 3 + BRANCHES[config.feed_forward] if number < WIDE else 2
+    dropped = 2 if config.dropout else 0
+    products = (copies + dropped) * config.hidden_size + 2 * queries + 2 * keys + inner
     return norms + qk_norm + number * products + WIDE * config.num_heads
 
 

@@ -222,10 +222,4 @@ def _check_length(spec: StageConfig, model_spec: ModelSpec, cache: Cache) -> Non
 
 
 def _sizes(model_spec: ModelSpec) -> dict[str, Any]:
-    model = model_spec.model
-    return {
-        "head_dim": model.head_dim,
-        "num_heads": model.num_heads,
-        "num_kv_heads": model.num_kv_heads,
-        "train_length": model_spec.train_length,
-    }
+    return {**model_spec.model.head_sizes, "train_length": model_spec.train_length}

@@ -69,7 +69,7 @@ def test_all_presets_with_paper_composition_and_what_they_learn_and_need(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     lines = ask(capsys).splitlines()
-    rows = {line.split()[0]: re.split(r" {2,}", line.strip()) for line in lines[1:23]}
+    rows = {line.split()[0]: re.split(r" {2,}", line.strip()) for line in lines[1:24]}
     assert list(rows) == embedding_names()
     assert all(row[-1] == PRESETS[name].source for name, row in rows.items())
     assert rows["fope-yarn"][1:4] == ["fourier: clip_floor, yarn", "–", "factor"]

@@ -97,6 +97,16 @@ def test_a_batch_is_a_pure_function_of_seed_and_step(prepared: dict[str, Path]) 
     assert not torch.equal(first.batch(0).input_ids, other_seed.batch(0).input_ids)
 
 
+def test_a_batch_counts_the_tokens_before_the_padding(prepared: dict[str, Path]) -> None:
+    batch = make(prepared).batch(0)
+    assert batch.lengths is not None
+    read = torch.arange(batch.input_ids.shape[1]) < batch.lengths[:, None]
+    assert (batch.input_ids[~read] == BYTE.pad_id).all()
+    assert (batch.labels[~read] == IGNORED).all()
+    assert (batch.lengths < batch.input_ids.shape[1]).any()
+    assert (batch.lengths == batch.input_ids.shape[1]).any()
+
+
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_the_workers_shares_are_the_whole_batch(prepared: dict[str, Path], world_size: int) -> None:
     whole = make(prepared)
@@ -128,7 +138,7 @@ def test_an_epoch_predicts_every_token_once(tmp_path: Path) -> None:
     rows = TextRows(packed, 5, (0, 0))
     epochs = []
     for epoch in range(3):
-        ids, labels, documents = rows.rows(epoch * 10, 10)
+        ids, labels, documents, _ = rows.rows(epoch * 10, 10)
         assert labels is ids
         assert documents is None
         assert sorted(labels[:, 1:].ravel().tolist()) == packed.tokens[1:51].tolist()
@@ -149,11 +159,12 @@ def test_pairs_have_a_loss_on_the_answer_and_its_end(prepared: dict[str, Path]) 
         if len(prompt.encode()) + len(answer.encode()) + 1 <= length + 1
     }
     assert rows.dropped == len(pairs) - len(fitting) > 0
-    ids, labels, documents = rows.rows(0, len(fitting))
+    ids, labels, documents, sizes = rows.rows(0, len(fitting))
     assert documents is None
+    assert sizes is not None
     found = set()
-    for row, label in zip(ids.tolist(), labels.tolist(), strict=True):
-        size = row.index(BYTE.eos_id) + 1
+    for row, label, size in zip(ids.tolist(), labels.tolist(), sizes.tolist(), strict=True):
+        assert size == row.index(BYTE.eos_id) + 1
         start = next(i for i, token in enumerate(label) if token != IGNORED)
         assert set(row[size:]) <= {BYTE.pad_id}
         assert label[:start] == [IGNORED] * start

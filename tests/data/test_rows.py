@@ -67,7 +67,7 @@ def test_windows_number_the_documents_and_predict_no_first_token(
         return
     rows = TextRows(data, length, (0, 0), within=True)
     assert rows.epoch is not None
-    ids, labels, documents = rows.rows(0, rows.epoch)
+    ids, labels, documents, _ = rows.rows(0, rows.epoch)
     assert documents is not None
     plain = TextRows(data, length, (0, 0)).rows(0, rows.epoch)
     assert ids.tolist() == plain.ids.tolist()
@@ -118,7 +118,8 @@ def test_packed_rows_hold_every_example_once_an_epoch(
 
 def row_examples(rows: ExampleRows, index: int) -> list[tuple[str, str]]:
     """The examples of a row, after checking all that is in it."""
-    ids, labels, documents = (one[0].tolist() for one in rows.rows(index, 1) if one is not None)
+    of_row = [one[0].tolist() for one in rows.rows(index, 1) if one is not None]
+    ids, labels, documents, read = of_row
     found = []
     place = 0
     for number in range(max(documents) + 1):
@@ -128,6 +129,8 @@ def row_examples(rows: ExampleRows, index: int) -> list[tuple[str, str]]:
         place += size
         if document[0] == BYTE.pad_id:
             assert number == max(documents)
+            assert place == len(ids)
+            assert read == place - size
             assert set(document) == {BYTE.pad_id}
             assert set(learnt) == {IGNORED}
             continue
@@ -140,8 +143,11 @@ def row_examples(rows: ExampleRows, index: int) -> list[tuple[str, str]]:
 
 def test_an_answer_with_no_prompt_is_not_predicted_from_another_example(tmp_path: Path) -> None:
     data = packed(tmp_path, [("", "ab"), ("", "cd")], "pairs")
-    ids, labels, documents = ExampleRows(data, 9, (0, 0), pad_id=BYTE.pad_id, pack=True).rows(0, 1)
+    rows = ExampleRows(data, 9, (0, 0), pad_id=BYTE.pad_id, pack=True).rows(0, 1)
+    ids, labels, documents, sizes = rows
     assert documents is not None
+    assert sizes is not None
+    assert sizes.tolist() == [6]
     assert documents[0].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 2]
     assert (labels[0] == IGNORED).tolist() == [True, False, False] * 2 + [True] * 4
     assert ids.shape == labels.shape == (1, 10)

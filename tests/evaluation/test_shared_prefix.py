@@ -34,8 +34,10 @@ ANEW = ["dynamic-ntk", "random-rope"]
 
 def build(name: str) -> Decoder:
     """A model whose next token depends on all that it read."""
-    small_base = {"base": 129} if name.startswith("fope") and name != "fope-fs" else {}
-    spec = {"type": name, **{o: EXAMPLES[o] for o in describe(name).open}, **small_base}
+    chosen = {"num_positions": 512} if name == "learned" else {}
+    if name.startswith("fope") and name != "fope-fs":
+        chosen = {"base": 129}
+    spec = {"type": name, **{o: EXAMPLES[o] for o in describe(name).open}, **chosen}
     model = Decoder(CONFIG, spec, train_length=TRAIN_LENGTH, seed=3).eval()
     with torch.no_grad():
         for layer in model.layers:

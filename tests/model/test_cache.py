@@ -21,13 +21,17 @@ CONFIG = ModelConfig(num_layers=3, num_heads=4, head_dim=16, num_kv_heads=2, voc
 TRAIN_LENGTH, LENGTH = 32, 41
 ANEW = ["dynamic-ntk", "random-rope"]
 """Embeddings that rotate all keys anew for each length."""
-BASE = {name: {"base": 129} for name in ("fope", "fope-official", "fope-yarn", "fope-cf")}
-"""A short training length leaves pairs above the floor with a small base only."""
+CHOSEN = {
+    **{name: {"base": 129} for name in ("fope", "fope-official", "fope-yarn", "fope-cf")},
+    "learned": {"num_positions": 2 * LENGTH},
+}
+"""A short training length leaves pairs above the floor with a small base only, and a table of
+positions ends there."""
 EMBEDDINGS: dict[str, dict[str, Any]] = {
     name: {
         "type": name,
         **{option: EXAMPLES[option] for option in describe(name).open},
-        **BASE.get(name, {}),
+        **CHOSEN.get(name, {}),
     }
     for name in PRESETS
 }

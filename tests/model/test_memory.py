@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import torch
@@ -53,13 +53,32 @@ def of_two_layers(config: ModelConfig, **options: Any) -> int:
 
 @pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("feed_forward", ["swiglu", "geglu", "relu"])
-@pytest.mark.parametrize("qk_norm", ["none", "layer", "rms"])
 @pytest.mark.parametrize("embedding", ["rope", "alibi"])
+@pytest.mark.parametrize("feed_forward", get_args(get_type_hints(ModelConfig)["feed_forward"]))
+@pytest.mark.parametrize("qk_norm", ["none", "layer", "rms"])
 def test_a_layer_keeps_what_is_estimated(
     precision: str, feed_forward: Any, qk_norm: Any, embedding: str
 ) -> None:
-    config = dataclasses.replace(CONFIG, feed_forward=feed_forward, qk_norm=qk_norm)
+    assert_estimated(embedding, precision, feed_forward=feed_forward, qk_norm=qk_norm)
+
+
+@pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"norm": "layer"},
+        {"norm": "layer", "biases": True, "feed_forward": "gelu_tanh"},
+        {"dropout": 0.1},
+    ],
+)
+def test_gpt2s_block_keeps_what_is_estimated(precision: str, block: dict[str, Any]) -> None:
+    """With a bias of attention, which holds no weights also where some are dropped."""
+    assert_estimated("alibi", precision, **block)
+
+
+def assert_estimated(embedding: str, precision: str, **options: Any) -> None:
+    config = dataclasses.replace(CONFIG, **options)
     found = [
         kept(dataclasses.replace(config, num_layers=layers), embedding, precision, False)
         for layers in (1, 3)

@@ -9,6 +9,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch.utils.flop_counter import FlopCounterMode
 
+from fope_lab.embeddings import learned_parameters
 from fope_lab.model import SCALES, Decoder, ModelConfig, flops_per_token, parameters
 
 GROUPED = ModelConfig(
@@ -24,6 +25,9 @@ CONFIGS = {
     **SCALES,
     "grouped": GROUPED,
     "tied": dataclasses.replace(GROUPED, tie_embeddings=True),
+    "gpt2": dataclasses.replace(GROUPED, norm="layer", biases=True, feed_forward="gelu_tanh"),
+    "biases and gates": dataclasses.replace(GROUPED, biases=True, qk_norm="rms"),
+    "layer": dataclasses.replace(GROUPED, norm="layer", feed_forward="gelu", dropout=0.1),
 }
 
 
@@ -58,6 +62,22 @@ def test_published_models_have_their_published_counts(scale: str, total: int) ->
     assert parameters(SCALES[scale]).total == total
 
 
+def test_gpt2_has_its_published_count() -> None:
+    """As Hugging Face states it for the checkpoint of GPT-2 small, with 1,024 learned positions."""
+    config = ModelConfig(
+        num_layers=12,
+        num_heads=12,
+        head_dim=64,
+        vocab_size=50_257,
+        norm="layer",
+        biases=True,
+        feed_forward="gelu_tanh",
+        tie_embeddings=True,
+    )
+    table = learned_parameters("learned", 12, **config.head_sizes, train_length=1024)
+    assert parameters(config).total + table == 124_439_808
+
+
 def test_sizes_left_out_are_filled_in() -> None:
     config = ModelConfig(num_layers=1, num_heads=4, head_dim=8)
     assert (config.num_kv_heads, config.hidden_size, config.intermediate_size) == (4, 32, 128)
@@ -76,7 +96,7 @@ def test_validation_knows_the_bounds() -> None:
             adapter.validate_python(good | wrong)
 
 
-@pytest.mark.parametrize("name", ["tiny", "grouped", "tied"])
+@pytest.mark.parametrize("name", ["tiny", "grouped", "tied", "gpt2", "biases and gates"])
 def test_flops_are_those_that_torch_counts(name: str) -> None:
     """Torch's counter takes no account of the causal mask, hence the plain attention term."""
     config, length = CONFIGS[name], 24

@@ -83,9 +83,9 @@ BARE_CORPORA = (
             "scale: tiny",
             "scale: tiny, num_layer: 2",
             "model.num_layer: unknown option 'num_layer' of a model; did you mean 'num_layers'? "
-            "(allowed: feed_forward, head_dim, hidden_size, intermediate_size, norm_eps, "
-            "num_heads, num_kv_heads, num_layers, qk_norm, scale, scale_embeddings, "
-            "tie_embeddings, vocab_size)",
+            "(allowed: biases, dropout, feed_forward, head_dim, hidden_size, intermediate_size, "
+            "norm, norm_eps, num_heads, num_kv_heads, num_layers, qk_norm, scale, "
+            "scale_embeddings, tie_embeddings, vocab_size)",
         ),
         (
             "scale: tiny",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from real_training import LENGTH, RealStage, assert_equal, prepare, pretraining
+from real_training import LENGTH, SIZES, RealStage, assert_equal, prepare, pretraining
 from tiny_training import TinyStage, train_settings
 from torch import Tensor
 
@@ -95,7 +96,12 @@ EMBEDDINGS: dict[str, Any] = {
     "fope": {"type": "fope", "base": 129.0, "learned": True},
     "random-rope": "random-rope",  # draws positions in each pass
     "fire": "fire",
+    "learned": {"type": "learned", "num_positions": 40, "random_offset": True},
 }
+BLOCKS: dict[str, Any] = {
+    "learned": dataclasses.replace(SIZES, norm="layer", biases=True, dropout=0.2),
+}
+"""The models that are not of the usual sizes."""
 REAL_STEPS = 7
 
 
@@ -110,6 +116,7 @@ def whole(data: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> di
     stages = {}
     for name, embedding in EMBEDDINGS.items():
         stage = pretraining(REAL_STEPS, embedding=embedding, **EVERYTHING)
+        stage = dataclasses.replace(stage, model=BLOCKS.get(name, SIZES))
         stages[name] = RealStage(tmp_path_factory.mktemp("whole"), stage, data)
         stages[name].attempt()
     selected = {stage.outcome()[1]["selected_step"] for stage in stages.values()}

@@ -25,6 +25,7 @@ from trainers.worker_group import WorkerGroup
 
 ROWS = 5
 CPU = torch.device("cpu")
+OFFSET = {"type": "learned", "num_positions": 3 * LENGTH, "random_offset": True}
 
 
 def batch(documents: bool = False) -> Batch:
@@ -94,6 +95,75 @@ def test_positions_are_drawn_for_the_whole_batch(micro: int) -> None:
         found.append((losses, gradients(model)))
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-6)
     assert_close(found[0][1], found[1][1], 1e-5)
+
+
+class OneOf(WorkerGroup):
+    """A worker of two, of whom each test runs one at a time: sums are its own."""
+
+    size = 2
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+
+
+def read_positions(workers: WorkerGroup, rows: Batch, **settings: Any) -> Tensor:
+    """The positions that a step embeds, with the same random state before it."""
+    model = Decoder(SIZES, OFFSET, train_length=LENGTH, seed=4)
+    seen: list[Tensor] = []
+    model.register_forward_pre_hook(
+        lambda _, args, options: seen.append(options["positions"]), with_kwargs=True
+    )
+    torch.manual_seed(5)
+    StepRunner(model, train_settings(**settings), CPU, workers).backward(rows)
+    return torch.cat(seen)
+
+
+def test_offsets_are_drawn_for_each_row_of_the_whole_batch() -> None:
+    """However it is split, also among workers; a short row has more room."""
+    lengths = torch.tensor([LENGTH, 1, 2, 3, LENGTH])
+    whole = dataclasses.replace(batch(), lengths=lengths)
+    found = read_positions(WorkerGroup(), whole)
+    assert found.shape == (ROWS, LENGTH)
+    assert len(found[:, 0].unique()) > 2
+    last = (found[:, 0] + lengths - 1).max()
+    assert last < 3 * LENGTH
+    for micro in (1, 2, 4):
+        settings = {"micro_batch_tokens": micro * LENGTH}
+        assert torch.equal(read_positions(WorkerGroup(), whole, **settings), found)
+    four = whole.part(slice(4))
+    together = read_positions(WorkerGroup(), four)
+    halves = [
+        read_positions(
+            OneOf(rank), four.part(slice(2 * rank, 2 * rank + 2)), batch_tokens=4 * LENGTH
+        )
+        for rank in range(2)
+    ]
+    assert torch.equal(torch.cat(halves), together)
+
+
+def test_dropout_differs_among_micro_batches_and_steps_and_not_among_workers() -> None:
+    """A micro-batch has the same dropout, whichever worker computes it."""
+    model = Decoder(dataclasses.replace(SIZES, dropout=0.3), "rope", train_length=LENGTH, seed=4)
+    alike = batch().part(slice(4))
+    alike = Batch(alike.input_ids[:1].repeat(4, 1), alike.labels[:1].repeat(4, 1))
+    seen: list[float] = []
+    model.register_forward_hook(lambda module, args, output: seen.append(output.loss.item()))
+
+    def of_workers(size: int, micro: int) -> list[float]:
+        seen.clear()
+        for rank in range(size):
+            workers = WorkerGroup() if size == 1 else OneOf(rank)
+            chosen = train_settings(batch_tokens=4 * LENGTH, micro_batch_tokens=micro * LENGTH)
+            rows = 4 // size
+            torch.manual_seed(5)
+            runner = StepRunner(model, chosen, CPU, workers)
+            for _ in range(2 if size == 1 else 1):
+                runner.backward(alike.part(slice(rank * rows, (rank + 1) * rows)))
+        return list(seen)
+
+    alone = of_workers(1, 1)
+    assert len(set(alone)) == 8  # four rows of two steps
+    assert of_workers(2, 1) == alone[:4]
 
 
 def test_random_positions_of_held_out_data_do_not_depend_on_the_batches() -> None:

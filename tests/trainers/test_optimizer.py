@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, get_args
 
 import pytest
@@ -11,6 +12,9 @@ from hypothesis import strategies as st
 from sections import read_section
 from torch import nn
 from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    Trainer,
     get_constant_schedule_with_warmup,
     get_cosine_with_min_lr_schedule_with_warmup,
     get_wsd_schedule,
@@ -145,6 +149,34 @@ def test_what_a_position_embedding_learns_does_not_decay(embedding: Any) -> None
     learned = {id(parameter) for parameter in model.position_embeddings.parameters()}
     assert learned
     assert learned <= {id(parameter) for parameter in others["params"]}
+
+
+def test_gpt2s_parameters_decay_as_in_transformers() -> None:
+    """Its Trainer leaves out biases and norms, so that the table of positions decays."""
+    config = ModelConfig(
+        num_layers=2,
+        num_heads=2,
+        head_dim=8,
+        vocab_size=32,
+        norm="layer",
+        biases=True,
+        feed_forward="gelu_tanh",
+        tie_embeddings=True,
+    )
+    model = Decoder(config, "learned", train_length=16)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    decaying, others = (
+        {names[id(p)] for p in group["params"]} for group in decay_groups(model, 0.1)
+    )
+    by_trainer = functools.partial(Trainer.get_decay_parameter_names, None)
+    assert set(by_trainer(model)) - {"lm_head.weight"} == decaying  # it is the token table
+    assert "position_embeddings.0.by_position" in decaying
+    assert decaying | others == set(names.values())
+    gpt2 = GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=2, n_embd=16, vocab_size=32))
+    theirs = set(by_trainer(gpt2)) - {"lm_head.weight"}
+    assert {"transformer.wte.weight", "transformer.wpe.weight"} <= theirs
+    # One matrix of theirs has the rows of three of ours: queries, keys and values.
+    assert len(theirs) + 2 * config.num_layers == len(decaying)
 
 
 def test_frozen_parameters_are_left_out() -> None:

@@ -137,7 +137,7 @@ def print_inspections(
 ) -> None:
     """Print the numbers of embeddings at a shape, and the frequencies of those that rotate."""
     _print(console, f"At {_at(shape, options)}:\n")
-    table = _table("embedding", "pairs", "attention factor", "learns", "numbers")
+    table = _table("embedding", "pairs", "attention\nfactor", "learns", "numbers")
     for column in table.columns[1:3]:
         column.justify = "right"
     for row in rows:

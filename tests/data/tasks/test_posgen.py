@@ -269,7 +269,7 @@ def test_training_reads_every_example_once_an_epoch_in_another_order_for_each_se
     for seed in (0, 1):
         rows = task.rows(BYTE, 20, seed)
         assert rows.epoch == 50
-        ids, labels, documents = rows.rows(0, 100)
+        ids, labels, documents, _ = rows.rows(0, 100)
         assert documents is None
         for epoch in (ids[:50], ids[50:]):
             assert sorted(epoch.tolist()) == sorted(expected)
@@ -286,7 +286,7 @@ def test_held_out_rows_are_the_validation_set(modulus: int, count: int) -> None:
     task = PosGenTask(subtask="recursive", modulus=modulus, examples=50)
     rows = task.held_out_rows(BYTE, 30)
     assert rows.epoch == count
-    ids, labels, _ = rows.rows(0, count)
+    ids, labels, *_ = rows.rows(0, count)
     of = SequenceSet(subtask="recursive", modulus=modulus)
     assert sorted(ids.tolist()) == sorted(of.sequences("validation", count, 31).tolist())
     assert (labels[:, 4:30] == ids[:, 4:30]).all()

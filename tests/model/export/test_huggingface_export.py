@@ -50,12 +50,28 @@ TIED_RELU = ModelConfig(
     feed_forward="relu",
     scale_embeddings=True,
 )
+GPT2 = ModelConfig(
+    num_layers=2,
+    num_heads=2,
+    head_dim=16,
+    vocab_size=272,
+    norm="layer",
+    biases=True,
+    feed_forward="gelu_tanh",
+    tie_embeddings=True,
+    dropout=0.1,
+)
 TRAIN_LENGTH = 64
 
 
 def with_needs(name: str) -> Any:
     """An embedding with what it needs, at a base that leaves FoPE a floor."""
-    for options in ({"base": 129.0}, {"base": 129.0, "factor": 4.0}, {}):
+    for options in (
+        {"base": 129.0},
+        {"base": 129.0, "factor": 4.0},
+        {"num_positions": 2 * TRAIN_LENGTH},
+        {},
+    ):
         try:
             return resolve_embedding({"type": name, **options})
         except EmbeddingError:
@@ -66,12 +82,13 @@ def with_needs(name: str) -> Any:
 CASES: dict[str, tuple[ModelConfig, Any, torch.dtype]] = {
     **{name: (CONFIG, with_needs(name), torch.float32) for name in embedding_names()},
     "tied-relu": (TIED_RELU, "fope", torch.float32),
+    "gpt2": (GPT2, with_needs("learned"), torch.float32),
     "bfloat16-fope": (CONFIG, with_needs("fope"), torch.bfloat16),
     "bfloat16-kerple": (CONFIG, with_needs("kerple"), torch.bfloat16),
 }
 
 
-AGAIN = ["fope", "kerple", "tied-relu", "bfloat16-fope"]
+AGAIN = ["fope", "kerple", "tied-relu", "gpt2", "bfloat16-fope"]
 
 
 def tokens(length: int = 100) -> torch.Tensor:
