@@ -128,6 +128,13 @@ class BaseBound(
             "fit": published_fit(lengths),
         }
 
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """The names of all numbers that `numbers` can return."""
+        names = ("smallest", "last_failing", "fit")
+        of_lengths = (f"{name}_{length}" for name in names for length in sorted(self.lengths))
+        return (*of_lengths, "exponent", "factor")
+
     def numbers(
         self, arrays: Arrays
     ) -> Annotated[
