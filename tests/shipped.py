@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fope_lab.sweep import load_sweep
+from docs.generate.shipped import load_shipped
 from fope_lab.sweep.graph import Stage
 
 ROOT = Path(__file__).parents[1] / "sweeps"
 FILES = sorted(ROOT.rglob("*.yaml"))
-sweep_of = functools.cache(load_sweep)
+sweep_of = functools.cache(load_shipped)
 
 
 @functools.cache

@@ -9,7 +9,6 @@ from docs.generate.markdown import plain, table
 from docs.generate.schema_words import options_table
 from fope_lab.analysis.base import ANALYSIS_TYPES
 from fope_lab.config.options import entry_of
-from fope_lab.sweep import load_sweep
 from fope_lab.sweep.kinds import FILE_KINDS
 
 NEEDS = {"nothing": "nothing", "model": "a model", "text": "a model and a text"}
@@ -34,11 +33,11 @@ def _summary(kind: type[Any]) -> str:
 
 def metrics(_: str) -> str:
     """A table of every metric that the shipped sweeps measure, with the name that claims use."""
-    from docs.generate.shipped import sweep_files
+    from docs.generate.shipped import load_shipped, sweep_files
 
     found: dict[str, tuple[str, ...]] = {}
     for path in sweep_files():
-        for stage in load_sweep(path).stages:
+        for stage in load_shipped(path).stages:
             if stage.kind in FILE_KINDS.all_names():
                 for metric in stage.spec.metrics():
                     better = {"lower": "lower", "higher": "higher"}.get(metric.better or "", "–")

@@ -26,12 +26,17 @@ if TYPE_CHECKING:
     from fope_lab.embeddings.module import PositionEmbedding
 
 HEAD_DIM, NUM_HEADS, TRAIN_LENGTH = 64, 8, 512
-SIZES = {"head_dim": HEAD_DIM, "num_heads": NUM_HEADS, "train_length": TRAIN_LENGTH}
+SIZES = {
+    "head_dim": HEAD_DIM,
+    "num_heads": NUM_HEADS,
+    "train_length": TRAIN_LENGTH,
+    "hidden_size": HEAD_DIM,
+}
 FACTOR = EXAMPLES["factor"]
 LONGEST = int(FACTOR) * TRAIN_LENGTH
 AT = (
-    f"Drawn at head_dim {HEAD_DIM}, {NUM_HEADS} heads, a training length of {TRAIN_LENGTH} tokens"
-    f" and, where a factor is needed, factor {FACTOR:g}."
+    f"Drawn at head_dim {HEAD_DIM}, {NUM_HEADS} heads, a hidden state of {HEAD_DIM} dimensions, a"
+    f" training length of {TRAIN_LENGTH} tokens and, where a factor is needed, factor {FACTOR:g}."
 )
 
 
@@ -151,7 +156,7 @@ def _by_distance(axes: Axes, values: NDArray[Any]) -> None:
 
 def _added(axes: Axes, embedding: PositionEmbedding) -> None:
     hidden = torch.zeros(1, TRAIN_LENGTH, HEAD_DIM)
-    added = embedding.embed(hidden, torch.arange(TRAIN_LENGTH))[0].numpy()
+    added = embedding.embed(hidden, torch.arange(TRAIN_LENGTH))[0].detach().numpy()
     for slot, dimension in enumerate(range(0, HEAD_DIM, 16)):
         curve(axes, added[:, dimension], slot, f"dimension {dimension}")
     axes.set(xlabel="position, tokens", ylabel="value")

@@ -73,7 +73,7 @@ def write_packed(
             documents += len(part.sizes)
             progress(documents, count)
     if not documents:
-        hint = "; of a text file, it is the last tenth, cut at an empty line"
+        hint = "; of a text file, it is the last tenth, by default cut at an empty line"
         raise DataError(
             f"the {split} split of the corpus ({in_few_words(corpus.canonical())}) has no document"
             + (hint if split == "validation" else "")

@@ -9,6 +9,7 @@ import pytest
 from fope_lab.analysis import analysis_names, parse_analysis
 
 SMALL: dict[str, dict[str, Any]] = {
+    "base-bound": {"lengths": [64, 256], "step": 0.1, "most": 1e5},
     "constructions": {},
     "decay": {"length": 64, "pairs": 20, "head_dim": 16},
     "feature-gap": {"embeddings": ["rope", "yarn"], "length": 96, "head_dim": 16},

@@ -9,10 +9,10 @@ from typing import Any
 
 import jsonschema
 import pytest
+from shipped import sweep_of
 from sweep_files import BASE, changed, load
 
 from fope_lab.config.yaml_document import Document
-from fope_lab.sweep import load_sweep
 from fope_lab.sweep.kinds import FILE_KINDS
 from fope_lab.sweep.schema import sweep_json_schema
 
@@ -40,7 +40,7 @@ def test_there_are_shipped_sweeps() -> None:
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.relative_to(SWEEPS).as_posix())
 def test_shipped_sweeps_are_valid(path: Path, validator: Any) -> None:
     validator.validate(Document(path).value)
-    assert load_sweep(path).stages
+    assert sweep_of(path).stages
 
 
 INCOMPLETE: list[dict[str, Any]] = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar
@@ -108,10 +108,21 @@ def split_text(text: str) -> tuple[str, str]:
     return text[:cut], text[cut:]
 
 
-def split_texts(texts: Iterable[str], split: Split) -> Iterator[str]:
+def split_exactly(text: str) -> tuple[str, str]:
+    """Split a document into (train, validation): the last tenth of its characters, whatever they
+    are."""
+    cut = int(len(text) * (1 - 1 / HELD_OUT))
+    return text[:cut], text[cut:]
+
+
+def split_texts(
+    texts: Iterable[str],
+    split: Split,
+    cut: Callable[[str], tuple[str, str]] = split_text,
+) -> Iterator[str]:
     """Yield the part of each text that belongs to a split, unless it is empty."""
     part = ("train", "validation").index(split)
-    return filter(None, (split_text(text)[part] for text in texts))
+    return filter(None, (cut(text)[part] for text in texts))
 
 
 def split_items(items: Iterable[T], split: Split) -> Iterator[T]:

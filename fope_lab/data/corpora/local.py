@@ -9,14 +9,23 @@ import glob
 import hashlib
 import os
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from fope_lab.config.annotations import Doc
 from fope_lab.config.problems import Problem
-from fope_lab.data.corpora.base import Corpus, Pair, Split, sha256_of, split_items, split_texts
+from fope_lab.data.corpora.base import (
+    Corpus,
+    Pair,
+    Split,
+    sha256_of,
+    split_exactly,
+    split_items,
+    split_text,
+    split_texts,
+)
 from fope_lab.data.problems import CorpusError, DataError
 
 
@@ -83,6 +92,13 @@ class PythonDocstrings(PythonSource):
                     yield prompt, summary
 
 
+CUTS: Mapping[str, Callable[[str], tuple[str, str]]] = {
+    "paragraph": split_text,
+    "exact": split_exactly,
+}
+"""The functions from a text to its training and its held-out part, by the option `cut`."""
+
+
 def _no_file(pattern: str, *folders: Path) -> str:
     """Why no file matches a pattern, which starts from one of these folders or is absolute."""
     path = os.path.expanduser(pattern)
@@ -105,6 +121,13 @@ class Files(Corpus):
         str | tuple[str, ...], Doc("The files to read, or patterns such as texts/*.txt.")
     ]
     """The glob, path or list of them; a tuple of absolute paths once resolved."""
+    cut: Annotated[
+        Literal["paragraph", "exact"],
+        Doc(
+            "The place where the held-out tenth of a file begins: the nearest paragraph, or the"
+            " character after nine tenths."
+        ),
+    ] = "paragraph"
 
     def resolved(self, base: Path) -> Self:
         patterns = self.places()
@@ -135,7 +158,7 @@ class Files(Corpus):
         return list(self.files)
 
     def may_mean(self, other: Corpus, base: Path) -> bool:
-        if not isinstance(other, Files):
+        if not isinstance(other, Files) or other.cut != self.cut:
             return False
         patterns = [os.path.abspath(base / os.path.expanduser(place)) for place in self.places()]
         paths = {path: PurePath(path).parts for path in other.files}
@@ -148,10 +171,12 @@ class Files(Corpus):
 
     def identity(self) -> dict[str, Any]:
         digests = [bytes.fromhex(file_sha256(Path(path))) for path in self.local_files()]
-        return {"type": self.name, "documents": len(digests), "sha256": sha256_of(digests)}
+        content = {"type": self.name, "documents": len(digests), "sha256": sha256_of(digests)}
+        default = type(self).cut
+        return content if self.cut == default else {**content, "cut": self.cut}
 
     def documents(self, split: Split) -> Iterator[str]:
-        return split_texts(map(self._text, self.files), split)
+        return split_texts(map(self._text, self.files), split, CUTS[self.cut])
 
     def _text(self, path: str) -> str:
         try:

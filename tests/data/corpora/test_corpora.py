@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.data.corpora.base import split_items, split_text
+from fope_lab.data.corpora.base import split_exactly, split_items, split_text
 from fope_lab.data.corpora.hub import PRESETS, Dataset
 from fope_lab.data.corpora.local import Files
 from fope_lab.data.corpora.registry import corpus_json_schema, corpus_names, parse_corpus
@@ -156,6 +156,29 @@ def test_files_are_their_content_not_their_place(tmp_path: Path) -> None:
     before = first.identity()
     Path(first.files[0]).write_text("changed")
     assert first.identity() != before
+
+
+def test_an_exact_cut_is_after_nine_tenths_and_part_of_the_identity(tmp_path: Path) -> None:
+    text = "".join(f"word {i}\n\n" for i in range(143))
+    (tmp_path / "a.txt").write_text(text)
+    corpora = [parse({"files": "a.txt", **o}, tmp_path) for o in ({}, {"cut": "exact"})]
+    parts = [list(corpora[1].documents(split)) for split in ("train", "validation")]
+    assert parts == [[text[: int(len(text) * 0.9)]], [text[int(len(text) * 0.9) :]]]
+    assert not parts[0][0].endswith("\n\n")
+    assert corpora[0].identity().keys() == {"type", "documents", "sha256"}  # as in old keys
+    assert corpora[1].identity() == {**corpora[0].identity(), "cut": "exact"}
+    assert parse({"files": "a.txt", "cut": "paragraph"}, tmp_path) == corpora[0]
+    assert corpora[0].may_mean(corpora[0], tmp_path)
+    assert not corpora[0].may_mean(corpora[1], tmp_path)
+    with pytest.raises(CorpusError, match="cut: found 'middle'"):
+        parse({"files": "a.txt", "cut": "middle"}, tmp_path)
+
+
+@given(st.text())
+def test_an_exact_cut_loses_no_character(text: str) -> None:
+    train, validation = split_exactly(text)
+    assert train + validation == text
+    assert len(train) == int(len(text) * 0.9)
 
 
 def test_files_that_are_no_text_are_named(tmp_path: Path) -> None:
