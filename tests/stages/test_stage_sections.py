@@ -400,13 +400,21 @@ RANDOM = "{type: random-rope, max_length: 100}"
             "at most 100 tokens",
         ),
         (
+            child("kind: passkey, lengths: [64, 65], trials: 4").replace("rope", "learned"),
+            "4 stages.c.lengths: found 65, but learned has positions for at most 64 tokens",
+        ),
+        (
+            pretrain("rope", "{type: learned, num_positions: 63}"),
+            "3 stages.p.embedding: num_positions 63 is less than the training length 64",
+        ),
+        (
             pretrain("rope", "{type: random-rope, max_length: 32}"),
             "3 stages.p.embedding: max_length 32 is less than the training length 64: there are "
             "not enough positions to draw",
         ),
     ],
 )
-def test_sequences_that_randomised_positions_do_not_reach(
+def test_sequences_that_drawn_or_learned_positions_do_not_reach(
     tmp_path: Path, text: str, expected: str
 ) -> None:
     assert told(tmp_path, text) == [expected]

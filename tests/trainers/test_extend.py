@@ -171,3 +171,28 @@ def test_going_on_with_the_same_embedding_is_legal(
     assert found[0][0] == found[1][0]
     for _, checkpoint in found:
         assert read_config(checkpoint).embedding == read_config(parents[parent]).embedding
+
+
+def test_gpt2s_block_goes_on_at_the_positions_that_its_table_has(
+    data: dict[str, Path], tmp_path: Path
+) -> None:
+    """With the parent's table: what the child reads first is what the parent has learned."""
+    block = dataclasses.replace(
+        MODEL, norm="layer", biases=True, feed_forward="gelu_tanh", dropout=0.1
+    )
+    table = {"type": "learned", "num_positions": FACTOR * LENGTH, "random_offset": True}
+    chosen = pretraining(20, embedding=table, learning_rate=1e-2)
+    parent = RealStage(tmp_path / "parent", dataclasses.replace(chosen, model=block), data)
+    parent.attempt()
+    found = parent.folder.checkpoint()
+    assert found is not None
+    goes_on = dataclasses.replace(extending(table, steps=1), embedding=None)
+    losses, checkpoint = extended(tmp_path / "child", goes_on, found.path, data)
+    first = next(row.values["loss"] for row in parent.folder.rows())
+    assert losses[0] < first - 0.1
+    before, after = load_model(found.path), load_model(checkpoint)
+    assert before.config == after.config == block
+    tables = [model.position_embeddings[0].by_position for model in (before, after)]
+    assert tables[0].shape == tables[1].shape == (FACTOR * LENGTH, MODEL.hidden_size)  # type: ignore[union-attr]
+    assert not torch.equal(tables[0], tables[1])  # type: ignore[arg-type]
+    assert any(name.endswith(".bias") for name, _ in after.named_parameters())

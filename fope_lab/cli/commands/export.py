@@ -15,10 +15,10 @@ ARGUMENTS = (
     argument("directory", metavar="DIR", help="a new or empty folder"),
     argument(
         "--to",
-        choices=["fope-lab", "llama"],
+        choices=["fope-lab", "llama", "gpt2"],
         default="fope-lab",
         help="fope-lab: any model, together with its code (default); "
-        "llama: transformers' own Llama, for models that its code can express",
+        "llama, gpt2: transformers' own Llama or GPT-2, for models that its code can express",
     ),
     add_store,
 )

@@ -25,6 +25,7 @@ from fope_lab.model.checkpoint import (
 from fope_lab.model.checkpoint_formats import DECODER, EXPORTED, OWN_TOKENIZER
 from fope_lab.model.decoder import Decoder
 from fope_lab.model.export.card import Origin, model_card
+from fope_lab.model.export.gpt2 import gpt2_description, gpt2_weights
 from fope_lab.model.export.llama import llama_description, llama_weights
 from fope_lab.model.export.sources import MODEL, MODEL_FILE, file_name, model_sources
 from fope_lab.model.export.tokenizer import write_tokenizer
@@ -48,12 +49,13 @@ def export(
     """Write the model of a checkpoint (see `load_model`) to `directory`, a new or empty folder.
 
     `AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True)` then gives the same
-    logits bit for bit, and needs only torch and transformers. With `to="llama"` the folder holds
-    transformers' own LlamaForCausalLM, which needs no remote code; its logits differ by rounding.
+    logits bit for bit, and needs only torch and transformers. With `to="llama"` or `to="gpt2"` the
+    folder holds transformers' own LlamaForCausalLM or GPT2LMHeadModel, which need no remote code;
+    their logits differ by rounding.
     The folder also holds the tokenizer, which AutoTokenizer loads, and a model card (card.py),
     which tells the `origin` of the model. Returns the absolute path of the folder. Raises
-    CheckpointError if the folder is not empty or Llama cannot express the model, and DataError if
-    the tokenizer cannot be loaded.
+    CheckpointError if the folder is not empty or transformers' class cannot express the model, and
+    DataError if the tokenizer cannot be loaded.
     """
     target = Path(directory).expanduser().absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -106,6 +108,7 @@ FORMATS: Mapping[str, Callable[[Path, Decoder, CheckpointConfig], Written]] = {
         llama_description(model, config.context_length),
         llama_weights(model),
     ),
+    "gpt2": lambda folder, model, config: (gpt2_description(model), gpt2_weights(model)),
 }
 """The writers by the value of `to`."""
 

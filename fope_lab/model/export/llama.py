@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fope_lab.model.decoder import Decoder
 
 ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu_pytorch_tanh"}
-NEEDED = {"qk_norm": "none", "scale_embeddings": False}
+NEEDED = {"norm": "rms", "biases": False, "qk_norm": "none", "scale_embeddings": False}
 """The values that fields of a ModelConfig must have."""
 
 
