@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from fope_lab.data.rows import IGNORED
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
-from trainers.length_groups import length_groups
+from trainers.length_groups import length_groups, tokens_from_first_label
 from trainers.worker_group import WorkerGroup
 
 
@@ -119,13 +119,17 @@ class StepRunner:
         """The summed loss of a micro-batch, a float32 scalar in nats."""
         device = self._device
         documents = None if batch.documents is None else batch.documents.to(device)
-        drawn = {} if batch.positions is None else {"positions": batch.positions.to(device)}
+        given: dict[str, Any] = {}
+        if batch.positions is not None:
+            given["positions"] = batch.positions.to(device)
+        if self._settings.length_groups is not None:
+            given["last"] = tokens_from_first_label(batch.labels)
         with self._autocast():
             output = self._called(
                 batch.input_ids.to(device),
                 documents=documents,
                 labels=batch.labels.to(device),
-                **drawn,
+                **given,
             )
         return cast(Tensor, output.loss)
 

@@ -1,7 +1,8 @@
 """Groups of rows of similar length, each without the padding behind its longest row.
 
 No token attends to a later one, so that what stands behind the last label of a row changes neither
-the loss nor its gradient, but for rounding.
+the loss nor its gradient, but for rounding. And of the tokens before the first label, the last
+layer needs no more than keys and values.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from fope_lab.data.mixture import Batch
 from fope_lab.data.rows import IGNORED
@@ -26,6 +28,15 @@ def length_groups(batch: Batch, rows: int) -> Iterator[Batch]:
     order = ends.argsort(descending=True, stable=True)
     for group in order.split(rows):
         yield _cut(batch.part(group), max(1, int(ends[group[0]])))
+
+
+def tokens_from_first_label(labels: Tensor) -> int:
+    """The number of tokens from the first one on that has a label in some row, at least 1.
+
+    `labels` is (rows, length).
+    """
+    places = (labels != IGNORED).any(0).nonzero()
+    return labels.shape[1] - int(places[0]) if len(places) else 1
 
 
 def _cut(batch: Batch, width: int) -> Batch:

@@ -202,6 +202,7 @@ class Decoder(nn.Module):
         documents: Tensor | None = None,
         labels: Tensor | None = None,
         cache: KeyValueCache | None = None,
+        last: int | None = None,
     ) -> Output:
         """The logits (batch, length, vocabulary) of tokens (batch, length), or their loss.
 
@@ -210,10 +211,13 @@ class Decoder(nn.Module):
         positions continue across documents. `labels` (batch, length) are the next tokens, or −100
         for none: the loss is the sum of their cross-entropies in nats, in float32 or a wider type,
         and is computed without holding all logits at once. `cache` holds the earlier tokens, and
-        these tokens are added to it.
+        these tokens are added to it. With `last`, the result is that of so many of the last tokens,
+        and the last layer computes no more than it needs for them.
         """
-        hidden = self.hidden(input_ids, positions, documents=documents, cache=cache)
+        hidden = self.hidden(input_ids, positions, documents=documents, cache=cache, last=last)
         if labels is None:
             return Output(logits=self.head(hidden))
+        if last is not None:
+            labels = labels[:, -last:]
         weight = self.lm_head.weight
         return Output(loss=linear_cross_entropy(hidden.flatten(0, 1), weight, labels.flatten()))

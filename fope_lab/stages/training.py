@@ -110,8 +110,9 @@ class TrainSettings(Section):
         PositiveInt | None,
         Doc(
             "The number of groups of rows of similar length in which a worker processes its batch,"
-            " each without the padding behind its longest row; by default the rows keep their order"
-            " and their padding. It changes numbers by rounding only."
+            " each without what no label depends on, such as padding; by default the rows keep"
+            " their order and are processed whole. It changes numbers by rounding only, and what"
+            " dropout draws."
         ),
     ] = None
     gradient_checkpointing: Annotated[

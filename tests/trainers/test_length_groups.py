@@ -20,7 +20,7 @@ from fope_lab.model import ModelConfig
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
 from trainers.gradient_accumulation import StepRunner
-from trainers.length_groups import length_groups
+from trainers.length_groups import length_groups, tokens_from_first_label
 from trainers.worker_group import WorkerGroup
 
 ROWS, LENGTH = 11, 22
@@ -89,6 +89,13 @@ def test_groups_hold_each_row_once_and_no_padding_behind_the_longest(
         assert torch.equal(group.positions, expected)
         assert torch.equal(group.documents, expected)
         assert ((group.labels != IGNORED).sum(1) == torch.tensor(own)).all()
+
+
+@given(starts=st.lists(st.integers(0, 6), min_size=1, max_size=5))
+def test_the_last_layer_computes_from_the_first_label_on(starts: list[int]) -> None:
+    """A start of 6 is a row without labels."""
+    labels = torch.where(torch.arange(6) >= torch.tensor(starts)[:, None], 1, IGNORED)
+    assert tokens_from_first_label(labels) == max(1, 6 - min(starts))
 
 
 def test_without_the_setting_rows_keep_their_order_and_their_padding() -> None:
