@@ -55,6 +55,6 @@ def _at(group: MetricGroup, members: Sequence[Series], x: int, trained_length: i
     few = f"not clearly better than {' and '.join(alike)}"
     if best.estimate.n == 1:
         few = "of one seed"
-    elif len(alike) > 3:
+    elif len(alike) > 2:
         few = f"not clearly better than {len(alike)} others"
     return f"{where}, {name} has the best mean ({number}), {few}"
