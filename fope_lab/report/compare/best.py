@@ -21,15 +21,15 @@ MEANING = (
 
 
 def clearly_best(cells: Sequence[Cell]) -> Cell | None:
-    """The cell that is better than every other that has values, or None.
+    """The cell that is better than every other, or None.
 
-    There is none among fewer than two cells, or where the metric has no better end.
+    There is none among fewer than two cells, or where the metric has no better end, or while a cell
+    has no value yet.
     """
-    found = [cell for cell in cells if cell.values]
-    best = best_mean(found)
-    if best is None or len(found) < 2:
+    best = best_mean(cells)
+    if best is None or len(cells) < 2:
         return None
-    others = (cell for cell in found if cell is not best)
+    others = (cell for cell in cells if cell is not best)
     return best if all(is_clearly_other(best, other) for other in others) else None
 
 

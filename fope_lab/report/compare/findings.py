@@ -31,8 +31,8 @@ def _of_group(group: MetricGroup) -> list[str]:
 
 
 def _at(group: MetricGroup, members: Sequence[Series], x: int, trained_length: int | None) -> str:
-    cells = {series.label: series.cells[x] for series in members if x in series.cells}
-    cells = {label: cell for label, cell in cells.items() if cell.estimate.mean is not None}
+    every = {series.label: series.cells[x] for series in members if x in series.cells}
+    cells = {label: cell for label, cell in every.items() if cell.estimate.mean is not None}
     best = best_mean(list(cells.values()))
     if best is None or best.estimate.mean is None or len(cells) < 2:
         return ""
@@ -50,10 +50,11 @@ def _at(group: MetricGroup, members: Sequence[Series], x: int, trained_length: i
         k for k, cell in cells.items() if cell is not best and not is_clearly_other(best, cell)
     ]
     if not alike:
-        return f"{where}, {name} is best ({number})"
+        of = "" if len(cells) == len(every) else f" of {len(cells)} with a mean"
+        return f"{where}, {name} is best{of} ({number})"
     few = f"not clearly better than {' and '.join(alike)}"
     if best.estimate.n == 1:
         few = "of one seed"
-    elif len(alike) > 3:
+    elif len(alike) > 2:
         few = f"not clearly better than {len(alike)} others"
     return f"{where}, {name} has the best mean ({number}), {few}"

@@ -48,13 +48,13 @@ def test_the_best_differs_from_every_other() -> None:
         [cell([1.0]), cell([9.0])],
         [cell([1.0, 1.0]), cell([2.0, 2.0])],
         [cell([1.0, 2.0, 3.0])],
-        [cell([1.0, 2.0, 3.0]), cell([])],
+        [cell([1.0, 2.0, 3.1]), cell([8.0, 9.0, 10.0]), cell([])],
         [cell([1.0, 2.0, 3.0], None), cell([8.0, 9.1, 10.0], None)],
         [cell([1.0, 2.0, 3.1]), cell([5.0, 6.0, math.inf])],
         [cell([1.0, 2.0, 3.1]), cell([8.0, 9.0, 10.0], first=3)],
         [cell([1.0, 2.0, 3.0]), cell([1.0001, 2.0002, 3.0001])],
     ],
-    ids=["one seed", "two equal", "alone", "empty", "no end", "infinite", "unpaired", "digits"],
+    ids=["one seed", "two equal", "alone", "missing", "no end", "infinite", "unpaired", "digits"],
 )
 def test_nothing_is_marked_without_evidence(cells: list[Cell]) -> None:
     assert clearly_best(cells) is None
