@@ -32,6 +32,7 @@ STAGES: list[Any] = [
     )
     for key, parents in {"a": {}, "b": {"from": "a"}, "c": {}, "d": {}, "e": {}}.items()
 ]
+SWEEP: Any = SimpleNamespace(stages=STAGES, by_section={}, seed_rule=None)
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 def test_only_a_stage_whose_heartbeat_moves_is_running(store: Store) -> None:
-    states = observe_states(STAGES, store)
+    states = observe_states([SWEEP], store)
     assert states["a"].status is Status.FAILED
     assert (states["b"].status, states["b"].reason) == (Status.BLOCKED, "A failed")
     assert (states["c"].status, states["c"].elsewhere) == (Status.RUNNING, False)
@@ -71,7 +72,7 @@ def test_the_stage_of_a_driver_that_died_here_is_taken_sooner(store: Store) -> N
     process.wait()
     owner = driver_name().replace(f"-{os.getpid()}-", f"-{process.pid}-")
     store.folder("pretrain", "d").begin(owner, {}, supersede=1).lease.heartbeat.stop()
-    reason = observe_states(STAGES, store)["d"].reason
+    reason = observe_states([SWEEP], store)["d"].reason
     assert reason.endswith("; another run takes it over after 5 s")
 
 
@@ -87,7 +88,7 @@ def test_a_stage_that_ends_during_the_look_is_not_called_interrupted(
         taken.attempts.write_beat(2, taken.attempts.beat(1))
 
     monkeypatch.setattr(progress_view.time, "sleep", meanwhile)
-    states = observe_states(STAGES, store)
+    states = observe_states([SWEEP], store)
     assert (states["c"].status, states["c"].reason) == (Status.FAILED, "no luck either")
     assert states["d"].status is Status.RUNNING
 
@@ -97,7 +98,7 @@ def test_the_reason_of_every_problem_is_printed_whole(store: Store) -> None:
     folder.attempts.end(1, Ending.FAILED, error=f"{long}\nand of memory")
     (store.folder("pretrain", "e").path / "result.json").unlink()
     console = Console(width=80, file=io.StringIO())
-    print_problems(STAGES, observe_states(STAGES, store), store, console)
+    print_problems(STAGES, observe_states([SWEEP], store), store, console)
     output = console.file.getvalue()  # type: ignore[attr-defined]
     assert f"failed A: no luck (log: {store.folder('pretrain', 'a').paths.log})\n" in output
     assert output.endswith("\nblocked by them: 1 stage\n")
@@ -177,7 +178,7 @@ def test_a_finished_stage_shows_the_time_of_all_its_attempts(store: Store) -> No
 
 
 def test_the_table_has_what_matters_most_first(store: Store) -> None:
-    states = observe_states(STAGES, store)
+    states = observe_states([SWEEP], store)
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(states_table(STAGES, states, store, limit=4))
     lines = [" ".join(line.split()) for line in console.export_text().splitlines()]

@@ -223,6 +223,8 @@ def test_json_has_what_was_agreed(tmp_path: Path, store: Store) -> None:
     totals = content["totals"]
     assert totals.pop("wall_seconds")["bound"] > 0
     assert totals.pop("saved")["stages"] == 0
+    least = totals.pop("least")
+    assert least == {name: totals[name] for name in least} | {"stages": len(todo)}
     assert totals == {
         "stages": len(rows),
         "asked": len(rows),
@@ -230,6 +232,8 @@ def test_json_has_what_was_agreed(tmp_path: Path, store: Store) -> None:
         "resume": 1,
         "run": len(rows) - 2,
         "blocked": 0,
+        "if needed": 0,
+        "not needed": 0,
         "tokens": sum(row["tokens"] or 0 for row in todo),
         "flops": pytest.approx(sum(row["flops"] or 0 for row in todo)),
         "memory": max(row["memory"] or 0 for row in todo),

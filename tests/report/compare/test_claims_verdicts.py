@@ -14,6 +14,7 @@ from report_samples import BASE, finish, make_report, write_plan
 
 from fope_lab.report import Report
 from fope_lab.report.compare.claims import Verdict, judge_claims
+from fope_lab.report.results.aggregate import MeanEstimate
 from fope_lab.report.results.stage_results import read_stages
 from fope_lab.stages.result import ResultRecord
 from fope_lab.store import Store
@@ -486,6 +487,9 @@ def test_another_test_takes_the_place_of_students(tmp_path: Path) -> None:
             seen.append((len(differences), null, side))
             return 0.001 if side == "less" else 0.999
 
+        def interval(self, estimate: MeanEstimate, level: float) -> tuple[float, float]:
+            return (-7.0, level)
+
         def words(self, n: int) -> str:
             return f"certain of {n}"
 
@@ -499,6 +503,7 @@ def test_another_test_takes_the_place_of_students(tmp_path: Path) -> None:
     (verdict,) = judge_claims(sweep.report, sweep.by_section, results, test=Certain())
     assert (verdict.verdict, verdict.p) == ("fails", 0.002)
     assert verdict.test == "paired certain of 3, two-sided, α = 0.05"
+    assert "95 % interval −7 to 0.95" in verdict.reason
     assert set(seen) == {(3, 0.0, "greater"), (3, 0.0, "less")}
 
 

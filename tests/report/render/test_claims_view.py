@@ -34,7 +34,7 @@ VERDICT = {
     "type": "object",
     "required": [
         *("text", "axes", "verdict", "p", "n", "test", "reason", "unequal"),
-        *("adjusted_p", "would_decide", "by_chance"),
+        *("adjusted_p", "would_decide", "by_chance", "looks", "added"),
     ],
     "additionalProperties": False,
     "properties": {
@@ -58,6 +58,8 @@ VERDICT = {
             },
         },
         "by_chance": {"type": "number", "minimum": 0, "maximum": 0.05},
+        "looks": {"type": ["integer", "null"], "minimum": 0},
+        "added": {"type": "array", "items": {"type": "integer"}},
     },
 }
 LEARNING_RATE = "pretrain.train.learning_rate"
