@@ -33,20 +33,12 @@ def selected_axis(section: str, content: Any) -> str | None:
 
 
 def rule_problems(file: SweepFile) -> Iterator[Problem]:
-    """Yield what is wrong with the axes that sections select over, each with its place.
-
-    A rule for seeds is wrong, too: a choice needs the candidates of all seeds.
-    """
+    """Yield what is wrong with the axes that sections select over, each with its place."""
     included = (axis for point in file.include for axis in point)
     axes = dict.fromkeys([*file.grid, *file.zip, *included])
     for name, content in file.stages.items():
         selected = selected_axis(name, content)
-        if selected is None:
-            continue
-        if file.seed_rule is not None:
-            found = f"found a rule, and the select of {name} chooses by the mean over all seeds"
-            yield Problem(("seeds",), found, "a list of seeds, such as [0, 1, 2]")
-        if selected in axes and _is_setting(selected):
+        if selected is None or (selected in axes and _is_setting(selected)):
             continue
         own = [axis.partition(".")[2] for axis in axes if axis.partition(".")[0] == name]
         allowed = [field for field in own if _is_setting(f"{name}.{field}")]
