@@ -21,7 +21,9 @@ SINGLE = (
     "constraints.txt",
     "Makefile",
     "tests/conftest.py",
+    "tests/shipped.py",
     "tests/sweep_files.py",
+    "docs/generate/shipped.py",
 )
 
 
@@ -38,6 +40,7 @@ def checkout_with(files: dict[str, str], folder: Path) -> Path:
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, folder / name, ignore=ignore)
     for name in SINGLE:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     for path, text in files.items():
         assert not (folder / path).exists(), path

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shipped import FILES, sweep_of
+from shipped import named as name_of
 
 from fope_lab.stages.labels import label, stage_label
-from fope_lab.sweep import load_sweep
 from fope_lab.tracking.names import WIDTH, run_names
-
-SWEEPS = sorted((Path(__file__).parents[2] / "sweeps").rglob("*.yaml"))
 
 
 @dataclass
@@ -126,9 +125,9 @@ def test_sections_keep_names_of_their_own_when_they_are_cut() -> None:
     assert names[2] == "reson-yarn exte-pass"
 
 
-@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_the_runs_of_our_sweeps_are_told_apart_by_words(path: Path) -> None:
-    stages = load_sweep(path).stages
+    stages = sweep_of(path).stages
     names = run_names(stages)
     assert names.keys() == {stage.key for stage in stages}
     assert len(set(names.values())) == len(names)
