@@ -7,6 +7,7 @@ works on it. Inside the folders of other stages, only what no attempt will read 
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import os
 import shutil
 import time
@@ -115,6 +116,10 @@ def remove(store: Store, agreed: Prunable) -> tuple[int, list[str]]:
         except LeaseHeldError as error:
             left.append(f"a driver works on {error}")
             continue
+        except FileNotFoundError:
+            if os.path.lexists(waste.path):
+                raise
+            continue  # another process has just removed it
         removed += waste.size
     return removed, left
 
@@ -191,10 +196,19 @@ def _outside(store: Store) -> Iterator[Waste]:
             yield _file(path, "files of Ray of a run that was killed")
     for path in sorted(store.root.glob(f"{REMOVED}*")):
         yield _file(path, "a stage that was being removed")
-    for path in sorted(store.root.rglob(".*.tmp")):
+    for path in sorted(_temporary_files(store.root)):
         with contextlib.suppress(OSError):
             if path.is_file() and time.time() - path.stat().st_mtime > OLD_SECONDS:
                 yield _file(path, "a temporary file of a process that was killed")
+
+
+def _temporary_files(root: Path) -> Iterator[Path]:
+    """The files under `root` that are named as unfinished ones are.
+
+    Folders that vanish meanwhile are passed over, which Path.rglob does not do.
+    """
+    for folder, _, names in os.walk(root):
+        yield from (Path(folder, name) for name in fnmatch.filter(names, ".*.tmp"))
 
 
 def _file(path: Path, why: str) -> Waste:
