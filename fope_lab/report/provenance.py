@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import PurePath
 
 from fope_lab.provenance.checkout import Checkout, package_versions
@@ -38,9 +39,25 @@ def _makers(sweep: Sweep, store: Store) -> dict[str, str]:
         folder = store.folder(stage.kind, stage.key)
         makers = folder.makers()
         commits.update({str(Checkout.recorded(made_by) or NOT_RECORDED) for made_by in makers})
-        changed.update(PurePath(path).name for path in since.of(stage, stages))
-    facts = {"stages made at commit": _counts(commits), "changed since": _counts(changed)}
+        changed.update(since.of(stage, stages))
+    names = shortest_names(changed)
+    named = Counter({names[path]: count for path, count in changed.items()})
+    facts = {"stages made at commit": _counts(commits), "changed since": _counts(named)}
     return {name: counts for name, counts in facts.items() if counts}
+
+
+def shortest_names(paths: Iterable[str]) -> dict[str, str]:
+    """The shortest end of each path that no other path ends in: base.py, or tasks/base.py."""
+    parts = {path: PurePath(path).parts for path in paths}
+    ends = Counter(end for one in parts.values() for end in _ends(one))
+    return {
+        path: str(PurePath(*next((end for end in _ends(one) if ends[end] == 1), one)))
+        for path, one in parts.items()
+    }
+
+
+def _ends(parts: tuple[str, ...]) -> list[tuple[str, ...]]:
+    return [parts[-length:] for length in range(1, len(parts) + 1)]
 
 
 def _counts(counted: Counter[str]) -> str:

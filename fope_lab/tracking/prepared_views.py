@@ -6,7 +6,7 @@ a version of MLflow without views, it is a tag like any other.
 
     a section of the sweep file   a chart for each metric: the mean and the range over seeds
     "results"                     a table of all evaluations: what varies, and what was measured
-    "means"                       a table of the means over seeds, with their intervals
+    "means"                       a table of their means over seeds, with the intervals
 
 MLflow loads 100 runs of a view, and more on demand. Charts of more runs than that say so in their
 name, and take the runs in the order of their seeds, so that every line is there from the start.
@@ -49,6 +49,8 @@ that a number is among them, a column is no wider than its texts, and parameters
 """
 LETTER, MARGINS = 6.2, 26
 """The width of a letter in a table, on average, and the margins of a column, in pixels."""
+LEAST = "least_"
+"""The beginning of the names of metrics that a training has once, the least of a curve's values."""
 PERPLEXITY, LOSS = "perplexity", "loss"
 """The beginnings of the names of metrics that say the same; tables and charts of evaluations show a
 perplexity first, and on a logarithmic axis."""
@@ -111,11 +113,20 @@ def prepared_views(outline: Outline, metrics: Mapping[str, Collection[str]]) -> 
         where = " AND ".join(f"tags.kind != '{kind}'" for kind in sorted(others))
         columns = ["tags.`stage`", *_columns(evaluations, sorted(results, key=_is_second))]
         views.append(_view(outline.name, RESULTS, "TABLE", where, columns, {}, longest))
-    means = _names(metrics.get(key, ()) for key in dict.fromkeys(outline.cell_keys.values()))
+    # A sweep that only trains has the means of its trainings.
+    summed = evaluations or outline.stages
+    means: dict[str, None] = {}
+    for section in dict.fromkeys(stage.section for stage in summed):
+        cells = {outline.cell_keys.get(s.key, "") for s in summed if s.section == section}
+        names = _names(metrics.get(key, ()) for key in cells)
+        means |= dict.fromkeys(name for name in names if not _is_curve(name))
     if means:
-        where = f"tags.kind = '{CELL}'"
-        numbers = sorted((name for name in means if not _is_curve(name)), key=_is_second)
-        columns = ["tags.`stage`", *_columns_of_means(outline.stages, numbers)]
+        left_out = sections.keys() - {stage.section for stage in summed}
+        where = " AND ".join(
+            [f"tags.kind = '{CELL}'", *(f"tags.stage != '{name}'" for name in sorted(left_out))]
+        )
+        numbers = sorted(means, key=_is_second)
+        columns = ["tags.`stage`", *_columns_of_means(summed, numbers)]
         views.append(_view(outline.name, MEANS, "TABLE", where, columns, {}, longest))
     return views
 
@@ -171,10 +182,10 @@ def _charts(names: Sequence[str], *, steps: bool) -> dict[str, Any]:
     """A chart for each metric that has no "/" in its name.
 
     It draws lines over the axis of a curve, which is logarithmic, or over the `steps` of a
-    training; and otherwise bars. MLflow adds charts of the other metrics, in sections that are
-    folded up.
+    training; and bars for what a run has once. MLflow adds charts of the other metrics, in sections
+    that are folded up.
     """
-    answers_first = (lambda name: LOSS not in name) if steps else _is_second
+    answers_first = _order_in_training if steps else _is_second
     drawn = sorted((name for name in names if "/" not in name), key=answers_first)[:MOST_CHARTS]
     folded = dict.fromkeys(name.rpartition("/")[0] for name in names if "/" in name)
     return {
@@ -206,7 +217,7 @@ def _chart(name: str, *, steps: bool) -> dict[str, Any]:
         "displayName": name.replace("_", " "),
         "metricKey": name,
     }
-    if not (steps or _is_curve(name)):
+    if not (_is_curve(name) or (steps and not name.startswith(LEAST))):
         return chart
     return chart | {
         "type": "LINE",
@@ -280,6 +291,11 @@ def _is_error(name: str) -> bool:
 def _is_second(name: str) -> bool:
     """Whether a metric of an evaluation comes after the others."""
     return name.startswith(LOSS)
+
+
+def _order_in_training(name: str) -> tuple[bool, bool]:
+    """The curves of the loss first, then a loss that is a single number."""
+    return LOSS not in name, name.startswith(LEAST)
 
 
 def _is_curve(name: str) -> bool:

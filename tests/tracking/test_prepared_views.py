@@ -82,6 +82,42 @@ def test_a_training_is_drawn_over_its_steps_and_a_single_number_as_bars(scene: S
     assert (number["type"], number["metricKey"]) == ("BAR", "accuracy")
 
 
+def test_the_least_loss_of_a_training_is_bars_after_its_curves(scene: Scene) -> None:
+    names = ("gradient_norm", "least_validation_loss", "loss", "validation_loss")
+    charts = views_of(scene.plan(), {"pretrain": names})["pretrain"].state["compareRunCharts"]
+    assert [(chart["metricKey"], chart["type"]) for chart in charts] == [
+        ("loss", "LINE"),
+        ("validation_loss", "LINE"),
+        ("least_validation_loss", "BAR"),
+        ("gradient_norm", "LINE"),
+    ]
+
+
+def test_the_means_are_those_of_evaluations_in_the_order_of_the_file(scene: Scene) -> None:
+    outline = Outline.of(scene.plan(seeds="0, 1"), {})
+    evaluations = [stage for stage in outline.stages if stage.kind == "perplexity"]
+    passkeys = [
+        dataclasses.replace(stage, key=f"{stage.key}-passkey", section="passkey", kind="passkey")
+        for stage in evaluations
+    ]
+    both = dataclasses.replace(outline, stages=(*outline.stages, *passkeys))
+    measured = {"pretrain": "loss", "perplexity": "perplexity/64", "passkey": "accuracy/64"}
+    logged = {
+        key: (measured[stage.section],)
+        for stage in both.stages
+        if stage.section in measured
+        for key in (stage.key, both.cell_keys[stage.key])
+    }
+    state = {view.name: view.state for view in prepared_views(both, logged)}["means"]
+    assert state["searchFilter"] == "tags.kind = 'cell' AND tags.stage != 'pretrain'"
+    shown = [name for name in state["selectedColumns"] if "ci95" not in name]
+    assert shown[-2:] == ["metrics.`perplexity/64`", "metrics.`accuracy/64`"]
+    only = {stage.key: logged[stage.key] for stage in both.stages if stage.kind == "pretrain"}
+    only |= {both.cell_keys[key]: names for key, names in only.items()}
+    state = {view.name: view.state for view in prepared_views(both, only)}["means"]
+    assert state["searchFilter"] == "tags.kind = 'cell'"
+
+
 def test_the_table_has_what_varies_and_what_was_measured(scene: Scene) -> None:
     view = views_of(scene.plan(), {"pretrain": ("loss",), "perplexity": LENGTHS})["results"]
     assert view.mode == "TABLE"

@@ -180,6 +180,18 @@ def test_the_header_links_to_the_views_in_mlflow(tmp_path: Path, store: Store) -
     assert set(views.values()) <= set(page.places)
 
 
+def test_the_files_that_changed_are_listed_below_and_not_in_the_header(
+    tmp_path: Path, store: Store
+) -> None:
+    plan = write_plan(tmp_path)
+    provenance = {"commit": "abc1234", "changed since": "loop.py (3)"}
+    page = render_html(build_report(plan.sweep, store, provenance=provenance))
+    header, _, rest = page.partition("</header>")
+    assert "abc1234" in header
+    assert "loop.py" not in header
+    assert "loop.py (3)" in rest
+
+
 def test_without_any_result_the_page_says_so(tmp_path: Path, store: Store) -> None:
     plan = write_plan(tmp_path)
     report = build_report(plan.sweep, store, provenance={})
