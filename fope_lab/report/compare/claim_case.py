@@ -56,7 +56,7 @@ class Case:
 
     @property
     def statement(self) -> Statement:
-        """What the claim says."""
+        """What the claim says of the numbers that it compares."""
         return self.comparison.claim.statement
 
     @functools.cached_property
@@ -131,7 +131,7 @@ class Case:
 
     @property
     def test_words(self) -> str:
-        """The test in words."""
+        """The name of the test, with its number of seeds."""
         if self.combination.is_exact:
             return EXACT
         return test_in_words(self.contrasts, self.statement, self.test, self._fewest)

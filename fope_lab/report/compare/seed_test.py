@@ -66,7 +66,7 @@ class StudentT:
         return float(stdtr(n - 1, -toward / spread * math.sqrt(n * (n - 1))))
 
     def interval(self, estimate: MeanEstimate, level: float) -> tuple[float, float] | None:
-        """Student's interval."""
+        """The interval of Student's t-distribution."""
         return interval(estimate, level)
 
     def words(self, n: int) -> str:

@@ -62,7 +62,7 @@ class SettingGroup:
 
     @property
     def name(self) -> str:
-        """The setting in words."""
+        """The name of the setting, such as learning rate."""
         return self.setting.rpartition(".")[2].replace("_", " ")
 
     @property

@@ -32,12 +32,12 @@ class Tolerance:
 
     @property
     def above(self) -> Reference:
-        """The upper limit."""
+        """The upper limit of what counts as equal."""
         return Reference(1 + self.amount / 100) if self.percent else Reference(1.0, self.amount)
 
     @property
     def below(self) -> Reference:
-        """The lower limit."""
+        """The lower limit of what counts as equal."""
         return Reference(1 - self.amount / 100) if self.percent else Reference(1.0, -self.amount)
 
     @staticmethod

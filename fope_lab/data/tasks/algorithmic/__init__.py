@@ -42,5 +42,5 @@ SUBTASKS: Mapping[str, AlgorithmicSubtask] = {
         UniqueCopy(),
     )
 }
-"""The tasks by name."""
+"""The eight tasks, by the names that a sweep file gives them."""
 assert set(SUBTASKS) == set(get_args(Subtask))

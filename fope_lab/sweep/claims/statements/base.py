@@ -45,7 +45,7 @@ class Statement(ABC):
     needs_next: ClassVar[str] = "the end"
     """What may follow the statement, for the error about what does."""
     form: ClassVar[str]
-    """How it is written."""
+    """How the statement is written in a claim."""
     example: ClassVar[str]
     tested: ClassVar[str]
     """What is tested, in words for people."""

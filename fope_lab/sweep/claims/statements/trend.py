@@ -47,11 +47,11 @@ class Trend(AlongStatement):
         return cls(*read_along(subject, reader), direction)
 
     def words(self) -> str:
-        """The verb."""
+        """The verb of the claim: grows or falls."""
         return self.direction
 
     def contrasts(self, course: Course) -> tuple[Contrast, ...]:
-        """The slope."""
+        """The slope of least squares along the axis."""
         doublings = course.xs[0] > 0
         places = [math.log2(x) for x in course.xs] if doublings else list(course.xs)
         mean = math.fsum(places) / len(places)
