@@ -43,6 +43,8 @@ def _labels(value: Any, base: Path) -> tuple[str, ...]:
 Labels = Annotated[tuple[str, ...], Parsed(_labels, dict)]
 Where = dict[str, Labels]
 Text = Annotated[str, MinLen(1)]
+ArxivNumber = Annotated[str, Pattern(r"\d{4}\.\d{5}", "an arXiv number, such as 2412.17739")]
+Repository = Annotated[str, Pattern(r"[\w.-]+/[\w.-]+", "an owner and a name on GitHub")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,10 +91,14 @@ class Average(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedTable(Section):
-    """One table or figure of a paper. A printed number times `factor` is in our unit."""
+    """One table or figure of a paper, or of a repository on GitHub that has none.
+
+    A printed number times `factor` is in our unit.
+    """
 
     paper: Text
-    arxiv: Annotated[str, Pattern(r"\d{4}\.\d{5}", "an arXiv number, such as 2412.17739")]
+    arxiv: ArxivNumber | None = None
+    repository: Repository | None = None
     place: Text
     title: Text
     setting: Where = field(default_factory=dict)
@@ -108,12 +114,15 @@ class PublishedTable(Section):
     @property
     def source(self) -> str:
         """The citation of the table, such as 'Hua et al., …, arXiv 2412.17739, Table 2'."""
-        return f"{self.paper}, arXiv {self.arxiv}, {self.place}"
+        where = f"arXiv {self.arxiv}" if self.arxiv else f"github.com/{self.repository}"
+        return f"{self.paper}, {where}, {self.place}"
 
     @property
     def address(self) -> str:
-        """The address of the paper on arXiv."""
-        return f"https://arxiv.org/abs/{self.arxiv}"
+        """The address of the paper on arXiv, or of the repository."""
+        if self.arxiv:
+            return f"https://arxiv.org/abs/{self.arxiv}"
+        return f"https://github.com/{self.repository}"
 
     @property
     def all_columns(self) -> tuple[PublishedColumn, ...]:
@@ -137,7 +146,10 @@ class PublishedTable(Section):
         return row.spreads[self.columns.index(column)]
 
     def problems(self) -> Iterable[Problem]:
-        """Rows that do not fit the columns, and labels that are given twice."""
+        """No source or two, rows that do not fit the columns, and labels that are given twice."""
+        if (self.arxiv is None) is (self.repository is None):
+            found = "found neither" if self.arxiv is None else "found both"
+            yield Problem(("arxiv",), found, "either arxiv or repository")
         if bool(self.rows) is not bool(self.columns):
             yield Problem(("columns",), "rows and columns need each other")
         for name in ("columns", "rows"):
