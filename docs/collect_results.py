@@ -22,8 +22,8 @@ from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
 
 MADE_AT = "stages made at commit"
-KEPT = ("sweep", "generated", "counts", "cells", "beside", "claims", "stages")
-OF_A_STAGE = ("key", "name", "stage", "kind", "state", "seed", "train_length")
+KEPT = ("sweep", "generated", "counts", "cells", "beside", "analyses", "claims", "stages")
+OF_A_STAGE = ("key", "name", "stage", "kind", "state", "seed", "train_length", "seconds")
 
 
 def main() -> None:

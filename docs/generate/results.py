@@ -1,4 +1,4 @@
-"""The results page, from reports that real runs left in docs/results.
+"""The reports that real runs left in docs/results, and the tables that they have.
 
 Each file is what `fope-lab report --json` printed, with the command and the commit that made it
 (docs/collect_results.py writes them). No number stands in a page of docs/pages.
@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import functools
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from docs.generate.markdown import block, plain, table
-from docs.generate.shipped import ROOT
-from fope_lab.drawing.palette import assign_looks
-from fope_lab.drawing.plot import Curve, Panel, draw_panel
-from fope_lab.drawing.svg import inline_svg
+from docs.generate.markdown import plain
+from docs.generate.shipped import ROOT, load_shipped
 from fope_lab.stages.labels import label, split_label
 from fope_lab.stages.metric import Metric
-from fope_lab.sweep import load_sweep
 
 FOLDER = ROOT / "docs" / "results"
-MARKS = {"holds": "✓", "fails": "✗", "undecided": "?", "not trained": "–"}
+UNIT, LOSS = "perplexity", "validation_loss"
+"""The unit that is shown beside accuracies, and the metric of a sweep that only trains."""
 Cell = Mapping[str, Any]
 
 
@@ -66,21 +62,31 @@ class Result:
 
     @functools.cached_property
     def groups(self) -> list[Group]:
-        """The tables of the report, in its order; curves over positions are left out."""
-        stages = load_sweep(ROOT / self.sweep).stages
+        """The tables of the report, in its order; curves over positions are left out.
+
+        They are those of evaluations; of a sweep that only trains, those of the validation loss.
+        """
+        stages = load_shipped(ROOT / self.sweep).stages
         metrics = {(s.section, m.name): m for s in stages for m in s.spec.metrics()}
         trained = {s["stage"]: s["train_length"] for s in self.report["stages"]}
         found: dict[tuple[str, str], list[Cell]] = {}
         for cell in self.report["cells"]:
             found.setdefault((cell["stage"], cell["metric"]), []).append(cell)
         shown = {key: metrics[key] for key in found if key in metrics}
-        return [
+        groups = [
             Group(stage, metric, rows_of(found[stage, name]), trained.get(stage))
             for (stage, name), metric in shown.items()
-            if metric.shown_as is None
-            and (metric.axis is None or metric.axis.name != "position")
-            and (metric.mastery is not None or metric.unit == "perplexity")
+            if metric.shown_as is None and (metric.axis is None or metric.axis.name != "position")
         ]
+        evaluated = [g for g in groups if g.metric.mastery is not None or g.metric.unit == UNIT]
+        return evaluated or [group for group in groups if group.metric.name == LOSS]
+
+    @property
+    def words_of_numbers(self) -> Mapping[str, Callable[..., Any]]:
+        """The words for the numbers of each analysis, by its stage."""
+        stages = load_shipped(ROOT / self.sweep).stages
+        found = {stage.section: getattr(stage.spec, "analysis", None) for stage in stages}
+        return {name: type(one).numbers for name, one in found.items() if one is not None}
 
     def standings(self, preset: str) -> Iterator[tuple[str, ...]]:
         """Rows about every model with an embedding, at the longest length of each table."""
@@ -139,117 +145,3 @@ def all_results() -> list[Result]:
     """Every committed result, in the order of their names; the quickstart comes first."""
     read = [Result(**json.loads(path.read_text("utf-8"))) for path in FOLDER.glob("*.json")]
     return sorted(read, key=lambda result: ("quickstart" not in result.sweep, result.sweep))
-
-
-def page(_: str) -> str:
-    """All committed results."""
-    return "\n\n".join(_section(result) for result in all_results())
-
-
-def front(_: str) -> str:
-    """The figures of the first result."""
-    return "".join(_figures(result, "front") for result in all_results()[:1])
-
-
-def _section(result: Result) -> str:
-    report = result.report
-    made = f"Made at commit `{result.commit}`: {_counts(report['counts'])}."
-    parts = [f"## {report['sweep']['name']}", plain(report["sweep"]["description"])]
-    parts += [made, block(result.command, "sh"), _figures(result, "results")]
-    if report["claims"]:
-        parts.append(_claims(report["claims"]))
-    if report["beside"]:
-        parts.append(_paper(report["beside"]))
-    parts += [_table(group) for group in result.groups]
-    return "\n\n".join(parts)
-
-
-def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{n} stages {word}" for word, n in counts.items() if word != "total" and n)
-
-
-def _figures(result: Result, place: str) -> str:
-    drawn = [
-        _drawing(group, f"{place}-{result.report['sweep']['name']}-{i}")
-        for i, group in enumerate(result.groups)
-        if len(group.xs) > 1
-    ]
-    return f'<div class="figures">{"".join(drawn)}</div>' if drawn else ""
-
-
-def _drawing(group: Group, name: str) -> str:
-    names = {row: _short(row) for row in group.rows}
-    looks = assign_looks(names.values())
-    curves, values = [], []
-    for row, cells in group.rows.items():
-        points = [(x, c) for x, c in sorted(cells.items()) if x and c["mean"] is not None]
-        y = tuple(c["mean"] for _, c in points)
-        band = [c["ci95"] or (math.nan, math.nan) for _, c in points]
-        low, high = (tuple(b[i] for b in band) for i in (0, 1))
-        values += [value for value in (*y, *low, *high) if 0 <= value < math.inf]
-        look = looks[names[row]]
-        curves.append(Curve(names[row], look, tuple(x for x, _ in points), y, low, high))
-    fraction = group.metric.is_fraction
-    panel = Panel(
-        title=group.title,
-        x_label=group.metric.axis_label,
-        y_label=group.metric.label,
-        curves=tuple(curves),
-        ticks=tuple(x for x in group.xs if x),
-        log_y=not fraction and max(values) > 8 * min(values) > 0,
-        y_range=(-0.03, 1.03) if fraction else (min(values) * 0.95, max(values) * 1.05),
-        marks=(group.trained,) if group.trained else (),
-    )
-    svg = inline_svg(draw_panel(panel), name, panel.title, "Means over seeds, by context length.")
-    return svg.replace("\n", " ")
-
-
-def _short(row: str) -> str:
-    """The names of a row's values without their options."""
-    return ", ".join(dict.fromkeys(split_label(part)[0] for part in row.split(", ")))
-
-
-def _table(group: Group) -> str:
-    by = f" by {group.metric.by}" if group.metric.by else ""
-    better = f"; {group.metric.better} is better" if group.metric.better else ""
-    mark = {group.trained: "\N{NO-BREAK SPACE}†"}
-    header = ["model", *("value" if x is None else f"{x:,}{mark.get(x, '')}" for x in group.xs)]
-    rows = [
-        [plain(name), *(group.value(row.get(x)).replace(" ", "&nbsp;") for x in group.xs)]
-        for name, row in group.rows.items()
-    ]
-    seeds = max(cell["n"] for row in group.rows.values() for cell in row.values())
-    of = f"{seeds} seeds: the mean and its 95 % interval" if seeds > 1 else "A single seed"
-    title = f"### {group.title}{by}"
-    return f"{title}\n\n{of}{better}.\n\n{table(header, rows)}"
-
-
-def _claims(claims: list[Mapping[str, Any]]) -> str:
-    where = any(claim["axes"] for claim in claims)
-    rows = [
-        (
-            plain(claim["text"]),
-            *([plain(row_name(claim["axes"]))] if where else []),
-            f"{MARKS[claim['verdict']]}&nbsp;{claim['verdict']}",
-            "" if claim["p"] is None else f"{claim['p']:.2g}",
-            str(claim["n"]),
-            plain(claim["reason"]),
-        )
-        for claim in claims
-    ]
-    header = ("claim", *(["where"] if where else []), "verdict", "p", "n", "why")
-    return "### Claims\n\n" + table(header, rows)
-
-
-def _paper(paper: Mapping[str, Any]) -> str:
-    rows = [
-        (plain(str(c["row"])), plain(str(c["column"])), _number(c["paper"]), _number(c["mean"]))
-        for c in paper["comparisons"]
-    ]
-    says = "".join(f"\n- {plain(text)}" for text in paper["says"])
-    head = f"### Beside the paper\n\n{plain(paper['source'])}: {plain(paper['title'])}\n{says}"
-    return head + ("\n\n" + table(("row", "column", "paper", "ours"), rows) if rows else "")
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"

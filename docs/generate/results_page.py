@@ -1,0 +1,185 @@
+"""The results page: what each committed report says, made into tables and figures."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from docs.generate.markdown import block, plain, table
+from docs.generate.results import Group, Result, all_results, row_name
+from fope_lab.config.number_words import words_of_number
+from fope_lab.drawing.palette import assign_looks
+from fope_lab.drawing.plot import Curve, Panel, draw_panel
+from fope_lab.drawing.svg import inline_svg
+from fope_lab.report.render.analyses import shown_number
+from fope_lab.stages.labels import split_label
+
+TRAINING = ("pretrain", "extend", "finetune")
+MARKS = {"holds": "✓", "fails": "✗", "undecided": "?", "not trained": "–"}
+
+
+def page(_: str) -> str:
+    """All committed results."""
+    return "\n\n".join(_section(result) for result in all_results())
+
+
+def front(_: str) -> str:
+    """The figures of the first result."""
+    return "".join(_figures(result, "front") for result in all_results()[:1])
+
+
+def _section(result: Result) -> str:
+    report = result.report
+    made = f"Made at commit `{result.commit}`: {_counts(report['counts'])}.{_times(report)}"
+    parts = [f"## {report['sweep']['name']}", plain(report["sweep"]["description"])]
+    parts += [made, block(result.command, "sh"), _figures(result, "results")]
+    if report["claims"]:
+        parts.append(_claims(report["claims"]))
+    if report["beside"]:
+        parts.append(_paper(report["beside"]))
+    for group in result.groups:
+        parts += [_table(group), *_seeds(group)]
+    words = result.words_of_numbers if report.get("analyses") else {}
+    parts += [_analysis(one, words[one["stage"]]) for one in report.get("analyses", ())]
+    return "\n\n".join(parts)
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} stages {word}" for word, n in counts.items() if word != "total" and n)
+
+
+def _times(report: Mapping[str, Any]) -> str:
+    """How long trainings took, where the report says so."""
+    seconds = [s["seconds"] for s in report["stages"] if s["kind"] in TRAINING and "seconds" in s]
+    if not seconds:
+        return ""
+    middle, most = (_minutes(value) for value in (statistics.median(seconds), max(seconds)))
+    return f" A training took {middle} (the median) and at most {most}, beside other work."
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f}&nbsp;s" if seconds < 100 else f"{seconds / 60:.1f}&nbsp;min"
+
+
+def _figures(result: Result, place: str) -> str:
+    drawn = [
+        _drawing(group, f"{place}-{result.report['sweep']['name']}-{i}")
+        for i, group in enumerate(result.groups)
+        if len(group.xs) > 1
+    ]
+    return f'<div class="figures">{"".join(drawn)}</div>' if drawn else ""
+
+
+def _drawing(group: Group, name: str) -> str:
+    names = {row: _short(row) for row in group.rows}
+    looks = assign_looks(names.values())
+    curves, values = [], []
+    for row, cells in group.rows.items():
+        points = [(x, c) for x, c in sorted(cells.items()) if x and c["mean"] is not None]
+        y = tuple(c["mean"] for _, c in points)
+        band = [c["ci95"] or (math.nan, math.nan) for _, c in points]
+        low, high = (tuple(b[i] for b in band) for i in (0, 1))
+        values += [value for value in (*y, *low, *high) if 0 <= value < math.inf]
+        look = looks[names[row]]
+        curves.append(Curve(names[row], look, tuple(x for x, _ in points), y, low, high))
+    fraction = group.metric.is_fraction
+    panel = Panel(
+        title=group.title,
+        x_label=group.metric.axis_label,
+        y_label=group.metric.label,
+        curves=tuple(curves),
+        ticks=tuple(x for x in group.xs if x),
+        log_y=not fraction and max(values) > 8 * min(values) > 0,
+        y_range=(-0.03, 1.03) if fraction else (min(values) * 0.95, max(values) * 1.05),
+        marks=(group.trained,) if group.trained else (),
+    )
+    svg = inline_svg(draw_panel(panel), name, panel.title, "Means over seeds, by context length.")
+    return svg.replace("\n", " ")
+
+
+def _short(row: str) -> str:
+    """The names of a row's values without their options."""
+    return ", ".join(dict.fromkeys(split_label(part)[0] for part in row.split(", ")))
+
+
+def _table(group: Group) -> str:
+    by = f" by {group.metric.by}" if group.metric.by else ""
+    better = f"; {group.metric.better} is better" if group.metric.better else ""
+    mark = {group.trained: "\N{NO-BREAK SPACE}†"}
+    header = ["model", *("value" if x is None else f"{x:,}{mark.get(x, '')}" for x in group.xs)]
+    rows = [
+        [plain(name), *(group.value(row.get(x)).replace(" ", "&nbsp;") for x in group.xs)]
+        for name, row in group.rows.items()
+    ]
+    seeds = max(cell["n"] for row in group.rows.values() for cell in row.values())
+    of = f"{seeds} seeds: the mean and its 95 % interval" if seeds > 1 else "A single seed"
+    title = f"### {group.title}{by}"
+    return f"{title}\n\n{of}{better}.\n\n{table(header, rows)}"
+
+
+def _seeds(group: Group) -> list[str]:
+    """The value of every seed, folded up; nothing for a single seed."""
+    header = ["model", "seed", *("value" if x is None else f"{x:,}" for x in group.xs)]
+    rows = []
+    for name, cells in group.rows.items():
+        values = {x: {v["seed"]: v["value"] for v in cell["values"]} for x, cell in cells.items()}
+        for seed in dict.fromkeys(seed for of_x in values.values() for seed in of_x):
+            found = (values.get(x, {}).get(seed) for x in group.xs)
+            shown = ("–" if value is None else group.metric.format(value) for value in found)
+            rows.append([plain(name), str(seed), *shown])
+    if len({row[1] for row in rows}) < 2:
+        return []
+    folded = "\n".join(f"    {line}" for line in table(header, rows).splitlines())
+    return [f'??? note "{group.title}: every seed"\n\n{folded}']
+
+
+def _analysis(found: Mapping[str, Any], words: Callable[..., Any]) -> str:
+    """The numbers of an analysis, in the words that it has for them."""
+    notes = f"{plain(found['source'])}. The paper: {plain(found['says'])}"
+    rows = [
+        (plain(words_of_number(words, name)), shown_number(number))
+        for name, number in found["numbers"].items()
+    ]
+    return f"### {plain(found['stage'])}\n\n{notes}\n\n{table(('number', 'value'), rows)}"
+
+
+def _claims(claims: list[Mapping[str, Any]]) -> str:
+    where = any(claim["axes"] for claim in claims)
+    rows = [
+        (
+            plain(claim["text"]),
+            *([plain(row_name(claim["axes"]))] if where else []),
+            f"{MARKS[claim['verdict']]}&nbsp;{claim['verdict']}",
+            "" if claim["p"] is None else f"{claim['p']:.2g}",
+            str(claim["n"]),
+            plain(claim["reason"]),
+        )
+        for claim in claims
+    ]
+    header = ("claim", *(["where"] if where else []), "verdict", "p", "n", "why")
+    return "### Claims\n\n" + table(header, rows)
+
+
+def _paper(paper: Mapping[str, Any]) -> str:
+    rows = [
+        (
+            plain(str(c["row"])),
+            plain(str(c["column"])),
+            _number(c["paper"]),
+            _number(c["mean"]),
+            "–" if c["ci95"] is None else " to ".join(map(_number, c["ci95"])),
+            str(c["n"]),
+        )
+        for c in paper["comparisons"]
+    ]
+    header = ("row", "column", "published", "ours", "95 % interval", "seeds")
+    says = "".join(f"\n- {plain(text)}" for text in paper["says"])
+    source = f"{plain(paper['source'])}: {plain(paper['title'])}"
+    head = f"### Beside the published numbers\n\n{source}\n{says}"
+    return head + ("\n\n" + table(header, rows) if rows else "")
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"

@@ -1,0 +1,54 @@
+"""The results page has every number of the committed reports, and nothing else."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from docs.generate.results import Result, all_results
+from docs.generate.results_page import page
+
+PAGE = page("")
+SECTIONS = dict(
+    (part.partition("\n")[0], part) for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]
+)
+
+
+def named(result: Result) -> str:
+    return result.report["sweep"]["name"]
+
+
+@pytest.mark.parametrize("result", all_results(), ids=named)
+def test_a_section_names_commit_and_command(result: Result) -> None:
+    section = SECTIONS[named(result)]
+    assert f"`{result.commit}`" in section
+    assert result.command in section
+
+
+@pytest.mark.parametrize("result", all_results(), ids=named)
+def test_the_value_of_every_seed_is_there(result: Result) -> None:
+    section = SECTIONS[named(result)]
+    for group in result.groups:
+        cells = [cell for row in group.rows.values() for cell in row.values()]
+        seeds = {value["seed"] for cell in cells for value in cell["values"]}
+        assert (f'??? note "{group.title}: every seed"' in section) is (len(seeds) > 1)
+        for value in (value for cell in cells for value in cell["values"]):
+            assert group.metric.format(value["value"]) in section
+
+
+@pytest.mark.parametrize("result", all_results(), ids=named)
+def test_published_numbers_stand_beside_ours_with_the_interval(result: Result) -> None:
+    section, beside = SECTIONS[named(result)], result.report["beside"]
+    for one in [] if beside is None else beside["comparisons"]:
+        if one["paper"] is None or one["ci95"] is None:
+            continue
+        low, high = (f"{end:.4g}" for end in one["ci95"])
+        assert f"| {one['paper']:.4g} | {one['mean']:.4g} | {low} to {high} |" in section
+
+
+def test_an_analysis_has_words_for_its_numbers() -> None:
+    section = SECTIONS["base-bound"]
+    assert "| smallest base that holds up to 4096 tokens | 28,692 |" in section
+    assert "0.0424 · length^1.628" in section
+    assert "smallest_4096" not in section
