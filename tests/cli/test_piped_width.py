@@ -11,7 +11,7 @@ from fope_lab.store import Store
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking.ledger import Ledger
 
-MANY_AXES = """
+SWEEP = """
 name: wide
 stages:
   pretrain:
@@ -20,31 +20,26 @@ stages:
     embedding: rope
     data: {task: passkey, length: 32}
     train: {tokens: 1024, batch_tokens: 256, learning_rate: 1e-2}
+  passkey: {kind: passkey, from: pretrain, form: symbolic, trials: 2}
 grid:
-  pretrain.embedding: [rope]
-  pretrain.train.weight_decay: [0.125]
-  pretrain.train.final_learning_rate: [0.0625]
-  pretrain.train.gradient_checkpointing: [true]
-  pretrain.model.intermediate_size: [128]
-  pretrain.train.micro_batch_tokens: [128]
-  pretrain.train.checkpoint_minutes: [2.5]
-  pretrain.train.gradient_clip: [0.5]
+  passkey.lengths: [LENGTHS]
 """
+LENGTHS = list(range(32, 100))
 COMMANDS = (["status", "FILE"], ["plan", "FILE"], ["store", "list"])
 
 
 class Scene:
-    """A sweep of one stage with a label of more than 200 characters, which the store has."""
+    """A sweep with a label of more than 200 characters, which the store has."""
 
     def __init__(self, folder: Path) -> None:
         self.file, self.store = folder / "wide.yaml", Store.create(folder / "store")
-        self.file.write_text(MANY_AXES)
+        self.file.write_text(SWEEP.replace("LENGTHS", str(LENGTHS)))
         sweep = load_sweep(self.file)
         Ledger(self.store, "none").save_outline(plan(sweep, self.store))
-        [stage] = sweep.stages
-        self.label = stage.label
-        with self.store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
-            attempt.finish({})
+        self.label = sweep.stages[-1].label
+        for stage in sweep.stages:
+            with self.store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
+                attempt.finish({})
 
     def run(self, words: list[str]) -> int:
         file = [str(self.file) if word == "FILE" else word for word in words]
@@ -83,7 +78,7 @@ def test_columns_sets_the_width_of_a_piped_table(
     assert scene.run(words) == 0
     output = capsys.readouterr().out
     assert scene.label not in output
-    [row] = [line for line in output.splitlines() if "pretrain[" in line]
+    [row] = [line for line in output.splitlines() if "passkey[" in line]
     assert 100 < len(row) <= 110
 
 
