@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -24,6 +25,12 @@ def interruptible() -> None:
     """What is started in the background ignores Ctrl-C, and so would all that tests start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unset_columns() -> None:
+    """What is printed into a pipe is as wide as it is by default, whatever terminal this is."""
+    os.environ.pop("COLUMNS", None)
 
 
 @pytest.fixture(scope="session")

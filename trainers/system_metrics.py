@@ -23,7 +23,7 @@ import psutil
 FIRST_SECONDS, SECONDS = 1.0, 10.0
 """How long after the start the first row is due, and each of the others after the one before."""
 MEGABYTE = 1e6
-"""MLflow's megabyte, in bytes."""
+"""The number of bytes in a megabyte: MLflow's metrics of memory count in millions, not in 2^20."""
 
 
 class SystemMonitor:

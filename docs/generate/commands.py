@@ -58,7 +58,9 @@ def _section(name: str, module: Any) -> str:
         if not isinstance(action, argparse._HelpAction)
     ]
     usage = block(parser.format_usage().removeprefix("usage: "), "sh")
-    return "\n\n".join([heading, usage, *([table(("argument", "meaning"), rows)] if rows else [])])
+    arguments = [table(("argument", "meaning"), rows)] if rows else []
+    epilog = [plain(text)] if (text := getattr(module, "EPILOG", None)) else []
+    return "\n\n".join([heading, usage, *arguments, *epilog])
 
 
 def _spelling(action: argparse.Action) -> str:

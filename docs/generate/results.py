@@ -31,6 +31,7 @@ class Group:
     metric: Metric
     rows: Mapping[str, Mapping[int | None, Cell]]
     trained: int | None
+    own_name: bool  # whether the stage's name says no more than the metric's
 
     @property
     def xs(self) -> list[int | None]:
@@ -39,8 +40,9 @@ class Group:
 
     @property
     def title(self) -> str:
-        """The metric, and the stage that measured it."""
-        return f"{self.metric.label.capitalize()} ({self.stage})"
+        """The metric, and the stage that measured it unless it has the metric's own name."""
+        words = self.metric.label.capitalize()
+        return words if self.own_name else f"{words} ({self.stage})"
 
     def value(self, cell: Cell | None) -> str:
         """The mean of a cell, with half the width of its interval over seeds."""
@@ -73,8 +75,15 @@ class Result:
         for cell in self.report["cells"]:
             found.setdefault((cell["stage"], cell["metric"]), []).append(cell)
         shown = {key: metrics[key] for key in found if key in metrics}
+        own = [(name, _says_no_more(stage, name)) for stage, name in found]
         groups = [
-            Group(stage, metric, rows_of(found[stage, name]), trained.get(stage))
+            Group(
+                stage,
+                metric,
+                rows_of(found[stage, name]),
+                trained.get(stage),
+                own_name=_says_no_more(stage, name) and own.count((name, True)) == 1,
+            )
             for (stage, name), metric in shown.items()
             if metric.shown_as is None and (metric.axis is None or metric.axis.name != "position")
         ]
@@ -109,6 +118,11 @@ class Result:
                     group.value(cell),
                     f"{better + 1} of {len(means)}{tied}",
                 )
+
+
+def _says_no_more(stage: str, metric: str) -> bool:
+    """Whether all words of a stage's name are in its metric's."""
+    return set(stage.split("_")) <= set(metric.split("_"))
 
 
 def rows_of(cells: list[Cell]) -> dict[str, dict[int | None, Cell]]:

@@ -4,7 +4,8 @@ Exit codes: 0 nothing failed, 1 some stage failed or was blocked, 2 wrong input 
 or cluster that can't be used), 130 interrupted.
 
 A command is a module of `fope_lab.cli.commands` with `HELP`, `ARGUMENTS` and `run(options) -> int`.
-Each of ARGUMENTS adds one argument, or a group of them, to a parser. Only these modules see the
+Each of ARGUMENTS adds one argument, or a group of them, to a parser; EPILOG, if a command has one,
+is what its help says below them. Only these modules see the
 parsed options; what they call takes values. They import what they need inside `run`, so that
 `--help` imports nothing heavy. A command with actions, such as `fope-lab store`, is a package with
 `HELP` and `ACTIONS`, the names of its modules, which are as those of commands.
@@ -106,7 +107,8 @@ def _dispatch(group: Group, words: Sequence[str]) -> int:
         command, prog = group.module(words[0]), f"{group.prog} {words[0]}"
         if inner := group.inner(words[0]):
             return _dispatch(inner, words[1:])
-        parser = _Parser(prog=prog, description=_sentence(command.HELP))
+        epilog = getattr(command, "EPILOG", None)
+        parser = _Parser(prog=prog, description=_sentence(command.HELP), epilog=epilog)
         for add in command.ARGUMENTS:
             add(parser)
         return _run(prog, command.run, parser.parse_args(words[1:]))

@@ -15,8 +15,17 @@ if TYPE_CHECKING:
     from fope_lab.sweep import Sweep
 
 
-def make_console(*, stderr: bool = False) -> Console:
-    """A console on standard output, or on standard error; 200 columns wide without a terminal.
+WIDTH = 200
+"""The columns of what is no terminal, for texts and tables to be read."""
+WHOLE_ROWS = 100_000
+"""The columns of what is no terminal, for tables whose rows are searched: none is longer."""
+
+
+def make_console(*, stderr: bool = False, elsewhere: int = WIDTH) -> Console:
+    """A console on standard output, or on standard error.
+
+    It is as wide as its terminal, and `elsewhere` columns where there is none. The environment's
+    COLUMNS comes before both.
 
     Once nothing reads standard output, the console is silent, and the work goes on.
     """
@@ -28,8 +37,15 @@ def make_console(*, stderr: bool = False) -> Console:
             if not self.stderr:
                 mute_stdout()
 
-    width = None if (sys.stderr if stderr else sys.stdout).isatty() else 200
+    is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    width = _columns() or (None if is_terminal else elsewhere)
     return Output(width=width, soft_wrap=False, stderr=stderr)
+
+
+def _columns() -> int | None:
+    """The number in the environment's COLUMNS; None if it is not set, or is no width."""
+    text = os.environ.get("COLUMNS", "")
+    return int(text) if text.isdecimal() and int(text) > 0 else None
 
 
 def print_notes(sweeps: Sequence[Sweep], store: Store, console: Console) -> None:

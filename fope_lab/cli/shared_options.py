@@ -47,6 +47,13 @@ add_stage = argument(
 add_json = argument("--json", action="store_true", help="print machine-readable JSON")
 
 
+TABLE_WIDTH = (
+    "A table is as wide as the terminal. In a pipe or a file its rows are whole, however long they"
+    " are. The environment variable COLUMNS sets the width in either case."
+)
+"""What the help of a command says below its arguments if its table is there to be searched."""
+
+
 def add_store(parser: argparse.ArgumentParser) -> None:
     """Add --store, the folder of the stages."""
     parser.add_argument(

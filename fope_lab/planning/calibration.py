@@ -54,13 +54,14 @@ class Calibration:
         """Estimate the seconds of `work` on `device`."""
         if not work.is_known:
             return self._of_the_same_settings(work, device) or _unmeasured(work, device)
+        rate = device.assumed_rate(work.precision) * (work.share or 1.0)
         for group in _groups(work):
             field, value = group.field, group.value
-            model = self._time_model(device.name, field, value, work.precision, work.share)
+            of = (device.name, field, value, work.precision, work.share)
+            model = self._time_model(*of, rate)
             if model is not None:
                 stages = group.words.format(counted(model.stages, group.noun))
                 return TimeEstimate(model.seconds(work), f"measured on {device.name}: {stages}")
-        rate = device.assumed_rate(work.precision) * (work.share or 1.0)
         return TimeEstimate(
             (work.flops or 0.0) / rate, device.assumption
         )  # start-up is not counted
@@ -71,15 +72,16 @@ class Calibration:
         return max(counts, key=counts.__getitem__, default=None)
 
     def _fit(
-        self, device: str, field: str, value: str, precision: str, share: float
+        self, device: str, field: str, value: str, precision: str, share: float, rate: float
     ) -> TimeModel | None:
-        return fit_time_model(
+        measured = (
             timing
             for timing in self._timings.get(device, ())
             if timing.work.is_known
             and getattr(timing.work, field) == value
             and (timing.work.precision, timing.work.share) == (precision, share)
         )
+        return fit_time_model(measured, rate)
 
     def _of_the_same_settings(self, work: Workload, device: Device) -> TimeEstimate | None:
         """Estimate by stages with the same settings on other models, in proportion to the FLOPs."""

@@ -18,6 +18,7 @@ from fope_lab.planning.forecast import HOUR
 from fope_lab.stages import Select
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import ACTIONS, Plan
+from fope_lab.sweep.seed_check import may_stop_early
 
 STYLES = {
     "cached": "green",
@@ -186,6 +187,11 @@ def _totals(estimate: PlanEstimate) -> Iterable[str]:
         f"{totals['memory'] / GIB:.1f} GiB at most in a worker"
     )
     yield from _seeds(estimate, totals)
+    if early := sum(map(may_stop_early, estimate.todo())):
+        yield (
+            f"{counted(early, 'training')} may end early, at train.stop_at_accuracy: tokens, FLOPs"
+            " and time are at most these"
+        )
     if waiting := estimate.waiting():
         yield f"{len(waiting):,} stages wait for a blocked stage; their cost is counted"
     if chosen := [stage for stage in estimate.stages if isinstance(stage.spec, Select)]:

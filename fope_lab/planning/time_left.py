@@ -107,7 +107,7 @@ class _Ratios:
         self._forecast: defaultdict[str, float] = defaultdict(float)
 
     def add(self, kind: str, measured: float, forecast: float) -> None:
-        """Count a stage."""
+        """Count the seconds that a stage took, and those that were forecast for it."""
         self._measured[kind] += measured
         self._forecast[kind] += forecast
 

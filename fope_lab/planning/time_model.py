@@ -5,6 +5,10 @@
 No coefficient is negative, so that more work never takes less time. Errors are relative, and a size
 whose stages were slow for another reason weighs little (Huber's weights). A small ridge shares time
 among terms that the sizes cannot separate, such as start-up and many small batches.
+
+Where few sizes were measured, and a batch is as large in each, all time beside the start-up would
+be that of FLOPs, and a larger model as slow for each of them as a tiny one. Then FLOPs take no
+longer than at the rate that is assumed of the device, and batches the rest.
 """
 
 from __future__ import annotations
@@ -28,6 +32,8 @@ COLUMNS = {1: (FLOPS,), 2: (0, FLOPS)}
 HUBER = 0.3  # a relative error beyond which a size's weight falls
 RIDGE = 1e-4
 ROUNDS = 6
+SAME = 0.01
+"""The relative difference up to which batches count as equally large."""
 FEWEST_OF_EMBEDDING = 5
 """The least number of sizes for an embedding to have a factor of its own."""
 
@@ -54,8 +60,11 @@ class TimeModel:
         return terms * self.factors.get(work.embedding or "", 1.0)
 
 
-def fit_time_model(timings: Iterable[Timing]) -> TimeModel | None:
-    """Fit a time model to stages whose FLOPs are known; None if there are none."""
+def fit_time_model(timings: Iterable[Timing], rate: float = 0.0) -> TimeModel | None:
+    """Fit a time model to stages whose FLOPs are known; None if there are none.
+
+    `rate` is the FLOP/s that are assumed where nothing was measured, 0 for no assumption.
+    """
     timings = list(timings)
     sizes = _sizes(timings)
     if not sizes:
@@ -63,7 +72,7 @@ def fit_time_model(timings: Iterable[Timing]) -> TimeModel | None:
     X = np.array([_terms(one.work) for one in sizes])
     y = np.array([one.seconds for one in sizes])
     columns = COLUMNS.get(len({tuple(row) for row in X}), (0, 1, 2, FLOPS))
-    coefficients = _fit(X, y, columns)
+    coefficients = _with_time_of_batches(_fit(X, y, columns), X, rate)
     factors = _factors(sizes, X @ coefficients / y)
     c = [float(value) for value in coefficients]
     return TimeModel((c[0], c[1], c[2], c[3]), factors, len(timings))
@@ -99,6 +108,23 @@ def _fit(X: Numbers, y: Numbers, columns: tuple[int, ...]) -> Numbers:
         errors = np.abs(np.log(ratio))
         weights = np.minimum(1.0, HUBER / np.maximum(errors, 1e-12))
     return coefficients
+
+
+def _with_time_of_batches(coefficients: Numbers, X: Numbers, rate: float) -> Numbers:
+    """The coefficients, with what FLOPs take beyond the assumed rate as the time of batches.
+
+    They are left as they are where batches or tokens have a time already, or batches of several
+    sizes were measured. The times of the measured sizes stay the same, but for SAME.
+    """
+    batches, flops = X[:, 1], X[:, FLOPS]
+    beyond = coefficients[FLOPS] - 1 / rate if rate else 0.0
+    if beyond <= 0 or coefficients[1:FLOPS].any() or not batches.all():
+        return coefficients
+    of_batch = flops / batches
+    if of_batch.max() > (1 + SAME) * of_batch.min():
+        return coefficients
+    start_up = coefficients[0]
+    return np.array([start_up, beyond * float(np.median(of_batch)), 0.0, 1 / rate])
 
 
 def _without_negatives(X: Numbers, weights: Numbers, columns: tuple[int, ...]) -> Numbers:

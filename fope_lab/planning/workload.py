@@ -9,6 +9,7 @@ from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.config import flops_per_token
 from fope_lab.stages import StageConfig, TrainingConfig
 from fope_lab.stages.serialise import config_json
+from fope_lab.sweep.computed_tokens import computed_widths, rows_at_once
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.keys import digest
 
@@ -23,7 +24,7 @@ class Workload:
     """The work of one worker of a stage.
 
     `family` is TRAINING, EVALUATION or the kind itself. `batches` counts passes of the model,
-    `tokens` and `flops` what they read and compute; they are None where they are unknown until run,
+    `tokens` and `flops` what they compute; they are None where they are unknown until run,
     and `flops` is then that of one token. `question` is a digest of the stage's settings without
     the model's, so that stages with the same settings on other models can be compared. `share` is
     the part of a GPU that the worker has, 0 on the CPU.
@@ -61,8 +62,10 @@ def workload_of(stage: Stage) -> Workload:
     size = spec.resources.size
     if isinstance(spec, TrainingConfig):
         family, precision = TRAINING, spec.train.precision
-        micro_batches = -(-spec.train.share(size) // spec.train.micro_batch(size))
-        batches = spec.train.steps * micro_batches
+        rows = spec.train.share(size) // spec.data.length
+        batches = spec.train.steps * -(-rows // rows_at_once(spec))
+        of_batch = sum(width * count for width, count in computed_widths(spec).items())
+        tokens = round(spec.train.steps * of_batch)
     elif isinstance(spec, ModelEvaluation):
         family = EVALUATION
         batches = sum(

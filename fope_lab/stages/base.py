@@ -142,6 +142,10 @@ class StageConfig(Section, ABC):
         """The names of the numbers beside a figure, which claims alone may name."""
         return ()
 
+    def recorded_in_words(self, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a result of the stage recorded, by the names under which a report lists it."""
+        return recorded
+
     def part_read(self) -> str | None:
         """The part of the held-out text of `corpora` that the stage's numbers are measured on; None
         if they are not a loss on that text."""

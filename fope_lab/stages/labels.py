@@ -46,13 +46,18 @@ def label_parts(text: str) -> tuple[str, frozenset[str]]:
 def split_label(text: str) -> tuple[str, list[str]]:
     """fope(base=129,sigma=0.10) → fope, [base=129, sigma=0.10]; brackets inside stay whole."""
     name, _, inner = text.removesuffix(")").partition("(")
-    options, depth, start = [], 0, 0
-    for i, mark in enumerate(f"{inner},"):
+    return name, [option for option in split_at_commas(inner) if option]
+
+
+def split_at_commas(text: str) -> list[str]:
+    """a=1,b(c=2,d=3) → [a=1, b(c=2,d=3)]: a text at its commas, but for those in brackets."""
+    found, depth, start = [], 0, 0
+    for i, mark in enumerate(f"{text},"):
         depth += (mark == "(") - (mark == ")")
         if mark == "," and depth == 0:
-            options.append(inner[start:i])
+            found.append(text[start:i])
             start = i + 1
-    return name, [option for option in options if option]
+    return found
 
 
 def _number(text: str) -> str:

@@ -88,6 +88,17 @@ class Select(StageConfig, kind="select"):
         """The mean loss of each value over the seeds; infinite if a loss is not finite."""
         return [_mean([losses[role] for role in roles]) for roles in self.roles()]
 
+    def recorded_in_words(self, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The chosen value and the mean of each value, such as "chosen learning rate": 0.002 and
+        "mean validation loss at learning rate 0.002": 2.07."""
+        setting, loss = (name.rpartition(".")[2].replace("_", " ") for name in (self.over, self.by))
+        words: dict[str, Any] = {f"chosen {setting}": recorded.get(SELECTED, {}).get("value")}
+        for one in recorded.get(MEANS, ()):
+            mean = one.get(self.by)
+            name = f"mean {loss} at {setting} {one.get('value')}"
+            words[name] = "not finite" if mean is None else mean
+        return words
+
     def chosen_role(self, recorded: Mapping[str, Any]) -> str | None:
         """The role of the candidate that the stage chose; None if its result does not say so.
 

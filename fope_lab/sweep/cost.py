@@ -9,6 +9,7 @@ from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
 from fope_lab.model.config import ModelConfig, Parameters, flops_per_token, parameters
 from fope_lab.model.memory import Memory, reading_memory, training_memory
 from fope_lab.stages import StageConfig, SwapEmbedding, TrainingConfig
+from fope_lab.sweep.computed_tokens import computed_widths
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,9 @@ class Cost:
     `parameters` are the model's, `tokens` the number that the model reads, `flops` the floating
     point operations, and `memory` the largest number of bytes that a worker needs at once. A
     training counts forward and backward, an evaluation forward only, and another embedding without
-    training nothing. A perplexity stage with a
-    limit on its tokens is assumed to reach it.
+    training nothing. A training with `length_groups` reads all tokens of its rows, and its FLOPs
+    are those of the tokens that it computes. A perplexity stage with a limit on its tokens is
+    assumed to reach it.
     """
 
     parameters: Parameters | None = None
@@ -37,7 +39,10 @@ def cost_of(spec: StageConfig, model: ModelConfig, embedding_parameters: int) ->
     size = replace(size, body=size.body + embedding_parameters)
     if isinstance(spec, TrainingConfig):
         tokens = spec.train.steps * spec.train.batch_tokens
-        flops = tokens * flops_per_token(model, spec.data.length)
+        flops = sum(
+            spec.train.steps * rows * width * flops_per_token(model, width)
+            for width, rows in computed_widths(spec).items()
+        )
         return Cost(size, tokens, flops, training_peak(spec, model, embedding_parameters).peak)
     if isinstance(spec, SwapEmbedding):
         return Cost(size, 0, 0.0, copying_peak(model, embedding_parameters).peak)

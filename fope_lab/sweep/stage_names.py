@@ -2,6 +2,7 @@
 
     pretrain                              every stage of this section of the sweep file
     pretrain[embedding=rope,seed=0]       the stage of this label
+    pretrain[embedding=rope]              every stage with this in its label, if none has this label
     1a2b3c4d                              the stage whose key begins like this
 
 A command that takes one stage takes a section, too, if the section has one stage.
@@ -21,6 +22,7 @@ from fope_lab.config.problems import (
     nearest_name,
     shown,
 )
+from fope_lab.stages.short_labels import LabelParts
 
 KEY_DIGITS = 6
 """The least number of digits of a key that name a stage."""
@@ -56,6 +58,7 @@ def find_stages(
     named: set[str] = set()
     for name in names:
         by_name = {s.key: s for s in known if name and name in (s.section, s.label)}
+        by_name = by_name or _by_part_of_label(name, known)
         by_key = {s.key: s for s in known if len(name) >= KEY_DIGITS and s.key.startswith(name)}
         if not by_name and len(by_key) != 1:
             several = list(by_key.values())
@@ -75,6 +78,15 @@ def find_stage(stages: Iterable[AnyStage], name: str, at: FieldPath = ()) -> Any
     if len(found) > 1:
         raise SweepError(_several(name, found, at))
     return found[0]
+
+
+def _by_part_of_label(name: str, stages: Iterable[AnyStage]) -> dict[str, AnyStage]:
+    """The stages whose labels have all the fields of a name, by key; none if it has no fields."""
+    wanted = LabelParts.of(name)
+    if wanted is None:
+        return {}
+    parts = ((stage, LabelParts.of(stage.label)) for stage in stages)
+    return {stage.key: stage for stage, of in parts if of is not None and of.includes(wanted)}
 
 
 def _unknown(name: str, stages: Sequence[NamedStage], at: FieldPath) -> Problem:

@@ -196,3 +196,25 @@ def test_a_run_counts_its_stages_and_tells_time() -> None:
     assert summary({"a": waiting, "b": done, "c": elsewhere}) == "1 of 3 done, 1 running, 1 waiting"
     assert progress_view.state_text(elsewhere) == "running elsewhere"
     assert [seconds_text(s) for s in (None, 75, 3600)] == ["", "1:15", "1:00:00"]
+
+
+def test_lines_about_stages_leave_out_what_the_first_axis_of_a_zip_determines(
+    store: Store,
+) -> None:
+    """Outside a terminal, each change of a state is a line with the stage's short label."""
+    stages: list[Any] = [
+        SimpleNamespace(**{**vars(stage), "label": f"s[x={stage.key},y={stage.key}1,seed=0]"})
+        for stage in STAGES[:2]
+    ]
+    waiting = {stage.key: StageState(Status.WAITING) for stage in stages}
+    done = {stage.key: StageState(Status.DONE) for stage in stages}
+    console = Console(file=(out := io.StringIO()), width=200)
+    progress: Any = SimpleNamespace(stages=stages, store=store)
+    with progress_view._lines(progress, console) as show:
+        for states in (waiting, done):
+            now: Any = SimpleNamespace(states=states)
+            show(now)
+    assert [line.split()[1:] for line in out.getvalue().splitlines()] == [
+        ["done", "s[x=a,seed=0]"],
+        ["done", "s[x=b,seed=0]"],
+    ]

@@ -100,6 +100,46 @@ def test_two_sizes_give_start_up_and_rate() -> None:
     assert law.seconds(work(flops=2e12)) == pytest.approx(22.0, rel=0.05)
 
 
+RATE = 2e10  # FLOP/s
+TINY = 1e8  # FLOPs of a batch, which takes 0.005 s of them and 0.015 s beside them
+
+
+def tiny(batches: int, flops: float = TINY) -> Workload:
+    return work(batches, 1000 * batches, flops * batches)
+
+
+@pytest.mark.parametrize("sizes", [[100], [100, 400]])
+def test_a_larger_model_is_not_as_slow_for_each_flop_as_a_tiny_one(sizes: list[int]) -> None:
+    """Of a tiny model most time is that of its batches, whose number stays the same."""
+    taken = [Timing(tiny(batches), 0.02 * batches) for batches in sizes]
+    law = fit_time_model(taken, RATE)
+    assert law is not None
+    for batches in (10, 100, 5000):  # models of the same size take what they took
+        assert law.seconds(tiny(batches)) == pytest.approx(0.02 * batches, rel=0.02)
+    larger = law.seconds(tiny(1000, 50 * TINY))
+    assert larger == pytest.approx(1000 * (0.015 + 50 * TINY / RATE), rel=0.02)
+    without = fit_time_model(taken)
+    assert without is not None
+    assert without.seconds(tiny(1000, 50 * TINY)) == pytest.approx(1000, rel=0.02)
+
+
+def test_what_is_faster_than_assumed_or_of_several_sizes_says_its_own_rate() -> None:
+    fast = [Timing(tiny(100), 100 * TINY / (3 * RATE))]
+    several = [Timing(tiny(100), 2.0), Timing(tiny(100, 5 * TINY), 10.0)]
+    for taken in (fast, several):
+        law, without = fit_time_model(taken, RATE), fit_time_model(taken)
+        assert law == without
+        assert law is not None
+
+
+def test_a_plan_for_a_larger_model_assumes_the_rate_of_the_device() -> None:
+    cpu = this_machine()
+    found = Calibration({CPU: [Timing(tiny(100), 2.0)]}).estimate(tiny(1000, 50 * TINY), cpu)
+    rate = cpu.assumed_rate("float32")
+    assert found.seconds == pytest.approx(1000 * (0.02 - TINY / rate + 50 * TINY / rate))
+    assert found.source == "measured on cpu: 1 training"
+
+
 def test_nothing_gives_no_law() -> None:
     assert fit_time_model([]) is None
 
@@ -119,12 +159,18 @@ def test_nothing_gives_no_law() -> None:
     st.integers(1, 5000),
     st.integers(1, 10**7),
     st.floats(1e6, 1e15),
+    st.sampled_from([0.0, 1e3, 2e10]),
 )
 def test_more_work_never_takes_less_time(
-    measured: list[tuple[int, int, float, float]], batches: int, tokens: int, flops: float
+    measured: list[tuple[int, int, float, float]],
+    batches: int,
+    tokens: int,
+    flops: float,
+    rate: float,
 ) -> None:
     """Whatever was measured, however little sense it makes."""
-    law = fit_time_model(Timing(work(b, t, f), seconds) for b, t, f, seconds in measured)
+    timings = (Timing(work(b, t, f), seconds) for b, t, f, seconds in measured)
+    law = fit_time_model(timings, rate)
     assert law is not None
     base = law.seconds(work(batches, tokens, flops))
     assert base > 0

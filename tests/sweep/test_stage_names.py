@@ -37,6 +37,20 @@ def test_a_section_a_label_and_a_key(name: str, stages: list[Named]) -> None:
     assert find_stages(STAGES, [name]) == stages
 
 
+def test_a_label_without_some_of_its_fields_means_all_that_have_the_others() -> None:
+    labels = ["a[x=1,y=1]", "a[x=1,y=2]", "a[x=2,y=1]", "a[x=1]", "b[x=1,y=1]", "s[a[x=2,y=1]]"]
+    stages = [Named(f"{i:032x}", name[0], name) for i, name in enumerate(labels)]
+    assert find_stages(stages, ["a[y=1]"]) == [stages[0], stages[2]]
+    assert find_stages(stages, ["a[y=2,x=1]"]) == [stages[1]]
+    assert find_stages(stages, ["a[x=1]"]) == [stages[3]]  # this one's whole label
+    assert find_stages(stages, ["s[a[x=2]]"]) == [stages[5]]
+    with pytest.raises(SweepError, match=r"'a.y=1.' means 2 stages: a.x=1,y=1. "):
+        find_stage(stages, "a[y=1]")
+    for wrong in ("a[y=3]", "a[y]", "a[]", "a[z=1,y=1]"):
+        with pytest.raises(SweepError, match="unknown stage or key"):
+            find_stages(stages, [wrong])
+
+
 def test_several_names_give_each_stage_once_in_the_order_of_the_sweep() -> None:
     assert find_stages(STAGES, ["passkey", "pretrain", "aaaaaa11"]) == STAGES
     assert find_stages([*STAGES, ROPE], ["pretrain"]) == [ROPE, NOPE]

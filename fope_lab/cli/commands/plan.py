@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import argparse
 
-from fope_lab.cli.console import make_console, print_json, print_machine_notes, print_notes
+from fope_lab.cli.console import (
+    WHOLE_ROWS,
+    make_console,
+    print_json,
+    print_machine_notes,
+    print_notes,
+)
 from fope_lab.cli.inputs import load_sweeps
 from fope_lab.cli.shared_options import (
+    TABLE_WIDTH,
     add_files,
     add_json,
     add_store,
@@ -49,6 +56,7 @@ ARGUMENTS = (
     ),
     argument("--all", action="store_true", help="show every stage on its own line"),
 )
+EPILOG = TABLE_WIDTH
 
 
 @no_collections()
@@ -74,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         from fope_lab.planning.plan_table import print_plan
 
-        print_plan(estimate, make_console(), every=options.all)
+        print_plan(estimate, make_console(elsewhere=WHOLE_ROWS), every=options.all)
     console = make_console(stderr=options.json)
     print_notes(sweeps, store, console)
     if options.device is None and options.gpus is None and options.cpus is None:

@@ -78,7 +78,9 @@ def run(options: argparse.Namespace) -> int:
         from fope_lab.store import Store
 
         select = _selection(options)
-        sweeps = load_sweeps(options.files, Store.open(options.store))
+        # What has failed is in a store: one that is not there is a mistake in its path.
+        find = Store.existing if options.retry_failed else Store.open
+        sweeps = load_sweeps(options.files, find(options.store))
         failed_or_blocked = run_sweeps(
             sweeps,
             store=options.store,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from fope_lab.cli.console import make_console, print_json, print_notes
+from fope_lab.cli.console import WHOLE_ROWS, make_console, print_json, print_notes
 from fope_lab.cli.inputs import load_sweeps
-from fope_lab.cli.shared_options import add_files, add_json, add_store, argument
+from fope_lab.cli.shared_options import TABLE_WIDTH, add_files, add_json, add_store, argument
 from fope_lab.config.exit_codes import FAILED, OK
 
 HELP = "show the progress of sweeps, and whether something is running them"
@@ -20,6 +20,7 @@ ARGUMENTS = (
         help="keep showing the progress until nothing runs the sweeps",
     ),
 )
+EPILOG = TABLE_WIDTH
 
 
 def run(options: argparse.Namespace) -> int:
@@ -37,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
         raise SweepError(Problem(("--json",), "can't be used together with --watch"))
     sweeps = load_sweeps(options.files, Store.open(options.store))
     store = Store.existing(options.store)
-    console = make_console(stderr=options.json)
+    console = make_console(stderr=options.json, elsewhere=WHOLE_ROWS)
     if options.watch:
         watch(sweeps, store, console)
     stages = list({stage.key: stage for sweep in sweeps for stage in sweep.stages}.values())

@@ -68,6 +68,15 @@ class AlgorithmicTask(Task):
                 f" {self.longest} symbols, and length is {length}"
             )
 
+    def label_ends(self) -> list[int]:
+        """See Task: a string of each possible length, with the longest answer; its last token is
+        only predicted."""
+        definition = self.definition
+        low = definition.least
+        drawn = np.arange(low, self.longest + 1)
+        lengths = definition.possible_lengths(drawn, low, self.longest)
+        return [definition.tokens(int(length)) - 1 for length in lengths]
+
     def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> AlgorithmicRows:
         return self._rows(tokenizer, length, ("train", seed), None)
 

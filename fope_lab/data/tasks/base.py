@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -50,6 +51,11 @@ class Task(ABC):
     def tokenizer_problem(self, tokenizer: TokenizerRecipe) -> str | None:
         """Return why this tokenizer can't write the task's rows; None if it can, or if only a run
         can tell."""
+        return None
+
+    def label_ends(self) -> Sequence[int] | None:
+        """Return how many tokens the model reads of a row up to the one that predicts the last
+        label, for rows that are equally likely; None if that is not known beforehand."""
         return None
 
     @abstractmethod

@@ -44,7 +44,8 @@ def own_settings_notes(group: MetricGroup, results: Mapping[str, StageResult]) -
             elif isinstance(spec, TrainingConfig):
                 rates.setdefault(result.stage.section, set()).add(spec.train.learning_rate)
     notes = [
-        f"Each at its own best {over.rpartition('.')[2].replace('_', ' ')}, chosen by {by}:"
+        f"Each at its own best {over.rpartition('.')[2].replace('_', ' ')},"
+        f" chosen by {by.replace('_', ' ')}:"
         f" {', '.join(f'{name} {value}' for name, value in values.items())}."
         for (over, by), values in chosen.items()
     ]

@@ -46,6 +46,7 @@ def render_html(report: Report) -> str:
             claim_tests=describe_tests(report.verdicts),
             seed_lines=seed_lines(report),
             paper_title=TITLE,
+            labels={result.stage.key: result.stage.label for result in report.stages},
             links=_web_addresses(report.links.addresses),
             views=_web_addresses(report.links.views),
             started=min((r.started for r in report.stages if r.started), default=None),

@@ -32,7 +32,9 @@ def collect_settings(results: Iterable[StageResult]) -> tuple[SettingsGroup, ...
     groups = []
     for section, members in group_by_section(results).items():
         requested = _merge([result.stage.config for result in members])
-        recorded = _merge([r.record.recorded for r in members if r.state.is_done])
+        recorded = _merge(
+            [r.stage.spec.recorded_in_words(r.record.recorded) for r in members if r.state.is_done]
+        )
         new = tuple(pair for pair in recorded if pair not in requested)
         groups.append(SettingsGroup(section, len(members), requested, new))
     return tuple(groups)

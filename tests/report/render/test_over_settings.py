@@ -11,6 +11,7 @@ from report_samples import BASE, finish, make_report, write_plan
 
 from fope_lab.report import Report
 from fope_lab.report.render.figures import draw_figures
+from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.report_tables import report_tables
 from fope_lab.report.render.tables import Table
@@ -105,7 +106,7 @@ def test_the_chosen_models_own_validation_loss_is_said_to_be_optimistic(tmp_path
 
 def test_rows_at_their_own_best_say_so(tmp_path: Path) -> None:
     notes = table(report_of(tmp_path), "Perplexity").notes
-    chosen = "chosen by validation_loss: rope 0.002, alibi 0.004."
+    chosen = "chosen by validation loss: rope 0.002, alibi 0.004."
     assert f"Each at its own best learning rate, {chosen}" in notes
     assert not any("not each at its best" in note for note in notes)
 
@@ -157,6 +158,23 @@ def test_what_is_chosen_is_in_the_json(tmp_path: Path) -> None:
         (name, seed, BEST[name]) for name in ("rope", "alibi") for seed in (0, 1, 2)
     ]
     assert found[0]["values"] == RATES
+
+
+def test_the_page_lists_what_a_selection_recorded_and_compared_by_names(tmp_path: Path) -> None:
+    report = report_of(tmp_path)
+    [group] = [one for one in report.settings if one.section == "select"]
+    assert dict(group.recorded) == {
+        "chosen learning rate": "differs: 0.002; 0.004",
+        "mean validation loss at learning rate 0.001": "1",
+        "mean validation loss at learning rate 0.002": "1",
+        "mean validation loss at learning rate 0.004": "1",
+    }
+    page = render_html(report).replace("<wbr>", "")
+    first = next(r.stage for r in report.stages if isinstance(r.stage.spec, Select))
+    labels = {result.stage.key: result.stage.label for result in report.stages}
+    assert len(first.parents) == len(RATES) * 3
+    for role, key in first.parents.items():
+        assert f"<li>{role}: {labels[key]} <code>{key}</code></li>" in page
 
 
 @pytest.mark.parametrize("part", ["tables", "figures"])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from fope_lab.cli.console import make_console, print_json
-from fope_lab.cli.shared_options import add_json, add_store
+from fope_lab.cli.console import WHOLE_ROWS, make_console, print_json
+from fope_lab.cli.shared_options import TABLE_WIDTH, add_json, add_store
 from fope_lab.config.exit_codes import OK
 
 HELP = "list the stages of a store with their states, sizes and ages, largest first"
 ARGUMENTS = (add_store, add_json)
+EPILOG = TABLE_WIDTH
 
 
 def run(options: argparse.Namespace) -> int:
@@ -22,5 +23,5 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(contents_json(found))
     else:
-        print_contents(found, make_console())
+        print_contents(found, make_console(elsewhere=WHOLE_ROWS))
     return OK
