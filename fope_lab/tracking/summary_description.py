@@ -17,6 +17,8 @@ DIGEST = "described"
 REPORT = "report.html"
 CLAIMS = "claims_"
 """The beginning of the names of the report's numbers that count claims by verdict."""
+BREAK = "  \n"
+"""A new line without a gap, in Markdown: MLflow folds up what is higher than four or five lines."""
 PLURALS = {"holds": "hold", "fails": "fail"}
 MOST_VIEWS, MOST_LETTERS = 25, 2_000
 """Limits that keep the description within MLflow's limit for the value of a tag."""
@@ -41,16 +43,15 @@ def summary_description(
     `sweep` is the description of the sweep, `numbers` has the numbers of its report, and `pages`
     the pages of its prepared views by their names. `run_page` is the page of the run, from "#".
     """
-    views = [
-        f"- [{escaped(name)}]({page}&{VIEW})" for name, page in list(pages.items())[:MOST_VIEWS]
-    ]
-    parts = [
-        sweep.strip()[:MOST_LETTERS],
+    shown = list(pages.items())[:MOST_VIEWS]
+    views = ", ".join(f"[{escaped(name)}]({page}&{VIEW})" for name, page in shown)
+    lines = [
         _verdicts(numbers),
-        "\n".join(["Prepared views:", "", *views]) if views else "",
         f"Report: [{REPORT}]({run_page}/artifacts/{REPORT}?{VIEW})",
+        f"Prepared views: {views}" if views else "",
     ]
-    return "\n\n".join(part for part in parts if part)
+    paragraphs = [sweep.strip()[:MOST_LETTERS], BREAK.join(line for line in lines if line)]
+    return "\n\n".join(text for text in paragraphs if text)
 
 
 def _verdicts(numbers: Mapping[str, float]) -> str:
