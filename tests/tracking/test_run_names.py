@@ -197,7 +197,7 @@ def test_names_are_different_and_fit(stages: list[Stage]) -> None:
     found = line_names(stages)
     assert found.keys() == names.keys()
     assert len({(stage.section, found[stage.key]) for stage in stages}) == len(stages)
-    assert all(0 < len(name) <= WIDTH for name in found.values())
+    assert all(len(name) <= WIDTH for name in found.values())
 
 
 @given(
