@@ -76,7 +76,7 @@ def description(experiment_id: str, parts: Mapping[str, Sequence[Link]]) -> str 
                 f"{heading}:",
                 "",
                 *(
-                    f"- {role}: [{MARKS.sub(_escaped, name)}]({pages}/{run_id}?{VIEW})"
+                    f"- {role}: [{escaped(name)}]({pages}/{run_id}?{VIEW})"
                     for role, name, run_id in links
                 ),
             ]
@@ -92,5 +92,6 @@ def is_of_user(text: str) -> bool:
     return OURS.fullmatch(text) is None
 
 
-def _escaped(mark: re.Match[str]) -> str:
-    return f"\\{mark[0]}"
+def escaped(text: str) -> str:
+    """A text that Markdown shows as it is."""
+    return MARKS.sub(lambda mark: f"\\{mark[0]}", text)

@@ -13,7 +13,7 @@ from fope_lab.tracking.inputs import Dataset
 from fope_lab.tracking.logged_models import LoggedModels
 from fope_lab.tracking.patience import Patience
 from fope_lab.tracking.points import Point
-from fope_lab.tracking.view import SUMMARY, StageTimeline
+from fope_lab.tracking.view import SUMMARY, Outline, StageTimeline
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -173,7 +173,7 @@ class Experiment:
 
     `settled` holds, by key, the progress of a stage when its run was last brought up to date, and
     `marks` which file DONE it had then. `cells` says with which cells, and with which runs, the
-    runs of cells were last brought up to date.
+    runs of cells were last brought up to date. All three are of one edition of the sweep.
     """
 
     def __init__(
@@ -189,6 +189,13 @@ class Experiment:
         self.settled: dict[str, StageTimeline] = {}
         self.marks: dict[str, tuple[int, int] | None] = {}
         self.cells: tuple[object, Set[str]] | None = None
+        self._outline: Outline | None = None
+
+    def start(self, outline: Outline) -> None:
+        """Begin to bring the runs up to date with `outline`: all of them, if it was another one."""
+        if self._outline != outline:
+            self.settled, self.marks, self.cells = {}, {}, None
+            self._outline = outline
 
     def is_same(self, other: Experiment) -> bool:
         """Whether both are one experiment, rather than one that was made again under its name."""
@@ -202,6 +209,16 @@ class Experiment:
         self._tags[name] = value
         try:
             self._client.set_experiment_tag(self.experiment_id, name, value)
+        except Exception as error:
+            if not concerns_one_run(error):
+                raise
+
+    def remove_tag(self, name: str) -> None:
+        """Remove a tag of the experiment, if the server allows it."""
+        if self._tags.pop(name, None) is None:
+            return
+        try:
+            self._client.delete_experiment_tag(self.experiment_id, name)
         except Exception as error:
             if not concerns_one_run(error):
                 raise

@@ -111,6 +111,11 @@ class KeptReport:
         meta = self._meta()
         return None if meta is None else meta.content
 
+    def metrics(self) -> Mapping[str, float]:
+        """The numbers of the report; its files are not read. Empty if there is no report."""
+        meta = self._meta()
+        return {} if meta is None else meta.metrics
+
     def cells(self) -> tuple[CellRecord, ...] | None:
         """The cells of the report, or None if they are missing or damaged."""
         try:

@@ -3,6 +3,8 @@
 MLflow's list cuts a name after about 20 characters. So a name begins with what differs between the
 stages of a section, and ends with the section: "rope s0 perplexity". Where that is too long, its
 longest words become shorter: "fope-offi 60m s0 per".
+
+A line of a chart goes by what is left of such a name without the section and the seed: "rope 2e-3".
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Protocol
 
 from fope_lab.stages.labels import is_embedding, label, split_label
@@ -19,6 +22,8 @@ WIDTH = 20
 LEAST = 4
 """The fewest letters to which a word is cut; three in the name of a section."""
 LETTER = r"[^\W\d_]"
+FRACTION = re.compile(r"-?0\.\d*[1-9]\d*|-?[1-9](?:\.\d+)?e-\d+")
+"""A number between -1 and 1 but 0, as Python writes it."""
 Texts = tuple[str, ...]
 """A text for each stage of a section; an empty one where a facet says nothing of the stage."""
 
@@ -60,18 +65,44 @@ class Facet:
 
 def run_names(stages: Iterable[NamedStage], width: int = WIDTH) -> dict[str, str]:
     """The names of the runs of a sweep's stages by key: all different, and at most `width` long."""
-    sections: dict[str, list[NamedStage]] = {}
-    for stage in stages:
-        sections.setdefault(stage.section, []).append(stage)
+    sections = _by_section(stages)
     shortened = zip(*_shorter(tuple(sections), LEAST - 1), strict=True)
     endings = dict(zip(sections, shortened, strict=True))
     names: dict[str, str] = {}
     for section, members in sections.items():
-        facets = sorted(_telling(members), key=lambda facet: facet.place)
-        for index, stage in enumerate(members):
-            parts = [facet.of(index) for facet in facets]
+        for stage, parts in zip(members, _parts(members), strict=True):
             names[stage.key] = _fitted([*parts, endings[section]], width)
     return _made_different(names, width)
+
+
+def line_names(stages: Iterable[NamedStage], width: int = WIDTH) -> dict[str, str]:
+    """The names of the lines that a chart of a section has, by key: all different in a section.
+
+    `stages` has one stage for each line, without a seed and a label. A line that is alone goes by
+    its embedding.
+    """
+    names: dict[str, str] = {}
+    for section, members in _by_section(stages).items():
+        texts = (_fitted(parts, width) for parts in _parts(members))
+        found = {
+            stage.key: text or stage.embedding or section
+            for stage, text in zip(members, texts, strict=True)
+        }
+        names |= _made_different(found, width)
+    return names
+
+
+def _by_section(stages: Iterable[NamedStage]) -> dict[str, list[NamedStage]]:
+    sections: dict[str, list[NamedStage]] = {}
+    for stage in stages:
+        sections.setdefault(stage.section, []).append(stage)
+    return sections
+
+
+def _parts(stages: Sequence[NamedStage]) -> list[list[list[str]]]:
+    """What tells each stage from the others, in the order of a name, each part in its forms."""
+    facets = sorted(_telling(stages), key=lambda facet: facet.place)
+    return [[facet.of(index) for facet in facets] for index in range(len(stages))]
 
 
 def _telling(stages: Sequence[NamedStage]) -> Iterator[Facet]:
@@ -100,7 +131,7 @@ def _facets(stages: Sequence[NamedStage]) -> Iterator[Facet]:
         before = [split[0], *(split[other] for other in embeddings if other < column)]
         said = [{other[i][0] for other in before} for i in range(len(stages))]
         repeats = {i for i, name in enumerate(names) if column in embeddings and name in said[i]}
-        yield Facet((column, 0), _shorter(names), repeats)
+        yield Facet((column, 0), _shorter(_brief(names)), repeats)
     seeds = tuple("" if stage.seed is None else f"s{stage.seed}" for stage in stages)
     yield Facet((len(columns), 0), [seeds])
     for column, parts in enumerate(split):
@@ -109,7 +140,7 @@ def _facets(stages: Sequence[NamedStage]) -> Iterator[Facet]:
         options = [dict(map(_named, enumerate(found))) for _, found in parts]
         for place, name in enumerate(dict.fromkeys(name for found in options for name in found)):
             texts = tuple(found.get(name, "") for found in options)
-            yield Facet((column, place + 1), _shorter(texts), kept)
+            yield Facet((column, place + 1), _shorter(_brief(texts)), kept)
 
 
 def _named(option: tuple[int, str]) -> tuple[str, str]:
@@ -117,6 +148,21 @@ def _named(option: tuple[int, str]) -> tuple[str, str]:
     place, text = option
     name, sign, value = text.partition("=")
     return (name, value) if sign else (str(place), text)
+
+
+def _brief(texts: Texts) -> Texts:
+    """Texts with their fractions as powers of ten, if that is shorter in all: 0.0005 → 5e-4."""
+    powers = tuple(_power(text) if FRACTION.fullmatch(text) else text for text in texts)
+    is_shorter = sum(map(len, powers)) < sum(map(len, texts))
+    return powers if is_shorter and len(set(powers)) == len(set(texts)) else texts
+
+
+def _power(fraction: str) -> str:
+    """A fraction as a power of ten with as few digits as it has: 0.0005 → 5e-4."""
+    sign, digits, exponent = Decimal(fraction).normalize().as_tuple()
+    first, *others = map(str, digits)
+    point = "." if others else ""
+    return f"{'-' * sign}{first}{point}{''.join(others)}e{int(exponent) + len(others)}"
 
 
 def _shorter(texts: Texts, least: int = LEAST) -> list[Texts]:

@@ -8,6 +8,7 @@ a version of MLflow without views, it is a tag like any other.
     "results"                     a table of all evaluations: what varies, and what was measured
     "means"                       a table of their means over seeds, with the intervals
 
+They show the runs of the sweep as its file is now, without those of stages that it no longer has.
 MLflow loads 100 runs of a view, and more on demand. Charts of more runs than that say so in their
 name, and take the runs in the order of their seeds, so that every line is there from the start.
 """
@@ -25,7 +26,16 @@ from typing import Any
 
 from fope_lab.stages.labels import label
 from fope_lab.stages.metric import CURVE_AXES
-from fope_lab.tracking.view import CELL, SUMMARY, Outline, StageOutline, valid_name
+from fope_lab.tracking.view import (
+    CELL,
+    CURRENT,
+    EDITION,
+    LINE,
+    SUMMARY,
+    Outline,
+    StageOutline,
+    valid_name,
+)
 
 TAG = "mlflow.sharedViewState."
 RESULTS, MEANS = "results", "means"
@@ -131,6 +141,16 @@ def prepared_views(outline: Outline, metrics: Mapping[str, Collection[str]]) -> 
     return views
 
 
+def tag_name(sweep: str, view: str) -> str:
+    """The name of the tag that holds a view of a sweep."""
+    return f"{TAG}{_view_id(sweep, view)}"
+
+
+def _view_id(sweep: str, view: str) -> str:
+    digest = hashlib.sha256(json.dumps([sweep, view]).encode()).hexdigest()[:16]
+    return f"fope-lab-{digest}"
+
+
 def _names(metrics: Iterable[Collection[str]]) -> list[str]:
     """The names of the metrics to show, without those that say how sure another is."""
     names = {name for some in metrics for name in some if not _is_error(name)}
@@ -150,9 +170,8 @@ def _view(
     """The view `name` of a sweep; `runs` is the number of runs whose lines its charts draw, and
     `longest` the number of letters of the longest embedding."""
     all_loaded = runs <= LOADED
-    digest = hashlib.sha256(json.dumps([sweep, name]).encode()).hexdigest()[:16]
     state: dict[str, Any] = {
-        "searchFilter": where,
+        "searchFilter": f"{where} AND tags.{EDITION} = '{CURRENT}'",
         "orderByKey": "attributes.start_time" if all_loaded else "tags.`seed`",
         "orderByAsc": True,
         "startTime": "ALL",
@@ -175,7 +194,7 @@ def _view(
         "globalLineChartConfig": _LINES,
     }
     title = name if all_loaded else f"{name}, {LOADED} of {runs} runs"
-    return View(f"fope-lab-{digest}", name, title, mode, {**state, **charts})
+    return View(_view_id(sweep, name), name, title, mode, {**state, **charts})
 
 
 def _charts(names: Sequence[str], *, steps: bool) -> dict[str, Any]:
@@ -238,14 +257,11 @@ def _chart(name: str, *, steps: bool) -> dict[str, Any]:
 def _group(stages: Sequence[StageOutline]) -> dict[str, Any]:
     """One line or bar for all seeds of an embedding, and of each value of the other axes.
 
-    An embedding that all have is left out where the axes tell the lines apart: MLflow's legend has
-    room for few letters.
+    A single key always: of several, MLflow writes the names before the values, "embedding: rope,
+    pretrain.train.learning_rate: 0.002", and cuts the text.
     """
-    axes = [("param", axis) for axis in _other_axes(stages)]
-    shared = len({stage.embedding for stage in stages}) == 1
-    keys = axes if axes and shared else [("tag", "embedding"), *axes]
-    by = [{"mode": mode, "groupByData": name} for mode, name in keys]
-    return {"groupBy": {"aggregateFunction": "average", "groupByKeys": by}}
+    key = {"mode": "tag", "groupByData": LINE if _other_axes(stages) else "embedding"}
+    return {"groupBy": {"aggregateFunction": "average", "groupByKeys": [key]}}
 
 
 def _columns(stages: Sequence[StageOutline], numbers: Iterable[str]) -> list[str]:

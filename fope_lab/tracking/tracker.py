@@ -21,7 +21,7 @@ from fope_lab.tracking.server import Server, artifact_folder
 from fope_lab.tracking.settled import database_mark, store_mark
 from fope_lab.tracking.upload import Upload
 from fope_lab.tracking.uris import checked_uri, default_uri, shown
-from fope_lab.tracking.view import SUMMARY, Outline, metric_path
+from fope_lab.tracking.view import EDITION, SUMMARY, Outline, metric_path
 
 
 class Tracker:
@@ -224,8 +224,12 @@ class Tracker:
                 upload.report()
             with self._collected(problems, "cells"):
                 upload.cells()
+            with self._collected(problems, EDITION):
+                upload.editions()
             with self._collected(problems, "prepared views"):
                 upload.views()
+            with self._collected(problems, SUMMARY):
+                upload.description()
         return problems
 
     def _store_id(self) -> str:

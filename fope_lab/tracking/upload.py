@@ -19,12 +19,16 @@ from fope_lab.tracking.inputs import datasets
 from fope_lab.tracking.ledger import FORM, Ledger, RunRecord
 from fope_lab.tracking.parameters import parameters
 from fope_lab.tracking.points import Digest, Point, not_finite, points, result_rows
-from fope_lab.tracking.prepared_views import prepared_views
+from fope_lab.tracking.prepared_views import prepared_views, tag_name
 from fope_lab.tracking.settled import file_mark
 from fope_lab.tracking.upload_cells import CellUpload
 from fope_lab.tracking.upload_models import ModelUpload
-from fope_lab.tracking.upload_report import send_pictures, send_report
+from fope_lab.tracking.upload_report import send_description, send_pictures, send_report
 from fope_lab.tracking.view import (
+    CURRENT,
+    EARLIER,
+    EDITION,
+    SUMMARY,
     TIME,
     Outline,
     StageOutline,
@@ -66,6 +70,7 @@ class Upload:
         self._stages = {stage.key: stage for stage in outline.stages}
         self._descriptions = Descriptions(outline, experiment)
         self._models = ModelUpload(outline, experiment, store)
+        experiment.start(outline)
 
     def stage(self, stage: StageOutline) -> None:
         """Bring the run of a stage up to date, if the stage was ever started."""
@@ -148,6 +153,12 @@ class Upload:
             CellUpload(self._outline, experiment, cells).send()
             experiment.cells = mark, experiment.run_ids
 
+    def editions(self) -> None:
+        """Tag each run of the store with whether the sweep, as it is now, still has it."""
+        present = {SUMMARY, *self._stages, *self._outline.cell_keys.values()}
+        for key, run in self._experiment.runs.items():
+            run.log((), {EDITION: CURRENT if key in present else EARLIER}, {})
+
     def report(self) -> None:
         """Send the report and the pictures that the store has of the sweep."""
         kept = self._ledger.kept_report(self._outline.name)
@@ -155,13 +166,25 @@ class Upload:
         send_pictures(self._experiment, kept)
 
     def views(self) -> None:
-        """Prepare the experiment's views for the metrics that its runs have by now."""
+        """Prepare the experiment's views for the metrics that its runs have by now.
+
+        A view that was prepared for an earlier edition of the sweep, and is empty now, is removed.
+        """
+        sweep = self._outline.name
         metrics = {key: run.metrics for key, run in self._experiment.runs.items()}
         views = prepared_views(self._outline, metrics)
         for view in views:
             self._experiment.set_tag(*view.tag(self._experiment.created))
         pages = {view.name: view.page(self._experiment.experiment_id) for view in views}
-        self._ledger.set_pages(self._outline.name, pages)
+        for name in self._ledger.pages(sweep).keys() - pages.keys():
+            self._experiment.remove_tag(tag_name(sweep, name))
+        self._ledger.set_pages(sweep, pages)
+
+    def description(self) -> None:
+        """Describe the sweep in the run `summary`, with links to the views that it has by now."""
+        sweep = self._outline.name
+        pages, kept = self._ledger.pages(sweep), self._ledger.kept_report(sweep)
+        send_description(self._outline.description, self._experiment, kept, pages)
 
 
 def _record(experiment: Experiment, run: Run, now: StageTimeline) -> RunRecord:

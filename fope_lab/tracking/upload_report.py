@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fope_lab.store import Row
 from fope_lab.tracking.experiment import Experiment
 from fope_lab.tracking.kept_report import FIGURES, KeptReport
 from fope_lab.tracking.points import points
+from fope_lab.tracking.summary_description import description_tags, summary_description
 from fope_lab.tracking.view import SUMMARY, summary_tags
 
 
@@ -41,3 +44,18 @@ def send_pictures(experiment: Experiment, kept: KeptReport) -> None:
         run.add_file(file, FIGURES)
     run.keep_files(FIGURES, {file.name for file in pictures.files})
     run.log((), {"pictures": pictures.of}, {})
+
+
+def send_description(
+    text: str, experiment: Experiment, kept: KeptReport, pages: Mapping[str, str]
+) -> None:
+    """Describe the sweep of the report, if MLflow has it, as long as no user has done so.
+
+    `text` is the description of the sweep, and `pages` has the pages of its prepared views.
+    """
+    run = experiment.runs.get(SUMMARY)
+    if run is None:
+        return
+    page = f"#/experiments/{experiment.experiment_id}/runs/{run.run_id}"
+    written = summary_description(text, kept.metrics(), pages, page)
+    run.log((), description_tags(written, run.tags), {})

@@ -23,12 +23,19 @@ from fope_lab.store import StageFolder, Status
 from fope_lab.store.time_taken import TimeTaken, over_attempts
 from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.cell_keys import cell_keys
-from fope_lab.tracking.names import run_names
+from fope_lab.tracking.names import line_names, run_names
 
 SUMMARY = "summary"
 """The kind and the name of the run that holds a sweep's report."""
 CELL = "cell"
 """The kind of the runs that hold means over seeds."""
+EDITION, CURRENT, EARLIER = "edition", "current", "earlier"
+"""The tag that says whether a run belongs to the sweep as its file is now, and its values.
+
+When a stage is edited or dropped, the run of what it was stays, and counts as earlier.
+"""
+LINE = "line"
+"""The tag by which charts draw one line for all seeds, where an embedding has several lines."""
 TIME = "time"
 """The tag of a finished stage that says how long its attempts took."""
 NAME_LENGTH = 250
@@ -98,6 +105,20 @@ class Outline:
         """The keys of the cells of the report that the stages belong to, by the stages' keys."""
         return cell_keys(self.stages)
 
+    @functools.cached_property
+    def lines(self) -> Mapping[str, str]:
+        """The names of the lines that charts draw of stages, by the stages' keys.
+
+        All seeds of a cell have one line. Stages without an embedding have none.
+        """
+        drawn = [stage for stage in self.stages if stage.embedding is not None]
+        firsts: dict[str, StageOutline] = {}
+        for stage in drawn:
+            key = self.cell_keys[stage.key]
+            firsts.setdefault(key, dataclasses.replace(stage, key=key, label="", seed=None))
+        names = line_names(firsts.values())
+        return {stage.key: names[self.cell_keys[stage.key]] for stage in drawn}
+
     @classmethod
     def of(cls, plan: Plan, cached: Mapping[str, bool]) -> Self:
         """The outline of a plan; `cached` holds, by key, what was recorded for stages before."""
@@ -153,7 +174,7 @@ class StageTimeline:
 
 
 def timeline(folder: StageFolder) -> StageTimeline | None:
-    """The timeline of the stage in `folder`, or None if it was never started.
+    """The timeline of the stage in `folder`, or None if it was never started, or is to start again.
 
     A stage starts with its first attempt. A stage whose process was killed counts as running until
     it is resumed, because only watching its lease for a while would show the difference.
@@ -165,7 +186,7 @@ def timeline(folder: StageFolder) -> StageTimeline | None:
         taken = folder.time_taken()
         begun = started or finished - (taken.seconds if taken else 0.0)
         return StageTimeline(Status.DONE, _ms(begun), _ms(finished), None, path)
-    if started is None or state.attempt is None:
+    if started is None or state.attempt is None or state.status is Status.NOT_STARTED:
         return None
     end = state.attempt.end or {}
     ended = end.get("time")  # None while it runs
@@ -205,6 +226,8 @@ def stage_tags(outline: Outline, stage: StageOutline, own: Mapping[str, Any]) ->
         "stage": stage.section,
         "embedding": stage.embedding,
         "scale": stage.scale,
+        LINE: outline.lines.get(stage.key),
+        EDITION: CURRENT,
         **{f"axis.{name}": as_text(value) for name, value in stage.axes.items()},
         **own,
     }
@@ -243,7 +266,8 @@ def time_tags(taken: TimeTaken | None) -> dict[str, str]:
 
 def summary_tags(sweep: str) -> dict[str, str]:
     """The tags of the run that holds the report of `sweep`."""
-    return {"mlflow.runName": SUMMARY, valid_name(f"sweep.{sweep}"): "true", "kind": SUMMARY}
+    own = {"mlflow.runName": SUMMARY, "kind": SUMMARY, EDITION: CURRENT}
+    return own | {valid_name(f"sweep.{sweep}"): "true"}
 
 
 def metric_path(parts: Iterable[str]) -> str:

@@ -93,6 +93,33 @@ def test_from_the_experiment_to_a_view_and_from_the_report_to_a_run(
         live.stop()
 
 
+def test_a_view_of_an_edited_sweep_has_a_short_line_for_each_of_its_settings(
+    scene: Scene, page: Any
+) -> None:
+    live = LiveServer(scene.store.root)
+    live.start()
+    try:
+        tracker = Tracker(scene.store.root, live.uri)
+        for embeddings in ("rope, nope, alibi", "rope, alibi"):
+            plan = scene.plan(
+                embeddings=embeddings, grid="pretrain.train.learning_rate: [2e-3, 5e-4]"
+            )
+            for stage in plan.sweep.stages:
+                if not scene.folder(stage).is_done():
+                    measure(scene.folder(stage), CURVES["rope", 0])
+            tracker.project(plan)
+        page.goto(tracker.view_links("first", live.uri)["perplexity"])
+        for line in ("rope 2e-3", "rope 5e-4", "alibi 2e-3", "alibi 5e-4"):
+            page.get_by_text(f"Group: {line}", exact=True).wait_for()
+        assert page.get_by_text("Group: ").count() == 4
+        page.get_by_text("4 matching runs").wait_for()
+        page.wait_for_function("() => document.querySelector('.js-plotly-plot')?.data?.length >= 4")
+        _, lines = page.evaluate(LINES)
+        assert len(lines) == 4
+    finally:
+        live.stop()
+
+
 def see_a_line_for_each_embedding(page: Any, experiment: str) -> None:
     """Open the experiment, and from its menu of views the charts of the perplexity."""
     page.goto(experiment)

@@ -210,7 +210,7 @@ def test_the_views_show_cells_in_a_table_of_their_own(scene: Scene) -> None:
         run.data.tags["key"]: tuple(run.data.metrics) for run in query(scene, "tags.key != ''")
     }
     views = {view.name: view.state for view in prepared_views(outline, metrics)}
-    assert views["means"]["searchFilter"] == "tags.kind = 'cell'"
+    assert views["means"]["searchFilter"] == "tags.kind = 'cell' AND tags.edition = 'current'"
     columns = views["means"]["selectedColumns"]
     assert columns[:4] == ["tags.`stage`", "tags.`embedding`", "tags.`n`", columns[3]]
     assert columns[3:6] == [f"metrics.`perplexity{e}/64`" for e in ("", "_ci95_low", "_ci95_high")]

@@ -7,6 +7,7 @@ import base64
 import dataclasses
 import json
 import zlib
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -57,7 +58,9 @@ def all_done(scene: Scene) -> Plan:
 
 def test_a_curve_is_a_chart_over_the_logarithm_of_the_length(scene: Scene) -> None:
     state = views_of(scene.plan(), {"perplexity": LENGTHS})["perplexity"].state
-    assert state["searchFilter"] == "tags.stage = 'perplexity' AND tags.kind != 'cell'"
+    assert state["searchFilter"] == (
+        "tags.stage = 'perplexity' AND tags.kind != 'cell' AND tags.edition = 'current'"
+    )
     [chart] = state["compareRunCharts"]
     assert (chart["metricKey"], chart["type"]) == ("perplexity_by_length", "LINE")
     assert (chart["xAxisKey"], chart["xAxisScaleType"]) == ("step", "log")
@@ -109,13 +112,15 @@ def test_the_means_are_those_of_evaluations_in_the_order_of_the_file(scene: Scen
         for key in (stage.key, both.cell_keys[stage.key])
     }
     state = {view.name: view.state for view in prepared_views(both, logged)}["means"]
-    assert state["searchFilter"] == "tags.kind = 'cell' AND tags.stage != 'pretrain'"
+    assert state["searchFilter"] == (
+        "tags.kind = 'cell' AND tags.stage != 'pretrain' AND tags.edition = 'current'"
+    )
     shown = [name for name in state["selectedColumns"] if "ci95" not in name]
     assert shown[-2:] == ["metrics.`perplexity/64`", "metrics.`accuracy/64`"]
     only = {stage.key: logged[stage.key] for stage in both.stages if stage.kind == "pretrain"}
     only |= {both.cell_keys[key]: names for key, names in only.items()}
     state = {view.name: view.state for view in prepared_views(both, only)}["means"]
-    assert state["searchFilter"] == "tags.kind = 'cell'"
+    assert state["searchFilter"] == "tags.kind = 'cell' AND tags.edition = 'current'"
 
 
 def test_the_table_has_what_varies_and_what_was_measured(scene: Scene) -> None:
@@ -129,7 +134,7 @@ def test_the_table_has_what_varies_and_what_was_measured(scene: Scene) -> None:
     ]
     assert view.state["searchFilter"] == (
         "tags.kind != 'cell' AND tags.kind != 'prepare-data' AND tags.kind != 'pretrain'"
-        " AND tags.kind != 'summary'"
+        " AND tags.kind != 'summary' AND tags.edition = 'current'"
     )
 
 
@@ -137,8 +142,7 @@ def test_other_axes_are_columns_and_split_the_lines(scene: Scene) -> None:
     plan = scene.plan(grid="pretrain.train.learning_rate: [1e-3, 3e-3]")
     views = views_of(plan, {"perplexity": LENGTHS})
     assert views["perplexity"].state["groupBy"]["groupByKeys"] == [
-        {"mode": "tag", "groupByData": "embedding"},
-        {"mode": "param", "groupByData": "pretrain.train.learning_rate"},
+        {"mode": "tag", "groupByData": "line"}
     ]
     state = views["results"].state
     columns = state["selectedColumns"]
@@ -182,16 +186,32 @@ def test_a_perplexity_comes_before_the_loss_that_says_the_same(scene: Scene) -> 
     ]
 
 
+def lines(outline: Outline, kind: str = "perplexity") -> list[str]:
+    """The lines that a chart has of the stages of a kind, in the order of the stages."""
+    return [outline.lines[stage.key] for stage in outline.stages if stage.kind == kind]
+
+
+def test_a_line_has_all_seeds_of_what_tells_the_lines_apart(scene: Scene) -> None:
+    plan = scene.plan(seeds="0, 1", grid="pretrain.train.learning_rate: [2e-3, 5e-4]")
+    outline = Outline.of(plan, {})
+    wanted = {"rope 2e-3": 2, "rope 5e-4": 2, "nope 2e-3": 2, "nope 5e-4": 2}
+    for kind in ("pretrain", "perplexity"):
+        assert Counter(lines(outline, kind)) == wanted
+    prepared = [stage.key for stage in outline.stages if stage.kind == "prepare-data"]
+    assert prepared
+    assert not outline.lines.keys() & set(prepared)
+
+
 def test_an_embedding_that_all_have_does_not_fill_the_legend(scene: Scene) -> None:
     plan = scene.plan()
     outline = Outline.of(plan, {})
     swapped = tuple(dataclasses.replace(stage, embedding="yarn") for stage in outline.stages)
     logged = {stage.key: LENGTHS for stage in swapped if stage.kind == "perplexity"}
-    views = prepared_views(dataclasses.replace(outline, stages=swapped), logged)
+    swapped_outline = dataclasses.replace(outline, stages=swapped)
+    views = prepared_views(swapped_outline, logged)
     [view] = [view for view in views if view.name == "perplexity"]
-    assert view.state["groupBy"]["groupByKeys"] == [
-        {"mode": "param", "groupByData": "pretrain.embedding"}
-    ]
+    assert view.state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "line"}]
+    assert lines(swapped_outline) == ["rope", "nope"]
 
 
 def test_many_metrics_leave_a_view_that_mlflow_takes(scene: Scene) -> None:

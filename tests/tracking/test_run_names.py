@@ -14,7 +14,7 @@ from shipped import FILES, sweep_of
 from shipped import named as name_of
 
 from fope_lab.stages.labels import label, stage_label
-from fope_lab.tracking.names import WIDTH, run_names
+from fope_lab.tracking.names import WIDTH, line_names, run_names
 
 
 @dataclass
@@ -103,9 +103,22 @@ def test_a_name_says_an_embedding_once() -> None:
 
 def test_numbers_stay_whole() -> None:
     assert named(*grid("perplexity", 10, train__learning_rate=[1e-3, 3.1e-4])) == [
-        *(f"0.001 s{seed} perplexity" for seed in range(10)),
-        *(f"0.00031 s{seed} perplexit" for seed in range(10)),
+        *(f"1e-3 s{seed} perplexity" for seed in range(10)),
+        *(f"3.1e-4 s{seed} perplexity" for seed in range(10)),
     ]
+
+
+def test_a_fraction_is_a_power_of_ten_where_that_is_shorter() -> None:
+    def names(values: list[Any]) -> list[str]:
+        stages = grid("pretrain", train__learning_rate=values)
+        return [name.removesuffix(" pretrain") for name in named(*stages)]
+
+    assert names([1e-2, 3e-3, 1e-5]) == ["1e-2", "3e-3", "1e-5"]  # one spelling for all
+    assert names([0.25, 0.5, 0.01]) == ["0.25", "0.5", "0.01"]
+    assert names([0.0, -0.001, 0.0005, 2.5, 1024, None]) == [
+        *("0.0", "-1e-3", "5e-4", "2.5", "1024", "none"),
+    ]
+    assert names(["0.0010", "0.001"]) == ["0.0010", "0.001"]  # they would be the same
 
 
 def test_preparations_are_told_apart_by_their_labels() -> None:
@@ -132,6 +145,25 @@ def test_the_runs_of_our_sweeps_are_told_apart_by_words(path: Path) -> None:
     assert names.keys() == {stage.key for stage in stages}
     assert len(set(names.values())) == len(names)
     assert max(map(len, names.values())) <= WIDTH
+
+
+def lines(*stages: Stage) -> list[str]:
+    return list(line_names(stages).values())
+
+
+def test_a_line_goes_by_what_tells_it_from_the_others_of_its_section() -> None:
+    axes = {"pretrain__embedding": ["rope", "nope"], "train__learning_rate": [2e-3, 5e-4]}
+    rates = ["rope 2e-3", "rope 5e-4", "nope 2e-3", "nope 5e-4"]
+    both = [stage for section in ("pretrain", "perplexity") for stage in grid(section, **axes)]
+    for stage in both:
+        stage.seed = None
+    assert lines(*both) == [*rates, *rates]
+
+
+def test_a_line_that_is_alone_goes_by_its_embedding() -> None:
+    assert lines(*grid("perplexity", pretrain__embedding=["rope"])) == ["rope"]
+    rates = grid("perplexity", pretrain__embedding=["rope"], train__learning_rate=[2e-3, 5e-4])
+    assert lines(*rates) == ["2e-3", "5e-4"]
 
 
 VALUES = st.one_of(
@@ -162,6 +194,10 @@ def test_names_are_different_and_fit(stages: list[Stage]) -> None:
     assert names.keys() == {stage.key for stage in stages}
     assert len(set(names.values())) == len(stages)
     assert all(len(name) <= WIDTH for name in names.values())
+    found = line_names(stages)
+    assert found.keys() == names.keys()
+    assert len({(stage.section, found[stage.key]) for stage in stages}) == len(stages)
+    assert all(len(name) <= WIDTH for name in found.values())
 
 
 @given(

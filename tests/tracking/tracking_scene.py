@@ -56,9 +56,13 @@ class Scene:
         seeds: str = "0",
         grid: str = "",
     ) -> Plan:
-        path = self.root / f"{name}.yaml"
         text = SWEEP.format(name=name, seeds=seeds, embeddings=embeddings)
-        path.write_text(f"{text}  {grid}\n")
+        return self.plan_of(f"{text}  {grid}\n", name)
+
+    def plan_of(self, text: str, name: str = "first") -> Plan:
+        """The plan of a sweep with this text."""
+        path = self.root / f"{name}.yaml"
+        path.write_text(text)
         return plan(load_sweep(path), self.store)
 
     def folder(self, stage: Stage) -> StageFolder:

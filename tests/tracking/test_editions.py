@@ -1,0 +1,174 @@
+"""The runs of what a sweep no longer has stay, and are told from those of the sweep as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+from tracking_scene import LiveServer, Scene, finish, measure
+
+from fope_lab.orchestration.sweep_report import tracked_report
+from fope_lab.orchestration.tracked_cells import tracked_cells
+from fope_lab.sweep import Plan
+from fope_lab.tracking import settled
+from fope_lab.tracking.ledger import Ledger
+from fope_lab.tracking.prepared_views import TAG, prepared_views
+
+RATES = "pretrain.train.learning_rate: [2e-3, 5e-4]"
+
+
+def do(scene: Scene, plan: Plan) -> Plan:
+    """Do all stages that are not done, and send the report."""
+    for stage in plan.sweep.stages:
+        folder = scene.folder(stage)
+        if folder.is_done():
+            continue
+        if stage.kind == "pretrain":
+            finish(folder)
+        else:
+            measure(folder, {64: 9.0, 128: 12.0} if stage.kind == "perplexity" else {})
+    cells = tracked_cells(tracked_report(plan.sweep, scene.store, scene.tracker))
+    scene.tracker.keep_report(plan, [], {}, cells)
+    scene.tracker.project(plan)
+    return plan
+
+
+def editions(scene: Scene) -> dict[str, str]:
+    """The tag of the runs of all stages and cells, by their keys."""
+    return {
+        run.data.tags["key"]: run.data.tags["edition"]
+        for run in scene.runs()
+        if run.data.tags["kind"] != "summary"
+    }
+
+
+def stages(scene: Scene, edition: str) -> set[str]:
+    """The keys of the stages whose runs have the tag."""
+    return {key for key, tag in editions(scene).items() if tag == edition and "cell" not in key}
+
+
+def keys(plan: Plan) -> set[str]:
+    return {stage.key for stage in plan.sweep.stages}
+
+
+def shown(scene: Scene, view: str) -> list[Run]:
+    """The runs that a prepared view finds."""
+    [outline] = [one for one in Ledger(scene.store, scene.uri).outlines() if one.name == "first"]
+    metrics = {run.data.tags.get("key", ""): tuple(run.data.metrics) for run in scene.runs()}
+    [found] = [one for one in prepared_views(outline, metrics) if one.name == view]
+    client = MlflowClient(tracking_uri=scene.uri)
+    [experiment] = {run.info.experiment_id for run in scene.runs()}
+    return list(client.search_runs([experiment], found.state["searchFilter"]))
+
+
+@pytest.mark.parametrize("process", ["the same", "another"])
+def test_what_is_edited_away_is_earlier_until_it_is_edited_back(scene: Scene, process: str) -> None:
+    both = do(scene, scene.plan(seeds="0, 1"))
+    assert set(editions(scene).values()) == {"current"}
+    assert len(shown(scene, "perplexity")) == 4
+    if process == "another":
+        scene.restart()
+    one = do(scene, scene.plan(seeds="0, 1", embeddings="rope"))
+    assert stages(scene, "current") == keys(one)
+    assert stages(scene, "earlier") == keys(both) - keys(one)
+    for view in ("pretrain", "perplexity", "results", "means"):
+        assert {run.data.tags["embedding"] for run in shown(scene, view)} == {"rope"}
+    if process == "another":
+        scene.restart()
+    do(scene, scene.plan(seeds="0, 1"))
+    assert set(editions(scene).values()) == {"current"}
+    assert len(shown(scene, "perplexity")) == 4
+
+
+def test_an_edited_setting_leaves_the_stages_of_before(scene: Scene) -> None:
+    before = do(scene, scene.plan())
+    after = do(scene, scene.plan(grid=RATES))
+    assert stages(scene, "current") == keys(after)
+    assert stages(scene, "earlier") == keys(before) - keys(after) != set()
+    assert len(shown(scene, "perplexity")) == 4
+
+
+def test_all_seeds_of_a_cell_and_the_cell_have_one_line(scene: Scene) -> None:
+    do(scene, scene.plan(seeds="0, 1", grid=RATES))
+    found: dict[str, list[str]] = {}
+    for run in shown(scene, "perplexity"):
+        found.setdefault(run.data.tags["line"], []).append(run.data.tags["cell"])
+    assert found.keys() == {"rope 2e-3", "rope 5e-4", "nope 2e-3", "nope 5e-4"}
+    assert all(len(cells) == 2 and len(set(cells)) == 1 for cells in found.values())
+    means = {run.data.tags["line"]: [run.data.tags["key"]] * 2 for run in shown(scene, "means")}
+    assert means == found
+    do(scene, scene.plan(seeds="0, 1"))  # of a sweep with fewer axes, they have shorter names
+    assert {run.data.tags["line"] for run in shown(scene, "perplexity")} == {"rope", "nope"}
+
+
+def test_the_runs_of_another_store_are_left_alone(
+    server: LiveServer, second_scene: Callable[[str], Scene], tmp_path: Path
+) -> None:
+    first, second = Scene(tmp_path / "one", server.uri), second_scene(server.uri)
+    for scene in (first, second):
+        scene.root.mkdir(exist_ok=True)
+    do(first, first.plan())
+    both = do(second, second.plan())
+    one = do(first, first.plan(embeddings="rope"))
+    found: dict[str, dict[str, str]] = {}
+    for run in first.runs():
+        key = run.data.tags.get("key", "summary")
+        found.setdefault(run.data.tags["store"], {})[key] = run.data.tags["edition"]
+    mine, others = sorted(found.values(), key=len)
+    assert set(others.values()) == {"current"}
+    assert {key for key, tag in mine.items() if tag == "earlier"} == keys(both) - keys(one)
+
+
+def test_sync_tags_what_an_older_version_sent(scene: Scene) -> None:
+    both = do(scene, scene.plan())
+    one = do(scene, scene.plan(embeddings="rope"))
+    client = MlflowClient(tracking_uri=scene.uri)
+    for run in scene.runs():
+        client.delete_tag(run.info.run_id, "edition")
+    scene.restart().sync()
+    assert stages(scene, "current") == keys(one)
+    assert stages(scene, "earlier") == keys(both) - keys(one)
+
+
+def test_what_is_of_the_sweep_again_but_not_done_is_current(scene: Scene) -> None:
+    do(scene, scene.plan())
+    one = do(scene, scene.plan(embeddings="rope"))
+    both = scene.plan()
+    for stage in both.sweep.stages:
+        if stage.key not in keys(one):
+            scene.folder(stage).set_aside("test")
+    scene.tracker.project(scene.plan())
+    assert set(editions(scene).values()) == {"current"}
+
+
+def test_nothing_is_sent_of_an_edited_sweep_once_it_was_sent(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do(scene, scene.plan())
+    plan = do(scene, scene.plan(embeddings="rope"))
+    for name in ("log_batch", "set_tag", "delete_tag", "set_experiment_tag", "update_run"):
+        monkeypatch.setattr(MlflowClient, name, lambda *_, **__: pytest.fail("was sent again"))
+    mark = settled.database_mark(scene.store.root / "mlflow.db")
+    scene.tracker.project(plan)
+    scene.restart().project(plan)
+    scene.restart().sync()
+    assert settled.database_mark(scene.store.root / "mlflow.db") == mark
+
+
+def test_a_view_of_a_section_that_the_sweep_no_longer_has_goes(scene: Scene) -> None:
+    def views() -> int:
+        experiment = MlflowClient(tracking_uri=scene.uri).get_experiment_by_name("first")
+        return sum(name.startswith(TAG) for name in experiment.tags)
+
+    do(scene, scene.plan())
+    assert views() == 4
+    text = (scene.root / "first.yaml").read_text()
+    without = "\n".join(line for line in text.splitlines() if "kind: perplexity" not in line)
+    do(scene, scene.plan_of(without))
+    assert scene.tracker.view_links("first").keys() == {"pretrain", "means"}
+    assert views() == 2
+    do(scene, scene.plan())
+    assert views() == 4
