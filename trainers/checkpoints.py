@@ -3,14 +3,14 @@
 A checkpoint folder holds the model (fope_lab/model/checkpoint.py) and training.json with the
 record. Unless it is the stage's final checkpoint, it also holds what the resumed loop needs:
 training.pt with the optimizer's state and the random-number generators, and best.safetensors with
-the weights of the least validation loss, if the stage selects those and the model has moved on.
+the weights that the stage selects so far, if the model has moved on.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from fope_lab.model.checkpoint import WEIGHTS
-from fope_lab.stages.training import TRAINING_RECORD
+from fope_lab.stages.training import ROW_ACCURACY, TOKEN_ACCURACY, TRAINING_RECORD
 
 STATE = "training.pt"
 BEST = "best.safetensors"
@@ -29,7 +29,7 @@ class TrainingRecord:
     """A training so far: steps done, the loss of each (nats) and the seconds that they took.
 
     `validation_losses` were measured after `validation_steps`, and so were `validation_accuracies`
-    if the training may stop at one.
+    and `validation_token_accuracies` if the training stops at one or selects by one.
     """
 
     step: int = 0
@@ -38,12 +38,30 @@ class TrainingRecord:
     validation_steps: list[int] = field(default_factory=list)
     validation_losses: list[float] = field(default_factory=list)
     validation_accuracies: list[float] = field(default_factory=list)
+    validation_token_accuracies: list[float] = field(default_factory=list)
 
-    @property
-    def best_step(self) -> int | None:
-        """The step with the least validation loss, the first of equals, or None before any."""
-        pairs = zip(self.validation_losses, self.validation_steps, strict=True)
-        return min(pairs, default=(0.0, None))[1]
+    def accuracies(self, name: str) -> list[float]:
+        """The accuracies with this name, in the order of the validations."""
+        return {
+            ROW_ACCURACY: self.validation_accuracies,
+            TOKEN_ACCURACY: self.validation_token_accuracies,
+        }[name]
+
+    def selected_step(self, select: str) -> int | None:
+        """The validated step that `train.select` chooses, the first of equals.
+
+        It is None before any validation, and for `last`, which compares none.
+        """
+        scores = SCORES[select](self)
+        return self.validation_steps[scores.index(max(scores))] if scores else None
+
+
+SCORES: Mapping[str, Callable[[TrainingRecord], Sequence[float]]] = {
+    "last": lambda record: (),
+    "best": lambda record: [-loss for loss in record.validation_losses],
+    "most-accurate": lambda record: record.validation_token_accuracies,
+}
+"""The score of each validation by `train.select`, which chooses the highest."""
 
 
 @dataclass(frozen=True)

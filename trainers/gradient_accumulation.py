@@ -22,6 +22,7 @@ from fope_lab.data.rows import IGNORED
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
+from fope_lab.stages.training import ROW_ACCURACY, TOKEN_ACCURACY
 from trainers.length_groups import length_groups, tokens_from_first_label
 from trainers.worker_group import WorkerGroup
 
@@ -89,26 +90,30 @@ class StepRunner:
         return float(loss_sum / counted)
 
     @torch.no_grad()
-    def accuracy(self, batches: Iterable[Batch]) -> float:
-        """The share of the rows of all workers' batches in which every label is the argmax.
+    def accuracies(self, batches: Iterable[Batch]) -> dict[str, float]:
+        """The share of the labels of all workers' batches that are the argmax (TOKEN_ACCURACY), and
+        of the rows in which every label is (ROW_ACCURACY).
 
         Each label is predicted after the right tokens before it, in evaluation mode. Rows without a
         label do not count. Raises DataError if no row has one.
         """
-        total = torch.zeros(2, dtype=torch.float64, device=self._device)
+        total = torch.zeros(4, dtype=torch.float64, device=self._device)
         self.module.eval()
         for batch in batches:
             labels = batch.labels.to(self._device)
             with torch.random.fork_rng(devices=()), self._autocast():
                 chosen = self._called(batch.input_ids.to(self._device)).logits.argmax(-1)
             asked = labels != IGNORED
-            total[0] += (((chosen == labels) | ~asked).all(1) & asked.any(1)).sum()
+            right = chosen == labels
+            total[0] += ((right | ~asked).all(1) & asked.any(1)).sum()
             total[1] += asked.any(1).sum()
+            total[2] += (right & asked).sum()
+            total[3] += asked.sum()
         self.module.train()
-        right, counted = self._workers.sum(total).tolist()
-        if not counted:
+        right_rows, rows, right_tokens, tokens = self._workers.sum(total).tolist()
+        if not tokens:
             raise DataError("validation data has no label tokens")
-        return float(right / counted)
+        return {ROW_ACCURACY: right_rows / rows, TOKEN_ACCURACY: right_tokens / tokens}
 
     def _autocast(self) -> torch.autocast:
         """The context of a forward pass: its products have the precision of the settings."""

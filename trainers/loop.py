@@ -178,8 +178,8 @@ class _Run:
             self._log(rate, norm_value)
         if validation_due:
             self._validate()
-            # The best weights go into a checkpoint, so that they outlive this process.
-            checkpoint_due |= settings.select == "best" and self.record.best_step == step
+            # The selected weights go into a checkpoint, so that they outlive this process.
+            checkpoint_due |= self._selected_step == step
         if self.is_finished and not row_due:
             self._log(rate, norm_value)
         if checkpoint_due or self.is_finished:
@@ -202,29 +202,30 @@ class _Run:
         }
 
     def _selected(self) -> dict[str, Any]:
-        """The weights that the stage ends with and their loss, if it validates."""
-        record = self.record
-        if self.settings.validate_every is None:
+        """The weights that the stage ends with, their loss and accuracies, if it validates."""
+        record, settings = self.record, self.settings
+        if settings.validate_every is None:
             return {}
-        best = self.settings.select == "best"
-        step = record.best_step if best else record.step
-        assert step is not None  # the last step is always validated
-        place = record.validation_steps.index(step)
-        loss = record.validation_losses[place]
+        selected = self._selected_step
+        step = record.step if selected is None else selected
+        place = record.validation_steps.index(step)  # the last step is always validated
         stopping = {}
-        if self.settings.stop_at_accuracy is not None:
-            stopping = {
-                "validation_accuracy": record.validation_accuracies[place],
-                "stopped_early": self._has_reached_accuracy,
-            }
+        if settings.stop_at_accuracy is not None:
+            stopping["stopped_early"] = self._has_reached_accuracy
         # The least of several measured losses underestimates the loss on other data.
         return {
             "selected_step": step,
-            "validation_loss": loss,
+            "validation_loss": record.validation_losses[place],
             "least_validation_loss": min(record.validation_losses),
-            "optimistic": best,
+            "optimistic": selected is not None,
+            **{name: record.accuracies(name)[place] for name in settings.accuracies},
             **stopping,
         }
+
+    @property
+    def _selected_step(self) -> int | None:
+        """The validated step whose weights the stage leaves, so far; None if it leaves the last."""
+        return self.record.selected_step(self.settings.select)
 
     def _check_unread(self) -> float:
         """Move the unread losses into the record; returns the last step's gradient norm.
@@ -262,8 +263,8 @@ class _Run:
         )
 
     def _validate(self) -> None:
-        """Measure the loss on held-out data, and the accuracy if the training may stop at one,
-        without changing the training."""
+        """Measure the loss on held-out data, and the accuracies that the training stops at or
+        selects by, without changing the training."""
         assert self.held_out is not None
         started = time.monotonic()
         step = self.record.step
@@ -276,12 +277,13 @@ class _Run:
         self.record.validation_steps.append(step)
         self.record.validation_losses.append(loss)
         values = {"validation_loss": loss}
-        if self.settings.stop_at_accuracy is not None:
+        if self.settings.accuracies:
             with torch.random.fork_rng(devices=cuda_devices):
                 torch.manual_seed(VALIDATION_SEED)
-                accuracy = self.runner.accuracy(self.held_out())
-            self.record.validation_accuracies.append(accuracy)
-            values["validation_accuracy"] = accuracy
+                accuracies = self.runner.accuracies(self.held_out())
+            for name in self.settings.accuracies:
+                self.record.accuracies(name).append(accuracies[name])
+                values[name] = accuracies[name]
         if self.is_finished:
             values["least_validation_loss"] = min(self.record.validation_losses)
         self.writer.log(step, values)
@@ -291,7 +293,7 @@ class _Run:
         record, device = self.record, self.device
         started = time.monotonic()
         record.seconds = self.seconds_before + started - self.started
-        earlier = self.settings.select == "best" and record.best_step not in (None, record.step)
+        earlier = self._selected_step not in (None, record.step)
         last = self.writer.newest
         best = best_weights(last.path) if earlier and last else None
         weights, state = None, None

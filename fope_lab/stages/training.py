@@ -20,6 +20,9 @@ from fope_lab.stages.swap_embedding import SwapEmbedding
 TRAINING_RECORD = "training.json"
 """The file of a training's checkpoint with its steps, losses and times. No other stage reads it."""
 
+ROW_ACCURACY, TOKEN_ACCURACY = "validation_accuracy", "validation_token_accuracy"
+"""The accuracies of a validation: of whole rows, and of single tokens."""
+
 Fraction = Annotated[float, Interval(ge=0, le=1)]
 PositiveShare = Annotated[float, Interval(gt=0, le=1)]
 Beta = Annotated[float, Interval(ge=0, lt=1)]
@@ -87,8 +90,13 @@ class TrainSettings(Section):
         ),
     ] = "all"
     select: Annotated[
-        Literal["last", "best"],
-        Doc("The model that the stage leaves: the last one, or the best by validation loss."),
+        Literal["last", "best", "most-accurate"],
+        Doc(
+            "The model that the stage leaves: the last one, the best by validation loss, or the"
+            " most accurate in validations, the first of equals. The accuracy is the share of the"
+            " tokens of a task's held-out answers that are the argmax after the right ones before"
+            " them; a validation_length of data.length keeps it within the trained length."
+        ),
     ] = "last"
     stop_at_accuracy: Annotated[
         PositiveShare | None,
@@ -146,8 +154,8 @@ class TrainSettings(Section):
         if self.warmup + (self.decay or 0) > 1 + 1e-9:
             message = f"found {self.decay:g}, which with warmup {self.warmup:g} is more than 1"
             yield Problem(("decay",), message, f"at most {1 - self.warmup:g}")
-        if self.validate_every is None and self.select == "best":
-            yield missing(("validate_every",), "select best compares validation losses")
+        if self.validate_every is None and self.select != "last":
+            yield missing(("validate_every",), f"select {self.select} compares validations")
 
     def idle_options(self) -> Mapping[str, str]:
         """Settings of another schedule, and of validations where there are none."""
@@ -164,6 +172,13 @@ class TrainSettings(Section):
             )
             idle |= dict.fromkeys(names, reason)
         return idle
+
+    @property
+    def accuracies(self) -> tuple[str, ...]:
+        """The accuracies that validations measure: those that the training stops at or selects
+        by."""
+        stop = () if self.stop_at_accuracy is None else (ROW_ACCURACY,)
+        return (*stop, TOKEN_ACCURACY) if self.select == "most-accurate" else stop
 
     @property
     def steps(self) -> int:
@@ -220,15 +235,15 @@ class TrainingConfig(StageConfig):
 
     def metrics(self) -> Iterable[Metric]:
         """The losses in nats: of the last rows trained on, and of validations if there are any; and
-        the accuracy of validations if the training may stop at one."""
+        the accuracies that validations measure."""
         names = ["loss"]
         if self.train.validate_every is not None:
             names += ["validation_loss", "least_validation_loss"]
         losses = [Metric(name=name, short_name=name, better="lower", unit="nats") for name in names]
-        if self.train.stop_at_accuracy is None:
-            return losses
-        name = "validation_accuracy"
-        return [*losses, Metric(name=name, short_name=name, better="higher", unit="fraction")]
+        return losses + [
+            Metric(name=name, short_name=name, better="higher", unit="fraction")
+            for name in self.train.accuracies
+        ]
 
     def problems(self) -> Iterable[Problem]:
         """Batches that are not whole rows, or that the workers can't share; validations of no
@@ -263,10 +278,14 @@ class TrainingConfig(StageConfig):
         elif train.validation_part != "all" and not any(source.corpus for source in self.data.mix):
             message = "has no effect: data has no corpus, so the validations read a task"
             yield Problem(("train", "validation_part"), message)
-        if train.stop_at_accuracy is not None and any(source.corpus for source in self.data.mix):
-            message = "validations read the text of data, whose rows no model predicts exactly"
+        if any(source.corpus for source in self.data.mix):
             needs = "data of tasks alone"
-            yield Problem(("train", "stop_at_accuracy"), message, needs)
+            if train.stop_at_accuracy is not None:
+                message = "validations read the text of data, whose rows no model predicts exactly"
+                yield Problem(("train", "stop_at_accuracy"), message, needs)
+            if train.select == "most-accurate":
+                message = "validations read the text of data, and this accuracy is that of answers"
+                yield Problem(("train", "select"), message, f"{needs}, or best")
         if self.select is not None and train.validate_every is None:
             reason = f"select compares the candidates by {self.select.by}"
             yield missing(("train", "validate_every"), reason)

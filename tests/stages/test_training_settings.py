@@ -27,7 +27,7 @@ PASSKEYS = {"length": 128, "task": "passkey", "form": "symbolic"}
         ({"decay": 1.5, "schedule": "wsd"}, "decay: found 1.5, needs at most 1"),
         (
             {"select": "best"},
-            "validate_every: is missing: select best compares validation losses",
+            "validate_every: is missing: select best compares validations",
         ),
         (
             {"validation_tokens": 4096},

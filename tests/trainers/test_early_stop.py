@@ -180,7 +180,9 @@ def died_at(one: TinyStage, step: int) -> None:
 
 @settings(deadline=None)
 @given(st.data())
-def test_the_accuracy_is_the_share_of_rows_that_are_all_right(data: st.DataObject) -> None:
+def test_accuracies_are_the_shares_of_right_tokens_and_of_rows_that_are_all_right(
+    data: st.DataObject,
+) -> None:
     model = Bigrams()
     labels = st.lists(st.sampled_from([IGNORED, 0, 1, 2]), min_size=3, max_size=3)
     given_labels = data.draw(
@@ -197,11 +199,15 @@ def test_the_accuracy_is_the_share_of_rows_that_are_all_right(data: st.DataObjec
         for ids, wanted in zip(one.input_ids.tolist(), one.labels.tolist(), strict=True):
             asked = [(i, w) for i, w in zip(ids, wanted, strict=True) if w != IGNORED]
             if asked:
-                verdicts.append(all(follows[i] == w for i, w in asked))
+                verdicts.append([follows[i] == w for i, w in asked])
     if not verdicts:
         return
     runner = StepRunner(model, stop_settings(1.0), torch.device("cpu"), WorkerGroup())  # type: ignore[arg-type]
-    assert runner.accuracy(batches) == pytest.approx(sum(verdicts) / len(verdicts))
+    tokens = [right for row in verdicts for right in row]
+    assert runner.accuracies(batches) == {
+        "validation_accuracy": pytest.approx(sum(map(all, verdicts)) / len(verdicts)),
+        "validation_token_accuracy": pytest.approx(sum(tokens) / len(tokens)),
+    }
 
 
 SWEEP = """name: x

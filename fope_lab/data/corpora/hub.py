@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.named_types import given_options
@@ -16,6 +16,10 @@ from fope_lab.data.chat import ASSISTANT, Chat
 from fope_lab.data.corpora.base import Corpus, Kind, Pair, Split, sha256_of, split_items
 from fope_lab.data.corpora.local import file_sha256
 from fope_lab.data.problems import CorpusError, DataError
+from fope_lab.data.seeding import permutation
+
+if TYPE_CHECKING:
+    from datasets import IterableDataset
 
 Count = Annotated[int, Interval(ge=1)]
 LOCAL = ("/", "./", "../", "~")
@@ -63,8 +67,8 @@ class Dataset(HubOrFolder, Corpus):
 
     `dataset` is a name on the hub, which needs a `revision` (the commit's hash), or a folder whose
     path starts with / ./ ../ or ~. `limit` is the number of rows of `split` to read. Without a
-    `validation_split`, every tenth of these rows is held out. Rows are streamed; empty rows are
-    skipped.
+    `validation_split`, every tenth of these rows is held out. Rows are streamed; empty rows, and
+    those shorter than `min_characters`, are skipped.
     """
 
     name = "dataset"
@@ -83,6 +87,16 @@ class Dataset(HubOrFolder, Corpus):
     validation_limit: Annotated[
         Count | None, Doc("The largest number of documents to hold out.")
     ] = None
+    min_characters: Annotated[
+        Count | None, Doc("The least characters of a document; shorter ones are skipped.")
+    ] = None
+    file_order: Annotated[
+        Literal["listed", "shuffled"],
+        Doc(
+            "The order in which the files of a split are read. shuffled: a random order, the same"
+            " every time, so that a limit takes whole files from anywhere and not the first ones."
+        ),
+    ] = "listed"
     column: Annotated[str, Doc("The column to read.")] = "text"
 
     def resolved(self, base: Path) -> Self:
@@ -123,14 +137,21 @@ class Dataset(HubOrFolder, Corpus):
         return {"type": self.name, **options}
 
     def documents(self, split: Split) -> Iterator[Any]:
-        documents = filter(self._is_filled, map(self._document, self._rows(split)))
+        documents = filter(self._is_wanted, map(self._document, self._rows(split)))
         return islice(documents, self.validation_limit if split == "validation" else None)
 
     def _document(self, row: Mapping[str, Any]) -> Any:
         return self._text(row, self.column)
 
+    def _is_wanted(self, document: Any) -> bool:
+        least = self.min_characters or 0
+        return self._is_filled(document) and self._characters(document) >= least
+
     def _is_filled(self, document: Any) -> bool:
         return bool(document)
+
+    def _characters(self, document: Any) -> int:
+        return len(document)
 
     def _value(self, row: Mapping[str, Any], column: str) -> Any:
         if column not in row:
@@ -175,7 +196,22 @@ class Dataset(HubOrFolder, Corpus):
                 "format.",
                 (self.name,),
             ) from error
-        yield from stream
+        yield from FILE_ORDERS[self.file_order](stream)
+
+
+def _shuffled(stream: IterableDataset) -> Iterator[Mapping[str, Any]]:
+    """The rows of whole files in a random order of the files, which depends on their number only:
+    a local folder is the same wherever it is."""
+    files = stream.num_shards
+    order = permutation(("files of a dataset",), files).tolist()
+    return chain.from_iterable(stream.shard(files, index) for index in order)
+
+
+FILE_ORDERS: Mapping[str, Callable[[IterableDataset], Iterable[Mapping[str, Any]]]] = {
+    "listed": lambda stream: stream,
+    "shuffled": _shuffled,
+}
+"""The rows of a streamed split, by `file_order`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +230,9 @@ class DatasetPairs(Dataset):
 
     def _is_filled(self, document: Any) -> bool:
         return all(document)
+
+    def _characters(self, document: Any) -> int:
+        return sum(map(len, document))
 
     def _columns(self, row: Mapping[str, Any]) -> Pair:
         return self._text(row, self.column), self._text(row, self.answer_column)
@@ -217,6 +256,9 @@ class DatasetJoined(DatasetPairs):
 
     def _is_filled(self, document: str) -> bool:
         return document != self.separator
+
+    def _characters(self, document: str) -> int:
+        return len(document)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,6 +286,9 @@ class DatasetChat(Dataset):
 
     def _is_filled(self, document: Chat) -> bool:
         return any(message["role"] == ASSISTANT and message["content"] for message in document)
+
+    def _characters(self, document: Chat) -> int:
+        return sum(len(message["content"]) for message in document)
 
 
 def _is_message(value: Any) -> bool:
@@ -278,6 +323,12 @@ PRESETS: dict[str, Dataset] = {
         validation_split="validation",
         revision="4e21184e01ae8017e2c036e180fe5e541fef60a0",
         column="report",
+    ),
+    # The test split of Azerbayev's Proof-pile, in the copy of YaRN's authors: the original needs
+    # code of its own to be read. Its tokens are Mistral's, its text is the original's.
+    "proof-pile": Dataset(
+        dataset="emozilla/proofpile-test-tokenized-mistral",
+        revision="877431c3724d92b0edb85ea07e132c6a78386a8e",
     ),
     "wikipedia": Dataset(
         dataset="wikimedia/wikipedia",

@@ -275,6 +275,63 @@ def test_a_local_dataset_is_read_as_its_format_says(folder: Path, as_parquet: bo
     assert len(texts(held_out.documents("train"))) == 19
 
 
+@pytest.mark.parametrize("as_parquet", [False, True])
+def test_shuffled_files_are_whole_files_from_anywhere(tmp_path: Path, as_parquet: bool) -> None:
+    files = {f"part.{i}": [f"{i} {j}" for j in range(4)] for i in range(8)}
+    for place in ("here", "there"):
+        (tmp_path / place).mkdir()
+        for name, rows in files.items():
+            path = tmp_path / place / name
+            if as_parquet:
+                table = pa.Table.from_pylist([{"text": row} for row in rows])
+                pq.write_table(table, f"{path}.parquet", row_group_size=2)
+            else:
+                lines = [json.dumps({"text": row}) for row in rows]
+                Path(f"{path}.jsonl").write_text("\n".join(lines))
+
+    def read(place: str = "here", **options: Any) -> list[str]:
+        spec = {"dataset": f"./{place}", "split": "train", "validation_split": "train", **options}
+        return texts(parse(spec, tmp_path).documents("train"))
+
+    listed = [row for rows in files.values() for row in rows]
+    assert read() == read(file_order="listed") == listed
+    shuffled = read(file_order="shuffled")
+    assert shuffled != listed
+    assert sorted(shuffled) == sorted(listed)
+    assert [shuffled[i : i + 4] in files.values() for i in range(0, 32, 4)] == [True] * 8
+    assert read(file_order="shuffled") == read("there", file_order="shuffled") == shuffled
+    assert read(file_order="shuffled", limit=10) == shuffled[:10]
+    assert len({row[0] for row in shuffled[:10]} - {"0", "1", "2"}) > 0
+
+
+def test_short_documents_are_skipped_before_the_held_out_ones_are_counted(folder: Path) -> None:
+    corpus = parse({"dataset": str(folder), "min_characters": 7})
+    assert texts(corpus.documents("train")) == [f"text {i}" for i in range(10, 40) if i % 10 != 9]
+    assert corpus.identity() != parse({"dataset": str(folder)}).identity()
+    spec = {"validation_split": "train", "validation_limit": 2}
+    few = parse({"dataset": str(folder), "min_characters": 7, **spec})
+    assert texts(few.documents("validation")) == ["text 10", "text 11"]
+    pairs = {"dataset": str(folder), "column": "question", "limit": 12}
+    for kind, least, first in (
+        ("dataset-pairs", 6, ("q10", "a10")),
+        ("dataset-joined", 7, "q10\na10"),
+    ):
+        found = parse({"type": kind, "min_characters": least, **pairs})
+        assert texts(found.documents("train"))[0] == first
+        assert not texts(parse({"type": kind, "min_characters": 8, **pairs}).documents("train"))
+
+
+def test_short_chats_are_skipped_by_the_characters_of_all_messages(tmp_path: Path) -> None:
+    chats = [
+        [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "x" * size}]
+        for size in (3, 4, 5)
+    ]
+    lines = [json.dumps({"messages": chat}) for chat in chats]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    spec = {"type": "dataset-chat", "dataset": str(tmp_path), "min_characters": 6}
+    assert texts(parse(spec).documents("train")) == chats[1:]
+
+
 def test_pairs_come_from_two_columns(folder: Path) -> None:
     corpus = parse({"type": "dataset-pairs", "dataset": str(folder), "column": "question"})
     assert corpus.kind == "pairs"

@@ -1,0 +1,169 @@
+"""Trainings that leave their most accurate model: which it is, and that it outlives every death."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from real_training import SIZES
+from sections import read_section
+from sweep_files import told
+from tiny_training import VOCABULARY, TinyStage, batch, train_settings
+from torch import Tensor
+
+from fope_lab.data.mixture import Batch
+from fope_lab.data.rows import IGNORED
+from fope_lab.data.tasks.posgen_splits import SequenceSet
+from fope_lab.model import load_model
+from fope_lab.stages import Pretrain
+from fope_lab.store import Store
+from trainers.stage import run
+
+ACCURACY = "validation_token_accuracy"
+STEPS = 60
+
+
+def next_tokens(step: int) -> Batch:
+    """Batch number `step`, in which most labels are a function of the tokens."""
+    one = batch(step)
+    counted = one.labels != IGNORED
+    followed = (torch.arange(one.labels.numel()).view_as(one.labels) + step) % 3 > 0
+    right = torch.where(followed, (one.input_ids + 1) % VOCABULARY, one.labels)
+    return Batch(one.input_ids, torch.where(counted, right, IGNORED))
+
+
+HELD_OUT = tuple(next_tokens(1000 + step) for step in range(4))
+
+
+def stage(root: Path, select: str = "most-accurate", **changes: Any) -> TinyStage:
+    fields = {"learning_rate": 0.3, "validate_every": 3, "checkpoint_every": 5, "log_every": 1}
+    settings = train_settings(STEPS, **(fields | {"select": select} | changes))
+    return TinyStage(root, settings, held_out=HELD_OUT)
+
+
+def logged(one: TinyStage, name: str) -> dict[int, float]:
+    return {row.step: row.values[name] for row in one.folder.rows() if name in row.values}
+
+
+def share_of_right_tokens(weights: dict[str, Tensor]) -> float:
+    """Over all labels of HELD_OUT that count, one at a time."""
+    verdicts = []
+    for one in HELD_OUT:
+        for token, wanted in zip(one.input_ids.flatten(), one.labels.flatten(), strict=True):
+            if wanted != IGNORED:
+                scores = weights["embedding"][token] @ weights["weight"] + weights["bias"]
+                verdicts.append(int(scores.argmax()) == int(wanted))
+    return sum(verdicts) / len(verdicts)
+
+
+def test_the_first_of_the_most_accurate_models_is_left(tmp_path: Path) -> None:
+    one = stage(tmp_path)
+    result = one.attempt(next_tokens)
+    accuracies, losses = logged(one, ACCURACY), logged(one, "validation_loss")
+    assert sorted(accuracies) == sorted(losses) == list(range(3, STEPS + 1, 3))
+    best = max(accuracies.values())
+    step = min(step for step, accuracy in accuracies.items() if accuracy == best)
+    assert step not in (STEPS, min(losses, key=lambda step: losses[step]))  # else it shows nothing
+    assert result["selected_step"] == step
+    assert (result[ACCURACY], result["validation_loss"]) == (best, losses[step])
+    assert result["optimistic"] is True
+    assert share_of_right_tokens(one.final_weights()) == pytest.approx(best)
+    assert result["least_validation_loss"] == min(losses.values())
+
+
+def test_it_is_the_same_after_every_death(tmp_path: Path) -> None:
+    whole = stage(tmp_path / "whole")
+    result = whole.attempt()
+    dying = stage(tmp_path / "dying")
+    for stop in range(1, STEPS, 4):
+        dying.interrupted_at(stop)
+    again = dying.attempt()
+    assert again["selected_step"] == result["selected_step"] < STEPS
+    assert again[ACCURACY] == result[ACCURACY]
+    assert logged(dying, ACCURACY) == logged(whole, ACCURACY)
+    for name, tensor in whole.final_weights().items():
+        assert torch.equal(dying.final_weights()[name], tensor)
+
+
+def test_of_equal_accuracies_the_first_is_chosen(tmp_path: Path) -> None:
+    one = stage(tmp_path, learning_rate=1e-30)
+    assert one.attempt(next_tokens)["selected_step"] == 3
+    assert len(set(logged(one, ACCURACY).values())) == 1
+
+
+@pytest.mark.parametrize("select", ["last", "best"])
+def test_other_selections_measure_no_accuracy(tmp_path: Path, select: str) -> None:
+    one, accurate = stage(tmp_path / "one", select), stage(tmp_path / "accurate")
+    assert ACCURACY not in one.attempt(next_tokens)
+    assert not logged(one, ACCURACY)
+    accurate.attempt(next_tokens)
+    assert logged(one, "loss") == logged(accurate, "loss")  # the training is the same
+
+
+def test_both_accuracies_can_be_measured(tmp_path: Path) -> None:
+    one = stage(tmp_path, stop_at_accuracy=1.0)
+    result = one.attempt(next_tokens)
+    rows = logged(one, "validation_accuracy")
+    assert rows.keys() == logged(one, ACCURACY).keys()
+    assert result["validation_accuracy"] == rows[result["selected_step"]]
+    assert all(rows[step] <= accuracy for step, accuracy in logged(one, ACCURACY).items())
+
+
+def test_the_accuracy_is_that_of_a_tasks_held_out_rows(tmp_path: Path) -> None:
+    task = {"task": "posgen", "subtask": "cot", "modulus": 5, "examples": 50}
+    train = {
+        "tokens": 20 * 64,
+        "batch_tokens": 64,
+        "learning_rate": 1e-2,
+        "validate_every": 5,
+        "validation_tokens": 62 * 16,
+        "select": "most-accurate",
+    }
+    fields = {"kind": "pretrain", "model": "tiny", "embedding": "rope"}
+    given = read_section(Pretrain, {**fields, "data": {"length": 16, **task}, "train": train})
+    folder = Store(tmp_path).folder("pretrain", "task")
+    with folder.begin("test", {}) as attempt:
+        attempt.finish(run(dataclasses.replace(given, model=SIZES), attempt.writer, {}))
+    checkpoint, result = folder.checkpoint(), folder.result()
+    assert checkpoint is not None
+    assert result is not None
+    ids = torch.from_numpy(SequenceSet(subtask="cot", modulus=5).sequences("validation", 62, 16))
+    with torch.no_grad():
+        chosen = load_model(checkpoint.path)(ids).logits[:, 3:-1].argmax(-1)
+    [measured] = [metric["value"] for metric in result["metrics"] if metric["name"] == ACCURACY]
+    assert measured == pytest.approx(float((chosen == ids[:, 4:]).double().mean()))
+
+
+SWEEP = """name: x
+stages:
+  p: {{kind: pretrain, model: {{num_layers: 1, num_heads: 1, head_dim: 16}}, embedding: nope,
+      data: {data}, train: {{tokens: 51_200, batch_tokens: 512, learning_rate: 1e-2, {train}}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("data", "train", "expected"),
+    [
+        (
+            "{task: posgen, subtask: cot, length: 8}",
+            "select: most-accurate",
+            "p.train.validate_every: is missing: select most-accurate compares validations",
+        ),
+        (
+            "{corpus: python-docs, length: 8}",
+            "select: most-accurate, validate_every: 10",
+            "p.train.select: validations read the text of data, and this accuracy is that of",
+        ),
+        (
+            "{task: posgen, subtask: cot, length: 8}",
+            "select: most-acurate, validate_every: 10",
+            "did you mean 'most-accurate'?",
+        ),
+    ],
+)
+def test_wrong_settings(tmp_path: Path, data: str, train: str, expected: str) -> None:
+    [found] = told(tmp_path, SWEEP.format(data=data, train=train))
+    assert expected in found
