@@ -21,7 +21,7 @@ BEFORE, AFTER = (2, 16, 16), (2, 18, 16)  # heads, D, pairs
 
 
 def coefficients(model: Decoder) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    return [(each.cos_coef, each.sin_coef) for each in model.position_embeddings]  # type: ignore[misc]
+    return [(each.cos_coef, each.sin_coef) for each in model.position_embeddings]
 
 
 @pytest.fixture
