@@ -50,6 +50,7 @@ SHARED = {
     "fope/table4.yaml": "fope/figure1.yaml",
     "fope/table5.yaml": "fope/figure1.yaml",
     "fope/table6.yaml": "fope/figure1.yaml",
+    "fope/table6_forms.yaml": "fope/figure1.yaml",
     "resonance/figure3.yaml": "resonance/table1.yaml",
     "resonance/figure4.yaml": "resonance/table2.yaml",
     "resonance/figure4_4k.yaml": "resonance/table2.yaml",

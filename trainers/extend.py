@@ -1,8 +1,9 @@
 """Extension starts from a parent's model, to train it on longer text.
 
 The embedding's original length stays the length that the parent was first trained at. A new
-embedding of the same mechanism keeps what it can of the old one (learned parameters, and FoPE's
-coefficients where the same pairs survive) and draws the rest from the stage's seed.
+embedding of the same mechanism keeps the tensors of the old one (learned parameters, and FoPE's
+coefficients) if all have the same shapes; if not, the stage's `resizing` says what becomes of them.
+What is drawn is drawn from the stage's seed.
 """
 
 from __future__ import annotations
@@ -24,5 +25,7 @@ def start(spec: Extend, parents: Mapping[str, Path]) -> Start:
     It keeps its own embedding if the stage's is None. Raises CheckpointError and EmbeddingError.
     """
     parent = parents[MODEL]
-    build_model = partial(load_model, parent, embedding=spec.embedding, seed=spec.seed)
+    build_model = partial(
+        load_model, parent, embedding=spec.embedding, seed=spec.seed, resizing=spec.resizing
+    )
     return Start(load_tokenizer(read_config(parent).tokenizer), build_model)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from fope_lab.data.mixture import Batch, Mixture, TrainingData
+from fope_lab.data.mixture import Batch, TrainingData
 from fope_lab.data.recipe import Data
 from fope_lab.data.roles import text_role, validation_role
 from fope_lab.data.rows import IGNORED
@@ -60,7 +60,7 @@ class HeldOut:
             first_half=first_half,
         )
         self._rows, self._workers = rows, workers
-        self.total = self._distinct_rows([data.mix[i].weight for i in places], tokens)
+        self.total = self._distinct_rows(tokens)
 
     def batches(self) -> Iterator[Batch]:
         """This worker's batches, equally many on each worker; rows past the last have no labels."""
@@ -71,13 +71,12 @@ class HeldOut:
             past = torch.arange(self._rows) >= left
             yield replace(batch, labels=batch.labels.masked_fill(past[:, None], IGNORED))
 
-    def _distinct_rows(self, weights: list[float], tokens: int) -> int:
+    def _distinct_rows(self, tokens: int) -> int:
         """The number of rows before the mixture repeats one, within `tokens` tokens."""
-        mixture = Mixture(weights)
         epochs = [source.epoch for source in self._data.sources]
 
         def repeats(rows: int) -> bool:
-            _, of_each = mixture.assign(rows, 0)
+            _, of_each = self._data.mixture.assign(rows, 0)
             return any(
                 epoch is not None and count > epoch
                 for count, epoch in zip(of_each, epochs, strict=True)

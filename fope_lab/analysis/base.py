@@ -8,7 +8,7 @@ matplotlib are imported inside them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -86,6 +86,16 @@ class Analysis(ABC):
         What a model decides may leave some of them out. A claim can name only what is here.
         """
         return ()
+
+    @property
+    def curves(self) -> Mapping[str, Sequence[int]]:
+        """The curves over the position of a token, by name, each with its positions; tables, papers
+        and claims can name them as metrics. They depend on the options alone."""
+        return {}
+
+    def curve_values(self, arrays: Arrays) -> Mapping[str, Sequence[float]]:
+        """The values of each of `curves` at its positions."""
+        return {}
 
     @abstractmethod
     def compute(self, subject: Subject | None, progress: Progress) -> Arrays:

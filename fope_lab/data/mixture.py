@@ -1,4 +1,4 @@
-"""Training batches: rows from several corpora and tasks, mixed by tokens.
+"""Training batches: rows from several corpora and tasks, mixed by tokens or by epochs.
 
 The order is a pure function of (seed, step). It does not depend on the model, and each worker of a
 group gets its slice of the same global batch.
@@ -6,7 +6,7 @@ group gets its slice of the same global batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,7 +92,6 @@ class TrainingData:
         self._batch_size = batch_size
         self._rows = batch_size // world_size
         self._offset = rank * self._rows
-        self._mixture = Mixture([source.weight for source in data.mix])
         self.sources: list[RowSource] = []
         for index, source in enumerate(data.mix):
             if source.task is None:
@@ -105,6 +104,7 @@ class TrainingData:
             else:
                 rows = source.task.held_out_rows(tokenizer, data.length)
             self.sources.append(rows)
+        self.mixture = Mixture(row_weights(data, self.sources))
         self._numbered = any(source.numbered for source in self.sources)
 
     def examples(self) -> list[dict[str, Any]]:
@@ -122,7 +122,7 @@ class TrainingData:
         import torch
 
         first = step * self._batch_size + self._offset
-        of_source, before = self._mixture.assign(first, self._rows)
+        of_source, before = self.mixture.assign(first, self._rows)
         ids = np.empty((self._rows, self.length + 1), np.int64)
         labels, documents = np.empty_like(ids), np.zeros_like(ids)
         sizes = np.full(self._rows, self.length + 1)
@@ -155,6 +155,18 @@ def corpus_rows(packed: PackedCorpus, data: Data, name: tuple[int, ...], pad_id:
     if packed.loss is None:
         return TextRows(packed, data.length, name, within=data.documents == "within")
     return ExampleRows(packed, data.length, name, pad_id=pad_id, pack=data.pack)
+
+
+def row_weights(data: Data, sources: Sequence[RowSource]) -> list[float]:
+    """Return the weight of each source by rows, which all have as many tokens.
+
+    By epochs, a source weighs as much as it has rows: rows of packed examples are about as many in
+    every epoch, and those of the first count.
+    """
+    weights = [source.weight for source in data.mix]
+    if data.weights == "tokens":
+        return weights
+    return [weight * (rows.epoch or 0) for weight, rows in zip(weights, sources, strict=True)]
 
 
 class Mixture:

@@ -40,7 +40,9 @@ class Source:
     corpus: CorpusOption | None = None
     task: Task | None = None
     weight: Annotated[
-        float, Interval(gt=0), Doc("The source's share of the tokens, relative to the others.")
+        float,
+        Interval(gt=0),
+        Doc("The source's share, relative to the others: of the tokens, or as `weights` says."),
     ] = 1.0
 
     def canonical(self) -> dict[str, Any]:
@@ -79,10 +81,22 @@ class Data:
         Literal["across", "within"],
         Doc("Of text: whether a token sees the documents before its own (across) or not (within)."),
     ] = "across"
+    weights: Annotated[
+        Literal["tokens", "epochs"],
+        Doc(
+            "What the weights of `mix` are shares of. tokens: the tokens that are read. epochs: the"
+            " source itself, so that with weights 1 and 0.5 the first is read through once while"
+            " half of the second is read."
+        ),
+    ] = "tokens"
     pack: Annotated[
         bool,
         Doc("Of pairs and chats: whether a row holds several, which do not see each other."),
     ] = False
+
+    def __post_init__(self) -> None:
+        if self.weights == "epochs" and any(source.task for source in self.mix):
+            raise ValueError("weights: epochs needs corpora alone, because a task has no end")
 
     def canonical(self) -> dict[str, Any]:
         """The shortest description; parsing it gives the data back."""

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from annotated_types import MinLen
 
-from fope_lab.analysis import Analysis, Subject
+from fope_lab.analysis import Analysis, Arrays, Subject
 from fope_lab.analysis.base import ARRAYS, FIGURE
 from fope_lab.config.annotations import Doc
 from fope_lab.config.problems import Problem, missing
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.evaluation.base import Evaluation
+from fope_lab.stages.metric import POSITION, Metric
+from fope_lab.stages.result import Measurement
 from fope_lab.stages.sections import AnalysisSection, CorpusSection
 
 if TYPE_CHECKING:
@@ -43,6 +47,18 @@ class AnalysisStage(Evaluation, kind="analysis"):
         """The text, where the analysis reads one."""
         return {} if self.corpus is None else {"corpus": self.corpus}
 
+    def metrics(self) -> Iterable[Metric]:
+        """The curves that the analysis declares, over the position of a token."""
+        for name, positions in self.analysis.curves.items():
+            yield Metric(
+                name=f"{name}_by_{POSITION.name}",
+                short_name=name,
+                better=None,
+                unit="number",
+                axis=POSITION,
+                xs=tuple(positions),
+            )
+
     def number_names(self) -> Iterable[str]:
         """The numbers that the analysis declares."""
         return self.analysis.number_names
@@ -64,7 +80,7 @@ class AnalysisStage(Evaluation, kind="analysis"):
         return idle if needs != "nothing" else idle | no_model
 
     def run(self, context: Context) -> dict[str, Any]:
-        """Save `arrays.npz` and `figure.svg`, and log the analysis's numbers."""
+        """Save `arrays.npz` and `figure.svg`, and log the analysis's numbers and curves."""
         from fope_lab.drawing.svg import standalone_svg
 
         analysis: Analysis = self.analysis
@@ -77,12 +93,21 @@ class AnalysisStage(Evaluation, kind="analysis"):
             (directory / FIGURE).write_text(svg, encoding="utf-8")
 
         context.log_numbers(numbers)
+        position = attrgetter("x")
+        for _, at_once in groupby(sorted(self._measured(arrays), key=position), key=position):
+            context.log(*at_once)
         context.save(write)
         return {
             "analysis": analysis.name,
             "source": analysis.source,
             "says": analysis.says,
         }
+
+    def _measured(self, arrays: Arrays) -> Iterator[Measurement]:
+        """The points of all curves."""
+        for name, values in self.analysis.curve_values(arrays).items():
+            for position, value in zip(self.analysis.curves[name], values, strict=True):
+                yield Measurement(name=f"{name}_by_{POSITION.name}", x=position, value=value)
 
     def _subject(self, context: Context) -> Subject | None:
         """The model, and the beginning of the text, that the analysis looks at."""

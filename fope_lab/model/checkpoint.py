@@ -18,6 +18,7 @@ from fope_lab.model.checkpoint_config import CheckpointConfig, CheckpointError
 from fope_lab.model.checkpoint_formats import FORMAT, ConfigSource, format_of
 from fope_lab.model.huggingface.names import config_file, hub_name, model_folder
 from fope_lab.model.huggingface.pinned_configs import PINNED_CONFIGS
+from fope_lab.model.resized_tensors import Resizing, resized
 from fope_lab.model.weights import WEIGHTS, weight_files
 from fope_lab.store import StageFolder, Status
 from fope_lab.store.checkpoint import require_intact
@@ -75,7 +76,11 @@ def save_model(
 
 
 def load_model(
-    path: str | os.PathLike[str], embedding: Spec | None = None, *, seed: int = 0
+    path: str | os.PathLike[str],
+    embedding: Spec | None = None,
+    *,
+    seed: int = 0,
+    resizing: Resizing = "draw",
 ) -> Decoder:
     """Load the model of a checkpoint, on the CPU and in eval mode.
 
@@ -87,7 +92,8 @@ def load_model(
 
     `embedding` replaces the position embedding. If the mechanism and its options stay, and only
     frequencies change (`base`, `transforms`), the new embedding keeps the tensors of the checkpoint
-    whose shapes agree. Otherwise its random and learned tensors are drawn from `seed`.
+    if all their shapes agree; if not, `resizing` says what becomes of them (resized_tensors.py).
+    Otherwise its random and learned tensors are drawn from `seed`.
     Raises CheckpointError, StoreError if a checkpoint no longer holds what was written, or
     EmbeddingError if the new embedding does not fit the model.
     """
@@ -117,7 +123,7 @@ def load_model(
             seed=seed,
         )
     if model.embedding != config.embedding:
-        weights = _with_embedding_of(model, weights, config.embedding)
+        weights = _with_embedding_of(model, weights, config.embedding, resizing)
     if differences := _differences(model, weights):
         file = weight_files(directory)[0]
         raise CheckpointError(f"{file} does not fit its {CONFIG}: {differences}")
@@ -191,14 +197,12 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _with_embedding_of(
-    model: Decoder, weights: Mapping[str, Tensor], saved: Mapping[str, Any]
+    model: Decoder, weights: Mapping[str, Tensor], saved: Mapping[str, Any], resizing: Resizing
 ) -> dict[str, Tensor]:
     """The weights with the tensors of the model's position embedding, not the checkpoint's."""
     wanted = {name: t for name, t in model.state_dict().items() if name.startswith(POSITIONS)}
-    if keeps_tensors(saved, model.embedding) and all(
-        name in weights and weights[name].shape == tensor.shape for name, tensor in wanted.items()
-    ):
-        wanted = {name: weights[name] for name in wanted}
+    if keeps_tensors(saved, model.embedding) and wanted.keys() <= weights.keys():
+        wanted = resized(weights, wanted, resizing)
     rest = {name: t for name, t in weights.items() if not name.startswith(POSITIONS)}
     return rest | wanted
 
@@ -244,8 +248,8 @@ def _widen(weights: dict[str, Tensor], model: Decoder) -> None:
 
 
 def keeps_tensors(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether an embedding keeps the tensors of another whose place it takes, where shapes agree:
-    they differ in frequencies only. Both are canonical compositions. Torch-free."""
+    """Whether an embedding keeps the tensors of another whose place it takes, if they have the same
+    shapes: the two differ in frequencies only. Both are canonical compositions. Torch-free."""
     return _without_frequencies(saved) == _without_frequencies(wanted)
 
 

@@ -11,6 +11,7 @@ from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import FieldPath, Problem, missing
 from fope_lab.config.section import PositiveInt, Section
 from fope_lab.data.roles import validation_role
+from fope_lab.model.resized_tensors import Resizing
 from fope_lab.stages.base import ChildConfig, StageConfig
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.sections import DataSection, EmbeddingSection, ModelSection, TokenizerSection
@@ -333,6 +334,23 @@ class Extend(FurtherTraining, kind="extend"):
 
     start = "trainers.extend:start"
     untrained = SwapEmbedding
+
+    resizing: Annotated[
+        Resizing,
+        Doc(
+            "What becomes of an embedding's coefficients if only frequencies change, and another"
+            " number of them needs matrices of another size. draw: all are drawn. expand: those"
+            " that there are stay, and the rest is drawn, as the released code of FoPE extends a"
+            " model by FoPE. pad: they stay, and the rest is 0, as it extends FoPE by YaRN."
+        ),
+    ] = "draw"
+
+    def problems(self) -> Iterable[Problem]:
+        """A resizing of an embedding that stays as it is."""
+        yield from super().problems()
+        if self.resizing != "draw" and self.embedding is None:
+            fault = "has no effect: the model keeps its embedding"
+            yield Problem(("resizing",), f"found {self.resizing}, which {fault}")
 
 
 @dataclass(frozen=True, kw_only=True)

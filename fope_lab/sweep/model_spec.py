@@ -25,6 +25,7 @@ from fope_lab.embeddings.spec import parse_embedding
 from fope_lab.model.checkpoint import keeps_tensors
 from fope_lab.model.config import ModelConfig
 from fope_lab.stages import (
+    Extend,
     Finetune,
     FurtherTraining,
     Pretrain,
@@ -81,6 +82,8 @@ def model_spec_of(
         _check_untrained(model_spec, parent, cache)
         mechanism = parent.trained_mechanism or parent.embedding["type"]
         model_spec = dataclasses.replace(model_spec, trained_mechanism=mechanism)
+    if isinstance(spec, Extend) and parent is not None:
+        _check_resizing(spec, model_spec, parent)
     model_spec = _with_tokenizer(model_spec, spec)
     if isinstance(spec, TrainingConfig):
         model_spec = dataclasses.replace(
@@ -186,6 +189,17 @@ def _check_untrained(model_spec: ModelSpec, parent: ModelSpec, cache: Cache) -> 
     )
     needs = "an embedding without learned parameters, or a stage of kind extend that trains"
     raise ConfigError(Problem(("embedding",), message, needs))
+
+
+def _check_resizing(spec: Extend, model_spec: ModelSpec, parent: ModelSpec) -> None:
+    """Raise ConfigError if nothing would be left of coefficients but 0."""
+    if spec.resizing != "pad" or keeps_tensors(parent.embedding, model_spec.embedding):
+        return
+    message = (
+        f"found pad, but {model_spec.embedding_label} keeps nothing of {parent.embedding_label},"
+        " because more than frequencies differs"
+    )
+    raise ConfigError(Problem(("resizing",), message, allowed=("draw", "expand")))
 
 
 def _with_tokenizer(model_spec: ModelSpec, spec: StageConfig) -> ModelSpec:

@@ -19,6 +19,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "random-decay": {"length": 256, "reach": 4, "draws": 2, "pairs": 2, "head_dim": 16},
     "rotation-angles": {"length": 100, "pair": 3},
     "spectrum-damage": {"draws": 5},
+    "truncated-wave": {"length": 64, "head_dim": 16},
 }
 
 

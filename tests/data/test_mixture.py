@@ -126,6 +126,27 @@ def test_the_mixture_is_by_tokens(prepared: dict[str, Path]) -> None:
     assert abs(float(text) - 0.5) < 0.01
 
 
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 0.25)])
+def test_by_epochs_each_corpus_is_read_through_as_often_as_its_weight_says(
+    prepared: dict[str, Path], weights: tuple[float, float]
+) -> None:
+    """Until the first has been read once, counted by the rows themselves."""
+    corpora = ("python-docs", "python-docstrings")
+    mix = [{"corpus": c, "weight": w} for c, w in zip(corpora, weights, strict=True)]
+    data = make(prepared, {"length": 256, "mix": mix, "weights": "epochs", "pack": True})
+    text, pairs = data.sources
+    assert isinstance(pairs, ExampleRows)
+    assert text.epoch
+    assert pairs.epoch
+    rows = text.epoch + round(weights[1] * pairs.epoch)
+    of_each = np.bincount(data.mixture.assign(0, rows)[0], minlength=2)
+    assert np.abs(of_each - [text.epoch, weights[1] * pairs.epoch]).max() <= 2
+    read = pairs.rows(0, int(of_each[1])).documents
+    assert read is not None
+    packed = int(read.max(axis=1).sum())  # padding has the number after that of the last example
+    assert packed == pytest.approx(weights[1] * pairs.examples, rel=0.03)
+
+
 def test_labels_are_the_next_tokens(prepared: dict[str, Path]) -> None:
     batch = make(prepared).batch(0)
     has_loss = batch.labels[:, :-1] != IGNORED
@@ -204,6 +225,7 @@ def test_data_of_another_tokenizer_or_split_is_refused(tmp_path: Path) -> None:
         {"task": "passkey", "length": 64, "queries": 2},
         {"corpus": "python-docs", "length": 64, "documents": "within", "pack": True},
         {**MIX, "documents": "within"},
+        {"length": 8, "weights": "epochs", "mix": [{"corpus": "python-docs", "weight": 0.1}]},
         MIX,
         {"length": 8, "mix": [{"corpus": {"type": "c4", "limit": 9}}, {"task": "passkey"}]},
     ],
@@ -233,6 +255,8 @@ def test_a_description_stands_for_what_its_canonical_form_does(spec: dict[str, A
             {**MIX, "documents": ["within"]},
             {("documents",): r"found \['within'\]; did you mean 'within'"},
         ),
+        ({"length": 8, "corpus": "c4", "weights": "tokens"}, {("weights",): "unknown option"}),
+        ({**MIX, "weights": "epoch"}, {("weights",): "did you mean 'epochs'"}),
         ({"length": 8, "mix": []}, {("mix",): r"found \[\], needs at least one entry"}),
         ({"length": 8, "corpus": "c4", "lenght": 8}, {("lenght",): "did you mean 'length'"}),
         ({"length": 8, "mix": [{"corpus": "c4"}], "x": 1}, {("x",): "unknown option 'x' of data"}),

@@ -502,3 +502,20 @@ def test_a_base_that_is_not_the_parents_must_be_given(
         assert load(tmp_path, changed(BASE, {**parent, **told_base}))
     assert load(tmp_path, changed(BASE, {f"stages.{stage}.embedding": embedding}))
     assert load(tmp_path, changed(BASE, {**parent, f"stages.{stage}.embedding": "alibi"}))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"resizing": "expand"}, "found expand, which has no effect: the model keeps"),
+        ({"resizing": "pad", "embedding": "fope"}, "found pad, but fope keeps nothing of rope"),
+        ({"resizing": "extend", "embedding": "fope"}, "allowed: draw, expand, pad"),
+    ],
+)
+def test_a_resizing_that_resizes_nothing_is_refused(
+    tmp_path: Path, options: dict[str, Any], expected: str
+) -> None:
+    fields = {f"stages.extend.{name}": value for name, value in options.items()}
+    [found] = told(tmp_path, changed(BASE, {"stages.extend.embedding": None, **fields}))
+    assert ".resizing: " in found
+    assert expected in found

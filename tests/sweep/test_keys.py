@@ -106,6 +106,7 @@ CHANGES: dict[str, tuple[Any, ...]] = {
     "pretrain.train.decay": (0.2,),
     "extend.from": ("pretrain2",),
     "extend.embedding": (None, "rope", {"type": "fope-yarn", "sigma": 0.2, "factor": 4}),
+    "extend.resizing": ("expand",),
     "extend.data.length": (64,),
     "extend.data.corpus": ("pg19", {"type": "c4", "limit": 5}),
     "extend.train.tokens": (1,),

@@ -160,6 +160,23 @@ def test_what_changes_no_frequency_is_an_error_before_anything_starts(
     assert Store(tmp_path).folder("extend", "key").rows() == []
 
 
+def test_a_lower_floor_keeps_the_coefficients_of_the_parent(
+    data: dict[str, Path], parents: dict[str, Path], tmp_path: Path
+) -> None:
+    lower = {"type": "fope", "base": BASE, "original_length": FACTOR * LENGTH}
+    stage = dataclasses.replace(extending(lower, steps=1), resizing="expand")
+    _, checkpoint = extended(tmp_path, stage, parents["fope"], data)
+    old, new = (
+        load_model(path).position_embeddings[0].cos_coef for path in (parents["fope"], checkpoint)
+    )
+    assert isinstance(old, Tensor)
+    assert isinstance(new, Tensor)
+    heads, frequencies, pairs = old.shape
+    assert new.shape[1] > frequencies
+    assert torch.equal(new[:heads, :frequencies, :pairs], old)
+    assert new[:, frequencies:].count_nonzero()
+
+
 @pytest.mark.parametrize("parent", PARENTS)
 def test_going_on_with_the_same_embedding_is_legal(
     data: dict[str, Path], parents: dict[str, Path], tmp_path: Path, parent: str

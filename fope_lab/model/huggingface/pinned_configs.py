@@ -50,5 +50,20 @@ PINNED_CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "max_position_embeddings": 4096,
         "tie_word_embeddings": False,
     },
+    "google/gemma-7b@ff6768d9368919a1f025a54f9f5aa0ee591730bb": {
+        "model_type": "gemma",
+        "architectures": ["GemmaForCausalLM"],
+        "rope_theta": 10_000.0,
+        "rms_norm_eps": 1e-6,
+        "hidden_size": 3072,
+        "intermediate_size": 24_576,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 16,
+        "head_dim": 256,
+        "vocab_size": 256_000,
+        "max_position_embeddings": 8192,
+        "tie_word_embeddings": True,
+    },
 }
 """The fields of config.json that define the model, by NAME@COMMIT."""

@@ -173,9 +173,11 @@ def _training(stage: Stage) -> Training:
             name = corpus_label(source.corpus)
         share = source.weight / total
         sources.append((identity, round(share, 9)))
-        shown.append(name if len(data.mix) == 1 else f"{100 * share:.3g} % {name}")
+        by_tokens, by_epochs = f"{100 * share:.3g} %", f"{source.weight:g} epochs of"
+        part = by_tokens if data.weights == "tokens" else by_epochs
+        shown.append(name if len(data.mix) == 1 else f"{part} {name}")
     return Training(
-        sources=(*sources, data.documents, data.pack),
+        sources=(*sources, data.documents, data.pack, data.weights),
         shown=" + ".join(shown),
         tokenizer=tokenizer_label(stage.model_spec.tokenizer) if stage.model_spec else "",
         length=data.length,

@@ -118,6 +118,22 @@ def test_posgen_is_in_our_unit_with_what_the_paper_calls_a_variance() -> None:
     assert rows["RoPE"].spreads == (0.43, 0.33, 0.03)
 
 
+@pytest.mark.parametrize("place", [3, 4, 5])
+def test_the_scores_of_gemma_are_within_their_bounds(place: int) -> None:
+    """As Cauchy–Schwarz has it for a token's score with itself: a wrong digit would likely break
+    it. The three tables have 69 numbers."""
+    published = load_published(f"p_rope/table{place}")
+    [row] = published.rows
+    by_metric: dict[str, list[float]] = {}
+    for column in published.columns:
+        by_metric.setdefault(column.metric, []).append(published.value(row, column) or math.nan)
+    bounds, own, previous = by_metric.values()
+    assert (len(bounds), len(own), len(previous)) == (8, 8, 7)
+    assert all(abs(score) < bound for score, bound in zip(own, bounds, strict=True))
+    diagonal = sum(own[1:]) > sum(previous)
+    assert diagonal == (place != 5)
+
+
 GOOD: dict[str, Any] = {
     "paper": "Someone",
     "arxiv": "2401.00001",

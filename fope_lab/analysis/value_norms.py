@@ -1,0 +1,147 @@
+"""The norms of values by pair of dimensions, beside those of keys, which are rotated.
+
+Barbero et al. (Round and Round), arXiv 2410.06205: §4 and App. D.2 with Fig. 10 (c). The paper
+shows that rotation is why queries and keys prefer some pairs: values are not rotated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fope_lab.analysis.activations import record
+from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.pairs import PAIRS, pair_norms, quarter_shares, rotated_frequencies
+from fope_lab.analysis.passages import ReadsPassages, passages
+from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.number_words import NumberWords
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from torch import Tensor, nn
+
+    from fope_lab.model.decoder import Decoder
+
+KINDS = ("value", "key")
+
+
+def mean_value_norms(
+    model: Decoder, rows: NDArray[np.int64], progress: Progress = lambda done, total: None
+) -> dict[str, NDArray[np.float64]]:
+    """Return the mean 2-norms by pair of dimensions over the tokens of rows (passages, length), of
+    values and of keys before rotation: `value` and `key` (layers, head_dim/2), means over heads.
+
+    The pairs of values are those that a rotation would turn, were there one.
+    """
+    import torch
+
+    config = model.config
+    sums = {kind: np.zeros((config.num_layers, config.head_dim // 2)) for kind in KINDS}
+    values: list[Tensor] = []
+
+    def keep(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        values.append(output)
+
+    hooks = [
+        cast("nn.Module", cast("nn.Module", layer.self_attn).v_proj).register_forward_hook(keep)
+        for layer in model.layers
+    ]
+    device = model.embed_tokens.weight.device
+    try:
+        for i, row in enumerate(rows):
+            for layer, _, k in record(model, torch.from_numpy(row)[None].to(device)):
+                v = values.pop().unflatten(-1, (-1, config.head_dim)).transpose(1, 2)
+                for kind, x in (("value", v), ("key", k)):
+                    mean = pair_norms(x)[0].mean(dim=(0, 1), dtype=torch.float64)
+                    sums[kind][layer] += mean.cpu().numpy()
+            progress(i + 1, len(rows))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return {kind: total / len(rows) for kind, total in sums.items()}
+
+
+def unevenness(norms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the standard deviation over pairs as a share of the mean, for norms (…, pairs): (…),
+    and 0 where all are 0."""
+    means = norms.mean(axis=-1)
+    return np.asarray(norms.std(axis=-1) / np.where(means == 0, 1.0, means))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueNorms(
+    ReadsPassages,
+    Analysis,
+    name="value-norms",
+    source="Barbero et al. (Round and Round), arXiv 2410.06205, Fig. 10 (c)",
+    says=(
+        "Values, which are not rotated, have no pattern over the pairs of dimensions, whereas keys"
+        " prefer the slowest."
+    ),
+    needs="text",
+):
+    """Mean norms of values and of keys by pair of dimensions and layer."""
+
+    sequences: Annotated[int, Interval(ge=1), Doc("The number of passages that are read.")] = 10
+    length: Annotated[int, Interval(ge=2), Doc("The tokens of a passage.")] = 256
+
+    def compute(self, subject: Subject | None, progress: Progress) -> Arrays:
+        """Compute `value` and `key` (layers, head_dim/2), and the `frequencies` (head_dim/2,) of
+        keys in radians per token, from fast to slow.
+
+        Raises DataError if the model rotates nothing.
+        """
+        assert subject is not None  # as it needs a text
+        frequencies = rotated_frequencies(subject.model, self.name)
+        rows = passages(subject, self.sequences, self.length)
+        return {"frequencies": frequencies, **mean_value_norms(subject.model, rows, progress)}
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        """The names of all numbers that `numbers` can return."""
+        parts = ("slow_share", "fast_share", "unevenness")
+        return tuple(f"{kind}_{part}" for kind in KINDS for part in parts)
+
+    def numbers(
+        self, arrays: Arrays
+    ) -> Annotated[
+        dict[str, float],
+        NumberWords(
+            {
+                "{kind}_slow_share": (
+                    "norm of the {kind} in the slowest quarter of the pairs, share"
+                ),
+                "{kind}_fast_share": (
+                    "norm of the {kind} in the fastest quarter of the pairs, share"
+                ),
+                "{kind}_unevenness": (
+                    "norm of the {kind}, standard deviation over pairs, share of its mean"
+                ),
+            },
+        ),
+    ]:
+        """Return, for values and keys, the shares of the norm in the slowest and in the fastest
+        quarter of the pairs, and the unevenness over pairs, as means over layers."""
+        numbers: dict[str, float] = {}
+        for kind in KINDS:
+            fast, slow = quarter_shares(arrays[kind])
+            numbers |= {
+                f"{kind}_slow_share": float(slow.mean()),
+                f"{kind}_fast_share": float(fast.mean()),
+                f"{kind}_unevenness": float(unevenness(arrays[kind]).mean()),
+            }
+        return numbers
+
+    def draw(self, arrays: Arrays) -> Figure:
+        """Draw the norms of values and of keys by layer."""
+        from fope_lab.drawing.panels import cells, panels
+
+        tops = {kind: float(arrays[kind].max()) for kind in KINDS}
+        titles = [f"Mean norm by layer, {kind}s: 0 to {top:.3g}" for kind, top in tops.items()]
+        with panels(titles, columns=2, width=390) as (figure, plots):
+            for axes, (kind, top) in zip(plots, tops.items(), strict=True):
+                cells(axes, arrays[kind], PAIRS, "layer", top)
+        return figure
