@@ -44,6 +44,19 @@ def marked_tokens(subject: Subject, characters: str) -> NDArray[np.bool_]:
     return marked
 
 
+def require_some_marked(marked: NDArray[np.bool_], characters: str) -> None:
+    """Raise DataError unless some tokens of the passages (passages, length) are marked and others
+    are not, not counting the first and the last of each."""
+    inside = marked[:, 1:-1]
+    if inside.all() or not inside.any():
+        which = "all" if inside.any() else "none"
+        message = (
+            f"found {characters!r}, needs characters that occur in some tokens of the text"
+            f" but not in others: {which} of the {marked.size} tokens have one"
+        )
+        raise DataError(Problem(("characters",), message))
+
+
 def head_scores(
     model: Decoder,
     rows: NDArray[np.int64],
@@ -144,14 +157,7 @@ class SemanticHeads(
         is_marked = marked_tokens(subject, self.characters)
         rows = passages(subject, self.sequences, self.length)
         marked = is_marked[rows]
-        inside = marked[:, 1:-1]
-        if inside.all() or not inside.any():
-            which = "all" if inside.any() else "none"
-            message = (
-                f"found {self.characters!r}, needs characters that occur in some tokens of the text"
-                f" but not in others: {which} of the {marked.size} tokens have one"
-            )
-            raise DataError(Problem(("characters",), message))
+        require_some_marked(marked, self.characters)
 
         def part(done: int, total: int) -> None:
             progress(done, 2 * total)

@@ -38,7 +38,15 @@ def test_weights_are_transformers(both: tuple[PreTrainedModel, Decoder]) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["frequency-usage", "positional-heads", "cauchy-schwarz", "semantic-heads"]
+    "name",
+    [
+        "frequency-usage",
+        "value-norms",
+        "positional-heads",
+        "cauchy-schwarz",
+        "semantic-heads",
+        "marked-head",
+    ],
 )
 def test_every_analysis_reads_them(
     name: str, both: tuple[PreTrainedModel, Decoder], reading: Callable[..., Subject]
