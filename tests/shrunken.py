@@ -151,7 +151,8 @@ def _small_evaluation(spec: Evaluation, first: int) -> dict[str, Any]:
 
 def _small_analysis(analysis: Analysis) -> Analysis:
     fields = {each.name for each in dataclasses.fields(analysis)}  # type: ignore[arg-type]
-    small = {"length": LENGTH, "sequences": 2}
+    small = {"length": LENGTH, "sequences": 2, "characters": " "}  # two passages have spaces
+    small |= {name: 1 for name in ("layer", "head") if getattr(analysis, name, None)}
     return dataclasses.replace(analysis, **{n: small[n] for n in small.keys() & fields})  # type: ignore[type-var]
 
 
