@@ -22,7 +22,7 @@ from typing import Any
 from docs.generate.transcripts import RECORD, steps
 from fope_lab.provenance.checkout import Checkout
 
-COLUMNS = 110
+COLUMNS = 160
 FIGURE = "figures/perplexity-by-context-length.svg"
 
 
