@@ -26,11 +26,11 @@ from typing import Any
 
 from fope_lab.stages.labels import label
 from fope_lab.stages.metric import CURVE_AXES
+from fope_lab.tracking.line_colours import CURVE
 from fope_lab.tracking.view import (
     CELL,
     CURRENT,
     EDITION,
-    LINE,
     SUMMARY,
     Outline,
     StageOutline,
@@ -44,6 +44,17 @@ ERRORS = ("_stderr", "_ci95_low", "_ci95_high", "_n")
 perplexity_stderr/64."""
 INTERVAL = ("", "_ci95_low", "_ci95_high")
 """What the table of means shows of a metric, by the ends of the names."""
+GROUPED: Mapping[str, Any] = {
+    "groupBy": {
+        "aggregateFunction": "average",
+        "groupByKeys": [{"mode": "tag", "groupByData": CURVE}],
+    }
+}
+"""One line or bar for all seeds of an embedding, and of each value of the other axes.
+
+A single key always: of several, MLflow writes the names before the values, "embedding: rope,
+pretrain.train.learning_rate: 0.002", and cuts the text.
+"""
 _LINES = {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""}
 CHARTS, GENERATED = "Charts", "Model metrics"
 """The section with the charts of a view, and the one for those that MLflow adds by itself."""
@@ -111,7 +122,7 @@ def prepared_views(outline: Outline, metrics: Mapping[str, Collection[str]]) -> 
         numbers = [name for name in names if not _is_curve(name)]
         columns = _columns(stages, numbers)
         charts = _charts(names, steps=_trains(stages[0]))
-        charts |= _group(stages)
+        charts |= GROUPED
         runs = len(stages)
         views.append(_view(outline.name, section, "CHART", where, columns, charts, longest, runs))
         if not _trains(stages[0]):
@@ -252,16 +263,6 @@ def _chart(name: str, *, steps: bool) -> dict[str, Any]:
         "useGlobalXaxisKey": False,
         "useGlobalLineSmoothing": True,
     }
-
-
-def _group(stages: Sequence[StageOutline]) -> dict[str, Any]:
-    """One line or bar for all seeds of an embedding, and of each value of the other axes.
-
-    A single key always: of several, MLflow writes the names before the values, "embedding: rope,
-    pretrain.train.learning_rate: 0.002", and cuts the text.
-    """
-    key = {"mode": "tag", "groupByData": LINE if _other_axes(stages) else "embedding"}
-    return {"groupBy": {"aggregateFunction": "average", "groupByKeys": [key]}}
 
 
 def _columns(stages: Sequence[StageOutline], numbers: Iterable[str]) -> list[str]:

@@ -23,6 +23,7 @@ from fope_lab.store import StageFolder, Status
 from fope_lab.store.time_taken import TimeTaken, over_attempts
 from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.cell_keys import cell_keys
+from fope_lab.tracking.line_colours import CURVE, curve_tags
 from fope_lab.tracking.names import line_names, run_names
 
 SUMMARY = "summary"
@@ -35,7 +36,7 @@ EDITION, CURRENT, EARLIER = "edition", "current", "earlier"
 When a stage is edited or dropped, the run of what it was stays, and counts as earlier.
 """
 LINE = "line"
-"""The tag by which charts draw one line for all seeds, where an embedding has several lines."""
+"""The tag with the name of the line that charts draw for all seeds."""
 TIME = "time"
 """The tag of a finished stage that says how long its attempts took."""
 NAME_LENGTH = 250
@@ -118,6 +119,19 @@ class Outline:
             firsts.setdefault(key, dataclasses.replace(stage, key=key, label="", seed=None))
         names = line_names(firsts.values())
         return {stage.key: names[self.cell_keys[stage.key]] for stage in drawn}
+
+    @functools.cached_property
+    def curves(self) -> Mapping[str, str]:
+        """The tags by which charts draw and colour the lines of stages, by the stages' keys."""
+        sections: dict[str, dict[str, str]] = {}
+        for stage in self.stages:
+            if stage.key in self.lines:
+                sections.setdefault(stage.section, {})[stage.key] = self.lines[stage.key]
+        found: dict[str, str] = {}
+        for lines in sections.values():
+            tags = curve_tags(lines.values())
+            found |= {key: tags[line] for key, line in lines.items()}
+        return found
 
     @classmethod
     def of(cls, plan: Plan, cached: Mapping[str, bool]) -> Self:
@@ -227,6 +241,7 @@ def stage_tags(outline: Outline, stage: StageOutline, own: Mapping[str, Any]) ->
         "embedding": stage.embedding,
         "scale": stage.scale,
         LINE: outline.lines.get(stage.key),
+        CURVE: outline.curves.get(stage.key),
         EDITION: CURRENT,
         **{f"axis.{name}": as_text(value) for name, value in stage.axes.items()},
         **own,

@@ -5,6 +5,7 @@ The format of the views is MLflow's own. When a version of MLflow changes it, th
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from statistics import fmean
@@ -16,6 +17,7 @@ from tracking_scene import LiveServer, Scene, finish, measure
 from fope_lab.orchestration.sweep_report import keep_report, tracked_report
 from fope_lab.sweep import Plan
 from fope_lab.tracking import Tracker
+from fope_lab.tracking.line_colours import UNSEEN
 from fope_lab.tracking.links import VIEW
 
 CHROMIUM = shutil.which("chromium")
@@ -37,6 +39,11 @@ LINES = """() => {
     const kinds = [plot.layout.xaxis.type, plot.layout.yaxis.type];
     return [kinds, lines.map((line) => [Array.from(line.x), Array.from(line.y)])];
 }"""
+COLOURS = """() => document.querySelector('.js-plotly-plot')._fullData
+    .filter((trace) => trace.mode === 'lines+markers' && trace.line.color !== 'transparent')
+    .map((trace) => [Array.from(trace.y), trace.line.color])"""
+BLUE, GREY = "#2272b4", "#8396a5"
+"""Of MLflow's palette, and near to what these lines have in our report."""
 GREATEST = """() => document.querySelector('.js-plotly-plot').data
     .filter((trace) => trace.fill).map((trace) => Math.max(...trace.y))"""
 
@@ -110,12 +117,13 @@ def test_a_view_of_an_edited_sweep_has_a_short_line_for_each_of_its_settings(
             tracker.project(plan)
         page.goto(tracker.view_links("first", live.uri)["perplexity"])
         for line in ("rope 2e-3", "rope 5e-4", "alibi 2e-3", "alibi 5e-4"):
-            page.get_by_text(f"Group: {line}", exact=True).wait_for()
+            page.get_by_text(group(line)).wait_for()
         assert page.get_by_text("Group: ").count() == 4
         page.get_by_text("4 matching runs").wait_for()
         page.wait_for_function("() => document.querySelector('.js-plotly-plot')?.data?.length >= 4")
         _, lines = page.evaluate(LINES)
         assert len(lines) == 4
+        assert len({colour for _, colour in page.evaluate(COLOURS)}) == 4
     finally:
         live.stop()
 
@@ -132,7 +140,13 @@ def see_a_line_for_each_embedding(page: Any, experiment: str) -> None:
     assert sorted(lines) == sorted([LENGTHS, mean(name)] for name in ("rope", "nope"))
     assert sorted(page.evaluate(GREATEST)) == [32.0, 90.0]  # bands, up to the worst seed
     for name in ("rope", "nope"):  # beside the charts, with the colours of the lines
-        page.get_by_text(f"Group: {name}").wait_for()
+        page.get_by_text(group(name)).wait_for()
+    assert sorted(page.evaluate(COLOURS)) == sorted([[mean("rope"), BLUE], [mean("nope"), GREY]])
+
+
+def group(line: str) -> re.Pattern[str]:
+    """What is written beside a chart for a line."""
+    return re.compile(f"^Group: {line}[{UNSEEN}]*$")
 
 
 def see_the_table_of_results(page: Any, view: str) -> None:

@@ -72,7 +72,7 @@ def test_a_curve_is_a_chart_over_the_logarithm_of_the_length(scene: Scene) -> No
     assert folded == {"perplexity", "Model metrics"}
     assert state["groupBy"] == {
         "aggregateFunction": "average",
-        "groupByKeys": [{"mode": "tag", "groupByData": "embedding"}],
+        "groupByKeys": [{"mode": "tag", "groupByData": "curve"}],
     }
 
 
@@ -142,7 +142,7 @@ def test_other_axes_are_columns_and_split_the_lines(scene: Scene) -> None:
     plan = scene.plan(grid="pretrain.train.learning_rate: [1e-3, 3e-3]")
     views = views_of(plan, {"perplexity": LENGTHS})
     assert views["perplexity"].state["groupBy"]["groupByKeys"] == [
-        {"mode": "tag", "groupByData": "line"}
+        {"mode": "tag", "groupByData": "curve"}
     ]
     state = views["results"].state
     columns = state["selectedColumns"]
@@ -210,7 +210,7 @@ def test_an_embedding_that_all_have_does_not_fill_the_legend(scene: Scene) -> No
     swapped_outline = dataclasses.replace(outline, stages=swapped)
     views = prepared_views(swapped_outline, logged)
     [view] = [view for view in views if view.name == "perplexity"]
-    assert view.state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "line"}]
+    assert view.state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "curve"}]
     assert lines(swapped_outline) == ["rope", "nope"]
 
 
