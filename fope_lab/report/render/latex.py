@@ -47,6 +47,8 @@ PLAIN = {
     "σ": r"$\sigma$",
     "\u00a0": "~",
 }
+LIGATURE = re.compile(r"(?<=[-–])(?=[-–])|(?<=')(?=')|(?<=`)(?=`)|(?<=,)(?=,)|(?<=[?!])(?=`)")
+"""Between two marks of which LaTeX would make another one, as a dash of two hyphens."""
 """What LaTeX would read as a command, and characters that its fonts lack."""
 
 
@@ -145,4 +147,5 @@ def label_of(title: str) -> str:
 
 def escaped(text: str) -> str:
     """Text as LaTeX prints it, on one line."""
-    return "".join(PLAIN.get(mark, mark) for mark in " ".join(text.split()))
+    parts = LIGATURE.split(" ".join(text.split()))
+    return "{}".join("".join(PLAIN.get(mark, mark) for mark in part) for part in parts)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import finish, make_report, write_plan
@@ -16,7 +17,7 @@ from fope_lab.report.render.paper_view import paper_table
 from fope_lab.report.render.report_tables import report_tables
 from fope_lab.store import Store
 
-MEANING = {command: mark for mark, command in PLAIN.items()}
+MEANING = {command: mark for mark, command in PLAIN.items()} | {"{}": ""}
 COMMAND = re.compile("|".join(map(re.escape, sorted(MEANING, key=len, reverse=True))))
 
 
@@ -91,6 +92,12 @@ def test_any_text_is_printed_as_it_is(text: str) -> None:
     assert read(latex) == " ".join(text.split())
     without = re.sub(r"\\[#$%&_{}]", "", COMMAND.sub("", latex))
     assert not re.search(r"[#$%&_{}~^\\<>|]", without)
+
+
+@pytest.mark.parametrize("text", ["--", "---", "–-", "''", "``", ",,", "?`", "!`"])
+def test_no_ligature_takes_the_place_of_two_marks(text: str) -> None:
+    parts = escaped(text).split("{}")
+    assert [read(part) for part in parts] == list(text)
 
 
 @given(st.text(max_size=60))
