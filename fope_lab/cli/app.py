@@ -5,10 +5,10 @@ or cluster that can't be used), 130 interrupted.
 
 A command is a module of `fope_lab.cli.commands` with `HELP`, `ARGUMENTS` and `run(options) -> int`.
 Each of ARGUMENTS adds one argument, or a group of them, to a parser; EPILOG, if a command has one,
-is what its help says below them. Only these modules see the
-parsed options; what they call takes values. They import what they need inside `run`, so that
-`--help` imports nothing heavy. A command with actions, such as `fope-lab store`, is a package with
-`HELP` and `ACTIONS`, the names of its modules, which are as those of commands.
+is what its help says below them. Only these modules see the parsed options; what they call takes
+values. They import what they need inside `run`, so that `--help` imports nothing heavy. A command
+with actions, such as `fope-lab store`, is a package with `HELP` and `ACTIONS`, the names of its
+modules, which are as those of commands.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Different colours for the lines of MLflow's charts, and the same for an embedding in every chart.
+"""Different colours for the lines of MLflow's charts; familiar embeddings keep theirs everywhere.
 
 MLflow takes the colour of a group of runs from a palette of 29, by a sum over the characters of the
 group's name, so that two lines of four easily have one colour. No setting of a view changes that.
