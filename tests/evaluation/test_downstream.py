@@ -25,6 +25,7 @@ from fope_lab.evaluation.downstream.scores import (
     DownstreamResult,
     downstream_score,
     mean_accuracy,
+    mean_loss,
     result_of,
     tokenize_task,
 )
@@ -158,6 +159,22 @@ def test_the_mean_accuracy_counts_each_task_the_same() -> None:
     assert found.stderr == pytest.approx(0.25 / 2)
 
 
+def test_the_mean_loss_counts_each_task_the_same_also_without_choices() -> None:
+    many = asked_alone(BY_SUM, *(choices("a", "b", document=i) for i in range(4)))
+    one = asked_alone(ANSWER, *(choices("ab", document=i) for i in range(2)))
+    results = [
+        result_of(many, [score(x) for x in (-1, -9, -2, -9, -3, -9, -6, -9)]),
+        result_of(one, [score(x) for x in (-4, -6)]),
+    ]
+    assert mean_loss(results[:1]) is None
+    found = mean_loss(results)
+    assert found is not None
+    assert (found.name, found.value, found.n) == ("downstream_loss", (3.0 + 2.5) / 2, 2)
+    assert found.chance is None
+    of_tasks = stats.sem([1, 2, 3, 6]), stats.sem([2, 3])
+    assert found.stderr == pytest.approx(math.hypot(*of_tasks) / 2)
+
+
 @pytest.mark.parametrize("batch_tokens", [1, 300])
 def test_a_model_is_scored_as_it_would_be_by_hand(batch_tokens: int) -> None:
     """A plain loop: each choice with its own context, alone, in float64 from the logits on."""
@@ -264,6 +281,7 @@ def test_a_stage_logs_and_states_what_it_did(parents: dict[str, Path], tmp_path:
     assert {row.step for row in folder.rows()} == {0}
     names = {"arc_easy_rc_5shot_accuracy", "arc_easy_rc_5shot_loss", "trivia_qa_wiki_loss"}
     names |= {"csqa_rc_5shot_accuracy", "csqa_rc_5shot_loss", "downstream_accuracy"}
+    names |= {"downstream_loss"}
     assert set(values) == names | {f"{name}_stderr" for name in names}
     result = folder.result()
     assert result is not None

@@ -95,6 +95,7 @@ def test_tasks_are_called_by_their_names() -> None:
         "sciq": "sciq_accuracy",
         "sciq_loss": "sciq_loss",
         "downstream": "downstream_accuracy",
+        "downstream_loss": "downstream_loss",
     }
     leval = section({"kind": "leval", "tasks": ["gsm100", "sci_fi"], "revision": "a" * 40})
     assert [(one.short_name, one.name) for one in leval.metrics()] == [

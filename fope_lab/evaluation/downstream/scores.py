@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fope_lab.evaluation.scoring.loglikelihood import Score
 
 Ids = NDArray[np.int64]
-MEAN = "downstream_accuracy"
+MEAN, MEAN_LOSS = "downstream_accuracy", "downstream_loss"
 
 
 @dataclass(frozen=True)
@@ -250,14 +250,32 @@ def mean_accuracy(results: Sequence[DownstreamResult]) -> Measurement | None:
     None for fewer than two such tasks.
     """
     chosen = [(one, one.correct) for one in results if one.correct is not None]
-    if len(chosen) < 2:
+    chance = float(np.mean([one.chance for one, _ in chosen])) if chosen else None
+    return _mean(MEAN, chosen, chance)
+
+
+def mean_loss(results: Sequence[DownstreamResult]) -> Measurement | None:
+    """The mean loss of the tasks in nats per character, each counting the same.
+
+    None for fewer than two tasks.
+    """
+    return _mean(MEAN_LOSS, [(one, one.loss) for one in results])
+
+
+def _mean(
+    name: str,
+    of_tasks: Sequence[tuple[DownstreamResult, NDArray[Any]]],
+    chance: float | None = None,
+) -> Measurement | None:
+    """The mean over tasks of the means over their questions, with its standard error."""
+    if len(of_tasks) < 2:
         return None
-    errors = [one.standard_error(correct) for one, correct in chosen]
+    errors = [one.standard_error(values) for one, values in of_tasks]
     known = [error for error in errors if error is not None]
     return Measurement(
-        name=MEAN,
-        value=float(np.mean([correct.mean() for _, correct in chosen])),
+        name=name,
+        value=float(np.mean([values.mean() for _, values in of_tasks])),
         stderr=math.hypot(*known) / len(known) if len(known) == len(errors) else None,
-        n=len(chosen),
-        chance=float(np.mean([one.chance for one, _ in chosen])),
+        n=len(of_tasks),
+        chance=chance,
     )
