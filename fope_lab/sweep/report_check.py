@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fope_lab.config.problems import Problem
+from fope_lab.config.problems import FieldPath, Problem, format_path
 from fope_lab.sweep.claims.comparison import compare
 from fope_lab.sweep.claims.grammar import Claim, parse_claim, parse_quantity
 from fope_lab.sweep.claims.reader import ClaimError
@@ -25,26 +25,26 @@ def report_problems(
     Without the stages, because something is wrong with them, only the form of the texts is checked.
     """
     stages = sum(len(found) for found in (by_section or {}).values())
-    if len(section.claims) * stages > MOST_CLAIMS * max_stages:
+    if len(section.stated) * stages > MOST_CLAIMS * max_stages:
         limit = (
             f"allowed: at most {MOST_CLAIMS * max_stages // stages:,}, unless max_stages says more"
         )
         yield Problem(
             ("report", "claims"),
-            f"{len(section.claims):,} claims about {stages:,} stages ({limit})",
+            f"{len(section.stated):,} claims about {stages:,} stages ({limit})",
         )
         return
     catalogue = None if by_section is None else Catalogue(by_section)
-    lines: dict[Claim, int] = {}
-    for i, text in enumerate(section.claims):
+    first: dict[Claim, FieldPath] = {}
+    for stated in section.stated:
         try:
-            claim = parse_claim(text)
-            if (first := lines.setdefault(claim, i)) != i:
-                raise ClaimError(f"says the same as claims[{first}]")
+            claim = parse_claim(stated.text)
+            if (same := first.setdefault(claim, stated.path)) != stated.path:
+                raise ClaimError(f"says the same as {format_path(('claims', *same))}")
             if catalogue is not None:
                 compare(claim, catalogue)
         except ClaimError as error:
-            yield Problem(("report", "claims", i), str(error))
+            yield Problem(("report", "claims", *stated.path), str(error))
     for part, texts in (("tables", section.tables), ("figures", section.figures)):
         for i, text in enumerate(texts or ()):
             try:

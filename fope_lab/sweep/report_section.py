@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.section import Section
+from fope_lab.sweep.claim_group import ClaimOrGroup, StatedClaim, stated_claims
 
 MIN_IN_LENGTH_ACCURACY = 0.8
 
@@ -19,7 +20,7 @@ class ReportSection(Section):
     """What the report judges and shows; by default it shows all results."""
 
     claims: Annotated[
-        tuple[str, ...],
+        tuple[ClaimOrGroup, ...],
         Doc(
             "Statements to test over the seeds, each of the form"
             " '[stage.]metric[(corpus)]@x [where axis=value, …]: a > b [> c]'. The sign > says that"
@@ -27,7 +28,8 @@ class ReportSection(Section):
             " perplexity; < says that it is smaller. Other forms after the colon: 'a > 0.9' with a"
             " constant, 'a <= b * 1.01' or 'a >= b - 0.02' for no worse within a margin, 'a ~ b"
             " within 1%' for equivalence, and over a range of points @x1..x2 'a grows', 'a falls',"
-            " 'a grows at most 5%' and 'a stays within 5%'."
+            " 'a grows at most 5%' and 'a stays within 5%'. Claims that stand for a sentence of a"
+            " paper are a mapping with it, {quote: …, place: §5.2, claims: […]}."
         ),
     ] = ()
     min_in_length_accuracy: Annotated[
@@ -53,3 +55,8 @@ class ReportSection(Section):
         tuple[str, ...] | None,
         Doc("Figures to show, each as '[stage.]metric[(corpus)]'. Default: all."),
     ] = None
+
+    @property
+    def stated(self) -> tuple[StatedClaim, ...]:
+        """Every claim with what it stands for, in and outside of groups."""
+        return tuple(stated_claims(self.claims))

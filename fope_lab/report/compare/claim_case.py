@@ -29,6 +29,7 @@ from fope_lab.report.compare.mastery import not_learned
 from fope_lab.report.compare.needed_seeds import FEWEST_KNOWN, WouldDecide, seeds_needed
 from fope_lab.report.compare.seed_test import SeedTest
 from fope_lab.report.compare.training_history import differences
+from fope_lab.sweep.claim_group import StatedClaim
 from fope_lab.sweep.claims.comparison import Comparison
 from fope_lab.sweep.claims.contrast import Combination
 from fope_lab.sweep.claims.statements.base import Statement
@@ -47,7 +48,7 @@ class Case:
     `minimum` is the accuracy from which on a task counts as learned.
     """
 
-    text: str
+    stated: StatedClaim
     comparison: Comparison
     combination: Combination
     results: Results

@@ -17,6 +17,7 @@ from fope_lab.report.compare.correction import holm
 from fope_lab.report.compare.needed_seeds import WouldDecide
 from fope_lab.report.compare.seed_test import ALPHA, STUDENT_T, SeedTest
 from fope_lab.report.results.stage_results import StageResult
+from fope_lab.sweep.claim_group import Basis
 from fope_lab.sweep.claims.comparison import compare
 from fope_lab.sweep.claims.grammar import parse_claim
 from fope_lab.sweep.claims.selection import Catalogue
@@ -37,7 +38,7 @@ class Verdict:
     many seeds an undecided claim needs, where that can be said. `by_chance` is the rate at which
     the verdict is decided by chance if no difference existed, 0 if nothing was tested. `looks` is
     how often a sequential test has looked, None for another, and `added` are the seeds that the
-    claim had added for it.
+    claim had added for it. `basis` is what the claim stands for, None if its file does not say.
     """
 
     text: str
@@ -53,6 +54,7 @@ class Verdict:
     by_chance: float = 0.0
     looks: int | None = None
     added: tuple[int, ...] = ()
+    basis: Basis | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -87,9 +89,9 @@ def read_cases(
     """The claims of a checked sweep file, in its order, each for every combination."""
     catalogue = Catalogue(by_section)
     return [
-        Case(text, comparison, combination, results, section.min_in_length_accuracy, test)
-        for text in section.claims
-        for comparison in [compare(parse_claim(text), catalogue)]
+        Case(stated, comparison, combination, results, section.min_in_length_accuracy, test)
+        for stated in section.stated
+        for comparison in [compare(parse_claim(stated.text), catalogue)]
         for combination in comparison.combinations
     ]
 
@@ -112,7 +114,8 @@ def _verdict(
     """The verdict at the adjusted p-value, or at the claim's own; `alpha` is its level alone."""
     word = case.word(case.p if adjusted is None else adjusted)
     return Verdict(
-        text=case.text,
+        text=case.stated.text,
+        basis=case.stated.basis,
         axes=case.combination.axes,
         verdict=word,
         p=case.p,

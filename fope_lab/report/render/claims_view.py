@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fope_lab.report.compare.claim_case import VerdictWord
@@ -73,9 +74,13 @@ class VerdictView:
 
 @dataclass(frozen=True)
 class ClaimView:
-    """A claim with its verdicts, and the names of the axes that set them apart."""
+    """A claim with its verdicts, and the names of the axes that set them apart.
+
+    `basis` is what the claim stands for, in words; empty if its file does not say.
+    """
 
     text: str
+    basis: str
     axes: tuple[str, ...]
     rows: tuple[VerdictView, ...]
 
@@ -128,8 +133,15 @@ def group_verdicts(verdicts: Iterable[Verdict]) -> tuple[ClaimView, ...]:
         paths = list(dict.fromkeys(path for verdict in members for path in verdict.axes))
         names = short_names(paths)
         rows = [VerdictView(tuple(axis_label(v.axes, p) for p in paths), v) for v in members]
-        claims.append(ClaimView(text, tuple(names[path] for path in paths), tuple(rows)))
+        basis = "" if members[0].basis is None else str(members[0].basis)
+        claims.append(ClaimView(text, basis, tuple(names[path] for path in paths), tuple(rows)))
     return tuple(claims)
+
+
+def group_by_basis(verdicts: Iterable[Verdict]) -> Iterator[tuple[str, tuple[ClaimView, ...]]]:
+    """Yield what neighbouring claims stand for, and these claims; in the order of the verdicts."""
+    for basis, claims in itertools.groupby(group_verdicts(verdicts), lambda claim: claim.basis):
+        yield basis, tuple(claims)
 
 
 def describe_chance(verdicts: Iterable[Verdict]) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from fope_lab.drawing.svg import style_variables
 from fope_lab.report.build import Report
 from fope_lab.report.compare.best import MEANING
-from fope_lab.report.render.claims_view import count_verdicts, describe_tests, group_verdicts
+from fope_lab.report.render.claims_view import count_verdicts, describe_tests, group_by_basis
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.paper_view import TITLE, compared_texts, our_entry
 from fope_lab.report.render.report_tables import report_tables
@@ -42,7 +42,7 @@ def render_html(report: Report) -> str:
             figures=figures,
             tables=report_tables(report),
             best=MEANING,
-            claims=group_verdicts(report.verdicts),
+            claims_by_basis=[*group_by_basis(report.verdicts)],
             claim_tests=describe_tests(report.verdicts),
             seed_lines=seed_lines(report),
             paper_title=TITLE,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from fope_lab.report.build import Report
 from fope_lab.report.compare.claims import Verdict
-from fope_lab.report.render.claims_view import describe_tests, group_verdicts
+from fope_lab.report.render.claims_view import ClaimView, describe_tests, group_by_basis
 from fope_lab.report.render.paper_view import paper_table
 from fope_lab.report.render.report_tables import report_tables
 from fope_lab.report.render.tables import Table
@@ -76,19 +76,7 @@ def table_latex(table: Table) -> str:
 
 def claims_latex(verdicts: Sequence[Verdict]) -> str:
     """Render the verdicts on claims as a float, with the rules that decide them as its caption."""
-    rows = [
-        _row(
-            (
-                rf"\texttt{{{escaped(claim.text)}}}",
-                escaped(claim.where(row)),
-                escaped(row.verdict.verdict),
-                escaped(row.p.removeprefix("p = ")),
-                "exact" if row.verdict.is_exact else str(row.verdict.n),
-            )
-        )
-        for claim in group_verdicts(verdicts)
-        for row in claim.rows
-    ]
+    rows = [line for group in group_by_basis(verdicts) for line in _claim_rows(*group)]
     caption = escaped(f"Claims. {describe_tests(verdicts)}")
     header = ("claim", "where", "verdict", "$p$", "$n$")
     return "\n".join(
@@ -107,6 +95,24 @@ def claims_latex(verdicts: Sequence[Verdict]) -> str:
             r"\end{table}",
         ]
     )
+
+
+def _claim_rows(basis: str, claims: Iterable[ClaimView]) -> Iterator[str]:
+    """The rows of some claims, below what they stand for across all columns."""
+    if basis:
+        across = rf"\multicolumn{{5}}{{p{{\linewidth}}}}{{{escaped(basis)}}}"
+        yield rf"    \addlinespace {across} \\"
+    for claim in claims:
+        for row in claim.rows:
+            yield _row(
+                (
+                    rf"\texttt{{{escaped(claim.text)}}}",
+                    escaped(claim.where(row)),
+                    escaped(row.verdict.verdict),
+                    escaped(row.p.removeprefix("p = ")),
+                    "exact" if row.verdict.is_exact else str(row.verdict.n),
+                )
+            )
 
 
 def _lines(table: Table) -> Iterator[str]:

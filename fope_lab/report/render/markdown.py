@@ -9,7 +9,12 @@ from fope_lab.report.compare.claim_reasons import format_p
 from fope_lab.report.compare.claims import Verdict
 from fope_lab.report.compare.paper_comparison import PaperComparison
 from fope_lab.report.render.analyses import analysis_notes, analysis_numbers
-from fope_lab.report.render.claims_view import count_verdicts, describe_tests, group_verdicts
+from fope_lab.report.render.claims_view import (
+    ClaimView,
+    count_verdicts,
+    describe_tests,
+    group_by_basis,
+)
 from fope_lab.report.render.paper_view import TITLE, paper_table
 from fope_lab.report.render.report_tables import report_tables
 from fope_lab.report.render.seed_rule_view import seed_lines
@@ -38,9 +43,17 @@ def table_markdown(table: Table) -> str:
 
 
 def claims_markdown(verdicts: Sequence[Verdict]) -> str:
-    """Render a section with a table of all verdicts; empty if there are none."""
+    """Render a section with all verdicts, under what they stand for; empty if there are none."""
     if not verdicts:
         return ""
+    parts = [f"## Claims\n\n{count_verdicts(verdicts)}. {describe_tests(verdicts)}"]
+    for basis, claims in group_by_basis(verdicts):
+        parts += [escaped(basis)] if basis else []
+        parts.append(_verdict_table(claims))
+    return "\n\n".join(parts) + "\n"
+
+
+def _verdict_table(claims: Sequence[ClaimView]) -> str:
     rows = [
         (
             f"`{escaped(row.verdict.text, '|')}`",
@@ -50,12 +63,11 @@ def claims_markdown(verdicts: Sequence[Verdict]) -> str:
             "exact" if row.verdict.is_exact else str(row.verdict.n),
             escaped(row.why),
         )
-        for claim in group_verdicts(verdicts)
+        for claim in claims
         for row in claim.rows
     ]
     header = ("claim", "where", "verdict", "p", "n", "why")
-    table = grid(header, rows, left=len(header))
-    return f"## Claims\n\n{count_verdicts(verdicts)}. {describe_tests(verdicts)}\n\n{table}\n"
+    return grid(header, rows, left=len(header))
 
 
 def _p_value(verdict: Verdict) -> str:

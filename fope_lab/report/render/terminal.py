@@ -59,9 +59,13 @@ def claim_lines(verdicts: Sequence[Verdict]) -> Iterator[str]:
     chance = describe_chance(verdicts)
     yield f"Claims: {' '.join(filter(None, [f'{count_verdicts(verdicts)}.', chance]))}"
     left = MOST_VERDICTS
+    shown = ""
     for claim in group_verdicts(verdicts):
         if left == 0:
             break
+        if claim.basis and claim.basis != shown:
+            yield f"  {claim.basis}"
+        shown = claim.basis
         yield f"  {claim.text}{f': {claim.counts}' if claim.several else ''}"
         for row in claim.rows[:left]:
             where = claim.where(row)

@@ -34,7 +34,7 @@ VERDICT = {
     "type": "object",
     "required": [
         *("text", "axes", "verdict", "p", "n", "test", "reason", "unequal"),
-        *("adjusted_p", "would_decide", "by_chance", "looks", "added"),
+        *("adjusted_p", "would_decide", "by_chance", "looks", "added", "basis"),
     ],
     "additionalProperties": False,
     "properties": {
@@ -60,6 +60,12 @@ VERDICT = {
         "by_chance": {"type": "number", "minimum": 0, "maximum": 0.05},
         "looks": {"type": ["integer", "null"], "minimum": 0},
         "added": {"type": "array", "items": {"type": "integer"}},
+        "basis": {
+            "type": ["object", "null"],
+            "required": ["quote", "place", "note"],
+            "additionalProperties": False,
+            "properties": {key: {"type": "string"} for key in ("quote", "place", "note")},
+        },
     },
 }
 LEARNING_RATE = "pretrain.train.learning_rate"
@@ -170,6 +176,32 @@ def test_one_verdict_stands_in_the_common_table_with_its_combination(tmp_path: P
     assert section.open == []
     assert len(section.words) == 1
     assert f"{CLAIMS[0]} num layers 1" in " ".join(section.text.split())
+
+
+def test_every_output_shows_what_claims_stand_for_once_and_above_them(tmp_path: Path) -> None:
+    said = {"quote": "A <b>beats</b> B & C.", "place": "§5.2", "claims": CLAIMS[2:4]}
+    ours = {"note": "Our own reading.", "claims": [CLAIMS[5]]}
+    report = made(tmp_path, {"claims": [CLAIMS[0], said, ours]})
+    entries = report_json(report)["claims"]
+    for entry in entries:
+        jsonschema.validate(entry, VERDICT)
+    found = [
+        entry["basis"] and (entry["basis"]["quote"], entry["basis"]["note"]) for entry in entries
+    ]
+    sentence = "“A <b>beats</b> B & C.” (§5.2)"
+    assert found == [None, None, *[(said["quote"], "")] * 2, ("", ours["note"])]
+    markdown = render_markdown(report).replace("&lt;", "<").replace("&amp;", "&").replace("\\", "")
+    outputs = {
+        "page": Section(render_html(report)).text,
+        "terminal": printed(report),
+        "md": markdown,
+    }
+    for name, output in outputs.items():
+        joined = " ".join(output.split())
+        order = [CLAIMS[0], sentence, *CLAIMS[2:4], ours["note"], CLAIMS[5]]
+        places = [joined.index(text) for text in order]
+        assert places == sorted(places), name
+        assert joined.count(sentence) == joined.count(ours["note"]) == 1
 
 
 def test_a_sweep_without_claims_has_none(tmp_path: Path) -> None:

@@ -114,3 +114,13 @@ def test_claims_stand_in_a_table_of_their_own(tmp_path: Path) -> None:
         assert line[0] == f"\\texttt{{{verdict.text}}}"
         assert line[2] == verdict.verdict
         assert line[4] == "3"
+
+
+def test_claims_stand_below_their_sentence_in_latex(tmp_path: Path) -> None:
+    group = {"quote": "A & B, 50 %", "place": "§5", "claims": ["passkey@128: fope > rope"]}
+    claims = ["perplexity@64: fope ~ rope within 10%", group]
+    text = render_latex(report_of(tmp_path, {"report": {"tables": [], "claims": claims}}))
+    across = r"\addlinespace \multicolumn{5}{p{\linewidth}}{“A \& B, 50 \%” (\S{}5)} \\"
+    assert text.count(across) == 1
+    places = [text.index(part) for part in ("perplexity@64", across, "passkey@128")]
+    assert places == sorted(places)
