@@ -22,6 +22,7 @@ from docs.generate import (
     contributing,
     gallery,
     notebooks,
+    papers_page,
     results_page,
     style,
     sweep_files,
@@ -40,6 +41,7 @@ PARTS = {
     "front-figures": results_page.front,
     "gallery": gallery.overview,
     "metrics": catalogues.metrics,
+    "paper": papers_page.page,
     "results": results_page.page,
     "sweep-kinds": sweep_files.kinds,
     "sweep-sections": sweep_files.sections,
@@ -62,6 +64,7 @@ def write_sources(target: Path) -> Path:
     notebooks.write_pictures(pages)
     (pages / "assets").mkdir(exist_ok=True)
     (pages / "assets" / "figures.css").write_text(style.sheet(), encoding="utf-8")
+    shutil.copytree(ROOT / "sweeps", pages / "sweeps")
     shutil.copyfile(transcripts.FIGURE, pages / "assets" / "tutorial.svg")
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     settings |= {"docs_dir": "pages", "site_dir": "site"}
