@@ -23,6 +23,7 @@ from docs.generate import (
     gallery,
     hours,
     notebooks,
+    papers_page,
     results_page,
     style,
     sweep_files,
@@ -43,6 +44,7 @@ PARTS = {
     "hours-of-sweeps": hours.of_sweeps,
     "hours-of-trainings": hours.of_trainings,
     "metrics": catalogues.metrics,
+    "paper": papers_page.page,
     "results": results_page.page,
     "sweep-kinds": sweep_files.kinds,
     "sweep-sections": sweep_files.sections,
@@ -65,6 +67,7 @@ def write_sources(target: Path) -> Path:
     notebooks.write_pictures(pages)
     (pages / "assets").mkdir(exist_ok=True)
     (pages / "assets" / "figures.css").write_text(style.sheet(), encoding="utf-8")
+    shutil.copytree(ROOT / "sweeps", pages / "sweeps")
     shutil.copyfile(transcripts.FIGURE, pages / "assets" / "tutorial.svg")
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     settings |= {"docs_dir": "pages", "site_dir": "site"}

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from docs.generate.shipped import ROOT
+from docs.generate.shipped import ROOT, sweep_files
 from fope_lab.orchestration.sweep_report import report_of_sweep
 from fope_lab.report.render.json import report_json
 from fope_lab.store import Store
@@ -34,12 +34,18 @@ def main() -> None:
     options = parser.parse_args()
     store = Store.existing(options.store)
     for name in options.sweeps:
-        path = ROOT / "docs" / "results" / f"{Path(name).stem}.json"
+        path = ROOT / "docs" / "results" / f"{file_name(Path(name))}.json"
         collected = collect(Path(name), store)
         path.write_text(
             json.dumps(collected, indent=0, ensure_ascii=False) + "\n", encoding="utf-8"
         )
         print(f"{path} ({path.stat().st_size // 1024} KiB)")
+
+
+def file_name(file: Path) -> str:
+    """The name of the sweep's file, with its folder's where another shipped sweep has the name."""
+    alike = [shipped for shipped in sweep_files() if shipped.stem == file.stem]
+    return file.stem if len(alike) < 2 else f"{file.resolve().parent.name}-{file.stem}"
 
 
 def collect(file: Path, store: Store) -> dict[str, Any]:

@@ -16,6 +16,18 @@ LLAMA: Mapping[str, Any] = {
     "rms_norm_eps": 1e-5,
 }
 
+LLAMA_2_7B: Mapping[str, Any] = {
+    **LLAMA,
+    "hidden_size": 4096,
+    "intermediate_size": 11_008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 32,
+    "vocab_size": 32_000,
+    "max_position_embeddings": 4096,
+    "tie_word_embeddings": False,
+}
+
 PINNED_CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "HuggingFaceTB/SmolLM-1.7B@d7449ff7241c863f3e8accc475155f0f97afa011": {
         **LLAMA,
@@ -28,17 +40,8 @@ PINNED_CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "max_position_embeddings": 2048,
         "tie_word_embeddings": True,
     },
-    "meta-llama/Llama-2-7b-chat-hf@f5db02db724555f92da89c216ac04704f23d4590": {
-        **LLAMA,
-        "hidden_size": 4096,
-        "intermediate_size": 11_008,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 32,
-        "vocab_size": 32_000,
-        "max_position_embeddings": 4096,
-        "tie_word_embeddings": False,
-    },
+    "meta-llama/Llama-2-7b-hf@01c7f73d771dfac7d292323805ebc428287df4f9": LLAMA_2_7B,
+    "meta-llama/Llama-2-7b-chat-hf@f5db02db724555f92da89c216ac04704f23d4590": LLAMA_2_7B,
     "meta-llama/Llama-2-13b-chat-hf@a2cb7a712bb6e5e736ca7f8cd98167f81a0b5bd8": {
         **LLAMA,
         "hidden_size": 5120,
