@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.generate.results import FOLDER, Result, row_name
-from docs.generate.shipped import ROOT, load_shipped, reads_own_text, sweep_files
+from docs.generate.shipped import ROOT, load_shipped, sweep_files
 from fope_lab.sweep import Sweep
 
 NUMBER = re.compile(
@@ -157,27 +157,17 @@ def problems(file: Path, result: Result | None, *, show: bool = False) -> Iterat
             yield "says what was measured, and docs/results has no result of it"
         return
     sweep = load_shipped(file)
-    yield from other_stages(sweep, result)
+    other, missing = result.other_stages
+    if other:
+        yield f"docs/results has {other} stages that are not the sweep's"
+    if missing:
+        yield f"docs/results has no result of {missing} of its stages"
     found = {} if paragraph is None else meanings(paragraph, sweep, result.report)
     for text, what in found.items():
         if what is None:
             yield f"{text} is no number of the result"
         elif show:
             print(f"  {text}: {what}")
-
-
-def other_stages(sweep: Sweep, result: Result) -> Iterator[str]:
-    """What a result has of other settings than the sweep's, and what it lacks.
-
-    Where the user provides the text, the keys are those of another text, and say nothing.
-    """
-    if reads_own_text(sweep):
-        return
-    now, then = {stage.key for stage in sweep.stages}, {s["key"] for s in result.report["stages"]}
-    if then - now:
-        yield f"docs/results has {len(then - now)} stages that are not the sweep's"
-    if now - then:
-        yield f"docs/results has no result of {len(now - then)} of its stages"
 
 
 def main(arguments: list[str] | None = None) -> int:

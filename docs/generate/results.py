@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from docs.generate.markdown import plain
-from docs.generate.shipped import ROOT, load_shipped
+from docs.generate.shipped import ROOT, load_shipped, reads_own_text
 from fope_lab.stages.labels import label, split_label
 from fope_lab.stages.metric import Metric
 
@@ -89,6 +89,19 @@ class Result:
         ]
         evaluated = [g for g in groups if g.metric.mastery is not None or g.metric.unit == UNIT]
         return evaluated or [group for group in groups if group.metric.name == LOSS]
+
+    @functools.cached_property
+    def other_stages(self) -> tuple[int, int]:
+        """How many stages of the result the sweep has no more, and how many of it are missing.
+
+        Where the user provides the text, the keys are those of another text, and say nothing.
+        """
+        sweep = load_shipped(ROOT / self.sweep)
+        if reads_own_text(sweep):
+            return 0, 0
+        now = {stage.key for stage in sweep.stages}
+        then = {stage["key"] for stage in self.report["stages"]}
+        return len(then - now), len(now - then)
 
     @property
     def words_of_numbers(self) -> Mapping[str, Callable[..., Any]]:

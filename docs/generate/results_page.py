@@ -34,6 +34,8 @@ def _section(result: Result) -> str:
     report = result.report
     made = f"Made at commit `{result.commit}`: {_counts(report['counts'])}.{_times(report)}"
     parts = [f"## {report['sweep']['name']}", plain(report["sweep"]["description"])]
+    if any(result.other_stages):
+        parts.append(_changed(*result.other_stages))
     parts += [made, block(result.command, "sh"), _figures(result, "results")]
     if report["claims"]:
         parts.append(_claims(report["claims"]))
@@ -44,6 +46,14 @@ def _section(result: Result) -> str:
     words = result.words_of_numbers if report.get("analyses") else {}
     parts += [_analysis(one, words[one["stage"]]) for one in report.get("analyses", ())]
     return "\n\n".join(parts)
+
+
+def _changed(other: int, missing: int) -> str:
+    """What of a result is not of the sweep file as it is now."""
+    return (
+        "The sweep file has other settings since then: it does not have"
+        f" {other} stages of this result, which lacks {missing} of its stages."
+    )
 
 
 def _counts(counts: Mapping[str, int]) -> str:

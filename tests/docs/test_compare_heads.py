@@ -16,7 +16,6 @@ from docs.compare_heads import (
     main,
     meanings,
     measured_paragraph,
-    other_stages,
     problems,
 )
 from docs.generate.results import FOLDER
@@ -64,11 +63,13 @@ def test_a_mean_is_said_to_be_what_it_is() -> None:
 
 
 def test_a_result_of_other_settings_is_found_out() -> None:
-    sweep, result = load_shipped(ROOT / BITS), RESULTS[BITS]
-    assert list(other_stages(sweep, result)) == []
+    result = RESULTS[BITS]
+    assert result.other_stages == (0, 0)
     report = copy.deepcopy(dict(result.report))
     report["stages"][0]["key"] = "0" * 20
-    assert list(other_stages(sweep, replace(result, report=report))) == [
+    other = replace(result, report=report)
+    assert other.other_stages == (1, 1)
+    assert list(problems(ROOT / BITS, other)) == [
         "docs/results has 1 stages that are not the sweep's",
         "docs/results has no result of 1 of its stages",
     ]

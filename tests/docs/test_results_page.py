@@ -47,6 +47,12 @@ def test_published_numbers_stand_beside_ours_with_the_interval(result: Result) -
         assert f"| {one['paper']:.4g} | {one['mean']:.4g} | {low} to {high} |" in section
 
 
+@pytest.mark.parametrize("result", all_results(), ids=named)
+def test_a_result_of_other_settings_is_marked(result: Result) -> None:
+    said = "The sweep file has other settings since then" in SECTIONS[named(result)]
+    assert said is (result.other_stages != (0, 0))
+
+
 def test_an_analysis_has_words_for_its_numbers() -> None:
     section = SECTIONS["base-bound"]
     assert "| smallest base that holds up to 4096 tokens | 28,692 |" in section
