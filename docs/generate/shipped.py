@@ -6,6 +6,7 @@ import contextlib
 import tempfile
 from pathlib import Path
 
+from fope_lab.stages.serialise import config_json
 from fope_lab.sweep import Sweep, load_sweep
 
 ROOT = Path(__file__).parents[2]
@@ -23,3 +24,8 @@ def load_shipped(file: Path) -> Sweep:
     """The sweep of a shipped file, as for a user who provides the texts that it names."""
     with contextlib.chdir(_TEXTS.name):
         return load_sweep(file)
+
+
+def reads_own_text(sweep: Sweep) -> bool:
+    """Whether a shipped sweep reads a text that the user provides, which its keys depend on."""
+    return any(_TEXTS.name in str(config_json(stage.spec)) for stage in sweep.stages)

@@ -4,7 +4,8 @@ A condition names an axis by the end of its path, such as `embedding`, `qk_norm`
 If the sweep has no such axis, the condition applies to the stage's own settings, then to those of
 the trainings before it, then to the sizes of its model. A label with options requires these and
 allows others: `yarn(factor=4)` matches `yarn(base=330,factor=4)`, and `rope` matches
-`rope(base=330)`. If several cells match, those with exactly the label win. If the published table
+`rope(base=330)`. If several cells match, those with exactly the label win, then those with the
+fewest options beside the required ones. If the published table
 gives its training length, context lengths match as multiples of the training length.
 """
 
@@ -74,14 +75,15 @@ class CellMatcher:
 
         A section that has more of the table's columns goes before one that has fewer.
         """
-        ranked: list[tuple[tuple[int, int], Cell]] = []
+        ranked: list[tuple[tuple[int, ...], Cell]] = []
         for cell in self._cells:
             if not self._measures(cell, column):
                 continue
             stage = stage_of(cell, self._results)
-            exact = count_exact(stage, self._results, {**conditions, **self._setting(cell.axes)})
-            if exact is not None and reads_corpus(stage, column.corpus):
-                ranked.append(((self._columns[cell.section], exact), cell))
+            wanted = {**conditions, **self._setting(cell.axes)}
+            closeness = closeness_to(stage, self._results, wanted)
+            if closeness is not None and reads_corpus(stage, column.corpus):
+                ranked.append(((self._columns[cell.section], *closeness), cell))
         best = max((rank for rank, _ in ranked), default=None)
         return [cell for rank, cell in ranked if rank == best]
 
@@ -117,7 +119,7 @@ class CellMatcher:
     def _has(self, wanted: Mapping[str, Sequence[str]], among: Iterable[str]) -> bool:
         """Whether a stage among those with these keys meets the conditions."""
         return any(
-            count_exact(self._results[key].stage, self._results, conditions) is not None
+            closeness_to(self._results[key].stage, self._results, conditions) is not None
             for conditions in _conditions(wanted)
             for key in among
         )
@@ -133,17 +135,22 @@ def has_axis(axes: Mapping[str, Any], name: str) -> bool:
     return any(_ends(path, name) for path in axes)
 
 
-def count_exact(
+def closeness_to(
     stage: Stage, results: Mapping[str, StageResult], conditions: Mapping[str, str]
-) -> int | None:
-    """How many of the conditions a stage meets to the letter; None if it fails one of them."""
-    exact = 0
+) -> tuple[int, int] | None:
+    """How closely a stage meets conditions; the greatest is the closest. None if it fails one.
+
+    The first number says how many conditions it meets to the letter, the second is minus the number
+    of options that its labels have beside the required ones.
+    """
+    exact = further = 0
     for name, wanted in conditions.items():
         values = values_of(stage, results, name)
         if not values or not all(label_matches(wanted, value) for value in values):
             return None
         exact += all(wanted == value for value in values)
-    return exact
+        further += sum(len(label_parts(value)[1] - label_parts(wanted)[1]) for value in values)
+    return exact, -further
 
 
 def values_of(stage: Stage, results: Mapping[str, StageResult], name: str) -> list[str]:

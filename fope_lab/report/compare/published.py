@@ -27,6 +27,7 @@ from fope_lab.config.problems import ConfigError, Problem, SweepError, missing
 from fope_lab.config.section import PositiveInt, Section
 from fope_lab.config.yaml_document import Document
 from fope_lab.papers.index import paper_path
+from fope_lab.report.compare.published_hours import PublishedHours
 from fope_lab.stages.labels import label
 
 
@@ -106,6 +107,7 @@ class PublishedTable(Section):
     factor: Annotated[float, Interval(gt=0)] = 1.0
     says: Annotated[tuple[Text, ...], MinLen(1)]
     notes: tuple[Text, ...] = ()
+    hours: PublishedHours | None = None
     spread: Text | None = None
     columns: tuple[PublishedColumn, ...] = ()
     rows: tuple[PublishedRow, ...] = ()

@@ -351,6 +351,21 @@ def test_options_are_told_apart_and_the_letter_goes_first(tmp_path: Path) -> Non
     assert "p=0.5" in reason
 
 
+def test_the_fewest_other_options_win_where_no_label_is_the_same(tmp_path: Path) -> None:
+    plain = {"type": "yarn", "base": 500, "factor": 4}
+    grid = {"pretrain.embedding": [plain | {"ramp": "cycles"}, plain, plain | {"alpha": 2}]}
+    rows = [
+        {"label": "YaRN", "where": {"embedding": "yarn(factor=4)"}, "values": [1.0]},
+        {"label": "printed", "where": {"embedding": "yarn(ramp=cycles)"}, "values": [2.0]},
+    ]
+    paper = paper_of(tmp_path, published_of(tmp_path, {"rows": rows}), {"grid": grid})
+    assert [one.cell.embedding for one in paper.numbers] == [
+        "yarn(base=500,factor=4)",
+        "yarn(base=500,factor=4,ramp=cycles)",
+    ]
+    assert not paper.absent
+
+
 def test_a_length_counts_as_a_multiple_of_the_trained_length(tmp_path: Path) -> None:
     metric = {"metric": "perplexity_by_length"}
     changes = {
