@@ -176,5 +176,5 @@ def load_paper(file: Path) -> Paper:
     """Read a file of docs/papers. Raises WrongPaperError with everything that is wrong with it."""
     try:
         return entry_of(Paper).read(yaml.safe_load(file.read_text(encoding="utf-8")))
-    except ConfigError as error:
+    except (ConfigError, yaml.YAMLError) as error:
         raise WrongPaperError(f"{file.name}: {error}") from error

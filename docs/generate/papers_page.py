@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from docs.generate.markdown import anchor, plain, table
 from docs.generate.papers import FOLDER, Item, Paper, Statement, SweepPart, load_paper
 from docs.generate.results import Result, all_results
-from fope_lab.report.compare.claims import VERDICTS
+from fope_lab.report.render.claims_view import count_words
 
 MINIATURES = "mini/"
 
@@ -54,7 +53,7 @@ def needs(part: SweepPart) -> str:
     stages = part.stages
     weights = sorted({_model(v) for s in stages for v in s.checkpoints.values() if "hf:" in v})
     gpus = max((getattr(getattr(s.spec, "resources", None), "gpus", 0) for s in stages), default=0)
-    words = [f"{gpus:g} GPU{'s' if gpus > 1 else ''}"] if gpus else ["a CPU"]
+    words = [f"{gpus:g} GPUs" if gpus > 1 else "a GPU" if gpus else "a CPU"]
     return " and ".join([*words, *(f"the weights of {name}" for name in weights)])
 
 
@@ -116,9 +115,8 @@ def _verdicts(part: SweepPart, claims: Iterable[str]) -> str:
     if (result := _result(part)) is None:
         return ""
     texts = set(claims)
-    counts = Counter(c["verdict"] for c in result.report["claims"] if c["text"] in texts)
-    words = [f"{counts[word]} {word}" for word in VERDICTS if counts[word]]
-    return f": {', '.join(words)}" if words else ""
+    words = count_words(c["verdict"] for c in result.report["claims"] if c["text"] in texts)
+    return f": {words}" if words else ""
 
 
 def _statement(statement: Statement) -> str:

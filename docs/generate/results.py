@@ -16,6 +16,7 @@ from docs.generate.markdown import plain
 from docs.generate.shipped import ROOT, load_shipped, reads_own_text
 from fope_lab.stages.labels import label, split_label
 from fope_lab.stages.metric import Metric
+from fope_lab.sweep.claim_group import Basis
 
 FOLDER = ROOT / "docs" / "results"
 UNIT, LOSS = "perplexity", "validation_loss"
@@ -109,6 +110,11 @@ class Result:
         stages = load_shipped(ROOT / self.sweep).stages
         found = {stage.section: getattr(stage.spec, "analysis", None) for stage in stages}
         return {name: type(one).numbers for name, one in found.items() if one is not None}
+
+    @property
+    def bases(self) -> Mapping[str, Basis | None]:
+        """What each claim stands for, by its text."""
+        return {one.text: one.basis for one in load_shipped(ROOT / self.sweep).report.stated}
 
     def standings(self, preset: str) -> Iterator[tuple[str, ...]]:
         """Rows about every model with an embedding, at the longest length of each table."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Callable, Mapping
@@ -38,7 +39,7 @@ def _section(result: Result) -> str:
         parts.append(_changed(*result.other_stages))
     parts += [made, block(result.command, "sh"), _figures(result, "results")]
     if report["claims"]:
-        parts.append(_claims(report["claims"]))
+        parts.append(_claims(result))
     if report["beside"]:
         parts.append(_paper(report["beside"]))
     for group in result.groups:
@@ -155,7 +156,18 @@ def _analysis(found: Mapping[str, Any], words: Callable[..., Any]) -> str:
     return f"### {plain(found['stage'])}\n\n{notes}\n\n{table(('number', 'value'), rows)}"
 
 
-def _claims(claims: list[Mapping[str, Any]]) -> str:
+def _claims(result: Result) -> str:
+    """The verdicts, below the sentences that the sweep file gives its claims today."""
+    tables = []
+    for basis, claims in itertools.groupby(
+        result.report["claims"], lambda claim: result.bases.get(claim["text"])
+    ):
+        words = "" if basis is None else f"> {plain(str(basis))}\n\n"
+        tables.append(words + _verdicts(list(claims)))
+    return "\n\n".join(["### Claims", *tables])
+
+
+def _verdicts(claims: list[Mapping[str, Any]]) -> str:
     where = any(claim["axes"] for claim in claims)
     rows = [
         (
@@ -169,7 +181,7 @@ def _claims(claims: list[Mapping[str, Any]]) -> str:
         for claim in claims
     ]
     header = ("claim", *(["where"] if where else []), "verdict", "p", "n", "why")
-    return "### Claims\n\n" + table(header, rows)
+    return table(header, rows)
 
 
 def _paper(paper: Mapping[str, Any]) -> str:

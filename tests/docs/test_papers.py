@@ -83,7 +83,7 @@ def test_a_state_says_whether_it_was_run_and_what_it_needs() -> None:
     ran = state(Item(**fields, sweeps=("mini/resonance-table1",)))  # type: ignore[arg-type]
     assert ran == "[run in miniature](../results.md#mini-resonance-table1)"
     weights = state(Item(**fields, sweeps=("p_rope/table3",)))  # type: ignore[arg-type]
-    assert weights == "ready for 1 GPU and the weights of google/gemma-7b"
+    assert weights == "ready for a GPU and the weights of google/gemma-7b"
     nothing = state(Item(**fields, lacks="A drawing."))  # type: ignore[arg-type]
     assert nothing == "not here"
 

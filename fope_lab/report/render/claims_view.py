@@ -115,7 +115,12 @@ def added_for(seeds: Sequence[int]) -> str:
 
 def count_verdicts(verdicts: Iterable[Verdict]) -> str:
     """Count the verdicts by word, as in "2 hold, 1 fails, 3 undecided"."""
-    counts = Counter(verdict.verdict for verdict in verdicts)
+    return count_words(verdict.verdict for verdict in verdicts)
+
+
+def count_words(words: Iterable[VerdictWord]) -> str:
+    """Count the words of verdicts, as `count_verdicts` does."""
+    counts = Counter(words)
     return ", ".join(
         f"{counts[word]} {word if counts[word] == 1 else _PLURALS.get(word, word)}"
         for word in VERDICTS
