@@ -7,7 +7,7 @@ BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 SWEEP ?= sweeps/quickstart.yaml
 
-.PHONY: quickstart docs test faults lint format schema bench ui recordings screenshots wheel clean
+.PHONY: quickstart docs test faults lint format schema bench gpu ui recordings screenshots wheel clean
 
 quickstart: $(INSTALLED)  ## train, evaluate and compare four embeddings in minutes on two cores
 	$(BIN)/fope-lab run $(SWEEP)
@@ -42,6 +42,9 @@ bench: $(INSTALLED)  ## the figures about speed that we publish
 	$(BIN)/python benchmarks/long_context.py
 	$(BIN)/python benchmarks/passkey.py
 	$(BIN)/python benchmarks/controller.py
+
+gpu:  ## all that needs a GPU, in eight minutes; installs nothing (see benchmarks/gpu.py)
+	PYTHONPATH=. $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) benchmarks/gpu.py $(GPU)
 
 ui: $(INSTALLED)  ## MLflow on the default store
 	$(BIN)/fope-lab ui

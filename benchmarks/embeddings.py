@@ -6,8 +6,8 @@ The columns are multiples of rope's figure:
 
 - `layer @ N`: forward and backward of an attention layer (width 512, 8 heads × 64) at length N;
 - `step`: an end-to-end training step of a decoder of four such layers at 512 tokens;
-- `memory @ N`: the growth of peak memory in a forward and backward of the layer, in a fresh
-  process.
+- `memory @ N`: the growth of peak memory in a forward and backward of the layer; on a CPU, in a
+  fresh process.
 
 Times are medians of ratios to rope, from pairs run alternately on one thread, so that other load
 affects both. With a CUDA device, everything is in bfloat16 and memory is what PyTorch allocates; on
@@ -151,15 +151,20 @@ def peak_memory() -> int:
 
 
 def memory_growth(preset: str, length: int) -> int:
-    """How far the peak of this process, which should be a fresh one, grows in a layer's pass."""
+    """How far the peak grows in a layer's pass; on a CPU, this process should be a fresh one."""
     once = layer_passes(length)(preset)
+    if CUDA:
+        once()  # which compiles
+        torch.cuda.reset_peak_memory_stats()
     before = peak_memory()
     once()
     return peak_memory() - before
 
 
 def memory_of(preset: str, length: int) -> int:
-    """`memory_growth` in a process of its own."""
+    """`memory_growth`, on a CPU in a process of its own."""
+    if CUDA:
+        return memory_growth(preset, length)
     line = [sys.executable, __file__, "--grow", preset, str(length)]
     return int(subprocess.run(line, check=True, capture_output=True, text=True).stdout)
 

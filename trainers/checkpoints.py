@@ -28,6 +28,8 @@ BEST = "best.safetensors"
 class TrainingRecord:
     """A training so far: steps done, the loss of each (nats) and the seconds that they took.
 
+    Of these `seconds`, `data_seconds` passed while the loop waited for a batch,
+    `checkpoint_seconds` while it wrote checkpoints, and `validation_seconds` in validations.
     `validation_losses` were measured after `validation_steps`, and so were `validation_accuracies`
     and `validation_token_accuracies` if the training stops at one or selects by one.
     """
@@ -35,6 +37,9 @@ class TrainingRecord:
     step: int = 0
     losses: list[float] = field(default_factory=list)
     seconds: float = 0.0
+    data_seconds: float = 0.0
+    checkpoint_seconds: float = 0.0
+    validation_seconds: float = 0.0
     validation_steps: list[int] = field(default_factory=list)
     validation_losses: list[float] = field(default_factory=list)
     validation_accuracies: list[float] = field(default_factory=list)

@@ -34,6 +34,7 @@ from trainers.checkpoints import (
 )
 from trainers.gradient_accumulation import StepRunner
 from trainers.optimizer import build_optimizer, learning_rate
+from trainers.utilisation import device_name
 from trainers.worker_group import WorkerGroup
 
 Batches = Callable[[int], Batch]
@@ -68,22 +69,25 @@ def train(
     device: torch.device,
     held_out: HeldOutBatches | None = None,
     workers: WorkerGroup | None = None,
+    peak: float | None = None,
 ) -> dict[str, Any]:
     """Train `model`, which is on `device`, to the end and save the stage's final checkpoint.
 
     If `writer` resumes from a checkpoint, the model must hold that checkpoint's weights. Settings
     with `validate_every` need `held_out`. All workers of a group call this, with a writer each, and
-    only worker 0's writes to the store. The global random state is restored at the end. Returns
-    what result.json says about the training. Raises NonFiniteError, and StoreError if a checkpoint
-    can't be saved.
+    only worker 0's writes to the store. `peak` are the steps per second at the peak of all devices,
+    if that is known; the utilisation is logged in relation to it. The global random state is
+    restored at the end. Returns what result.json says about the training. Raises NonFiniteError,
+    and StoreError if a checkpoint can't be saved.
     """
     cuda_devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda_devices):
         torch.manual_seed(seed)
-        run = _Run(model, settings, writer, write_model, device, held_out, workers or WorkerGroup())
+        group = workers or WorkerGroup()
+        run = _Run(model, settings, writer, write_model, device, held_out, group, peak)
         while not run.is_finished:
             run.save_if_due()
-            run.update(batches(run.record.step))
+            run.update(run.read(batches))
     return run.summary()
 
 
@@ -98,6 +102,7 @@ class _Run:
     device: torch.device
     held_out: HeldOutBatches | None
     workers: WorkerGroup
+    peak: float | None  # steps per second
     record: TrainingRecord = field(init=False)
 
     def __post_init__(self) -> None:
@@ -153,6 +158,13 @@ class _Run:
         patience = max(60 * self.settings.checkpoint_minutes, self.saving_seconds / SAVING_SHARE)
         return time.monotonic() - self.saved_time >= patience
 
+    def read(self, batches: Batches) -> Batch:
+        """The batch of the next step."""
+        started = time.monotonic()
+        batch = batches(self.record.step)
+        self.record.data_seconds += time.monotonic() - started
+        return batch
+
     def update(self, batch: Batch) -> None:
         """Take one optimizer step, then log, validate and save what is due."""
         settings = self.settings
@@ -189,7 +201,9 @@ class _Run:
         """The part of result.json that describes the training."""
         settings, record = self.settings, self.record
         last = max(record.step // FINAL_SHARE, 1)
-        on_gpu = self.device.type == "cuda"
+        utilisation = {}
+        if self.peak is not None:
+            utilisation["flops_utilisation"] = record.step / record.seconds / self.peak
         tokens = record.step * settings.batch_tokens
         return {
             "loss": statistics.fmean(record.losses[-last:]),
@@ -197,7 +211,11 @@ class _Run:
             "tokens": tokens,
             "seconds": record.seconds,
             "tokens_per_second": tokens / record.seconds,
-            "device": torch.cuda.get_device_name(self.device) if on_gpu else self.device.type,
+            **utilisation,
+            "data_seconds": record.data_seconds,
+            "checkpoint_seconds": record.checkpoint_seconds,
+            "validation_seconds": record.validation_seconds,
+            "device": device_name(self.device),
             **self._selected(),
         }
 
@@ -253,14 +271,13 @@ class _Run:
             "gradient_norm": norm,
             "tokens_per_second": steps_per_second * self.settings.batch_tokens,
         }
+        if self.peak is not None:
+            values["flops_utilisation"] = steps_per_second / self.peak
         self.row_step, self.row_time = step, now
         self.writer.log(step, values)
-        self.writer.progress(
-            step,
-            step if self.is_finished else self.settings.steps,
-            loss=values["loss"],
-            tokens_per_second=values["tokens_per_second"],
-        )
+        told = ("loss", "tokens_per_second", "flops_utilisation")
+        total = step if self.is_finished else self.settings.steps
+        self.writer.progress(step, total, **{k: values[k] for k in told if k in values})
 
     def _validate(self) -> None:
         """Measure the loss on held-out data, and the accuracies that the training stops at or
@@ -287,7 +304,9 @@ class _Run:
         if self.is_finished:
             values["least_validation_loss"] = min(self.record.validation_losses)
         self.writer.log(step, values)
-        self.row_time += time.monotonic() - started  # validation does not count as training time
+        taken = time.monotonic() - started
+        self.row_time += taken  # validation does not count as training time
+        self.record.validation_seconds += taken
 
     def _save(self, final: bool) -> None:
         record, device = self.record, self.device
@@ -313,6 +332,8 @@ class _Run:
         self.writer.save_checkpoint(record.step, write)
         self.saved_step, self.saved_time = record.step, time.monotonic()
         self.saving_seconds = self.saved_time - started
+        if not final:  # the last one's time is none of the record's seconds
+            record.checkpoint_seconds += self.saving_seconds
 
     def _not_finite(self, what: str, value: float, step: int) -> NonFiniteError:
         """The error of a value that is not finite in step `step`, from 0."""

@@ -23,6 +23,7 @@ from trainers.loop import train
 from trainers.model_facts import model_facts
 from trainers.oom_advice import memory_advice
 from trainers.start import Start
+from trainers.utilisation import device_name, steps_per_second_at_peak
 from trainers.validation import HeldOut
 from trainers.worker_group import WorkerGroup
 
@@ -86,6 +87,7 @@ def _train(
         device=device,
         held_out=None if held_out is None else held_out.batches,
         workers=workers,
+        peak=steps_per_second_at_peak(spec, model.config, device_name(device)),
     )
     examples = {"examples": data.examples()} if data.examples() else {}
     validated = {} if held_out is None else {"validation_rows": held_out.total}

@@ -181,7 +181,7 @@ class LiveScreen:
 def _running_cells(now: Snapshot, key: str) -> tuple[str, str, str, str, str]:
     """The step, loss, speed and time left of a running stage, and a note."""
     state, told = now.states[key], now.running[key]
-    note = "by another run" if state.elsewhere else state.reason
+    note = "by another run" if state.elsewhere else state.reason or utilisation_text(told)
     if told.step is None:
         return "starting" if not state.elsewhere else "", "", "", "", note
     return steps_text(told), loss_text(told), speed_text(told), seconds_text(told.left), note
@@ -213,6 +213,11 @@ def speed_text(told: StageProgress) -> str:
     if told.steps_per_second is None:
         return ""
     return f"{told.steps_per_second:,.{0 if told.steps_per_second >= 10 else 2}f}/s"
+
+
+def utilisation_text(told: StageProgress) -> str:
+    """The model FLOPs utilisation of a training on a GPU whose peak is known."""
+    return "" if told.flops_utilisation is None else f"{told.flops_utilisation:.0%} MFU"
 
 
 def _short(number: float) -> str:

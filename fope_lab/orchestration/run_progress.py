@@ -33,6 +33,7 @@ class StageProgress:
     total: int | None = None
     loss: float | None = None
     tokens_per_second: float | None = None
+    flops_utilisation: float | None = None
     steps_per_second: float | None = None
     seconds: float | None = None
     attempts: int | None = None
@@ -60,6 +61,7 @@ def _told(told: Mapping[str, Any], running: bool) -> StageProgress:
         total=total,
         loss=told.get("loss"),
         tokens_per_second=told.get("tokens_per_second"),
+        flops_utilisation=told.get("flops_utilisation"),
         steps_per_second=speed if running else None,
         left=(total - step) / speed if running and speed and knows_end else None,
     )

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from fope_lab.config.counted import counted
 from fope_lab.config.extras import RUN, require_packages
+from fope_lab.devices import device_named, this_machine
 from fope_lab.orchestration.cluster_address import LOCAL, require_cluster
 from fope_lab.orchestration.failures import MOST_CAUSES
 from fope_lab.orchestration.progress_view import live_view, print_line, print_problems
 from fope_lab.orchestration.run_progress import RunProgress
 from fope_lab.orchestration.sweep_report import keep_pictures, keep_report, tracked_report
 from fope_lab.orchestration.tracked_cells import tracked_cells
-from fope_lab.planning.devices import device_named, this_machine
 from fope_lab.planning.forecast import forecast_seconds, without_gaps
 from fope_lab.planning.memory_fit import too_large, too_large_error
 from fope_lab.report.compare.needed_states import NeededStates, plan_sweeps

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.config.counted import counted
-from fope_lab.planning.devices import CPU, Device, processor, recorded_device
+from fope_lab.devices import CPU, Device, processor, recorded_device
 from fope_lab.planning.time_model import TimeModel, Timing, fit_time_model
 from fope_lab.planning.workload import EVALUATION, TRAINING, Workload
 from fope_lab.store import Store

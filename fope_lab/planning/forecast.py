@@ -10,8 +10,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fope_lab.devices import Device, device_named, known_devices, this_machine
 from fope_lab.planning.calibration import Calibration, TimeEstimate, calibrate
-from fope_lab.planning.devices import Device, device_named, known_devices, this_machine
 from fope_lab.planning.workload import workload_of
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from fope_lab.config.problems import Problem, SweepError
+from fope_lab.devices import CPU, GIB, Device
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.config import ModelConfig, parameters
 from fope_lab.model.memory import Memory
-from fope_lab.planning.devices import CPU, GIB, Device
 from fope_lab.stages import StageConfig, SwapEmbedding, TrainingConfig
 from fope_lab.sweep.cost import copying_peak, reading_peak, training_peak
 from fope_lab.sweep.graph import Stage

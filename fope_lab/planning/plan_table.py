@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fope_lab.config.counted import counted
-from fope_lab.planning.devices import GIB
+from fope_lab.devices import GIB
 from fope_lab.planning.estimate import PlanEstimate
 from fope_lab.planning.forecast import HOUR
 from fope_lab.stages import Select

@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from fope_lab.devices import cores, this_machine
 from fope_lab.planning.capacity import amounts
-from fope_lab.planning.devices import cores, this_machine
 from fope_lab.planning.memory_fit import why_too_large
 from fope_lab.stages import Resources
 from fope_lab.sweep.graph import Stage, Sweep

@@ -34,7 +34,11 @@ from fope_lab.report.results.layout import (
     stages_without_cells,
 )
 from fope_lab.report.results.over_settings import SettingGroup, group_over_settings
-from fope_lab.report.results.requested_metrics import requested_groups, requested_trainings
+from fope_lab.report.results.requested_metrics import (
+    requested_groups,
+    requested_keys,
+    requested_trainings,
+)
 from fope_lab.report.results.settings import SettingsGroup, collect_settings
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.report.results.summary import Summary, summarise
@@ -109,7 +113,8 @@ def build_report(
     results = read_counted(sweep, store)
     stages, counted = results.stages, results.counted
     cells = build_cells(counted)
-    groups = group_metrics(cells, counted)
+    named = requested_keys([*(section.tables or ()), *(section.figures or ())], by_section)
+    groups = group_metrics(cells, counted, named)
     histories = read_histories(stages)
     marks = {group.key: comparability_marks(group, histories) for group in groups}
     table_groups = requested_groups(groups, section.tables, by_section)

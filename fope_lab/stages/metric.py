@@ -46,7 +46,9 @@ class Metric:
     neither. `corpus` is the text that the metric is measured on. `mastery` is set for the accuracy
     of a task that a model may fail to learn: it names the metric that tells what the model knows
     inside the trained length, which is this metric at a short x, or another one. `shown_as` names
-    the metric of the same stage that says the same and that tables show instead.
+    the metric of the same stage that says the same and that tables show instead; a metric that
+    compares `across_tokenizers` is shown beside it where the models of a table differ in theirs,
+    and wherever a sweep file names it.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Metric:
     corpus: Corpus | None = None
     mastery: str | None = None
     shown_as: str | None = None
+    across_tokenizers: bool = False
 
     def __post_init__(self) -> None:
         ending = "" if self.axis is None else f"_by_{self.axis.name}"

@@ -72,7 +72,7 @@ LETTER, MARGINS = 6.2, 26
 """The width of a letter in a table, on average, and the margins of a column, in pixels."""
 LEAST = "least_"
 """The beginning of the names of metrics that a training has once, the least of a curve's values."""
-PERPLEXITY, LOSS = "perplexity", "loss"
+PERPLEXITY, LOSS, BITS = "perplexity", "loss", "bits_per_byte"
 """The beginnings of the names of metrics that say the same; tables and charts of evaluations show a
 perplexity first, and on a logarithmic axis."""
 
@@ -307,7 +307,7 @@ def _is_error(name: str) -> bool:
 
 def _is_second(name: str) -> bool:
     """Whether a metric of an evaluation comes after the others."""
-    return name.startswith(LOSS)
+    return name.startswith((LOSS, BITS))
 
 
 def _order_in_training(name: str) -> tuple[bool, bool]:

@@ -298,11 +298,16 @@ def test_a_stage_logs_a_row_a_length(
     tokens = PackedCorpus(parents["data.0"], {}).tokens[:]
     tokens = tokens[len(tokens) // 2 if options.pop("part", None) else 0 :][:1000]
     model = load_model(parents["from"])
+    text = bytes(token for token in tokens[1:] if token < 256)  # the tokenizer is `byte`
+    assert 0 < len(text) < 999  # there are special tokens, and they have no text
+    assert result["recorded"]["bytes"] == len(text)
     assert [row.step for row in folder.rows()] == [32, 8, 256]
     for row in folder.rows():
         expected = perplexity(model, tokens, row.step, **options).perplexity
         assert row.values["perplexity_by_length"] == pytest.approx(expected, rel=1e-6)
         assert row.values["loss_by_length"] == pytest.approx(math.log(expected), rel=1e-6)
+        bits = 999 * math.log2(expected) / len(text)
+        assert row.values["bits_per_byte_by_length"] == pytest.approx(bits, rel=1e-6)
         assert (
             measured(result)["perplexity_by_length", row.step] == row.values["perplexity_by_length"]
         )

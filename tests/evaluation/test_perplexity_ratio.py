@@ -79,6 +79,7 @@ def test_without_another_text_there_is_no_ratio(parents: dict[str, Path], tmp_pa
     assert {name for row in folder.rows() for name in row.values} == {
         "perplexity_by_length",
         "loss_by_length",
+        "bits_per_byte_by_length",
     }
     assert all(list(texts) == ["corpus"] for texts in result["details"]["sums"].values())
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
+from fope_lab.devices import this_machine
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, execution_record, run_until_ended
 from fope_lab.planning.calibration import calibrate
-from fope_lab.planning.devices import this_machine
 from fope_lab.planning.workload import Workload, workload_of
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fope_lab.devices import CPU, device_named, processor, this_machine
 from fope_lab.planning.calibration import Calibration, calibrate
-from fope_lab.planning.devices import CPU, device_named, processor, this_machine
 from fope_lab.planning.time_model import Timing, fit_time_model
 from fope_lab.planning.workload import Workload
 from fope_lab.store import Store

@@ -10,7 +10,7 @@ import pytest
 from sweep_files import BASE, PRETRAIN, changed, load, of, write
 
 from fope_lab.cli import main
-from fope_lab.planning.devices import CPU, GIB, Device, device_named
+from fope_lab.devices import CPU, GIB, Device, device_named
 from fope_lab.planning.estimate import estimate_plans
 from fope_lab.planning.memory_fit import MARGIN, why_too_large
 from fope_lab.store import Status

@@ -91,6 +91,8 @@ def finish(
 def _work(stage: Stage, attempt: Any, numbers: Numbers) -> None:
     if stage.kind == "prepare-data":
         attempt.finish({"tokens": 123456, "documents": 78})
+    elif stage.kind == "train-tokenizer":
+        attempt.finish({"vocabulary": 300})
     elif stage.kind == "swap-embedding":
         attempt.finish({"parameters": {"body": 99}})
     elif stage.spec.trains:
@@ -104,7 +106,9 @@ def _work(stage: Stage, attempt: Any, numbers: Numbers) -> None:
         for length in stage.spec.lengths:
             value = numbers(stage, length)
             loss = math.log(value) if value > 0 else value
-            attempt.writer.log(length, {"perplexity_by_length": value, "loss_by_length": loss})
+            values = {"perplexity_by_length": value, "loss_by_length": loss}
+            values["bits_per_byte_by_length"] = loss / math.log(2)
+            attempt.writer.log(length, values)
         entries = [{"length": length, "tokens": 19999} for length in stage.spec.lengths]
         attempt.finish({"method": "chunked", "stride": None, "lengths": entries})
     else:

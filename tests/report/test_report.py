@@ -155,7 +155,7 @@ def test_one_seed_is_said_to_decide_nothing(tmp_path: Path, store: Store) -> Non
 def test_one_stage_is_not_called_several() -> None:
     def headline(total: int, **counts: int) -> str:
         states = {Status(name): n for name, n in counts.items()}
-        return Summary(total, states, (), cost_of([]), (), ()).headline
+        return Summary(total, states, (), cost_of([]), None, (), ()).headline
 
     assert headline(1, done=1) == "The only stage is done."
     assert headline(1, failed=1) == "0 of 1 stage is done; 1 failed."

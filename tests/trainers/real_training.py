@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import torch
 from safetensors.torch import load_file
-from said import said
+from said import TIMINGS, said
 from sections import read_section
 from torch import Tensor
 
@@ -120,7 +120,7 @@ class RealStage:
         result = said(self.folder.result())
         rows = [(row.step, dict(row.values)) for row in self.folder.rows()]
         for values in [result, *(values for _, values in rows)]:
-            for name in ("seconds", "tokens_per_second"):
+            for name in TIMINGS:
                 values.pop(name, None)
         return rows, result
 

@@ -9,6 +9,15 @@ import jsonschema
 
 from fope_lab.stages.result import RESULT_SCHEMA
 
+TIMINGS = {
+    "seconds",
+    "tokens_per_second",
+    "data_seconds",
+    "checkpoint_seconds",
+    "validation_seconds",
+}
+"""What differs between two runs of the same training."""
+
 
 def said(result: Mapping[str, Any] | None) -> dict[str, Any]:
     """The recorded values and the metrics of a result that has the shape of all results."""

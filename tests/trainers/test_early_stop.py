@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from said import TIMINGS
 from sweep_files import told
 from tiny_training import (
     LENGTH,
@@ -131,9 +132,8 @@ def outcome(one: TinyStage) -> tuple[Any, ...]:
     ]
     result = one.folder.result()
     assert result is not None
-    timings = {"seconds", "tokens_per_second"}
     weights = {name: value.tolist() for name, value in one.final_weights().items()}
-    return rows, {k: v for k, v in result.items() if k not in timings}, weights
+    return rows, {k: v for k, v in result.items() if k not in TIMINGS}, weights
 
 
 @pytest.fixture(scope="module", params=["last", "best"])

@@ -96,6 +96,7 @@ class TinyStage:
     settings: TrainSettings
     dropout: float = 0.0
     held_out: tuple[Batch, ...] = ()
+    peak: float | None = None
 
     @property
     def stop(self) -> StopRequest:
@@ -175,4 +176,5 @@ class TinyStage:
             device=torch.device("cpu"),
             held_out=lambda: self.held_out,
             workers=workers,
+            peak=self.peak,
         )

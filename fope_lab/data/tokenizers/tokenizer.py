@@ -55,6 +55,13 @@ class Tokenizer(ABC):
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of a sequence of ids."""
 
+    def text_bytes(self, ids: Sequence[int]) -> int:
+        """Return the size of the text of a sequence of ids, in bytes of UTF-8.
+
+        Special tokens have no text.
+        """
+        return len(self.decode(ids).encode())
+
     @abstractmethod
     def identity(self) -> dict[str, Any]:
         """Return all that determines the ids, as JSON."""
@@ -97,6 +104,9 @@ class ByteTokenizer(Tokenizer):
 
     def decode(self, ids: Sequence[int]) -> str:
         return bytes(i for i in ids if i < 256).decode(errors="replace")
+
+    def text_bytes(self, ids: Sequence[int]) -> int:
+        return sum(i < 256 for i in ids)
 
     def vocabulary(self) -> dict[str, int]:
         return {f"<0x{value:02X}>": value for value in range(256)}
@@ -184,6 +194,12 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def decode(self, ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(ids)))
+
+    def text_bytes(self, ids: Sequence[int]) -> int:
+        text = self._tokenizer.decode(
+            list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        return len(text.encode())
 
     def vocabulary(self) -> dict[str, int]:
         return dict(self._tokenizer.get_vocab())

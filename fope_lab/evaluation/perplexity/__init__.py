@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fope_lab.evaluation.perplexity.losses import PositionBucket
 
 PERPLEXITY, LOSS = "perplexity_by_length", "loss_by_length"
+BITS = "bits_per_byte_by_length"
 RATIO, BY_POSITION = "perplexity_ratio_by_length", "perplexity_by_position"
 PACKING = "documents end to end, an end-of-text token between them, windows across their ends"
 
@@ -104,11 +105,20 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
         return passes * len(self.corpora())
 
     def metrics(self) -> Iterable[Metric]:
-        """Perplexity and loss on `corpus`, its perplexity over that on `over`, and by position."""
+        """Perplexity, loss and bits per byte on `corpus`, its perplexity over that on `over`, and
+        the perplexity by position."""
         curve: dict[str, Any] = {"better": "lower", "corpus": self.corpus, "axis": LENGTH}
         curve["xs"] = lengths = tuple(sorted(self.lengths))
         yield Metric(name=PERPLEXITY, short_name="perplexity", unit="perplexity", **curve)
         yield Metric(name=LOSS, short_name=LOSS, unit="nats", shown_as=PERPLEXITY, **curve)
+        yield Metric(
+            name=BITS,
+            short_name="bits_per_byte",
+            unit="number",
+            shown_as=PERPLEXITY,
+            across_tokenizers=True,
+            **curve,
+        )
         if self.over is not None:
             yield Metric(name=RATIO, short_name="perplexity_ratio", unit="ratio", **curve)
         if self.position_buckets is not None:
@@ -143,13 +153,18 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
         return {} if self.method == "sliding" else {"stride": f"method {self.method} has no stride"}
 
     def run(self, context: Context) -> dict[str, Any]:
-        """Log perplexity and loss at each length, and with `over` the ratio of the perplexities.
+        """Log perplexity, loss and bits per byte at each length, and with `over` the ratio of the
+        perplexities.
+
+        Bits per byte are the summed loss of all predicted tokens, special ones too, over the bytes
+        of their text in UTF-8. They compare models of different tokenizers, which perplexities per
+        token do not.
 
         The ratio is that of `corpus` over `over`, at the same lengths, of at most as many tokens.
         With `position_buckets`, also log the perplexity by position at the largest length: x is the
         most tokens of context that a prediction of the bucket has, one more than its last position.
         """
-        from fope_lab.evaluation.perplexity.losses import AVERAGES, perplexity
+        from fope_lab.evaluation.perplexity.losses import AVERAGES, perplexity, text_bytes
 
         largest = max(self.lengths)
         purpose = f"perplexity at length {largest}"
@@ -157,6 +172,7 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
             field: context.text(field, largest + 1, purpose, self.part).first(self.tokens)
             for field in self.corpora()
         }
+        size = text_bytes(context.tokenizer, texts["corpus"])
         progress = context.progress(
             len(self.lengths) * sum(len(tokens) - 1 for tokens in texts.values())
         )
@@ -177,7 +193,11 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
                 for field, tokens in texts.items()
             }
             losses = {field: AVERAGES[self.average](result) for field, result in results.items()}
-            values = {PERPLEXITY: math.exp(losses["corpus"]), LOSS: losses["corpus"]}
+            values = {
+                PERPLEXITY: math.exp(losses["corpus"]),
+                LOSS: losses["corpus"],
+                BITS: results["corpus"].bits / size,
+            }
             if "over" in losses:
                 values[RATIO] = math.exp(losses["corpus"] - losses["over"])
             count = results["corpus"].count
@@ -207,4 +227,5 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
             "average": self.average,
             "packing": PACKING,
             "tokens": tokens_read,
+            "bytes": size,
         }

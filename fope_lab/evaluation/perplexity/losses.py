@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fope_lab.data.shards import ShardedArray
+from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.scoring.hidden_states import device_of, final_states
 
 MOST_LOSS = 700.0  # nats: beyond it perplexity is no number
@@ -88,6 +89,11 @@ class PerplexityResult:
     def loss(self) -> float:
         """Mean loss of a token, in nats."""
         return self.loss_sum / self.count
+
+    @property
+    def bits(self) -> float:
+        """The summed loss of all predicted tokens, in bits."""
+        return self.loss_sum / math.log(2)
 
     @property
     def window_loss(self) -> float:
@@ -201,6 +207,16 @@ def perplexity(
             f"the loss at length {length} is {result.loss:g}: the model is broken there"
         )
     return result
+
+
+def text_bytes(tokenizer: Tokenizer, tokens: Tokens) -> int:
+    """The size in bytes of the text that a model predicts, which is all of it but the first token.
+
+    Documents are decoded one at a time, so that no character is cut in two.
+    """
+    ids = np.asarray(tokens[1 : len(tokens)])
+    ends = np.flatnonzero(ids == tokenizer.eos_id) + 1
+    return sum(tokenizer.text_bytes(document.tolist()) for document in np.split(ids, ends))
 
 
 def chunked_windows(tokens: int, length: int, stride: int | None) -> Iterator[Window]:

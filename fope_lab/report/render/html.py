@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from fope_lab.config.counted import counted
 from fope_lab.drawing.svg import style_variables
 from fope_lab.report.build import Report
 from fope_lab.report.compare.best import MEANING
@@ -20,6 +21,8 @@ from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.paper_view import TITLE, compared_texts, our_entry
 from fope_lab.report.render.report_tables import report_tables
 from fope_lab.report.render.seed_rule_view import seed_lines
+from fope_lab.report.results.stage_results import StageResult
+from fope_lab.report.results.training_speed import speed_of
 from fope_lab.store.time_taken import TimeTaken, over_attempts
 
 if TYPE_CHECKING:
@@ -75,7 +78,9 @@ def page_environment() -> Environment:
         "moment": format_moment,
         "our_entry": our_entry,
         "seconds": format_seconds,
+        "speed": format_speed,
         "time_taken": format_time_taken,
+        "trainings": lambda count: counted(count, "training"),
         "yaml": format_yaml,
     }
     return environment
@@ -134,6 +139,15 @@ def format_time_taken(taken: TimeTaken | None) -> str:
     if taken is None:
         return format_seconds(None)
     return over_attempts(format_seconds(taken.seconds), taken.attempts)
+
+
+def format_speed(result: StageResult) -> str:
+    """Format a training's tokens per second, and its model FLOPs utilisation if it is known."""
+    speed = speed_of(result)
+    if speed is None:
+        return "–"
+    tokens = format_count(speed.tokens_per_second)
+    return tokens if speed.utilisation is None else f"{tokens} ({speed.utilisation:.0%} MFU)"
 
 
 def format_hours(hours: float) -> str:

@@ -20,6 +20,7 @@ from fope_lab.report.results.analyses import AnalysisResult
 from fope_lab.report.results.heatmaps import HeatmapGroup
 from fope_lab.report.results.selections import choice_of
 from fope_lab.report.results.stage_results import StageResult
+from fope_lab.report.results.training_speed import speed_of
 from fope_lab.stages import Select
 from fope_lab.stages.select import MEANS
 
@@ -38,6 +39,7 @@ def report_json(report: Report) -> dict[str, Any]:
         "provenance": dict(report.provenance),
         "counts": {"total": report.summary.total, **report.summary.counts},
         "cost": asdict(report.summary.cost),
+        "time_lost": json_value(report.summary.time_lost and asdict(report.summary.time_lost)),
         "cells": [_cell(report, cell) for cell in report.cells],
         "before_after": [entry for pair in report.before_after for entry in _before_after(pair)],
         "selections": [_selection(r) for r in report.stages if isinstance(r.stage.spec, Select)],
@@ -188,7 +190,7 @@ def _analysis(report: Report, result: AnalysisResult) -> dict[str, Any]:
 
 
 def _stage(report: Report, result: StageResult) -> dict[str, Any]:
-    stage = result.stage
+    stage, speed = result.stage, speed_of(result)
     return {
         "key": stage.key,
         "name": stage.label,
@@ -201,6 +203,8 @@ def _stage(report: Report, result: StageResult) -> dict[str, Any]:
         "train_length": result.trained_length,
         "seconds": result.taken and result.taken.seconds,
         "attempts": result.taken and result.taken.attempts,
+        "tokens_per_second": speed and speed.tokens_per_second,
+        "flops_utilisation": speed and speed.utilisation,
         "unequal": list(report.unequal.get(stage.key, ())),
         "run_id": report.links.ids.get(stage.key),
         "link": report.links.addresses.get(stage.key),

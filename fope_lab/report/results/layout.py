@@ -9,12 +9,13 @@ series of the same panel are compared with each other.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.axes import Axes, read_axes
 from fope_lab.report.results.stage_results import StageResult, group_by_section
+from fope_lab.stages.labels import tokenizer_label
 from fope_lab.stages.metric import LENGTH, Metric
 
 GroupKey = tuple[str, str]
@@ -98,12 +99,30 @@ class MetricGroup:
         return words if named else f"{words} ({self.section})"
 
 
-def group_metrics(cells: Sequence[Cell], results: Sequence[StageResult]) -> tuple[MetricGroup, ...]:
+def group_metrics(
+    cells: Sequence[Cell],
+    results: Sequence[StageResult],
+    requested: Collection[GroupKey] = (),
+) -> tuple[MetricGroup, ...]:
     """Group all cells: curves first, then single numbers, each in the order of the stages.
 
-    The results give the level of guessing. A metric that repeats another metric of its stage, such
-    as a loss beside its perplexity, has no group.
+    The results give the level of guessing and the tokenizers. A metric that repeats another metric
+    of its stage, such as a loss beside its perplexity, has no group; but one that compares across
+    tokenizers has a group where it is `requested`, or where the models' tokenizers differ.
     """
+    tokenizers = {
+        result.stage.key: tokenizer_label(result.stage.model_spec.tokenizer)
+        for result in results
+        if result.stage.model_spec is not None
+    }
+
+    def is_shown(key: GroupKey, members: Sequence[Cell]) -> bool:
+        metric = members[0].metric
+        if (key[0], metric.shown_as) not in groups:
+            return True
+        used = {tokenizers.get(stage) for cell in members for stage in cell.keys}
+        return metric.across_tokenizers and (key in requested or len(used) > 1)
+
     groups: dict[GroupKey, list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.section, cell.metric.name), []).append(cell)
@@ -114,7 +133,7 @@ def group_metrics(cells: Sequence[Cell], results: Sequence[StageResult]) -> tupl
             chance=_chance_level(name, section, results),
         )
         for (section, name), members in groups.items()
-        if (section, members[0].metric.shown_as) not in groups
+        if is_shown((section, name), members)
     ]
     return tuple(sorted(metric_groups, key=lambda group: group.metric.axis is None))
 

@@ -27,10 +27,16 @@ def requested_groups(
     by_key = {group.key: group for group in groups}
     requested: dict[GroupKey, MetricGroup] = {}
     for section, metric in _named(texts, by_section):
-        for name in (metric.name, metric.shown_as or metric.name):
-            if (group := by_key.get((section, name))) is not None:
-                requested[group.key] = group
+        own = by_key.get((section, metric.name))
+        group = own or by_key.get((section, metric.shown_as or metric.name))
+        if group is not None:
+            requested[group.key] = group
     return tuple(requested.values())
+
+
+def requested_keys(texts: Sequence[str] | None, by_section: StagesBySection) -> set[GroupKey]:
+    """The section and the name of each metric that the texts name."""
+    return {(section, metric.name) for section, metric in _named(texts or (), by_section)}
 
 
 def requested_trainings(

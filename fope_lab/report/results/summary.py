@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fope_lab.config.counted import counted
 from fope_lab.report.results.cost import Cost, cost_of
 from fope_lab.report.results.stage_results import StageResult
+from fope_lab.report.results.training_speed import TimeLost, time_lost
 from fope_lab.store import Status
 from fope_lab.store.state import IMPORTANCE
 
@@ -21,6 +22,7 @@ class Summary:
     counts: Mapping[Status, int]  # without the statuses that no stage has
     seeds: tuple[int, ...]
     cost: Cost  # of all finished stages
+    time_lost: TimeLost | None  # of the trainings among them that record it
     findings: tuple[str, ...]
     missing: tuple[str, ...]  # one line for each stage to be done that is not, failures first
 
@@ -56,6 +58,7 @@ def summarise(results: Sequence[StageResult], findings: Sequence[str]) -> Summar
         counts={status: counts[status] for status in IMPORTANCE if counts[status]},
         seeds=tuple(sorted({r.stage.seed for r in needed if r.stage.seed is not None})),
         cost=cost_of(results),
+        time_lost=time_lost(results),
         findings=tuple(findings),
         missing=tuple(
             f"{result.stage.label}: {result.state.status}: {result.state.reason}"

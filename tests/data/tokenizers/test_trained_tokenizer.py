@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,6 +29,7 @@ from fope_lab.data.tokenizers.tokenizer import (
     load_tokenizer,
 )
 from fope_lab.data.tokenizers.trained import TrainedTokenizer
+from fope_lab.evaluation.perplexity.losses import text_bytes
 
 RECIPE = {"train": "bpe", "vocabulary": 500, "corpus": "python-docs"}
 TRAIN = """
@@ -73,6 +75,14 @@ def test_any_text_comes_back(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
     assert tokenizer.decode(ids) == text
     assert all(2 <= token < 500 for token in ids)
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(), min_size=1, max_size=4))
+def test_documents_have_the_bytes_of_their_text(tokenizer: Tokenizer, texts: list[str]) -> None:
+    ids = [i for text in texts for i in (*tokenizer.encode(text), tokenizer.eos_id)]
+    size = text_bytes(tokenizer, np.array([tokenizer.eos_id, *ids], np.uint16))
+    assert size == sum(len(text.encode()) for text in texts)
 
 
 def test_words_of_the_corpus_are_short(tokenizer: Tokenizer) -> None:

@@ -126,9 +126,10 @@ def test_cells_hold_what_stages_measured(tmp_path: Path, store: Store) -> None:
         ("pretrain", "loss"),  # neither learning_rate nor gradient_norm
         ("perplexity", "perplexity_by_length"),
         ("perplexity", "loss_by_length"),
+        ("perplexity", "bits_per_byte_by_length"),
         ("passkey", "passkey_accuracy_by_length"),
     }
-    assert len(cells) == 4 * (1 + 4 + 4 + 3)
+    assert len(cells) == 4 * (1 + 4 + 4 + 4 + 3)
 
 
 def test_missing_stages_leave_cells_that_say_so(tmp_path: Path, store: Store) -> None:

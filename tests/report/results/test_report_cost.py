@@ -12,6 +12,7 @@ from report_samples import BASE, finish, make_report, write_plan
 from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import render_json
 from fope_lab.report.results.cost import BOARD_WATTS, WATTS_PER_CORE, Cost
+from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import Store
 from fope_lab.sweep import Plan
 
@@ -109,3 +110,38 @@ def test_the_page_and_the_json_say_it(tmp_path: Path, store: Store) -> None:
     assert "64k tokens of training" in page
     assert "estimated, not measured" in page
     assert json.loads(render_json(report))["cost"]["tokens"] == 64_000
+
+
+def test_the_time_of_trainings_is_divided(tmp_path: Path, store: Store) -> None:
+    plan = write_plan(tmp_path, ONE)
+    [training] = (stage for stage in plan.sweep.stages if stage.spec.trains)
+    recorded = {
+        "seconds": 200.0,
+        "tokens_per_second": 51_234.0,
+        "flops_utilisation": 0.412,
+        "data_seconds": 0.1,
+        "checkpoint_seconds": 3.0,
+        "validation_seconds": 50.0,
+    }
+    with store.folder(training.kind, training.key).begin("test", {}) as attempt:
+        loss = Measurement(name="loss", value=2.0)
+        attempt.finish(ResultRecord(metrics=(loss,), recorded=recorded).as_json())
+    finish(plan, store)
+    report = make_report(plan, store)
+    page = render_html(report)
+    words = "less than 0.1 % waiting for data, 1.5 % writing checkpoints, 25 % validations"
+    assert f"Of the time of 1 training: {words}; the rest" in page
+    assert "<td>51.2k (41% MFU)</td>" in page
+    told = json.loads(render_json(report))
+    assert told["time_lost"]["shares"] == {"data": 5e-4, "checkpoints": 0.015, "validations": 0.25}
+    [row] = (one for one in told["stages"] if one["key"] == training.key)
+    assert (row["tokens_per_second"], row["flops_utilisation"]) == (51_234.0, 0.412)
+
+
+def test_results_of_older_versions_do_not_divide_it(tmp_path: Path, store: Store) -> None:
+    plan = write_plan(tmp_path, ONE)
+    finish(plan, store)
+    report = make_report(plan, store)
+    assert report.summary.time_lost is None
+    assert json.loads(render_json(report))["time_lost"] is None
+    assert "Of the time of" not in render_html(report)

@@ -1,0 +1,268 @@
+"""All that needs a GPU to be shown, in one command and in at most eight minutes on an H100.
+
+    python benchmarks/gpu.py [--toy] [--parts parity resume …] [--out build/gpu]
+
+Each part is a process of its own with a limit of time, so that a part that fails or hangs costs
+only itself. After each one, DIR/gpu.json and the table DIR/gpu.txt are written anew, so that an
+end at any moment leaves what was measured. `make gpu` runs it.
+
+The machine needs Python 3.11 or 3.12, torch 2.11 or newer, this checkout and these packages:
+numpy, pyyaml, safetensors, transformers, accelerate; and for the tests pytest and hypothesis. It
+needs neither Ray nor MLflow nor datasets (tests/packaging/test_gpu_script.py), and no network.
+
+`--toy` runs the same parts on a CPU at sizes that say nothing about speed: to see that they run.
+The exit code is 1 if a part fails, or 2 if there is no GPU and no `--toy`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parent
+PACKAGES = ("torch", "numpy", "transformers", "accelerate", "safetensors", "pyyaml", "pytest")
+"""Whose versions are kept with the figures."""
+KEPT_LINES = 60
+"""The last lines of a part's output that gpu.json keeps."""
+JSON = "{json}"
+"""Stands in a part's command for the file that it writes its figures to."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one process shows. `seconds` is the most that it may take; `toy` are the arguments that
+    take the place of `full` on a CPU."""
+
+    shows: str
+    command: tuple[str, ...]
+    seconds: int
+    full: tuple[str, ...] = ()
+    toy: tuple[str, ...] = ()
+
+    def line(self, toy: bool, figures: Path) -> list[str]:
+        """The command line of the process."""
+        words = (*self.command, *(self.toy if toy else self.full))
+        return [sys.executable, *(str(figures) if word == JSON else word for word in words)]
+
+
+def _script(name: str) -> tuple[str, ...]:
+    return (str(FOLDER / f"{name}.py"), "--json", JSON)
+
+
+def _tests(*names: str) -> tuple[str, ...]:
+    files = (str(ROOT / "tests" / "model" / f"{name}.py") for name in names)
+    return ("-m", "pytest", "--rootdir", str(ROOT), "-rfE", *files)
+
+
+PARTS: Mapping[str, Part] = {
+    "parity": Part(
+        "logits of transformers' models, in float32 and bfloat16",
+        _script("parity"),
+        45,
+        toy=("--models", "gqa", "yarn"),
+    ),
+    "resume": Part(
+        "a training that is stopped and resumed, to the bit",
+        _script("resume"),
+        30,
+        toy=("--steps", "6"),
+    ),
+    "tests": Part("the tests of attention that need a GPU", _tests("test_attention"), 60),
+    "biases": Part(
+        "FlexAttention's biases and their gradients beside the plain softmax",
+        _tests("test_flex"),
+        75,
+    ),
+    "training at 60m": Part(
+        "speed beside Hugging Face's Trainer, eager and compiled",
+        _script("training"),
+        90,
+        ("--shapes", "60m", "--steps", "4", "--rounds", "5"),
+        ("--shapes", "quickstart", "--steps", "1", "--rounds", "2", "--no-compile"),
+    ),
+    "training at 1.2b": Part(
+        "speed and utilisation beside Hugging Face's Trainer",
+        _script("training"),
+        110,
+        (
+            "--shapes",
+            "1.2b",
+            "--steps",
+            "4",
+            "--rounds",
+            "4",
+            "--contestants",
+            "ours",
+            "hugging face",
+        ),
+        ("--shapes", "mini", "--steps", "1", "--rounds", "2", "--no-compile"),
+    ),
+    "embeddings": Part(
+        "each embedding's layer beside rope: time and peak memory",
+        _script("embeddings"),
+        80,
+        (
+            "--lengths",
+            "512",
+            "4096",
+            "16384",
+            "--memory",
+            "512",
+            "4096",
+            "16384",
+            "--budget",
+            "0.2",
+        ),
+        ("--presets", "fope", "alibi", "--lengths", "64", "--memory", "64", "--budget", "0.05"),
+    ),
+    "passkey": Part(
+        "passkeys by reading beside generate",
+        _script("passkey"),
+        50,
+        ("--lengths", "512", "1024", "--trials", "100", "--rounds", "2", "--device", "cuda"),
+        ("--lengths", "256", "--trials", "4", "--rounds", "2", "--scale", "tiny"),
+    ),
+}
+
+
+def run_part(part: Part, toy: bool, figures: Path) -> dict[str, Any]:
+    """Run a part's process: its exit code (None past its limit), seconds, output and figures."""
+    started = time.monotonic()
+    process = subprocess.Popen(
+        part.line(toy, figures),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TOKENIZERS_PARALLELISM": "false"},
+        start_new_session=True,
+    )
+    code: int | None
+    try:
+        output, _ = process.communicate(timeout=part.seconds if not toy else None)
+        code = process.returncode
+    except subprocess.TimeoutExpired:
+        # Its contestants are processes of its group.
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        code = None
+    return {
+        "shows": part.shows,
+        "command": part.line(toy, Path("FILE"))[1:],
+        "exit": code,
+        "seconds": round(time.monotonic() - started, 1),
+        "limit": None if toy else part.seconds,
+        "output": output.splitlines()[-KEPT_LINES:],
+        "figures": json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else None,
+    }
+
+
+def machine() -> dict[str, Any]:
+    """The machine and the versions that the figures belong to."""
+    import torch
+
+    cuda = torch.cuda.is_available()
+    return {
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "gpu": torch.cuda.get_device_name() if cuda else None,
+        "gpu_memory": torch.cuda.get_device_properties(0).total_memory if cuda else None,
+        "cuda": torch.version.cuda,
+        "commit": _commit(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """The commit of the checkout; None where there is no git, as on a machine it was carried to."""
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return found.stdout.strip() or None
+
+
+def table(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """A line for each part, then the output of each."""
+    lines = [f"{'part':18}{'result':>10}{'seconds':>9}  shows"]
+    for name, one in results.items():
+        code = one["exit"]
+        outcome = "too long" if code is None else "ok" if code == 0 else f"exit {code}"
+        lines.append(f"{name:18}{outcome:>10}{one['seconds']:9.1f}  {one['shows']}")
+    for name, one in results.items():
+        lines += ["", f"== {name}: {' '.join(one['command'])}", *one["output"]]
+    return "\n".join(lines) + "\n"
+
+
+def write(folder: Path, content: Mapping[str, Any]) -> None:
+    """Write what is known so far; each file is replaced whole."""
+    texts = {"gpu.json": json.dumps(content, indent=1) + "\n", "gpu.txt": table(content["parts"])}
+    for name, text in texts.items():
+        new = folder / f"{name}.new"
+        new.write_text(text, encoding="utf-8")
+        new.replace(folder / name)
+
+
+def arguments() -> argparse.Namespace:
+    """Parse the options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--toy", action="store_true", help="on a CPU, at toy sizes")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "build" / "gpu", help="default: %(default)s"
+    )
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run the parts one after the other; return the exit code."""
+    given = arguments()
+    try:
+        about = machine()
+    except ImportError as error:
+        print(f"gpu.py needs torch: {error}", file=sys.stderr)
+        return 2
+    if about["gpu"] is None and not given.toy:
+        print(
+            "there is no CUDA device; --toy runs the same parts on the CPU at toy sizes",
+            file=sys.stderr,
+        )
+        return 2
+    given.out.mkdir(parents=True, exist_ok=True)
+    results: dict[str, Any] = {}
+    started = time.monotonic()
+    for name in given.parts:
+        print(f"{name}: {PARTS[name].shows} …", end=" ", flush=True)
+        figures = given.out / f"{name.replace(' ', '-')}.json"
+        figures.unlink(missing_ok=True)
+        results[name] = one = run_part(PARTS[name], given.toy, figures)
+        figures.unlink(missing_ok=True)
+        print(f"{'ok' if one['exit'] == 0 else 'FAILED'} in {one['seconds']:.0f} s", flush=True)
+        seconds = round(time.monotonic() - started, 1)
+        write(given.out, {**about, "toy": given.toy, "seconds": seconds, "parts": results})
+    print(f"\n{table(results)}\nin {given.out}: gpu.json, gpu.txt")
+    return int(any(one["exit"] != 0 for one in results.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""The speed of a training: its share of the devices' peak, and what its time went to."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_training import SIZES, pretraining
+from tiny_training import LENGTH, ROWS, TinyStage, batch, train_settings
+
+from fope_lab.data.mixture import Batch
+from fope_lab.devices import known_devices
+from trainers.utilisation import steps_per_second_at_peak
+
+
+@pytest.mark.parametrize(("precision", "peak"), [("float32", 19.5e12), ("bfloat16", 312e12)])
+def test_the_peak_is_that_of_all_devices_in_the_precision(precision: str, peak: float) -> None:
+    spec = pretraining(8, precision=precision)
+    # Two layers of width 16 with two heads of 8: four projections, three matrices of the gated
+    # feed-forward of 16, then the head; attention reads 8.5 tokens on average of 16.
+    weights = 2 * (4 * 16 * 16 + 3 * 16 * 16) + 16 * SIZES.vocab_size
+    attention = 2 * 2 * 2 * 8 * 8.5
+    flops = 4 * 16 * 6 * (weights + attention)
+    found = steps_per_second_at_peak(spec, SIZES, "NVIDIA A100-SXM4-80GB")
+    assert found == pytest.approx(peak / flops)
+
+
+def test_an_unknown_peak_is_not_guessed() -> None:
+    spec: Any = pretraining(8)
+    for name in ("cpu", "Abacus 9000"):
+        assert steps_per_second_at_peak(spec, SIZES, name) is None
+    assert known_devices()["a100-80gb"].peak["bfloat16"] == 312e12
+
+
+def test_rows_and_result_have_the_utilisation_where_the_peak_is_known(tmp_path: Path) -> None:
+    at_peak = 2e9
+    stage = TinyStage(tmp_path / "known", train_settings(4, log_every=1), peak=at_peak)
+    summary = stage.attempt()
+    for row in stage.folder.rows():
+        steps = row.values["tokens_per_second"] / (ROWS * LENGTH)
+        assert row.values["flops_utilisation"] == pytest.approx(steps / at_peak)
+    assert summary["flops_utilisation"] == pytest.approx(4 / summary["seconds"] / at_peak)
+    progress = stage.folder.progress()
+    assert progress is not None
+    assert progress["flops_utilisation"] == row.values["flops_utilisation"]
+    unknown = TinyStage(tmp_path / "unknown", train_settings(4, log_every=1))
+    assert "flops_utilisation" not in unknown.attempt()
+    assert all("flops_utilisation" not in row.values for row in unknown.folder.rows())
+
+
+def test_waiting_for_data_is_counted_over_all_attempts(tmp_path: Path) -> None:
+    stage = TinyStage(tmp_path, train_settings(6, checkpoint_every=2))
+
+    def slow(index: int) -> Batch:
+        time.sleep(0.02)
+        return batch(index)
+
+    stage.interrupted_at(3)
+    summary = stage.attempt(slow)
+    assert 3 * 0.02 <= summary["data_seconds"] <= summary["seconds"]
+    assert 0 < summary["checkpoint_seconds"] < summary["seconds"] - summary["data_seconds"]
+    assert summary["validation_seconds"] == 0
