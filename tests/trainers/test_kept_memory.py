@@ -26,7 +26,7 @@ def resident():
 new_pages()
 again = new_pages()
 with kept_memory(torch.device("cpu")):
-    first, *_, kept = [new_pages() for _ in range(5)]  # aligned, one may not fit where one was
+    first, *_, kept = [new_pages() for _ in range(30)]  # aligned, one may not fit where one was
     held = resident()
 given_back = held - resident()
 print(again, first, kept, given_back)
