@@ -1,6 +1,7 @@
 """Tokens per second of the training loop, Hugging Face's Trainer and a bare loop.
 
-    python benchmarks/training.py [--shapes mini 20m] [--compile] [--rounds 7] [--json FILE]
+    python benchmarks/training.py [--shapes mini 20m] [--precisions float32] [--compile]
+                                  [--rounds 7] [--json FILE]
 
 Three contestants train the same shape of Llama from the same weights on the same tokens, with the
 same fused AdamW, clipping and batch, and save nothing:
@@ -9,12 +10,15 @@ same fused AdamW, clipping and batch, and save nothing:
 - `hugging face`: transformers' Trainer with LlamaForCausalLM, which also logs every tenth step;
 - `bare`: fope-lab's decoder in a short loop as in nanoGPT, with the loss of all logits at once.
 
-Each is a process of its own; they take turns of a few steps, so that other load affects all of
-them. Figures are medians over the rounds after a warm-up round; ratios are to Hugging Face in the
-same round, with the smallest and the largest in brackets. On a CPU, training uses one thread and
-float32. With a CUDA device, it uses bfloat16 autocast at 60m and 1.2b, and `MFU` is the share of
-the device's peak, with FLOPs as in fope_lab.model.config.flops_per_token.
-Aims: ≥ 1.1 × Hugging Face on a CPU; ≥ 1.5 × and ≥ 45 % MFU at 1.2b on an H100.
+Each trains in float32 and under bfloat16 autocast, in a process of its own; all take turns of a few
+steps, so that other load affects all of them. Figures are medians over the rounds after a warm-up
+round. Ratios are those of speeds in the same round, with the smallest and the largest in brackets:
+to Hugging Face in the same precision, and to Hugging Face and to itself in float32. On a CPU,
+training uses one thread. With a CUDA device, it uses bfloat16 at 60m and 1.2b, and `MFU` is the
+share of the device's peak, with FLOPs as in fope_lab.model.config.flops_per_token.
+Aims on a CPU: in bfloat16 ≥ 1.2 × Hugging Face in bfloat16 and ≥ 2.5 × its float32 at mini and 20m,
+and ≥ 1.3 × its own float32 at the quickstart's shape. On an H100: ≥ 1.5 × Hugging Face, and ≥ 45 %
+MFU at 1.2b.
 """
 
 from __future__ import annotations
@@ -45,6 +49,7 @@ from transformers import (
 
 from fope_lab.config.options import entry_of
 from fope_lab.data.mixture import Batch
+from fope_lab.devices import processor
 from fope_lab.model import SCALES, Decoder, ModelConfig
 from fope_lab.model.config import flops_per_token, parameters
 from fope_lab.stages import TrainSettings
@@ -79,7 +84,19 @@ def _scale(name: str, vocabulary: int, rows: int, length: int) -> Shape:
     return Shape(dataclasses.replace(SCALES[name], vocab_size=vocabulary), rows, length)
 
 
+def _small(layers: int, heads: int, head_dim: int, inner: int) -> ModelConfig:
+    return ModelConfig(
+        num_layers=layers,
+        num_heads=heads,
+        head_dim=head_dim,
+        intermediate_size=inner,
+        vocab_size=272,
+    )
+
+
 SHAPES: Mapping[str, Shape] = {
+    "quickstart": Shape(_small(2, 2, 32, 128), 32, 64),  # sweeps/quickstart.yaml
+    "tiny": Shape(dataclasses.replace(SCALES["tiny"], vocab_size=272), 32, 64),  # sweeps/mini
     "mini": _scale("mini", 272, 8, 256),  # bytes
     "20m": _scale("20m", 50_304, 2, 256),
     "60m": _scale("60m", 50_304, 64, 512),
@@ -113,8 +130,21 @@ def _wait_for_device() -> None:
         torch.cuda.synchronize()
 
 
-Contestant = Callable[[Shape, torch.Tensor, Turns, bool], None]
-"""Trains a shape on tokens (rows of length + 1), taking its turns; compiled, if so wanted."""
+@dataclass(frozen=True)
+class Way:
+    """How a contestant trains: in which precision, and whether compiled."""
+
+    precision: str
+    compiled: bool
+
+    @property
+    def narrow(self) -> bool:
+        """Whether products are in bfloat16."""
+        return self.precision == "bfloat16"
+
+
+Contestant = Callable[[Shape, torch.Tensor, Turns, Way], None]
+"""Trains a shape on tokens (rows of length + 1) in one way, taking its turns."""
 
 
 def rows_of(tokens: torch.Tensor, shape: Shape, step: int) -> torch.Tensor:
@@ -128,7 +158,7 @@ def start_model(shape: Shape) -> Decoder:
     return Decoder(shape.config, "rope", train_length=shape.length, seed=0).to(DEVICE)
 
 
-def ours(shape: Shape, tokens: torch.Tensor, turns: Turns, compiled: bool) -> None:
+def ours(shape: Shape, tokens: torch.Tensor, turns: Turns, way: Way) -> None:
     """Train with the loop of the training stages."""
     settings = entry_of(TrainSettings).read(
         {
@@ -138,8 +168,8 @@ def ours(shape: Shape, tokens: torch.Tensor, turns: Turns, compiled: bool) -> No
             "gradient_clip": CLIP,
             "weight_decay": DECAY,
             "betas": BETAS,
-            "precision": "bfloat16" if CUDA else "float32",
-            "compile": compiled,
+            "precision": way.precision,
+            "compile": way.compiled,
             "log_every": LOG_EVERY,
             "checkpoint_every": 10**9,
         }
@@ -161,15 +191,15 @@ def ours(shape: Shape, tokens: torch.Tensor, turns: Turns, compiled: bool) -> No
     )
 
 
-def bare(shape: Shape, tokens: torch.Tensor, turns: Turns, compiled: bool) -> None:
+def bare(shape: Shape, tokens: torch.Tensor, turns: Turns, way: Way) -> None:
     """Train with a short loop as in nanoGPT's train.py."""
     model = start_model(shape)
     optimizer = torch.optim.AdamW(decay_groups(model, DECAY), lr=RATE, betas=BETAS, fused=True)
-    called = torch.compile(model) if compiled else model
+    called = torch.compile(model) if way.compiled else model
     for step in range(turns.all_steps):
         turns.step()
         rows = rows_of(tokens, shape, step).to(DEVICE)
-        with torch.autocast(DEVICE.type, torch.bfloat16, enabled=CUDA):
+        with torch.autocast(DEVICE.type, torch.bfloat16, enabled=way.narrow):
             logits = called(rows[:, :-1]).logits
             loss = nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
         torch.autograd.backward(loss)
@@ -216,7 +246,7 @@ def hugging_face_model(shape: Shape) -> LlamaForCausalLM:
     return model
 
 
-def hugging_face(shape: Shape, tokens: torch.Tensor, turns: Turns, compiled: bool) -> None:
+def hugging_face(shape: Shape, tokens: torch.Tensor, turns: Turns, way: Way) -> None:
     """Train with the Trainer of transformers."""
 
     class Taking(TrainerCallback):  # type: ignore[misc]
@@ -237,9 +267,9 @@ def hugging_face(shape: Shape, tokens: torch.Tensor, turns: Turns, compiled: boo
             adam_beta1=BETAS[0],
             adam_beta2=BETAS[1],
             optim="adamw_torch_fused",
-            bf16=CUDA,
+            bf16=way.narrow,
             use_cpu=not CUDA,
-            torch_compile=compiled,
+            torch_compile=way.compiled,
             logging_steps=LOG_EVERY,
             save_strategy="no",
             report_to=[],
@@ -253,6 +283,7 @@ def hugging_face(shape: Shape, tokens: torch.Tensor, turns: Turns, compiled: boo
 
 
 CLOCKS: Mapping[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
+PRECISIONS = ("float32", "bfloat16")
 CONTESTANTS: Mapping[str, Contestant] = {"ours": ours, "hugging face": hugging_face, "bare": bare}
 
 
@@ -263,33 +294,54 @@ def take_part(given: argparse.Namespace) -> None:
     size = (64 * shape.rows, shape.length + 1)
     tokens = torch.randint(shape.config.vocab_size, size, generator=generator)
     turns = Turns(given.steps, given.rounds + 1, CLOCKS[given.clock])
-    CONTESTANTS[given.take_part](shape, tokens, turns, given.compile)
+    way = Way(given.precisions[0], bool(given.compile))
+    CONTESTANTS[given.take_part](shape, tokens, turns, way)
 
 
-def compete(given: argparse.Namespace, shape: str, compiled: bool) -> dict[str, list[float]]:
-    """Seconds of each turn, by contestant; the first round does not count."""
+Entry = tuple[str, str]
+"""A contestant and its precision."""
+
+
+def compete(given: argparse.Namespace, shape: str, compiled: bool) -> dict[Entry, list[float]]:
+    """Seconds of each turn, by contestant and precision; the first round does not count."""
     options = ["--shapes", shape, "--steps", str(given.steps), "--rounds", str(given.rounds)]
     options += ["--clock", given.clock, "--compile" if compiled else "--no-compile"]
     processes = {
-        name: subprocess.Popen(
-            [sys.executable, __file__, "--take-part", name, *options],
+        (name, precision): subprocess.Popen(
+            [sys.executable, __file__, "--take-part", name, "--precisions", precision, *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
         for name in given.contestants
+        for precision in given.precisions
     }
-    seconds: dict[str, list[float]] = {name: [] for name in processes}
+    seconds: dict[Entry, list[float]] = {entry: [] for entry in processes}
     for _ in range(given.rounds + 1):
-        for name, process in processes.items():
+        for entry, process in processes.items():
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.write("\n")
             process.stdin.flush()
-            seconds[name].append(float(process.stdout.readline()))
+            seconds[entry].append(float(process.stdout.readline()))
     for process in processes.values():
         process.communicate()
-    return {name: of[1:] for name, of in seconds.items()}
+    return {entry: of[1:] for entry, of in seconds.items()}
+
+
+def ratios(seconds: Mapping[Entry, list[float]], entry: Entry) -> dict[str, list[float]]:
+    """How many times as fast an entry is as others, in each round, by what it is compared with."""
+    contestant, precision = entry
+    others = {
+        "of_hugging_face": ("hugging face", precision),
+        "of_hugging_face_in_float32": ("hugging face", "float32"),
+        "of_itself_in_float32": (contestant, "float32"),
+    }
+    return {
+        name: [theirs / own for theirs, own in zip(seconds[other], seconds[entry], strict=True)]
+        for name, other in others.items()
+        if other in seconds
+    }
 
 
 def utilisation(shape: Shape, tokens_per_second: float) -> float | None:
@@ -304,8 +356,10 @@ def utilisation(shape: Shape, tokens_per_second: float) -> float | None:
 def arguments() -> argparse.Namespace:
     """Parse the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    shapes = ["60m", "1.2b"] if CUDA else ["mini", "20m"]
+    shapes = ["60m", "1.2b"] if CUDA else ["mini", "20m", "quickstart"]
+    precisions = ["bfloat16"] if CUDA else list(PRECISIONS)
     parser.add_argument("--shapes", nargs="+", default=shapes, choices=SHAPES)
+    parser.add_argument("--precisions", nargs="+", default=precisions, choices=PRECISIONS)
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, help="default: both")
     parser.add_argument("--steps", type=int, default=2, help="of a turn")
     parser.add_argument("--rounds", type=int, default=7)
@@ -323,36 +377,41 @@ def main() -> None:
     if given.take_part:
         take_part(given)
         return
-    kind = torch.cuda.get_device_name() if CUDA else "CPU, one thread"
-    dtype = "bfloat16" if CUDA else "float32"
-    device = f"{kind}, {dtype}, torch {torch.__version__}, {given.clock} time"
+    kind = torch.cuda.get_device_name() if CUDA else f"{processor()}, one thread"
+    device = f"{kind}, torch {torch.__version__}, {given.clock} time"
     print(device)
     figures = []
     for name in given.shapes:
         shape = SHAPES[name]
         total = parameters(shape.config).total / 1e6
         print(f"{name}: {total:.1f}M parameters, batch {shape.rows} × {shape.length} tokens")
+        print(
+            f"  {'':30} {'tokens/s':>9}  × Hugging Face         × its float32         × own float32"
+        )
         for compiled in (False, True) if given.compile is None else (given.compile,):
             seconds = compete(given, name, compiled)
-            for contestant, of in seconds.items():
+            for entry, of in seconds.items():
                 rate = given.steps * shape.batch_tokens / statistics.median(of)
-                pairs = zip(seconds["hugging face"], of, strict=True)
-                ratios = [theirs / own for theirs, own in pairs]
+                found = ratios(seconds, entry)
                 share = utilisation(shape, rate)
                 row = {
                     "shape": name,
                     "compile": compiled,
-                    "contestant": contestant,
+                    "contestant": entry[0],
+                    "precision": entry[1],
                     "tokens_per_second": rate,
-                    "of_hugging_face": statistics.median(ratios),
-                    "ratios": ratios,
+                    **{to: statistics.median(each) for to, each in found.items()},
+                    "ratios": found,
                     "mfu": share,
                 }
                 figures.append(row)
+                columns = "  ".join(
+                    f"{statistics.median(each):6.3f} [{min(each):.3f}, {max(each):.3f}]"
+                    for each in found.values()
+                )
                 print(
-                    f"  {'compiled' if compiled else 'eager':8} {contestant:12} {rate:10.0f}"
-                    f" tokens/s {row['of_hugging_face']:6.3f} × [{min(ratios):.3f},"
-                    f" {max(ratios):.3f}]{'' if share is None else f' MFU {share:.1%}'}",
+                    f"  {'compiled' if compiled else 'eager':8} {entry[0]:12} {entry[1]:8}"
+                    f" {rate:9.0f} {columns}{'' if share is None else f'  MFU {share:.1%}'}",
                     flush=True,
                 )
     if given.json:

@@ -157,12 +157,14 @@ def _work(
     A stage that stops on request ends normally: at an error of a worker, Ray Train would kill
     worker 0 while it writes the checkpoint. Ray Train has initialized the process group.
     """
+    import torch
     import torch.distributed as dist
     from ray.util import get_current_placement_group
 
     from trainers.process_group import STRATEGIES, is_lost_peer
 
     resources = inputs.spec.resources
+    torch.set_num_threads(resources.threads)
     workers = STRATEGIES[resources.strategy]()
     if workers.rank == 0:
         reserved = pickle.dumps(get_current_placement_group())

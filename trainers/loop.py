@@ -33,6 +33,7 @@ from trainers.checkpoints import (
     write_state,
 )
 from trainers.gradient_accumulation import StepRunner
+from trainers.kept_memory import kept_memory
 from trainers.optimizer import build_optimizer, learning_rate
 from trainers.utilisation import device_name
 from trainers.worker_group import WorkerGroup
@@ -81,7 +82,7 @@ def train(
     and StoreError if a checkpoint can't be saved.
     """
     cuda_devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=cuda_devices):
+    with torch.random.fork_rng(devices=cuda_devices), kept_memory(device):
         torch.manual_seed(seed)
         group = workers or WorkerGroup()
         run = _Run(model, settings, writer, write_model, device, held_out, group, peak)

@@ -1,15 +1,17 @@
 """Causal attention with a position embedding that rotates, biases, or does neither.
 
-A rotation changes only the queries and keys, so PyTorch's fused kernels compute the attention. Two
-ways compute attention with a bias in memory that grows with the length and not with its square:
-`chunked_attention` takes any bias on any device, a few queries at a time, and `flex` is a fused
-CUDA kernel for a bias that depends only on distance.
+Every path computes the same sums in memory that grows with the length and not with its square;
+device, dtype and length choose the quickest (`causal_attention`, `unbiased_attention`). A rotation
+changes only the queries and keys, so that PyTorch's fused kernels compute the attention, or
+`block_attention` a block of queries at a time. `chunked_attention` takes any bias on any device, a
+few queries at a time, and `flex` has fused CUDA kernels for a bias that depends only on distance,
+and for packed documents.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -19,6 +21,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from fope_lab.embeddings.module import CosSin, PositionEmbedding
 from fope_lab.embeddings.relative import RelativeBias
 from fope_lab.model import flex
+from fope_lab.model.block_attention import Packed, block_attention, packed
 from fope_lab.model.cache import LayerCache
 from fope_lab.model.chunked_attention import PairBias, TableBias, chunked_attention
 from fope_lab.model.config import ModelConfig
@@ -78,21 +81,23 @@ class Attention(nn.Module):
 class Documents(NamedTuple):
     """The documents of packed sequences: a token attends only to tokens of its own document.
 
-    `numbers` are integers (batch, length), one for each document. `mask` (batch, 1, length, length)
-    says whether a token attends to another; attention without a bias needs it, and all layers share
-    it.
+    `numbers` are integers (batch, length), one for each document. All layers share the rest, which
+    attention without a bias needs: `packed` for blocks of queries, or on CUDA the BlockMask
+    `kernel` for FlexAttention.
     """
 
     numbers: Tensor
-    mask: Tensor | None
+    packed: Packed | None = None
+    kernel: Any = None
 
     @classmethod
     def of(cls, numbers: Tensor, embedding: PositionEmbedding) -> Documents:
         """The documents as attention with this embedding needs them."""
         if embedding.biases:
-            return cls(numbers, None)
-        same = numbers[:, :, None] == numbers[:, None, :]
-        return cls(numbers, same.tril()[:, None])
+            return cls(numbers)
+        if numbers.device.type == "cuda":  # blocks are for dtypes that the kernel can't multiply
+            return cls(numbers, Packed(numbers), flex.document_blocks(numbers))
+        return cls(numbers, packed(numbers))
 
 
 def causal_attention(
@@ -122,25 +127,51 @@ def causal_attention(
     return chunked_attention(q, k, v, TableBias(table), numbers, dropout)
 
 
+BLOCKS_TO = 512
+"""The most tokens for which blocks are quicker than PyTorch's kernel on a CPU in bfloat16.
+
+Forward and backward, seconds of `block_attention` over those of `scaled_dot_product_attention`, one
+thread of an EPYC with avx512_bf16, 4 heads of 64 (benchmarks/attention.py):
+
+    length       32    64   128   256   512  1024  2048
+    bfloat16   0.31  0.37  0.32  0.52  0.60  0.81  0.92
+    float32    1.24  1.37  1.14  0.98  0.77  0.93  1.02
+
+Float32 stays with PyTorch's kernel, whose results the trainings that there are have.
+"""
+
+
 def unbiased_attention(
     q: Tensor, k: Tensor, v: Tensor, documents: Documents | None, dropout: float
 ) -> Tensor:
-    """Attention without a bias by PyTorch's fused kernels; see `causal_attention`."""
+    """Attention without a bias by the quickest way; see `causal_attention`."""
     queries, keys = q.shape[2], k.shape[2]
+    if documents is not None:
+        if not dropout and flex.fits(q, k):
+            return flex.document_attention(q, k, v, documents.kernel)
+        return block_attention(q, k, v, documents.packed, dropout)
+    if quicker_in_blocks(q, k, dropout):
+        return block_attention(q, k, v)
     attend = functools.partial(
         F.scaled_dot_product_attention, dropout_p=dropout, enable_gqa=q.shape[1] != k.shape[1]
     )
-    if documents is not None:
-        assert documents.mask is not None
-        seen = documents.mask[:, :, keys - queries :]
-    elif queries == keys:
+    if queries == keys:
         return attend(q, k, v, is_causal=True)
-    elif queries == 1:  # it attends to all keys
+    if queries == 1:  # it attends to all keys
         return attend(q, k, v)
-    else:
-        # With `is_causal` the queries would be those of the first tokens.
-        seen = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
+    # With `is_causal` the queries would be those of the first tokens.
+    seen = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
     return attend(q, k, v, attn_mask=seen)
+
+
+def quicker_in_blocks(q: Tensor, k: Tensor, dropout: float) -> bool:
+    """Whether blocks are the quicker way for these queries and keys, none of them packed."""
+    return (
+        q.device.type == "cpu"
+        and q.dtype == torch.bfloat16
+        and q.shape[2] == k.shape[2] <= BLOCKS_TO
+        and not dropout
+    )
 
 
 def distance_table(embedding: PositionEmbedding, positions: Tensor) -> Tensor:

@@ -1,4 +1,5 @@
-"""Attention with a bias of distance as one fused kernel: PyTorch's FlexAttention on CUDA.
+"""Attention with a bias of distance, or over packed documents, as one fused kernel: PyTorch's
+FlexAttention on CUDA.
 
 Nothing is imported or compiled before a GPU first needs it.
 """
@@ -11,6 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from fope_lab.model.no_compile import no_compile
 
 BLOCK = 128
 """The queries, and the keys, of a block, which the kernel skips if the mask drops all of it."""
@@ -58,6 +61,17 @@ def flex_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
     return mixed
 
 
+def document_attention(q: Tensor, k: Tensor, v: Tensor, documents: Any) -> Tensor:
+    """softmax(q·kᵀ/√head_dim)·v over a token and those before it in its document.
+
+    q is (batch, num_heads, length, head_dim), as is the result; k and v have num_kv_heads.
+    `documents` are the `document_blocks` of the sequences.
+    """
+    grouped = q.shape[1] != k.shape[1]
+    mixed: Tensor = _kernel()(q, k, v, block_mask=documents, enable_gqa=grouped)
+    return mixed
+
+
 @functools.cache
 def _kernel() -> Callable[..., Any]:
     from torch.nn.attention import flex_attention as flex
@@ -88,6 +102,46 @@ def causal_blocks(length: int, device: torch.device) -> Any:
         mask_mod=_not_later,
         seq_lengths=(length, length),
     )
+
+
+@no_compile
+def document_blocks(numbers: Tensor) -> Any:
+    """The BlockMask of a causal mask within documents with these numbers, (batch, length).
+
+    A block of queries reads a block of keys if the ranges of their numbers meet. Where the numbers
+    of one document are equal and its tokens consecutive, these are the blocks that it fills.
+    """
+    from torch.nn.attention.flex_attention import BlockMask
+
+    length = numbers.shape[1]
+    count = -(-length // BLOCK)
+    # The last document fills up the last block, whose missing tokens nothing reads.
+    filled = torch.cat((numbers, numbers[:, -1:].expand(-1, count * BLOCK - length)), dim=1)
+    low, high = filled.unflatten(1, (count, BLOCK)).aminmax(dim=2)
+    meet = (low[:, :, None] <= high[:, None, :]) & (low[:, None, :] <= high[:, :, None])
+    one = (low == high)[:, :, None] & (low == high)[:, None, :]
+    block = torch.arange(count, device=numbers.device)
+    before, same = block[:, None] > block[None, :], block[:, None] == block[None, :]
+    full = meet & one & before
+    part = meet & ~one & before | same
+
+    def within(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return (query >= key) & (numbers[batch, query] == numbers[batch, key])
+
+    return BlockMask.from_kv_blocks(
+        *_ordered(part),
+        *_ordered(full),
+        BLOCK_SIZE=BLOCK,
+        mask_mod=within,
+        seq_lengths=(length, length),
+    )
+
+
+def _ordered(wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """How many blocks of keys each block of queries wants (batch, 1, blocks), and which: their
+    places (batch, 1, blocks, blocks), those first."""
+    places = wanted.int().argsort(dim=-1, descending=True, stable=True)
+    return wanted.sum(-1).int()[:, None], places.int()[:, None]
 
 
 def _not_later(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ and memory grows with tokens · width and not with tokens · vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -18,6 +19,9 @@ from fope_lab.model.no_compile import no_compile
 
 IGNORED = -100
 """The label of a token without loss, as in torch."""
+
+CACHED_LOGITS = 2**18
+"""The logits whose softmax a CPU computes at once: 1 MiB in float32, which its caches hold."""
 
 
 @no_compile
@@ -41,40 +45,67 @@ class _LinearCrossEntropy(torch.autograd.Function):
             dtype = torch.get_autocast_dtype(device)
         wide = torch.promote_types(hidden.dtype, torch.float32)
         total = torch.zeros((), dtype=wide, device=hidden.device)
+        of_hidden, of_weight, _ = ctx.needs_input_grad
         with torch.autocast(device, enabled=False):
             narrow = weight.to(dtype)
-            grad_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
-            grad_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
+            grad_hidden = torch.empty_like(hidden) if of_hidden else None
+            grad_weight = None
             rows = max(CHUNK_LOGITS // weight.shape[0], 1)
             for start in range(0, hidden.shape[0], rows):
                 part = slice(start, start + rows)
                 states = hidden[part].to(dtype)
-                logits = (states @ narrow.mT).to(total.dtype)
-                seen = labels[part] != IGNORED
-                places = labels[part].where(seen, 0)[:, None]
-                # In place, with softmax and its logarithm at once, since each pass takes time.
-                top = logits.amax(dim=-1, keepdim=True)
-                losses = top - logits.gather(1, places)
-                weights = logits.sub_(top).exp_()
-                norm = weights.sum(dim=-1, keepdim=True)
-                losses += norm.log()
-                total += losses[:, 0].masked_fill(~seen, 0.0).sum()
-                if grad_hidden is None and grad_weight is None:
-                    continue
-                # The gradient is softmax − one-hot, and 0 for ignored labels.
-                ones = seen.to(total.dtype)[:, None]
-                grad_logits = weights.mul_(ones / norm).scatter_add_(1, places, -ones).to(dtype)
+                logits = states @ narrow.mT
+                pieces = _pieces(logits, labels[part], device)
+                losses = [_loss(*piece, wide, of_hidden or of_weight) for piece in pieces]
+                total += (losses[0] if len(losses) == 1 else torch.cat(losses)).sum()
+                # The gradient has taken the place of the logits.
                 if grad_hidden is not None:
-                    grad_hidden[part] = grad_logits @ narrow
-                if grad_weight is not None and dtype == grad_weight.dtype:
-                    grad_weight.addmm_(grad_logits.mT, states)
-                elif grad_weight is not None:
-                    grad_weight += grad_logits.mT @ states
+                    grad_hidden[part] = logits @ narrow
+                if not of_weight:
+                    continue
+                if grad_weight is None:
+                    grad_weight = (logits.mT @ states).to(weight.dtype)
+                elif dtype == grad_weight.dtype:
+                    grad_weight.addmm_(logits.mT, states)
+                else:
+                    grad_weight += logits.mT @ states
+            if of_weight and grad_weight is None:
+                grad_weight = torch.zeros_like(weight)
         ctx.save_for_backward(grad_hidden, grad_weight)
         return total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        grads = (None if g is None else g * grad.to(g.dtype) for g in ctx.saved_tensors)
+        # In place: another backward pass through this graph, which nothing needs, is an error.
+        grads = (None if g is None else g.mul_(grad.to(g.dtype)) for g in ctx.saved_tensors)
         return *grads, None
+
+
+def _pieces(logits: Tensor, labels: Tensor, device: str) -> Iterator[tuple[Tensor, Tensor]]:
+    """Rows of the logits with their labels, few enough for a CPU's caches."""
+    rows = max(CACHED_LOGITS // logits.shape[1], 1) if device == "cpu" else logits.shape[0]
+    return zip(logits.split(rows), labels.split(rows), strict=True)
+
+
+def _loss(logits: Tensor, labels: Tensor, wide: torch.dtype, backward: bool) -> Tensor:
+    """The losses (tokens,) of logits (tokens, vocabulary), which their gradient replaces if wanted.
+
+    They are 0 for ignored labels. All is computed in the dtype `wide`.
+    """
+    values = logits.to(wide)
+    seen = labels != IGNORED
+    places = labels.where(seen, 0)[:, None]
+    # In place, with softmax and its logarithm at once, since each pass takes time.
+    top = values.amax(dim=-1, keepdim=True)
+    losses = top - values.gather(1, places)
+    weights = values.sub_(top).exp_()
+    norm = weights.sum(dim=-1, keepdim=True)
+    losses += norm.log()
+    if backward:
+        # The gradient is softmax − one-hot, and 0 for ignored labels.
+        ones = seen.to(wide)[:, None]
+        weights.mul_(ones / norm).scatter_add_(1, places, -ones)
+        if weights.dtype != logits.dtype:
+            logits.copy_(weights)
+    return losses[:, 0].masked_fill(~seen, 0.0)

@@ -22,8 +22,7 @@ The backward pass of a feed-forward block needs b·3·I for each token.
 
 Gradients are allocated while activations are freed, so that a step peaks at the larger of the two,
 unless an earlier micro-batch has left gradients. Not counted are the tensors that a position
-embedding keeps, the mask of packed documents for attention without a bias, which has length² bytes
-for each sequence, and the weights of such attention, which a CPU holds if some are dropped.
+embedding keeps, and the weights of attention without a bias, which a CPU holds if some are dropped.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ trial itself begins another attempt, so that Tune need not start a new trial.
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -203,7 +202,7 @@ def _work(
             is_retry=_is_retry(attempt),
             scratch=ray_scratch_dir(store, config[OWNER]),
         )
-    _reset_process()
+    _reset_process(stage.spec.resources.threads)
     if isinstance(stage.spec, TrainingConfig):
         attempt.writer.observe = SystemMonitor().measure_if_due
     result: dict[str, Any] = load_function(stage.spec.entry_point)(
@@ -325,11 +324,12 @@ def _gpu_name(stage: Stage) -> str | None:
     return torch.cuda.get_device_name() if alone else None
 
 
-def _reset_process() -> None:
-    """Reset the global state of torch that an earlier stage in this process may have changed."""
+def _reset_process(threads: int) -> None:
+    """Reset the global state of torch that an earlier stage in this process may have changed, and
+    have torch compute with so many threads."""
     import torch
 
-    torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))
+    torch.set_num_threads(threads)
     torch.manual_seed(0)
     torch.set_grad_enabled(True)
     torch.set_default_dtype(torch.float32)

@@ -5,7 +5,8 @@ training that was resumed counts with the time of its work in all attempts, with
 and done again; each resume adds its start-up. Skipped are stages without these records, those of
 another processor than this machine's, and resumed ones that have several workers, whose number may
 have changed, or that are not trainings, and may have begun again. On the CPU with one thread a
-stage's time is its processor time, which other stages running beside it do not lengthen.
+stage's time is its processor time, which other stages running beside it do not lengthen. Times on
+several threads are learned from, and estimated, as those on one thread by the law of `threads.py`.
 
 An estimate comes from the narrowest group of finished stages that has any, and says which: the same
 kind (all trainings are one), all evaluations, the rate of trainings, and at last an assumed share
@@ -24,6 +25,7 @@ from typing import Any
 
 from fope_lab.config.counted import counted
 from fope_lab.devices import CPU, Device, processor, recorded_device
+from fope_lab.planning.threads import speed_up
 from fope_lab.planning.time_model import TimeModel, Timing, fit_time_model
 from fope_lab.planning.workload import EVALUATION, TRAINING, Workload
 from fope_lab.store import Store
@@ -55,15 +57,17 @@ class Calibration:
         if not work.is_known:
             return self._of_the_same_settings(work, device) or _unmeasured(work, device)
         rate = device.assumed_rate(work.precision) * (work.share or 1.0)
+        faster = speed_up(work.threads)
         for group in _groups(work):
             field, value = group.field, group.value
             of = (device.name, field, value, work.precision, work.share)
             model = self._time_model(*of, rate)
             if model is not None:
                 stages = group.words.format(counted(model.stages, group.noun))
-                return TimeEstimate(model.seconds(work), f"measured on {device.name}: {stages}")
+                seconds = model.seconds(work) / faster
+                return TimeEstimate(seconds, f"measured on {device.name}: {stages}")
         return TimeEstimate(
-            (work.flops or 0.0) / rate, device.assumption
+            (work.flops or 0.0) / rate / faster, device.assumption
         )  # start-up is not counted
 
     def most_measured(self) -> str | None:
@@ -75,7 +79,7 @@ class Calibration:
         self, device: str, field: str, value: str, precision: str, share: float, rate: float
     ) -> TimeModel | None:
         measured = (
-            timing
+            Timing(timing.work, _on_one_thread(timing))
             for timing in self._timings.get(device, ())
             if timing.work.is_known
             and getattr(timing.work, field) == value
@@ -93,10 +97,16 @@ class Calibration:
         if not same:
             return None
         seconds = statistics.median(
-            timing.seconds * (work.flops or 1.0) / (timing.work.flops or 1.0) for timing in same
-        )
+            _on_one_thread(timing) * (work.flops or 1.0) / (timing.work.flops or 1.0)
+            for timing in same
+        ) / speed_up(work.threads)
         source = f"measured on {device.name}: {counted(len(same), 'stage')} with the same settings"
         return TimeEstimate(seconds, source)
+
+
+def _on_one_thread(timing: Timing) -> float:
+    """The seconds that the work would have taken on one thread."""
+    return timing.seconds * speed_up(timing.work.threads)
 
 
 def _unmeasured(work: Workload, device: Device) -> TimeEstimate:

@@ -27,7 +27,8 @@ class Workload:
     `tokens` and `flops` what they compute; they are None where they are unknown until run,
     and `flops` is then that of one token. `question` is a digest of the stage's settings without
     the model's, so that stages with the same settings on other models can be compared. `share` is
-    the part of a GPU that the worker has, 0 on the CPU.
+    the part of a GPU that the worker has, 0 on the CPU, and `threads` how many threads it computes
+    with there.
     """
 
     kind: str
@@ -39,6 +40,7 @@ class Workload:
     batches: int | None
     tokens: int | None
     flops: float | None
+    threads: int = 1
 
     @property
     def is_known(self) -> bool:
@@ -86,6 +88,7 @@ def workload_of(stage: Stage) -> Workload:
         batches=batches,
         tokens=None if tokens is None else tokens // size,
         flops=None if flops is None else flops / (size if tokens is not None else 1),
+        threads=1 if spec.resources.gpus else spec.resources.threads,
     )
 
 

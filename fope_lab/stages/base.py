@@ -36,8 +36,9 @@ class Resources(Section):
         float,
         Interval(gt=0),
         Doc(
-            "The number of CPUs reserved for each worker. Preparing data starts a process on each"
-            " of them; torch computes with one thread, however many there are."
+            "The number of CPUs reserved for each worker. Torch computes with a thread on each of"
+            " them, and preparing data starts a process on each. Another number of threads changes"
+            " results by rounding only."
         ),
     ] = 1
     gpus: Annotated[
@@ -58,6 +59,11 @@ class Resources(Section):
     def size(self) -> int:
         """The number of worker processes of the stage."""
         return self.workers or max(1, int(self.gpus))
+
+    @property
+    def threads(self) -> int:
+        """The number of threads that torch computes with in each worker: one for each whole CPU."""
+        return max(1, int(self.cpus))
 
     def problems(self) -> Iterable[Problem]:
         """GPUs that the workers can't share out."""

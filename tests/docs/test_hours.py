@@ -12,8 +12,8 @@ from docs.generate.shipped import ROOT
 from fope_lab.cli import main
 from fope_lab.config.options import nested
 from fope_lab.config.problems import ConfigError
+from fope_lab.devices import known_devices
 from fope_lab.papers.index import paper_names
-from fope_lab.planning.devices import known_devices
 from fope_lab.report.compare.published import load_published
 from fope_lab.report.compare.published_hours import PublishedHours
 

@@ -14,6 +14,7 @@ from fope_lab.embeddings import build_embedding
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.model import flex
 from fope_lab.model.attention import causal_attention, distance_table
+from fope_lab.model.block_attention import block_attention, packed
 
 HEADS, HEAD_DIM = 4, 16
 RELATIVE = ["alibi", "kerple", "kerple-power"]
@@ -145,3 +146,70 @@ def test_the_kernels_memory_grows_with_the_length() -> None:
         return torch.cuda.max_memory_allocated() - before
 
     assert peak(16_384) < 5 * peak(4096)
+
+
+@pytest.mark.parametrize("length", [1, 100, 128, 300, 1000])
+def test_the_blocks_of_documents_cover_their_mask(length: int) -> None:
+    """Whole documents, and numbers that come again: no pair is dropped, none too many is full."""
+    generator = torch.Generator().manual_seed(length)
+    starts = (torch.rand(2, length, generator=generator) < 0.02).long().cumsum(1)
+    for numbers in (starts, starts % 2, 0 * starts):
+        ours = flex.document_blocks(numbers)
+        same = numbers[:, :, None] == numbers[:, None, :]
+        wanted = same & torch.ones(length, length, dtype=torch.bool).tril()
+        at = torch.arange(length)
+        row = torch.arange(2)[:, None, None]
+        assert torch.equal(ours.mask_mod(row, at, at[:, None], at), wanted)
+
+        full = dense(ours.full_kv_num_blocks, ours.full_kv_indices)
+        part = dense(ours.kv_num_blocks, ours.kv_indices)
+        assert not (full & part).any()
+        assert not (full & ~by_block(wanted, missing=True).all(4).all(2)).any()
+        needed = by_block(wanted, missing=False).any(4).any(2)
+        assert not (needed & ~(full | part)).any()
+        if numbers is starts:  # every document is in one piece: no block is read in vain
+            assert torch.equal(full | part, needed)
+
+
+def by_block(mask: Tensor, missing: bool) -> Tensor:
+    """A mask (batch, length, length) as (batch, blocks, queries, blocks, keys)."""
+    count = -(-mask.shape[1] // flex.BLOCK)
+    more = count * flex.BLOCK - mask.shape[1]
+    padded = torch.nn.functional.pad(mask, (0, more, 0, more), value=missing)
+    return padded.view(len(mask), count, flex.BLOCK, count, flex.BLOCK)
+
+
+def dense(counts: Tensor, places: Tensor) -> Tensor:
+    """Which blocks of keys each block of queries reads, (batch, blocks, blocks)."""
+    found = torch.zeros(places.shape, dtype=torch.bool)
+    for index in torch.cartesian_prod(*(torch.arange(size) for size in counts.shape)):
+        at = tuple(index.tolist())
+        found[at][places[at][: counts[at]].long()] = True
+    return found[:, 0]
+
+
+@pytest.mark.usefixtures("on_a_cpu")
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("kv_heads", [4, 1])
+def test_documents_in_the_kernel_are_those_in_blocks(kv_heads: int) -> None:
+    numbers = torch.arange(300).expand(2, -1) // torch.tensor([[77], [130]])
+    q, k, v = inputs(300, kv_heads)
+    ours = flex.document_attention(q, k, v, flex.document_blocks(numbers))
+    theirs = block_attention(q, k, v, packed(numbers))
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+    found, expected = (gradients(one, q, k, v) for one in (ours, theirs))
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
+
+
+@needs_gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_compiled_kernel_reads_documents_apart(dtype: torch.dtype) -> None:
+    unit = 2**-8 if dtype == torch.bfloat16 else 2**-18
+    for length in (77, 300, 1024):
+        numbers = torch.arange(length, device="cuda").expand(2, -1) // 90
+        q, k, v = inputs(length, 2, device="cuda", dtype=dtype)
+        ours = flex.document_attention(q, k, v, flex.document_blocks(numbers))
+        theirs = block_attention(*(x.double() for x in (q, k, v)), packed(numbers))
+        found, expected = (gradients(one, q, k, v) for one in (ours, theirs))
+        for our, their in zip((ours, *found), (theirs, *expected), strict=True):
+            assert (our - their).norm() < 3 * unit * their.norm() + 1e-4

@@ -57,6 +57,23 @@ def test_a_finished_stage_calibrates(tmp_path: Path, stage: Any) -> None:
     )
 
 
+@pytest.mark.parametrize(("cpus", "threads"), [(1, 1), (2, 2), (2.5, 2), (0.5, 1)])
+def test_torch_computes_with_a_thread_on_each_cpu(
+    tmp_path: Path, stage: Any, cpus: float, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", chosen.append)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: chosen[-1])
+    resources = dataclasses.replace(stage.spec.resources, cpus=cpus)
+    stage = dataclasses.replace(stage, spec=dataclasses.replace(stage.spec, resources=resources))
+    config = {KEY: stage.key, OWNER: "test", SUPERSEDE: None}
+    store = Store(tmp_path / "store")
+    assert run_until_ended(config, {stage.key: stage}, store).is_done
+    assert chosen == [threads]
+    ran = json.loads((store.folder(stage.kind, stage.key).path / "DONE").read_text())["ran"]
+    assert (ran["threads"], ran["work"]["threads"]) == (threads, threads)
+
+
 @pytest.mark.parametrize(
     ("gpus", "workers", "expected"),
     [(1, 1, "NVIDIA L4"), (0.5, 1, "NVIDIA L4"), (4, 4, "NVIDIA A40")],
@@ -67,7 +84,7 @@ def test_a_gpu_says_its_name_or_its_worker_does(
     """The trial of several workers sees none of their GPUs."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA L4")
-    resources = SimpleNamespace(gpus=gpus, size=workers)
+    resources = SimpleNamespace(gpus=gpus, size=workers, threads=1)
     spec = dataclasses.replace(stage.spec, resources=resources)
     of_workers = SimpleNamespace(**(vars(stage) | {"spec": spec}))
     ran = execution_record(of_workers, {"recorded": {"device": "NVIDIA A40"}})  # type: ignore[arg-type]

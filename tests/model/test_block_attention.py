@@ -1,0 +1,188 @@
+"""Attention in blocks of queries against the plain softmax: values, gradients, what it keeps."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fope_lab.embeddings import build_embedding
+from fope_lab.model import attention, block_attention
+from fope_lab.model.attention import BLOCKS_TO, Documents, causal_attention, quicker_in_blocks
+from fope_lab.model.block_attention import QUERIES, packed
+
+HEADS, HEAD_DIM = 4, 16
+NOPE = build_embedding("nope", head_dim=HEAD_DIM, num_heads=HEADS, train_length=64)
+
+
+def inputs(length: int, queries: int, kv_heads: int, rows: int = 2) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(length)
+    sizes = ((queries, HEADS), (length, kv_heads), (length, kv_heads))
+    return [
+        torch.randn(rows, tokens, heads, HEAD_DIM, dtype=torch.float64, generator=generator)
+        .transpose(1, 2)
+        .requires_grad_()
+        for tokens, heads in sizes
+    ]
+
+
+def plain_weights(q: Tensor, k: Tensor, numbers: Tensor | None = None) -> Tensor:
+    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+    logits = q @ k.mT / math.sqrt(q.shape[-1])
+    queries, keys = logits.shape[-2:]
+    seen = torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries)
+    if numbers is not None:
+        seen = seen & (numbers[:, keys - queries :, None] == numbers[:, None])[:, None]
+    return logits.masked_fill(~seen, -math.inf).softmax(dim=-1)
+
+
+def plain(q: Tensor, k: Tensor, v: Tensor, numbers: Tensor | None = None) -> Tensor:
+    return plain_weights(q, k, numbers) @ v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
+
+
+def assert_same(ours: Tensor, theirs: Tensor, given: list[Tensor]) -> None:
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+    weight = torch.randn(ours.shape, dtype=ours.dtype, generator=torch.Generator().manual_seed(7))
+    found, expected = (torch.autograd.grad((one * weight).sum(), given) for one in (ours, theirs))
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+@pytest.mark.parametrize(
+    ("length", "queries"), [(1, 1), (QUERIES, QUERIES), (2 * QUERIES + 9, 2 * QUERIES + 9), (99, 7)]
+)
+def test_it_is_the_plain_softmax_with_its_gradients(
+    kv_heads: int, length: int, queries: int
+) -> None:
+    q, k, v = inputs(length, queries, kv_heads)
+    assert_same(block_attention.block_attention(q, k, v), plain(q, k, v), [q, k, v])
+
+
+@given(
+    rows=st.lists(st.lists(st.integers(-3, 3), min_size=23, max_size=23), min_size=1, max_size=3),
+    queries=st.integers(1, 23),
+    size=st.integers(1, 30),
+)
+@settings(max_examples=60, deadline=None)
+def test_documents_are_the_plain_softmax_of_each_whatever_their_order(
+    rows: list[list[int]], queries: int, size: int
+) -> None:
+    numbers = torch.tensor(rows)
+    q, k, v = inputs(23, queries, 2, len(rows))
+    before, block_attention.QUERIES = block_attention.QUERIES, size
+    try:
+        mixed = causal_attention(q, k, v, torch.arange(23), NOPE, Documents.of(numbers, NOPE))
+        assert_same(mixed, plain(q, k, v, numbers), [q, k, v])
+    finally:
+        block_attention.QUERIES = before
+
+
+@given(rows=st.lists(st.lists(st.integers(0, 3), min_size=9, max_size=9), min_size=1, max_size=3))
+def test_a_block_starts_with_the_first_of_its_documents(rows: list[list[int]]) -> None:
+    expected = [min(row.index(row[place]) for row in rows) for place in range(9)]
+    assert packed(torch.tensor(rows)).first.tolist() == expected  # type: ignore[union-attr]
+
+
+def test_dropout_sets_weights_to_0_and_divides_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_attention, "QUERIES", 5)
+    rows, length, share = 100, HEAD_DIM, 0.3
+    q, k, _ = inputs(length, length, HEADS, rows)
+    # With these values the results are the weights.
+    v = torch.eye(length, dtype=torch.float64).expand(rows, HEADS, -1, -1).contiguous()
+    numbers = torch.arange(length).expand(rows, -1) // 9
+    torch.manual_seed(0)
+    used = block_attention.block_attention(q, k, v, packed(numbers), share)
+    weights = plain_weights(q, k, numbers)
+    kept = used > 0
+    torch.testing.assert_close(used[kept], weights[kept] / (1 - share))
+    assert kept.sum() / (weights > 0).sum() == pytest.approx(1 - share, abs=0.02)
+
+
+def test_dropout_has_the_gradient_of_what_it_kept() -> None:
+    q, k, v = inputs(7, 7, 2, 1)
+
+    def dropping(*given: Tensor) -> Tensor:
+        torch.manual_seed(3)
+        return block_attention.block_attention(*given, dropout=0.5)
+
+    assert not torch.equal(dropping(q, k, v), plain(q, k, v))
+    assert torch.autograd.gradcheck(dropping, (q, k, v))
+
+
+def test_bfloat16_rounds_about_as_much_as_the_plain_way_of_transformers() -> None:
+    """Errors of the results and gradients beside those of eager attention in bfloat16.
+
+    The gradient of softmax is that of the rounded weights, which adds a little.
+    """
+    exact = inputs(3 * QUERIES, 3 * QUERIES, HEADS)
+    narrow = [x.detach().bfloat16().requires_grad_() for x in exact]
+    exact = [x.detach().double().requires_grad_() for x in narrow]
+
+    def eager(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        length = q.shape[2]
+        logits = q @ k.mT / math.sqrt(HEAD_DIM)
+        future = torch.ones(length, length, dtype=torch.bool).triu(1)
+        weights = logits.masked_fill(future, -math.inf).softmax(dim=-1, dtype=torch.float32)
+        return weights.to(q.dtype) @ v
+
+    def results(mixed: Tensor, given: list[Tensor]) -> list[Tensor]:
+        grads = torch.autograd.grad(mixed.sin().sum(), given)
+        return [one.detach().double() for one in (mixed, *grads)]
+
+    right = results(plain(*exact), exact)
+    ours = results(block_attention.block_attention(*narrow), narrow)
+    theirs = results(eager(*narrow), narrow)
+    for one, other, expected in zip(ours, theirs, right, strict=True):
+        assert (one - expected).norm() < 1.25 * (other - expected).norm()
+
+
+@pytest.mark.parametrize("numbers", [None, torch.arange(300) // 70])
+def test_only_the_inputs_are_kept_for_the_gradient(numbers: Tensor | None) -> None:
+    q, k, v = inputs(300, 300, HEADS, 1)
+    documents = None if numbers is None else packed(numbers[None])
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.numel()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        block_attention.block_attention(q, k, v, documents)
+    assert sorted(kept.values()) == [q.numel()] * 3
+
+
+@pytest.mark.parametrize(
+    ("dtype", "queries", "keys", "dropout", "blocks"),
+    [
+        (torch.bfloat16, 64, 64, 0.0, True),
+        (torch.bfloat16, BLOCKS_TO, BLOCKS_TO, 0.0, True),
+        (torch.bfloat16, BLOCKS_TO + 1, BLOCKS_TO + 1, 0.0, False),
+        (torch.bfloat16, 1, 64, 0.0, False),
+        (torch.bfloat16, 64, 64, 0.1, False),
+        (torch.float32, 64, 64, 0.0, False),
+    ],
+)
+def test_the_path_follows_from_dtype_and_length(
+    dtype: torch.dtype,
+    queries: int,
+    keys: int,
+    dropout: float,
+    blocks: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    q, k = (torch.zeros(1, HEADS, tokens, HEAD_DIM, dtype=dtype) for tokens in (queries, keys))
+    assert quicker_in_blocks(q, k, dropout) == blocks
+    assert not quicker_in_blocks(q.to("meta"), k.to("meta"), dropout)
+    called = []
+    monkeypatch.setattr(attention, "block_attention", lambda *_: called.append("blocks") or q)
+    fused = F.scaled_dot_product_attention
+    monkeypatch.setattr(
+        F, "scaled_dot_product_attention", lambda *a, **o: called.append("fused") or fused(*a, **o)
+    )
+    causal_attention(q, k, k, torch.arange(keys), NOPE, None, dropout)
+    assert called == ["blocks" if blocks else "fused"]
