@@ -44,6 +44,12 @@ class ProcessGroup(WorkerGroup):
         dist.broadcast(first, src=0)
         return int(first)
 
+    def gather(self, value: Any) -> list[Any]:
+        """The values of all workers, by their ranks, which can be pickled."""
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
 
 class Replicas(ProcessGroup):
     """DDP: each worker has the whole model and optimizer (Li et al., arXiv 2006.15704)."""

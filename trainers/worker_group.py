@@ -43,6 +43,10 @@ class WorkerGroup:
         """The `value` of worker 0, which all of them get. All must call this."""
         return value
 
+    def gather(self, value: Any) -> list[Any]:
+        """The values of all workers, by their ranks. All must call this."""
+        return [value]
+
     def accumulating(self, module: nn.Module) -> contextlib.AbstractContextManager[None]:
         """A context for passes that are not the last of a step: they exchange no gradients."""
         return contextlib.nullcontext()

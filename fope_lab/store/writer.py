@@ -84,8 +84,13 @@ class RunWriter:
     def note(self, text: str) -> None:
         """Append a note to the stage's log, with the time and the attempt's token."""
 
-    def save_checkpoint(self, step: int, write: Callable[[Path], None]) -> Checkpoint:
-        """Let `write` fill a new folder, and make it the stage's checkpoint of `step`."""
+    def save_checkpoint(
+        self, step: int, write: Callable[[Path], None], *, partial: bool = False
+    ) -> Checkpoint:
+        """Let `write` fill a new folder, and make it the stage's checkpoint of `step`.
+
+        A `partial` one is there to go on from, and removed when the stage is finished.
+        """
         token = self.handle.token
         self.newest = Checkpoint(self.paths.checkpoint(token, step), token, step)
         return self.newest
@@ -154,9 +159,12 @@ class FolderWriter(RunWriter):
         with self.paths.log.open("a", encoding="utf-8") as file:
             file.write(f"{stamp}Z [{self.handle.token}] {text.rstrip()}\n")
 
-    def save_checkpoint(self, step: int, write: Callable[[Path], None]) -> Checkpoint:
+    def save_checkpoint(
+        self, step: int, write: Callable[[Path], None], *, partial: bool = False
+    ) -> Checkpoint:
         """Let `write` fill a new folder, and make it the stage's newest checkpoint.
 
+        A `partial` one is there to go on from, and removed when the stage is finished.
         The rows logged so far become durable first, so that no checkpoint has fewer rows than
         steps. Raises LeaseLostError if a newer attempt has begun, and StoreError if the disk is
         full.
@@ -171,7 +179,9 @@ class FolderWriter(RunWriter):
             temporary.mkdir(parents=True)
             write(temporary)
             segments, work_time = self.segments(step), self._work_time()
-            write_manifest(temporary, self.paths.name, token, step, segments, work_time)
+            write_manifest(
+                temporary, self.paths.name, token, step, segments, work_time, partial=partial
+            )
         except Exception as error:
             shutil.rmtree(temporary, ignore_errors=True)  # it may be what fills the disk
             if is_full_disk(error):
