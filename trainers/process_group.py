@@ -24,6 +24,10 @@ from torch.nn.parallel import DistributedDataParallel
 from fope_lab.model.decoder import Decoder
 from trainers.worker_group import WorkerGroup
 
+SHARDED_FROM_BYTES = 1 << 30
+"""The size of the weights from which checkpoints to resume from are written in shards. The
+optimizer's state is twice as large."""
+
 
 class ProcessGroup(WorkerGroup):
     """The workers of torch's default process group."""
@@ -103,6 +107,10 @@ class Shards(ProcessGroup):
             yield
         finally:
             sharded.set_requires_gradient_sync(True)
+
+    def saves_shards(self, model: Decoder) -> bool:
+        """Whether the model is too large for one worker to gather and to write it quickly."""
+        return sum(one.nbytes for one in model.parameters()) >= SHARDED_FROM_BYTES
 
     def clip(self, module: nn.Module, norm: float) -> Tensor:
         """Scale the gradients to a norm of at most `norm`; returns the norm of all shards."""

@@ -55,6 +55,10 @@ class WorkerGroup:
         """Scale the gradients to a norm of at most `norm`; returns the norm before, a scalar."""
         return nn.utils.clip_grad_norm_(module.parameters(), norm)
 
+    def saves_shards(self, model: Decoder) -> bool:
+        """Whether checkpoints to resume from are written by all workers, each its shares."""
+        return False
+
     def weights(self, model: Decoder) -> dict[str, Tensor]:
         """The model's whole `untied_state` on worker 0; undefined elsewhere. All must call this."""
         return model.untied_state()
