@@ -1,6 +1,6 @@
 """Sharded checkpoints: their size for each worker, and how long a training stands still for one.
 
-    python benchmarks/checkpoints.py [--scale 60m] [--rounds 5] [--json FILE]
+    python benchmarks/checkpoints.py [--scale mini] [--rounds 5] [--json FILE]
 
 The sizes are what torch.distributed.checkpoint plans to write of a model of Llama 2's 7B shape, on
 the meta device: weights and AdamW's state in float32, for the first and the last of n workers of
@@ -173,7 +173,7 @@ def lines(measured: dict[str, list[dict[str, float]]]) -> Iterator[str]:
 def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scale", choices=sorted(SCALES), default="60m")
+    parser.add_argument("--scale", choices=sorted(SCALES), default="mini")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,17 @@ OptimizerState = Mapping[str, Mapping[str, Any]]
 came from, so a group of any size and strategy can resume from it."""
 
 
+class Precision(NamedTuple):
+    """The types of numbers that a group exchanges of the matrices of layers: `weights` as their
+    products use them, and `gradients` as workers add them up."""
+
+    weights: torch.dtype
+    gradients: torch.dtype
+
+
+FLOAT32 = Precision(torch.float32, torch.float32)
+
+
 class WorkerGroup:
     """A group of one worker. Larger groups override the methods that exchange something.
 
@@ -28,7 +39,7 @@ class WorkerGroup:
     rank: int = 0
     size: int = 1
 
-    def wrap(self, model: Decoder) -> nn.Module:
+    def wrap(self, model: Decoder, precision: Precision = FLOAT32) -> nn.Module:
         """The module to call in training, for a model that is on its device.
 
         The gradients of its backward pass are sums over the whole group.
