@@ -39,6 +39,7 @@ bench: $(INSTALLED)  ## the figures about speed that we publish
 	$(BIN)/python benchmarks/parity.py
 	$(BIN)/python benchmarks/prepare_data.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/checkpoints.py
 	$(BIN)/python benchmarks/long_context.py
 	$(BIN)/python benchmarks/passkey.py
 	$(BIN)/python benchmarks/controller.py

@@ -1,4 +1,4 @@
-"""A training stage by several workers, through Ray Train.
+"""A training, or an evaluation, by several workers, through Ray Train.
 
 The stage's trial calls `run_workers`, which starts one process per worker, on any of the nodes, and
 waits for them. Every process does the stage's work with its `WorkerGroup`. Worker 0 writes to the
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.atomic_files import write_atomic
-from fope_lab.stages import Resources, TrainingConfig
+from fope_lab.stages import Resources, StageConfig, TrainingConfig
 from fope_lab.stages.entry_points import load_function
 from fope_lab.store import (
     Attempt,
@@ -55,7 +55,7 @@ class WorkFailedError(Exception):
 class WorkerInputs:
     """What every worker of an attempt gets."""
 
-    spec: TrainingConfig
+    spec: StageConfig
     handle: AttemptHandle
     parents: Mapping[str, Path]
     reservations: Path
@@ -63,7 +63,7 @@ class WorkerInputs:
 
 
 def run_workers(
-    spec: TrainingConfig,
+    spec: StageConfig,
     attempt: Attempt,
     parents: Mapping[str, Path],
     *,
@@ -84,9 +84,9 @@ def run_workers(
     _free_reservations(folder)
     size = spec.resources.size
     if is_retry:
-        rows = spec.train.batch_tokens // spec.data.length
-        size = _available_size(spec.resources, possible_sizes(rows, size))
-        spec = with_memory_as_planned(spec)
+        size = _available_size(spec.resources, sizes_to_go_on(spec))
+        if isinstance(spec, TrainingConfig):
+            spec = with_memory_as_planned(spec)
     trainer = TorchTrainer(
         functools.partial(_work, WorkerInputs(spec, attempt.writer.handle, parents, folder)),
         # Some sums, such as those of counts, are on the CPU.
@@ -119,6 +119,15 @@ def with_memory_as_planned(spec: TrainingConfig) -> TrainingConfig:
     """
     tokens = spec.train.micro_batch(spec.resources.size)
     return replace(spec, train=replace(spec.train, micro_batch_tokens=tokens))
+
+
+def sizes_to_go_on(spec: StageConfig) -> list[int]:
+    """The numbers of workers that can go on with a stage, the largest first: those that can share
+    the batch of a training, and for an evaluation any."""
+    size = spec.resources.size
+    if isinstance(spec, TrainingConfig):
+        return possible_sizes(spec.train.batch_tokens // spec.data.length, size)
+    return list(range(size, 0, -1))
 
 
 def _worker_bundle(resources: Resources) -> dict[str, float]:
@@ -158,7 +167,6 @@ def _work(
     worker 0 while it writes the checkpoint. Ray Train has initialized the process group.
     """
     import torch
-    import torch.distributed as dist
     from ray.util import get_current_placement_group
 
     from trainers.process_group import STRATEGIES, is_lost_peer
@@ -169,11 +177,12 @@ def _work(
     if workers.rank == 0:
         reserved = pickle.dumps(get_current_placement_group())
         write_atomic(inputs.reservations / f"{inputs.handle.token}{RESERVED}", reserved)
-    places: list[str] = [""] * workers.size
-    dist.all_gather_object(places, f"{socket.gethostname()}:{os.getpid()}")
+    places = workers.gather(f"{socket.gethostname()}:{os.getpid()}")
     work = load_function(inputs.spec.entry_point)
     writer = (FolderWriter if workers.rank == 0 else RunWriter)(inputs.handle)
-    writer.observe = SystemMonitor().measure_if_due
+    if isinstance(inputs.spec, TrainingConfig):
+        writer.observe = SystemMonitor().measure_if_due
+    torch.manual_seed(0)  # as where one worker does the stage
     try:
         with contextlib.closing(writer):
             writer.note(f"workers ({resources.strategy}): {', '.join(places)}")

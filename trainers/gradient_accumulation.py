@@ -24,7 +24,7 @@ from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
 from fope_lab.stages.training import ROW_ACCURACY, TOKEN_ACCURACY
 from trainers.length_groups import length_groups, tokens_from_first_label
-from trainers.worker_group import WorkerGroup
+from trainers.worker_group import FLOAT32, Precision, WorkerGroup
 
 
 class StepRunner:
@@ -37,7 +37,7 @@ class StepRunner:
     def __init__(
         self, model: Decoder, settings: TrainSettings, device: torch.device, workers: WorkerGroup
     ) -> None:
-        self.module = workers.wrap(model)
+        self.module = workers.wrap(model, exchange_precision(settings, workers.size))
         self._called = torch.compile(self.module) if settings.compile else self.module
         self._settings, self._device, self._workers = settings, device, workers
         modules = list(model.modules())
@@ -168,6 +168,20 @@ class StepRunner:
             return
         for start in range(0, rows, size):
             yield batch.part(slice(start, start + size))
+
+
+def exchange_precision(settings: TrainSettings, workers: int) -> Precision:
+    """What workers exchange: bfloat16 if products are.
+
+    Gradients of several micro-batches, which FSDP adds up as it exchanges them, are float32: in
+    bfloat16, a sum of many parts soon takes up no more of them.
+    """
+    if settings.precision != "bfloat16":
+        return FLOAT32
+    whole = settings.length_groups is None and settings.micro_batch(workers) == settings.share(
+        workers
+    )
+    return Precision(torch.bfloat16, torch.bfloat16 if whole else torch.float32)
 
 
 def _count_labels(batch: Batch) -> Tensor:

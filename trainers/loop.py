@@ -35,6 +35,12 @@ from trainers.checkpoints import (
 from trainers.gradient_accumulation import StepRunner
 from trainers.kept_memory import kept_memory
 from trainers.optimizer import build_optimizer, learning_rate
+from trainers.sharded_checkpoints import (
+    ShardedCheckpoints,
+    is_sharded,
+    load_shards,
+    sharded_state,
+)
 from trainers.utilisation import device_name
 from trainers.worker_group import WorkerGroup
 
@@ -116,7 +122,13 @@ class _Run:
             self.record = read_record(resumed.path)
             if not self.is_finished:
                 state = restore_state(resumed.path, self.device)
-                self.workers.load_optimizer_state(self.model, self.optimizer, state)
+                if is_sharded(resumed.path):
+                    load_shards(resumed.path, self.model, self.optimizer)
+                else:
+                    self.workers.load_optimizer_state(self.model, self.optimizer, state)
+        self.sharded = None
+        if self.settings.select == "last" and self.workers.saves_shards(self.model):
+            self.sharded = ShardedCheckpoints(self.writer, self.workers)
         # Loss and gradient norm of the latest steps stay on the device for a while: reading them at
         # once would make every step wait for the GPU.
         self.unread: list[Tensor] = []
@@ -151,11 +163,15 @@ class _Run:
                 self._check_unread()
             self._save(final=False)
         if due == _STOP:
+            if self.sharded is not None:
+                self.sharded.wait()
             self.writer.progress(step, self.settings.steps, at_once=True)
             self.writer.note(f"asked to stop; step {step} is saved")
             raise StageStoppedError(f"stopped at step {step} of {self.settings.steps}")
 
     def _is_checkpoint_old(self) -> bool:
+        if self.sharded is not None and self.sharded.is_writing:
+            return False
         patience = max(60 * self.settings.checkpoint_minutes, self.saving_seconds / SAVING_SHARE)
         return time.monotonic() - self.saved_time >= patience
 
@@ -313,6 +329,13 @@ class _Run:
         record, device = self.record, self.device
         started = time.monotonic()
         record.seconds = self.seconds_before + started - self.started
+        if self.sharded is not None and not final:
+            self._begin_sharded(self.sharded)
+            self._end_saving(started)
+            record.checkpoint_seconds += self.saving_seconds
+            return
+        if self.sharded is not None:
+            self.sharded.wait()
         earlier = self._selected_step not in (None, record.step)
         last = self.writer.newest
         best = best_weights(last.path) if earlier and last else None
@@ -331,10 +354,22 @@ class _Run:
                 write_state(directory, state, device)
 
         self.writer.save_checkpoint(record.step, write)
-        self.saved_step, self.saved_time = record.step, time.monotonic()
-        self.saving_seconds = self.saved_time - started
+        self._end_saving(started)
         if not final:  # the last one's time is none of the record's seconds
             record.checkpoint_seconds += self.saving_seconds
+
+    def _end_saving(self, started: float) -> None:
+        self.saved_step, self.saved_time = self.record.step, time.monotonic()
+        self.saving_seconds = self.saved_time - started
+
+    def _begin_sharded(self, sharded: ShardedCheckpoints) -> None:
+        """Begin a checkpoint of which each worker writes its shares while the training goes on."""
+
+        def write(directory: Path) -> None:
+            write_record(directory, self.record)
+            write_state(directory, ResumeState({}, None), self.device)
+
+        sharded.begin(self.record.step, sharded_state(self.model, self.optimizer), write)
 
     def _not_finite(self, what: str, value: float, step: int) -> NonFiniteError:
         """The error of a value that is not finite in step `step`, from 0."""

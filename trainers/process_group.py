@@ -1,7 +1,9 @@
 """Groups of several processes that train one model: DDP, or FSDP2, which shards everything.
 
-Both exchange float32: bfloat16 is the loop's autocast, which casts whole weights where they are
-used. Gradients are summed and not averaged, since the loop divides by the labels of all workers.
+In bfloat16, the loop's autocast casts the weights where products use them. FSDP2 casts those of the
+layers' products before it gathers them, which gives the same numbers for half the bytes, and adds
+up their gradients in bfloat16. All else is exchanged in float32. Gradients are summed and not
+averaged, since the loop divides by the labels of all workers.
 torch.distributed.init_process_group must have been called with a backend for the CPU and for the
 device: "gloo", or "cpu:gloo,cuda:nccl".
 """
@@ -17,12 +19,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from fope_lab.model.decoder import Decoder
-from trainers.worker_group import WorkerGroup
+from trainers.worker_group import FLOAT32, Precision, WorkerGroup
+
+SHARDED_FROM_BYTES = 1 << 30
+"""The size of the weights from which checkpoints to resume from are written in shards. The
+optimizer's state is twice as large."""
 
 
 class ProcessGroup(WorkerGroup):
@@ -44,12 +50,21 @@ class ProcessGroup(WorkerGroup):
         dist.broadcast(first, src=0)
         return int(first)
 
+    def gather(self, value: Any) -> list[Any]:
+        """The values of all workers, by their ranks, which can be pickled."""
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
 
 class Replicas(ProcessGroup):
     """DDP: each worker has the whole model and optimizer (Li et al., arXiv 2006.15704)."""
 
-    def wrap(self, model: Decoder) -> nn.Module:
-        """Wrap the model in DDP. All workers start from worker 0's parameters."""
+    def wrap(self, model: Decoder, precision: Precision = FLOAT32) -> nn.Module:
+        """Wrap the model in DDP, which exchanges float32.
+
+        All workers start from worker 0's parameters.
+        """
         # Buffers are the same everywhere, since they follow from the configuration and the seed.
         module = DistributedDataParallel(
             model, forward_sync_buffers=False, gradient_as_bucket_view=True
@@ -72,20 +87,29 @@ class Shards(ProcessGroup):
     """FSDP2: each worker has a share of each parameter and its optimizer state.
 
     A worker holds all of a layer only while it computes the layer (Zhao et al., arXiv 2304.11277).
-    Autocast keeps bfloat16 copies of all weights until the forward pass ends. Autograd keeps them
-    until the backward pass ends, unless layers are computed twice (gradient_checkpointing).
     """
 
-    def wrap(self, model: Decoder) -> nn.Module:
+    def wrap(self, model: Decoder, precision: Precision = FLOAT32) -> nn.Module:
         """Replace the model's parameters by sharded ones, in place."""
         device = next(model.parameters()).device.type
         mesh = init_device_mesh(device, (self.size,))
+        policy = MixedPrecisionPolicy(
+            param_dtype=precision.weights,
+            reduce_dtype=precision.gradients,
+            cast_forward_inputs=False,  # autocast does
+        )
         # The position embeddings that layers share belong to the root, as do the token embedding
-        # and the head, which may be one parameter.
-        for module in (*model.layers, model):
-            sharded = fully_shard(module, mesh=mesh)
-            sharded.set_gradient_divide_factor(1.0)
-            sharded.set_force_sum_reduction_for_comms(True)  # only NCCL has AVG and scaled sums
+        # and the head, which may be one parameter. All of the root is float32.
+        for layer in model.layers:
+            if precision == FLOAT32:
+                _sum_gradients(fully_shard(layer, mesh=mesh))
+            else:  # the layer's norms are float32, too, and belong to the root
+                products: list[nn.Module] = [
+                    one for one in layer.modules() if isinstance(one, nn.Linear)
+                ]
+                fully_shard(products, mesh=mesh, mp_policy=policy)
+                _sum_gradients(cast(FSDPModule, products[0]))
+        _sum_gradients(fully_shard(model, mesh=mesh))
         return model
 
     @contextlib.contextmanager
@@ -97,6 +121,10 @@ class Shards(ProcessGroup):
             yield
         finally:
             sharded.set_requires_gradient_sync(True)
+
+    def saves_shards(self, model: Decoder) -> bool:
+        """Whether the model is too large for one worker to gather and to write it quickly."""
+        return sum(one.nbytes for one in model.parameters()) >= SHARDED_FROM_BYTES
 
     def clip(self, module: nn.Module, norm: float) -> Tensor:
         """Scale the gradients to a norm of at most `norm`; returns the norm of all shards."""
@@ -119,6 +147,12 @@ class Shards(ProcessGroup):
         mesh = parameter.device_mesh
         local = value.to(parameter.device)
         return distribute_tensor(local, mesh, parameter.placements, src_data_rank=None)
+
+
+def _sum_gradients(module: FSDPModule) -> None:
+    """Have FSDP add gradients up: only NCCL has means and scaled sums."""
+    module.set_gradient_divide_factor(1.0)
+    module.set_force_sum_reduction_for_comms(True)
 
 
 STRATEGIES: Mapping[str, Callable[[], ProcessGroup]] = MappingProxyType(

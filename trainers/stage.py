@@ -22,6 +22,7 @@ from fope_lab.store import RunWriter
 from trainers.loop import train
 from trainers.model_facts import model_facts
 from trainers.oom_advice import memory_advice
+from trainers.sharded_checkpoints import is_sharded
 from trainers.start import Start
 from trainers.utilisation import device_name, steps_per_second_at_peak
 from trainers.validation import HeldOut
@@ -55,7 +56,10 @@ def _train(
 ) -> dict[str, Any]:
     device = choose_device(spec.resources.gpus)
     resumed, tokenizer = writer.resumed_from, start.tokenizer
-    model = start.build_model() if resumed is None else load_model(resumed.path)
+    if resumed is None or is_sharded(resumed.path):  # the workers read their shares of it later
+        model = start.build_model()
+    else:
+        model = load_model(resumed.path)
     model.gradient_checkpointing = spec.train.gradient_checkpointing
     data = TrainingData(
         spec.data,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,17 @@ OptimizerState = Mapping[str, Mapping[str, Any]]
 came from, so a group of any size and strategy can resume from it."""
 
 
+class Precision(NamedTuple):
+    """The types of numbers that a group exchanges of the matrices of layers: `weights` as their
+    products use them, and `gradients` as workers add them up."""
+
+    weights: torch.dtype
+    gradients: torch.dtype
+
+
+FLOAT32 = Precision(torch.float32, torch.float32)
+
+
 class WorkerGroup:
     """A group of one worker. Larger groups override the methods that exchange something.
 
@@ -28,7 +39,7 @@ class WorkerGroup:
     rank: int = 0
     size: int = 1
 
-    def wrap(self, model: Decoder) -> nn.Module:
+    def wrap(self, model: Decoder, precision: Precision = FLOAT32) -> nn.Module:
         """The module to call in training, for a model that is on its device.
 
         The gradients of its backward pass are sums over the whole group.
@@ -43,6 +54,10 @@ class WorkerGroup:
         """The `value` of worker 0, which all of them get. All must call this."""
         return value
 
+    def gather(self, value: Any) -> list[Any]:
+        """The values of all workers, by their ranks. All must call this."""
+        return [value]
+
     def accumulating(self, module: nn.Module) -> contextlib.AbstractContextManager[None]:
         """A context for passes that are not the last of a step: they exchange no gradients."""
         return contextlib.nullcontext()
@@ -50,6 +65,10 @@ class WorkerGroup:
     def clip(self, module: nn.Module, norm: float) -> Tensor:
         """Scale the gradients to a norm of at most `norm`; returns the norm before, a scalar."""
         return nn.utils.clip_grad_norm_(module.parameters(), norm)
+
+    def saves_shards(self, model: Decoder) -> bool:
+        """Whether checkpoints to resume from are written by all workers, each its shares."""
+        return False
 
     def weights(self, model: Decoder) -> dict[str, Tensor]:
         """The model's whole `untied_state` on worker 0; undefined elsewhere. All must call this."""

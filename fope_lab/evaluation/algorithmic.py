@@ -153,6 +153,7 @@ class Algorithmic(ModelEvaluation, kind="algorithmic"):
                 asked,
                 batch_tokens=self.batch_tokens,
                 progress=progress.part(self.count, weight=longest),
+                work=context.work,
             )
             guessed = [
                 self.definition.answer_symbols ** (1.0 - len(one.answer_ids)) for one in asked

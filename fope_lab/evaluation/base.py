@@ -65,6 +65,7 @@ class Evaluation(StageConfig):
 class ModelEvaluation(Evaluation, ChildConfig):
     """An evaluation of the model that another stage, or a checkpoint, leaves."""
 
+    divisible = True
     excluded_from_key = StageConfig.excluded_from_key | {"batch_tokens"}
 
     batch_tokens: Annotated[

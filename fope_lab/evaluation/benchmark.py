@@ -25,6 +25,7 @@ from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.base import ModelEvaluation
+from fope_lab.evaluation.scoring.batches import Work, one_after_another
 from fope_lab.evaluation.scoring.groups import (
     ALL,
     Group,
@@ -134,12 +135,13 @@ class Benchmark(ModelEvaluation):
         questions: Sequence[Any],
         context_length: int,
         progress: Callable[[int], None] = lambda prompts: None,
+        work: Work = one_after_another,
     ) -> list[ScoredQuestion]:
         """The questions, answered by the model and scored, in their order.
 
         A prompt and its answer are at most `context_length` tokens. `progress` takes how many
-        prompts are answered; `model` is as in generating.answer. Raises DataError as `prompts`
-        does, or if there is no room for a prompt.
+        prompts are answered, and `work` gives the results of batches; `model` is as in
+        generating.answer. Raises DataError as `prompts` does, or if there is no room for a prompt.
         """
         budget, stop = self.max_new_tokens(task), self.stop(tokenizer, task)
         room = room_for_prompts(context_length, budget)
@@ -155,6 +157,7 @@ class Benchmark(ModelEvaluation):
                 min_new_tokens=1 if stop else 0,
                 batch_tokens=self.batch_tokens,
                 progress=progress,
+                work=work,
             )
         )
         answered = []
@@ -249,7 +252,13 @@ class Benchmark(ModelEvaluation):
         for task, questions in asked.items():
             part = progress.part(prompts[task])
             answered = self.answered(
-                context.model, context.tokenizer, task, questions, context_length, part
+                context.model,
+                context.tokenizer,
+                task,
+                questions,
+                context_length,
+                part,
+                context.work,
             )
             for index, (question, scored) in enumerate(zip(questions, answered, strict=True)):
                 lines.append(scored.as_json(task=task, question=index, **self.about(question)))

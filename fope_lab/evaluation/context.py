@@ -14,12 +14,14 @@ from fope_lab.data.recipe import Data, parse_data
 from fope_lab.data.roles import MODEL, candidate_role, text_role
 from fope_lab.data.shards import ShardedArray
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
+from fope_lab.evaluation.shared_work import Alone, SharedWork, Workers
 from fope_lab.model import CheckpointConfig, load_model, read_config
 from fope_lab.model.device import choose_device
 from fope_lab.stages import Select, SwapEmbedding
 from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.stages.select import SELECTED
 from fope_lab.store import StageFolder
+from fope_lab.store.rows import durable_rows
 
 if TYPE_CHECKING:
     from torch import nn
@@ -51,8 +53,19 @@ class Progress:
 class Context:
     """One run of an evaluation."""
 
-    def __init__(self, spec: StageConfig, writer: RunWriter, parents: Mapping[str, Path]) -> None:
+    def __init__(
+        self,
+        spec: StageConfig,
+        writer: RunWriter,
+        parents: Mapping[str, Path],
+        workers: Workers | None = None,
+    ) -> None:
         self._spec, self._writer, self._parents = spec, writer, parents
+        self.work = SharedWork(writer, workers or Alone())
+        """What computes batches of the model's work, together with other workers, and keeps their
+        results for an attempt that goes on from here."""
+        self._kept_rows = len(durable_rows(writer.paths, None, writer.resumed_from))
+        """How many of the rows that are logged next the attempt before has kept."""
         self._declared = {metric.name: metric for metric in spec.metrics()}
         self._measured: list[Measurement] = []
         self._numbers: dict[str, float] = {}
@@ -147,14 +160,20 @@ class Context:
         [x] = xs
         rows = [measurement.row for measurement in measurements]
         values = {name: value for row in rows for name, value in row.items()}
-        self._writer.log(x if x is not None else step or 0, values)
+        self._log_row(x if x is not None else step or 0, values)
         self._measured += measurements
 
     def log_numbers(self, numbers: Mapping[str, float]) -> None:
         """Log single numbers that are no metrics: those beside the figure of an analysis."""
         if numbers:
-            self._writer.log(0, numbers)
+            self._log_row(0, numbers)
         self._numbers |= numbers
+
+    def _log_row(self, step: int, values: Mapping[str, float]) -> None:
+        if self._kept_rows:
+            self._kept_rows -= 1
+        else:
+            self._writer.log(step, values)
 
     def keep(self, **details: Any) -> None:
         """Put values into the details of the result, by name; no report shows them."""
@@ -176,7 +195,7 @@ class Context:
 
     def save(self, write: Callable[[Path], None]) -> None:
         """Have `write` fill a folder with files, which the stage keeps as its checkpoint."""
-        self._writer.save_checkpoint(0, write)
+        self._writer.save_checkpoint(self.work.final_step, write)
 
 
 def _parent_of(stage: StageFolder) -> StageFolder | None:

@@ -28,6 +28,7 @@ from fope_lab.evaluation.base import (
     PromptForm,
     idle_corpus,
 )
+from fope_lab.evaluation.scoring.batches import Work, one_after_another
 from fope_lab.evaluation.scoring.intervals import error_of_mean
 from fope_lab.stages.metric import Metric, accuracy_by_length
 from fope_lab.stages.result import Measurement
@@ -100,6 +101,7 @@ class Needle(ModelEvaluation, kind="needle"):
                 text=text,
                 batch_tokens=self.batch_tokens,
                 progress=progress.part(trials, weight=length),
+                work=context.work,
             )
             context.log(
                 Measurement(
@@ -154,6 +156,7 @@ def needle_accuracy(
     text: Any | None = None,
     batch_tokens: int = 16_384,
     progress: Callable[[int], None] = lambda done: None,
+    work: Work = one_after_another,
 ) -> NeedleResult:
     """Score `trials` prompts of exactly `length` tokens at each of `depths` equally spaced depths.
 
@@ -165,7 +168,7 @@ def needle_accuracy(
     places = needle_depths(depths)
     cells = needle_trials(needle_form(form, tokenizer, text), length, places, trials)
     asked = [trial for cell in cells for trial in cell]
-    correct = exact_match(model, asked, batch_tokens=batch_tokens, progress=progress)
+    correct = exact_match(model, asked, batch_tokens=batch_tokens, progress=progress, work=work)
     return NeedleResult(length, places, correct.reshape(depths, trials))
 
 

@@ -21,6 +21,7 @@ from fope_lab.data.tasks.passkey_task import PasskeyTask
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.base import ForwardPass, LengthsOption, ModelEvaluation, PromptForm
+from fope_lab.evaluation.scoring.batches import Work, one_after_another
 from fope_lab.evaluation.scoring.intervals import wilson_interval
 from fope_lab.stages.metric import Metric, accuracy_by_length
 from fope_lab.stages.result import Measurement
@@ -72,6 +73,7 @@ class Passkey(ModelEvaluation, kind="passkey"):
                 form=self.form,
                 batch_tokens=self.batch_tokens,
                 progress=progress.part(self.trials, weight=length),
+                work=context.work,
             )
             context.log(
                 Measurement(
@@ -129,6 +131,7 @@ def passkey_accuracy(
     form: str = "english",
     batch_tokens: int = 16_384,
     progress: Callable[[int], None] = lambda done: None,
+    work: Work = one_after_another,
 ) -> PasskeyResult:
     """Score trials 0 … `trials` − 1 of exactly `length` tokens, about `batch_tokens` at a time.
 
@@ -139,5 +142,5 @@ def passkey_accuracy(
 
     prompts = prompt_form(form, tokenizer)
     asked = [prompts.trial(length, i) for i in range(trials)]
-    correct = exact_match(model, asked, batch_tokens=batch_tokens, progress=progress)
+    correct = exact_match(model, asked, batch_tokens=batch_tokens, progress=progress, work=work)
     return PasskeyResult(length, correct, np.array([trial.depth for trial in asked]))

@@ -175,6 +175,7 @@ class PosGen(ModelEvaluation, kind="posgen"):
             given=self.sequence_set.given,
             batch_tokens=self.batch_tokens,
             progress=context.progress(self.count).part(self.count),
+            work=context.work,
         )
         result = PosGenResult(correct, self.sequence_set.given, trained_length)
         chance = 1 / self.modulus

@@ -30,6 +30,7 @@ from fope_lab.evaluation.base import (
     PromptForm,
     idle_corpus,
 )
+from fope_lab.evaluation.scoring.batches import Work, one_after_another
 from fope_lab.evaluation.scoring.intervals import wilson_interval
 from fope_lab.stages.metric import Metric, accuracy_by_length
 from fope_lab.stages.result import Measurement
@@ -151,6 +152,7 @@ class Ruler(ModelEvaluation, kind="ruler"):
                     text=text,
                     batch_tokens=self.batch_tokens,
                     progress=progress.part(self.trials, weight=length),
+                    work=context.work,
                 )
                 measured.append(
                     Measurement(
@@ -199,6 +201,7 @@ def ruler_accuracy(
     text: Any | None = None,
     batch_tokens: int = 16_384,
     progress: Callable[[int], None] = lambda done: None,
+    work: Work = one_after_another,
 ) -> RulerResult:
     """Score trials 0 … `trials` − 1 of a task, each of exactly `length` tokens.
 
@@ -209,5 +212,5 @@ def ruler_accuracy(
 
     prompts = task.prompts(tokenizer, text)
     asked = [prompts.trial(length, i) for i in range(trials)]
-    correct = exact_match(model, asked, batch_tokens=batch_tokens, progress=progress)
+    correct = exact_match(model, asked, batch_tokens=batch_tokens, progress=progress, work=work)
     return RulerResult(length, correct, prompts.chance)

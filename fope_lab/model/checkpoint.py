@@ -19,7 +19,7 @@ from fope_lab.model.checkpoint_formats import FORMAT, ConfigSource, format_of
 from fope_lab.model.huggingface.names import config_file, hub_name, model_folder
 from fope_lab.model.huggingface.pinned_configs import PINNED_CONFIGS
 from fope_lab.model.resized_tensors import Resizing, resized
-from fope_lab.model.weights import WEIGHTS, weight_files
+from fope_lab.model.weights import SHARDS, WEIGHTS, weight_files
 from fope_lab.store import StageFolder, Status
 from fope_lab.store.checkpoint import require_intact
 
@@ -165,6 +165,11 @@ def read_config(path: str | os.PathLike[str]) -> CheckpointConfig:
     name = hub_name(path)
     known = PINNED_CONFIGS.get(name.tokenizer) if name else None
     file = config_file(name) if name and known is None else Path(path) / CONFIG
+    if known is None and (Path(path) / SHARDS).is_dir():
+        raise CheckpointError(
+            f"{path} is the shards that a training by several workers goes on from; the training"
+            " leaves a model that can be loaded when it is finished"
+        )
     if known is None and not file.is_file():
         raise CheckpointError(f"{path} is not a checkpoint: it has no {CONFIG}")
     description = _read_json(file) if known is None else dict(known)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 WEIGHTS = "model.safetensors"
+SHARDS = "shards"
+"""The folder of a checkpoint to resume from whose tensors several workers have written."""
 INDEX = "model.safetensors.index.json"
 
 

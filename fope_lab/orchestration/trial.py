@@ -194,7 +194,7 @@ def _work(
     config: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Do the stage's work, in this process or with several workers; returns its result."""
-    if isinstance(stage.spec, TrainingConfig) and stage.spec.resources.size > 1:
+    if stage.spec.resources.size > 1:
         return run_workers(
             stage.spec,
             attempt,

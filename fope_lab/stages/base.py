@@ -29,7 +29,7 @@ STAGE_TYPES: NamedTypes[StageConfig] = NamedTypes("fope_lab.evaluation", skip=("
 class Resources(Section):
     """What a stage occupies while it runs; with a fraction of a GPU, several stages share one.
 
-    A process has one GPU at most, so a training on several GPUs has as many workers.
+    A process has one GPU at most, so a stage on several GPUs has as many workers.
     """
 
     cpus: Annotated[
@@ -48,7 +48,10 @@ class Resources(Section):
     ] = 0
     workers: Annotated[
         PositiveInt | None,
-        Doc("The number of processes; the default is one, or one for each GPU."),
+        Doc(
+            "The number of processes that share a training or an evaluation of a model; the"
+            " default is one, or one for each GPU."
+        ),
     ] = None
     strategy: Annotated[
         Literal["ddp", "fsdp"],
@@ -93,6 +96,8 @@ class StageConfig(Section, ABC):
     """The function that does the stage's work."""
     trains: ClassVar[bool] = False
     """Whether the stage trains a model, under the sweep's seeds."""
+    divisible: ClassVar[bool] = False
+    """Whether several workers can share the stage's work."""
     leaves_model: ClassVar[bool] = False
     """Whether the stage leaves a model that other stages can start from."""
     untrained: ClassVar[type[StageConfig] | None] = None
@@ -114,12 +119,16 @@ class StageConfig(Section, ABC):
             STAGE_TYPES.register(kind, cls)
 
     def problems(self) -> Iterable[Problem]:
-        """Several workers of a stage that trains nothing."""
-        if self.resources.size > 1 and not self.trains:
+        """Several workers of a stage whose work they can't share, and shares of a model that is
+        not trained."""
+        if self.resources.size > 1 and not self.divisible:
             workers = self.resources.workers
             name, given = ("gpus", self.resources.gpus) if workers is None else ("workers", workers)
-            needs = "at most 1: only a training has several workers"
+            needs = "at most 1: only trainings and evaluations of a model have several workers"
             yield Problem(("resources", name), f"found {given:g}", needs)
+        elif self.resources.size > 1 and self.resources.strategy != "ddp" and not self.trains:
+            message = f"found {self.resources.strategy!r}: only a training shares out its model"
+            yield Problem(("resources", "strategy"), message)
 
     def stands_alone(self) -> bool:
         """Whether the stage starts from no model of another stage."""

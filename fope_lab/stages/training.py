@@ -202,6 +202,7 @@ class TrainingConfig(StageConfig):
 
     version = 3  # the loss is computed in chunks of tokens
     trains = True
+    divisible = True
     leaves_model = True
     outside_file = MappingProxyType({"seed": "seeds are the whole sweep's, as in seeds: [0, 1, 2]"})
 

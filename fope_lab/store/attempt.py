@@ -86,6 +86,7 @@ class Attempt:
                 f" {expected and expected.path}, but the newest complete checkpoint is"
                 f" {newest and newest.path}"
             )
+        output = None if newest is None or newest.is_partial() else newest
         taken = self.writer.stopwatch.read()
         earlier = time_before(self.lease.attempts, self.lease.token)
         details: dict[str, Any] = {
@@ -107,11 +108,11 @@ class Attempt:
             self._paths,
             self.lease.token,
             result,
-            checkpoint=newest,
+            checkpoint=output,
             segments=self.writer.segments(),
             details=details,
         )
-        remove_old_checkpoints(self._paths, keep=1)
+        remove_old_checkpoints(self._paths, keep=0 if output is None else 1)
         self._end(Ending.DONE)
 
     def _resumed_time(self) -> WorkTime | None:

@@ -48,6 +48,10 @@ class Checkpoint:
         manifest = read_manifest(self.path / MANIFEST)
         return None if manifest is None else manifest.get("metrics")
 
+    def is_partial(self) -> bool:
+        """Whether the checkpoint is there to go on from alone, and no output of the stage."""
+        return (read_manifest(self.path / MANIFEST) or {}).get("partial") is True
+
     def work_time(self) -> WorkTime | None:
         """The time that the work up to this checkpoint took, over all attempts but without what
         was lost. None if the checkpoint does not say so, as for `segments`."""
@@ -143,11 +147,14 @@ def write_manifest(
     step: int,
     metrics: FileDigests,
     work_time: WorkTime | None,
+    *,
+    partial: bool = False,
 ) -> None:
     """Make the files in `directory` durable, then list them in its manifest.
 
     `stage` is the kind and the key of the stage, and `metrics` are the segments that hold the rows
-    up to this checkpoint. `work_time` is what the work up to it took, if that is known.
+    up to this checkpoint. `work_time` is what the work up to it took, if that is known. A `partial`
+    checkpoint is no output of the stage.
     """
     names = []
     for path in files_below(directory):
@@ -155,5 +162,6 @@ def write_manifest(
         names.append(str(path.relative_to(directory)))
     files = digests_of(directory, names)
     manifest = {"stage": stage, "step": step, "token": token, "files": files}
-    times = {} if work_time is None else asdict(work_time)
-    write_json(directory / MANIFEST, manifest | {"metrics": dict(metrics), **times})
+    more = {} if work_time is None else asdict(work_time)
+    more |= {"partial": True} if partial else {}
+    write_json(directory / MANIFEST, manifest | {"metrics": dict(metrics), **more})

@@ -14,7 +14,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,19 @@ class AttemptHandle:
     """The file by which the driver asks the stage to stop (see `StopRequest`), if it has one."""
 
 
+@dataclass(frozen=True)
+class CheckpointDraft:
+    """A checkpoint that is being written: `folder` is filled, and nobody reads it before it has its
+    manifest and its name."""
+
+    checkpoint: Checkpoint
+    folder: Path
+    partial: bool = False
+    segments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The segments of metrics with the rows up to the checkpoint's step."""
+    work_time: WorkTime | None = None
+
+
 class RunWriter:
     """What the work of a stage gets: where to write, and the checkpoint to resume from.
 
@@ -84,11 +97,28 @@ class RunWriter:
     def note(self, text: str) -> None:
         """Append a note to the stage's log, with the time and the attempt's token."""
 
-    def save_checkpoint(self, step: int, write: Callable[[Path], None]) -> Checkpoint:
-        """Let `write` fill a new folder, and make it the stage's checkpoint of `step`."""
+    def save_checkpoint(
+        self, step: int, write: Callable[[Path], None], *, partial: bool = False
+    ) -> Checkpoint:
+        """Let `write` fill a new folder, and make it the stage's checkpoint of `step`.
+
+        A `partial` one is there to go on from, and removed when the stage is finished.
+        """
+        return self.commit(self.begin_checkpoint(step, partial=partial))
+
+    def begin_checkpoint(self, step: int, *, partial: bool = False) -> CheckpointDraft:
+        """Begin a checkpoint whose folder several workers fill: that of worker 0's draft."""
         token = self.handle.token
-        self.newest = Checkpoint(self.paths.checkpoint(token, step), token, step)
+        path = self.paths.checkpoint(token, step)
+        return CheckpointDraft(Checkpoint(path, token, step), path, partial)
+
+    def commit(self, draft: CheckpointDraft) -> Checkpoint:
+        """Make a draft the stage's newest checkpoint, once its folder is filled."""
+        self.newest = draft.checkpoint
         return self.newest
+
+    def discard(self, draft: CheckpointDraft, error: BaseException) -> None:
+        """Remove a draft that `error` kept from being filled. Raises StoreError on a full disk."""
 
     def close(self) -> None:
         """Make all rows durable. The next row starts a new segment."""
@@ -154,36 +184,78 @@ class FolderWriter(RunWriter):
         with self.paths.log.open("a", encoding="utf-8") as file:
             file.write(f"{stamp}Z [{self.handle.token}] {text.rstrip()}\n")
 
-    def save_checkpoint(self, step: int, write: Callable[[Path], None]) -> Checkpoint:
+    def save_checkpoint(
+        self, step: int, write: Callable[[Path], None], *, partial: bool = False
+    ) -> Checkpoint:
         """Let `write` fill a new folder, and make it the stage's newest checkpoint.
 
+        A `partial` one is there to go on from, and removed when the stage is finished.
         The rows logged so far become durable first, so that no checkpoint has fewer rows than
         steps. Raises LeaseLostError if a newer attempt has begun, and StoreError if the disk is
         full.
         """
+        draft = self.begin_checkpoint(step, partial=partial)
+        try:
+            write(draft.folder)
+        except Exception as error:
+            self.discard(draft, error)
+            raise
+        return self.commit(draft)
+
+    def begin_checkpoint(self, step: int, *, partial: bool = False) -> CheckpointDraft:
+        """Begin a checkpoint of `step`, which whoever fills its folder then gives to `commit`.
+
+        The rows logged so far become durable, and those that are logged from now on belong to the
+        next checkpoint. Raises LeaseLostError if a newer attempt has begun.
+        """
         token = self.handle.token
         Attempts(self.paths.folder).require_newest(token)
         final = self.paths.checkpoint(token, step)
-        temporary = final.with_name(f".{final.name}.{uuid.uuid4().hex}")
+        folder = final.with_name(f".{final.name}.{uuid.uuid4().hex}")
+        draft = CheckpointDraft(Checkpoint(final, token, step), folder, partial)
         try:
             self.close()
             self._segment_step = step
-            temporary.mkdir(parents=True)
-            write(temporary)
+            folder.mkdir(parents=True)
             segments, work_time = self.segments(step), self._work_time()
-            write_manifest(temporary, self.paths.name, token, step, segments, work_time)
         except Exception as error:
-            shutil.rmtree(temporary, ignore_errors=True)  # it may be what fills the disk
-            if is_full_disk(error):
-                raise self._no_space(step) from error
+            self.discard(draft, error)
             raise
-        if final.exists():  # this attempt has saved this step before, with the same content
-            shutil.rmtree(final)
-        os.rename(temporary, final)
+        return replace(draft, segments=segments, work_time=work_time)
+
+    def commit(self, draft: CheckpointDraft) -> Checkpoint:
+        """Make a draft, whose folder is filled, the stage's newest checkpoint.
+
+        Another thread may do this while the work goes on. Raises as `save_checkpoint` does; nothing
+        is left of the draft then.
+        """
+        final = draft.checkpoint.path
+        try:
+            Attempts(self.paths.folder).require_newest(draft.checkpoint.token)
+            write_manifest(
+                draft.folder,
+                self.paths.name,
+                draft.checkpoint.token,
+                draft.checkpoint.step,
+                draft.segments,
+                draft.work_time,
+                partial=draft.partial,
+            )
+            if final.exists():  # this attempt has saved this step before, with the same content
+                shutil.rmtree(final)
+            os.rename(draft.folder, final)
+        except Exception as error:
+            self.discard(draft, error)
+            raise
         sync_directory(final.parent)
         remove_old_checkpoints(self.paths, keep=KEPT_CHECKPOINTS)
-        self.newest = Checkpoint(final, token, step)
+        self.newest = draft.checkpoint
         return self.newest
+
+    def discard(self, draft: CheckpointDraft, error: BaseException) -> None:
+        shutil.rmtree(draft.folder, ignore_errors=True)  # it may be what fills the disk
+        if is_full_disk(error):
+            raise self._no_space(draft.checkpoint.step) from error
 
     def segments(self, step: int | None = None) -> dict[str, Mapping[str, Any]]:
         """The digests of the segments with all rows, or with those up to the checkpoint of `step`.

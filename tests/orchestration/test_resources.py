@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from sections import read_section
 
+from fope_lab.config.problems import ConfigError
+from fope_lab.evaluation.analysis import AnalysisStage
 from fope_lab.orchestration.resources import ResourcesError, placement, require_nodes
 from fope_lab.stages import Resources
 from fope_lab.sweep import SweepError, load_sweep
@@ -63,14 +65,8 @@ def sweep_of(folder: Path, training: str, evaluation: str = "{}") -> Path:
         ),
         (
             "{}",
-            "{workers: 2}",
-            "passkey.resources.workers: found 2, needs at most 1: only a training has several "
-            "workers",
-        ),
-        (
-            "{}",
-            "{gpus: 2}",
-            "passkey.resources.gpus: found 2, needs at most 1: only a training has several workers",
+            "{workers: 2, strategy: fsdp}",
+            "passkey.resources.strategy: found 'fsdp': only a training shares out its model",
         ),
     ],
 )
@@ -86,6 +82,16 @@ def test_wrong_resources(tmp_path: Path, training: str, evaluation: str, told: s
 )
 def test_a_worker_for_each_gpu_unless_told_otherwise(given: dict[str, float], size: int) -> None:
     assert read_section(Resources, given).size == size
+
+
+@pytest.mark.parametrize(("given", "name"), [({"workers": 2}, "workers"), ({"gpus": 2}, "gpus")])
+def test_work_that_can_not_be_shared_has_one_worker(given: dict[str, int], name: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        read_section(AnalysisStage, {"analysis": "harmonics", "resources": given})
+    assert str(error.value) == (
+        f"resources.{name}: found 2, needs at most 1: only trainings and evaluations of a model"
+        " have several workers"
+    )
 
 
 def test_a_machine_must_hold_all_workers_of_a_stage(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ stages:
             log_every: 1, checkpoint_every: 8, validate_every: 5, validation_tokens: 2048}
     resources: {workers: 2}
   fsdp: {<<: *training, embedding: kerple, resources: {workers: 2, strategy: fsdp}}
+  perplexity: {kind: perplexity, from: ddp, corpus: python-docs, lengths: [16, 32], tokens: 4096,
+               batch_tokens: 256, resources: {workers: 2}}
   diverges:
     <<: *training
     train: {tokens: 7680, batch_tokens: 512, learning_rate: 1e30, gradient_clip: 1e30}
@@ -89,6 +92,20 @@ def test_two_workers_train_as_one_does(ran: Ran, strategy: str, tmp_path: Path) 
     ]
     assert validation[0] == pytest.approx(validation[1], abs=1e-5)
     assert ours["recorded"]["parameters"] == theirs["recorded"]["parameters"]
+
+
+@pytest.mark.cluster
+def test_two_workers_evaluate_as_one_does(ran: Ran, tmp_path: Path) -> None:
+    folder = ran.folder("perplexity")
+    assert folder.is_done(), ran.output
+    [processes] = worker_processes(folder)
+    assert len(set(processes)) == 2
+    shutil.copytree(ran.store.root / "pretrain", tmp_path / "alone" / "pretrain")
+    reference = alone(ran.stage("perplexity"), ran.stages, ran.store, tmp_path / "alone")
+    assert folder.result() == reference.result()
+    assert [(r.step, r.values) for r in folder.rows()] == [
+        (r.step, r.values) for r in reference.rows()
+    ]
 
 
 @pytest.mark.cluster

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
@@ -18,7 +20,7 @@ from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
 from trainers.optimizer import build_optimizer
 from trainers.process_group import STRATEGIES
-from trainers.worker_group import OptimizerState, WorkerGroup
+from trainers.worker_group import FLOAT32, OptimizerState, Precision, WorkerGroup
 
 VOCABULARY, ROWS, LENGTH, STEPS, HALF = 31, 4, 8, 10, 5
 SETTINGS = TrainSettings(tokens=1, batch_tokens=ROWS * LENGTH, learning_rate=0.01)
@@ -33,6 +35,7 @@ class Case:
     frozen: tuple[str, ...] = ()
     gradient_checkpointing: bool = False
     bfloat16: bool = False
+    exchange: Precision = FLOAT32
     tolerance: float = 1e-5
     """Of losses and norms. In bfloat16 a sum in another order may round to the next number."""
 
@@ -80,7 +83,7 @@ def train(
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(not name.startswith(case.frozen or "-"))
     model.train()
-    module = workers.wrap(model)
+    module = workers.wrap(model, case.exchange)
     optimizer = build_optimizer(model, SETTINGS)
     if start is not None:
         workers.load_optimizer_state(model, optimizer, copy.deepcopy(start.optimizer))
@@ -128,7 +131,28 @@ def group(rank: int, size: int, folder: Path, cases: dict[str, Case]) -> None:
             for origin, start in half.items():
                 path = folder / f"{name}.{strategy}.from-{origin}"
                 _keep(rank, path, train(workers(), case, HALF, STEPS, start))
+        _keep_exchanged(rank, folder / f"{name}.exchanged", case)
     dist.destroy_process_group()
+
+
+def _keep_exchanged(rank: int, path: Path, case: Case) -> None:
+    """Save the bytes that FSDP exchanges in two steps, by the exchange and the type of number."""
+    exchanged: Counter[tuple[str, torch.dtype]] = Counter()
+
+    def counting(name: str) -> Any:
+        exchange = getattr(dist, name)
+
+        def call(*tensors: Tensor, **more: Any) -> Any:
+            source = more["input"] if "input" in more else tensors[1]
+            exchanged[name, source.dtype] += source.nbytes
+            return exchange(*tensors, **more)
+
+        return patch.object(dist, name, call)
+
+    with counting("all_gather_single"), counting("reduce_scatter_single"):
+        train(STRATEGIES["fsdp"](), case, 0, 2)
+    if rank == 0:
+        torch.save(dict(exchanged), path)
 
 
 def _keep(rank: int, path: Path, trained: Trained) -> None:

@@ -4,20 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 import torch
 from group_training import HALF, STEPS, Case, Trained, group, train
 
+from fope_lab.stages import TrainSettings
+from trainers.gradient_accumulation import exchange_precision
 from trainers.process_group import STRATEGIES
-from trainers.worker_group import WorkerGroup
+from trainers.worker_group import FLOAT32, Precision, WorkerGroup
 
 T = TypeVar("T")
 CASES = {
     "plain": Case("fope"),
     "learned": Case("kerple", sizes=(("tie_embeddings", True), ("qk_norm", "rms"))),
-    "bfloat16": Case("rope", sizes=(("num_kv_heads", 1),), bfloat16=True, tolerance=0.02),
+    "bfloat16": Case(
+        "rope",
+        sizes=(("num_kv_heads", 1), ("norm", "layer")),
+        bfloat16=True,
+        exchange=Precision(torch.bfloat16, torch.float32),
+        tolerance=0.02,
+    ),
+    "bfloat16-sums": Case(
+        "fope",
+        sizes=(("qk_norm", "rms"),),
+        gradient_checkpointing=True,
+        bfloat16=True,
+        exchange=Precision(torch.bfloat16, torch.bfloat16),
+        tolerance=0.02,
+    ),
     "frozen": Case("fire", frozen=("embed_tokens", "layers.0"), gradient_checkpointing=True),
 }
 WAYS = [(name, strategy) for name in CASES for strategy in STRATEGIES]
@@ -64,6 +80,47 @@ def test_two_workers_train_as_one_does(folder: Path, name: str, strategy: str) -
     assert expected.losses[-1] < expected.losses[0] - 0.1
     assert max(expected.norms) > 0.5, "nothing was ever clipped"
     assert_same(found, expected, CASES[name].tolerance)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.bfloat16])
+def test_weights_that_are_gathered_in_bfloat16_give_the_same_losses(
+    folder: Path, name: str
+) -> None:
+    """Autocast would have rounded them in the same way."""
+    found, expected = trained(folder, name, "fsdp"), trained(folder, name, "single")
+    assert found.losses[0] == pytest.approx(expected.losses[0], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_fsdp_exchanges_the_layers_matrices_as_they_are_used(folder: Path, name: str) -> None:
+    exchanged = torch.load(folder / f"{name}.exchanged", weights_only=False)
+    plain = torch.load(folder / "plain.exchanged", weights_only=False)
+    for exchange, wanted in zip(
+        ("all_gather_single", "reduce_scatter_single"), CASES[name].exchange, strict=True
+    ):
+        types = {dtype for kind, dtype in exchanged if kind == exchange}
+        assert types == {wanted, torch.float32}, "the root is float32"
+    assert {dtype for _, dtype in plain} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, FLOAT32),
+        ({"precision": "bfloat16"}, Precision(torch.bfloat16, torch.bfloat16)),
+        (
+            {"precision": "bfloat16", "micro_batch_tokens": 64},
+            Precision(torch.bfloat16, torch.float32),
+        ),
+        ({"precision": "bfloat16", "micro_batch_tokens": 128}, Precision(*[torch.bfloat16] * 2)),
+        ({"precision": "bfloat16", "length_groups": 2}, Precision(torch.bfloat16, torch.float32)),
+    ],
+)
+def test_gradients_that_add_up_over_parts_are_exchanged_in_float32(
+    settings: dict[str, Any], expected: Precision
+) -> None:
+    train = TrainSettings(tokens=256, batch_tokens=256, learning_rate=0.1, **settings)
+    assert exchange_precision(train, workers=2) == expected
 
 
 @pytest.mark.parametrize(("name", "strategy"), WAYS)

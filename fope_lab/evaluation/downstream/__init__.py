@@ -115,6 +115,7 @@ class Downstream(ModelEvaluation, kind="downstream"):
                 task,
                 batch_tokens=self.batch_tokens,
                 progress=progress.part(len(task.requests)),
+                work=context.work,
             )
             context.log(*result.measurements)
             results.append(result)

@@ -25,6 +25,7 @@ from fope_lab.data.benchmarks.downstream import DownstreamQuestion, DownstreamTa
 from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import permutation
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
+from fope_lab.evaluation.scoring.batches import Work, one_after_another
 from fope_lab.evaluation.scoring.intervals import error_of_mean
 from fope_lab.stages.result import Measurement
 
@@ -193,12 +194,13 @@ def downstream_score(
     *,
     batch_tokens: int = 16_384,
     progress: Callable[[int], None] = lambda done: None,
+    work: Work = one_after_another,
 ) -> DownstreamResult:
     """Score a task with a model (see score_continuations); `progress` takes the requests done."""
     from fope_lab.evaluation.scoring.loglikelihood import score_continuations
 
     scores = score_continuations(
-        model, asked.requests, batch_tokens=batch_tokens, progress=progress
+        model, asked.requests, batch_tokens=batch_tokens, progress=progress, work=work
     )
     return result_of(asked, scores)
 

@@ -189,6 +189,7 @@ class Perplexity(ModelEvaluation, kind="perplexity"):
                     stride=self.stride,
                     batch_tokens=self.batch_tokens,
                     progress=progress.part(len(tokens) - 1),
+                    work=context.work,
                 )
                 for field, tokens in texts.items()
             }

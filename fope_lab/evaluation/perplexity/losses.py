@@ -30,7 +30,8 @@ from torch import Tensor, nn
 
 from fope_lab.data.shards import ShardedArray
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.evaluation.scoring.hidden_states import device_of, final_states
+from fope_lab.evaluation.scoring.batches import Result, Work, one_after_another
+from fope_lab.evaluation.scoring.hidden_states import device_of, final_states, pass_over
 
 MOST_LOSS = 700.0  # nats: beyond it perplexity is no number
 LOSS_ROWS = 512  # predictions whose logits are held at once: 100 MB at 50,000 tokens of vocabulary
@@ -170,15 +171,16 @@ def perplexity(
     shard: tuple[int, int] = (0, 1),
     batch_tokens: int = 16_384,
     progress: Callable[[int], None] = lambda predicted: None,
+    work: Work = one_after_another,
 ) -> PerplexityResult:
     """The perplexity of a model on one text.
 
     `model.hidden(input_ids)` are final states (batch, length, width) and `model.head(states)` their
     logits (…, vocabulary), of which few are held at once. `tokens` (tokens,) is of any integer type
-    and may lie on disk: at most about `batch_tokens` of them are in memory. `stride`, for
-    `sliding` only, is at most `length`. With `shard` (i, n) it is every n-th window from number i
-    on: the n results add up to the whole. Raises ValueError if the text is shorter than `length` +
-    1 or a loss is not a finite number.
+    and may lie on disk: at most about `batch_tokens` of them are in memory. `stride`, for `sliding`
+    only, is at most `length`. With `shard` (i, n) it is every n-th window from number i on: the n
+    results add up to the whole. `work` gives the results of batches. Raises ValueError if the text
+    is shorter than `length` + 1 or a loss is not a finite number.
     """
     _check_enough(tokens, length)
     part, parts = shard
@@ -186,22 +188,32 @@ def perplexity(
         raise ValueError(f"shard {part} of {parts}: needs one from 0 to {parts - 1}")
     windows = islice(WINDOWS[method](len(tokens), length, stride), part, None, parts)
     device = device_of(model)
-    sums = torch.zeros(length, dtype=torch.float64, device=device)
-    window_sum = torch.zeros((), dtype=torch.float64, device=device)
+    batches = [
+        batch
+        # Windows of one shape follow one another, so that they can be stacked.
+        for _, alike in groupby(windows, key=lambda w: (w.end - w.start, w.end - w.scored))
+        for batch in _batched(alike, max(1, batch_tokens // length))
+    ]
+
+    def compute(batch: list[Window]) -> Result:
+        losses = _losses(model, tokens, batch, device)
+        return losses.sum(0).cpu().numpy(), losses.mean(1).sum().cpu().numpy()
+
+    def skip(batch: list[Window], result: Result | None) -> None:
+        pass_over(model, len(batch), batch[0].end - batch[0].start)
+
+    sums, window_sum = np.zeros(length, np.float64), 0.0
     counts = np.zeros(length, np.int64)
     read = 0
-    # Windows of one shape follow one another, so that they can be stacked.
-    for (size, scored), alike in groupby(
-        windows, key=lambda w: (w.end - w.start, w.end - w.scored)
-    ):
-        for batch in _batched(alike, max(1, batch_tokens // length)):
-            losses = _losses(model, tokens, batch, device)
-            sums[size - scored : size] += losses.sum(0)
-            window_sum += losses.mean(1).sum()
-            counts[size - scored : size] += len(batch)
-            read += len(batch)
-            progress(int(counts.sum()))
-    result = PerplexityResult(length, sums.cpu().numpy(), counts, float(window_sum), read)
+    # Added up in one order, whoever computed them: sums of floating-point numbers depend on it.
+    for batch, (of_tokens, of_windows) in zip(batches, work(batches, compute, skip), strict=True):
+        scores = slice(batch[0].scored - batch[0].start, batch[0].end - batch[0].start)
+        sums[scores] += of_tokens
+        window_sum += float(of_windows)
+        counts[scores] += len(batch)
+        read += len(batch)
+        progress(int(counts.sum()))
+    result = PerplexityResult(length, sums, counts, window_sum, read)
     if read and not result.loss < MOST_LOSS:  # which NaN is not, either
         raise ValueError(
             f"the loss at length {length} is {result.loss:g}: the model is broken there"

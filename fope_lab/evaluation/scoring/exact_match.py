@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fope_lab.evaluation.scoring.batches import Result, Work, batches_of, one_after_another
 from fope_lab.evaluation.scoring.shared_prefix import Reader, lexicographic, reader_of
 
 
@@ -35,28 +36,43 @@ def exact_match(
     *,
     batch_tokens: int = 16_384,
     progress: Callable[[int], None] = lambda done: None,
+    work: Work = one_after_another,
 ) -> NDArray[np.bool_]:
     """Which questions (any lengths) a model answers right: (questions,), in their order.
 
     `model.hidden(input_ids)` is (batch, length, …), and `model.head` of a part of it is that part's
     logits (batch, part, vocabulary). About `batch_tokens` are read at once, a cache's included;
-    `progress` takes how many questions are answered. What the model itself raises is an error,
-    never a wrong answer.
+    `progress` takes how many questions are answered, and `work` gives the results of batches. What
+    the model itself raises is an error, never a wrong answer.
     """
     by_length = sorted(range(len(questions)), key=lambda i: len(questions[i].input_ids))
     reader = reader_of(model)
-    right = np.zeros(len(questions), np.bool_)
-    done = 0
+    batches: list[list[int]] = []
     for length, alike in groupby(by_length, key=lambda i: len(questions[i].input_ids)):
         unsorted = list(alike)
         same = [unsorted[i] for i in lexicographic([questions[i].input_ids for i in unsorted])]
-        size = max(1, batch_tokens // length)
-        for first in range(0, len(same), size):
-            batch = same[first : first + size]
-            right[batch] = _score(model, reader, [questions[i] for i in batch])
-            done += len(batch)
-            progress(done)
+        batches += batches_of(same, max(1, batch_tokens // length))
+
+    def compute(batch: list[int]) -> Result:
+        return (_score(model, reader, [questions[i] for i in batch]),)
+
+    def skip(batch: list[int], result: Result | None) -> None:
+        reader.skip(*_read([questions[i] for i in batch]))
+
+    right = np.zeros(len(questions), np.bool_)
+    done = 0
+    for batch, (found,) in zip(batches, work(batches, compute, skip), strict=True):
+        right[batch] = found
+        done += len(batch)
+        progress(done)
     return right
+
+
+def _read(questions: Sequence[Question]) -> tuple[NDArray[np.int64], int]:
+    """What a model reads of several questions of one length, (batch, length − 1), and of how many
+    last tokens its states are wanted."""
+    ids = np.stack([one.input_ids for one in questions])
+    return ids[:, :-1], max(len(one.answer_ids) for one in questions)
 
 
 @torch.inference_mode()

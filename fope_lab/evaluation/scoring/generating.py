@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
-from fope_lab.evaluation.scoring.hidden_states import device_of
+from fope_lab.evaluation.scoring.batches import Result, Work, batches_of, one_after_another
+from fope_lab.evaluation.scoring.hidden_states import device_of, pass_over
 from fope_lab.model.generation import generate
 
 
@@ -34,14 +35,15 @@ def answer(
     min_new_tokens: int = 0,
     batch_tokens: int = 16_384,
     progress: Callable[[int], None] = lambda done: None,
+    work: Work = one_after_another,
 ) -> list[Answer]:
     """What a model writes after each prompt, token ids (length,), in their order.
 
     An answer ends with the tokenizer's end of text or one of `stop`, which are not part of its
     text, or after `max_new_tokens`; the first `min_new_tokens` are none of these. Prompts of one
     length are answered together, with about `batch_tokens` tokens in the cache at once; `progress`
-    takes how many are answered. `model` has `config.num_layers`, `hidden(input_ids, cache=…)` and
-    `head`, as a decoder does.
+    takes how many are answered, and `work` gives the results of batches. `model` has
+    `config.num_layers`, `hidden(input_ids, cache=…)` and `head`, as a decoder does.
 
     Raises ValueError for an empty prompt and for a model that produces NaN logits; what the model
     itself raises is an error, never an answer.
@@ -49,21 +51,33 @@ def answer(
     ends = {tokenizer.eos_id, *stop}
     unsaid = ends | {tokenizer.pad_id, *tokenizer.prefix_ids}
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+    batches: list[list[int]] = []
+    for length, alike in groupby(order, key=lambda i: len(prompts[i])):
+        batches += batches_of(list(alike), max(1, batch_tokens // (length + max_new_tokens)))
+
+    def compute(batch: list[int]) -> Result:
+        ids = torch.from_numpy(np.stack([prompts[i] for i in batch])).to(device_of(model))
+        choice = _Choice(sorted(ends), min_new_tokens)
+        rows = generate(model, ids, max_new_tokens, choose=choice, ends=ends)[:, ids.shape[1] :]
+        choice.check()
+        return (rows.cpu().numpy(),)
+
+    embeddings = getattr(model, "position_embeddings", ())
+    draws = any(one.draws_positions for one in embeddings)
+
+    def skip(batch: list[int], result: Result | None) -> None:
+        if draws and result is not None:  # each token draws the positions of all up to it
+            for new in range(result[0].shape[1]):
+                pass_over(model, 1, len(prompts[batch[0]]) + new)
+
     answers: list[Answer | None] = [None] * len(prompts)
     done = 0
-    for length, alike in groupby(order, key=lambda i: len(prompts[i])):
-        same = list(alike)
-        size = max(1, batch_tokens // (length + max_new_tokens))
-        for first in range(0, len(same), size):
-            batch = same[first : first + size]
-            ids = torch.from_numpy(np.stack([prompts[i] for i in batch])).to(device_of(model))
-            choice = _Choice(sorted(ends), min_new_tokens)
-            rows = generate(model, ids, max_new_tokens, choose=choice, ends=ends)[:, length:]
-            choice.check()
-            for place, row in zip(batch, rows.tolist(), strict=True):
-                answers[place] = _answer(tokenizer, row, ends, unsaid)
-            done += len(batch)
-            progress(done)
+    results = work(batches, compute, skip, divisible=not draws)
+    for batch, (rows,) in zip(batches, results, strict=True):
+        for place, row in zip(batch, rows.tolist(), strict=True):
+            answers[place] = _answer(tokenizer, row, ends, unsaid)
+        done += len(batch)
+        progress(done)
     return [one for one in answers if one is not None]
 
 

@@ -14,6 +14,14 @@ def device_of(model: nn.Module) -> torch.device:
     return tensors[0].device if tensors else torch.device("cpu")
 
 
+def pass_over(model: Any, sequences: int, length: int) -> None:
+    """Draw the positions that `final_states` would draw for so many sequences of a length."""
+    embeddings = list(getattr(model, "position_embeddings", ()))
+    if any(one.draws_positions for one in embeddings):
+        for _ in range(sequences):
+            embeddings[0].positions(length, device=device_of(model))
+
+
 def final_states(model: Any, ids: Tensor, **more: Any) -> Tensor:
     """`model.hidden` of ids (batch, length): (batch, length, …). It takes `more`, too.
 

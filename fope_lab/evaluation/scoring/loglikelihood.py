@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fope_lab.evaluation.scoring.hidden_states import device_of, final_states
+from fope_lab.evaluation.scoring.batches import Result, Work, one_after_another
+from fope_lab.evaluation.scoring.hidden_states import device_of, final_states, pass_over
 
 HEAD_ROWS = 512  # predictions whose logits are held at once: 100 MB at 50,000 tokens of vocabulary
 
@@ -44,6 +45,7 @@ def score_continuations(
     *,
     batch_tokens: int = 16_384,
     progress: Callable[[int], None] = lambda done: None,
+    work: Work = one_after_another,
 ) -> list[Score]:
     """The score of each request, a context and its continuation, both at least one token long.
 
@@ -53,19 +55,30 @@ def score_continuations(
     similar lengths, padded on the right, where causal attention doesn't see it; models whose
     positions depend on a row's length (`keys_cacheable` False: dynamic NTK, randomised positions)
     read rows of one length only. What several requests have in common up to a last token is read
-    once. `progress` takes how many requests are scored.
+    once. `progress` takes how many requests are scored, and `work` gives the results of batches.
 
     Raises ValueError for an empty context or continuation, and for a score that is not a finite
     number; what the model itself raises is an error, never a score.
     """
     rows = _rows(requests)
+    batches = list(_batches(rows, batch_tokens, padded=_may_pad(model)))
+
+    def compute(batch: list[int]) -> Result:
+        scores = _score(model, [rows[index] for index in batch])
+        greedy = np.array([score.greedy for score in scores], np.bool_)
+        return np.array([score.logprob for score in scores], np.float64), greedy
+
+    def skip(batch: list[int], result: Result | None) -> None:
+        longest = max(len(rows[index].input_ids) for index in batch)
+        pass_over(model, len(batch), longest)
+
     found: list[Score | None] = [None] * len(requests)
     done = 0
-    for batch in _batches(rows, batch_tokens, padded=_may_pad(model)):
-        scores = _score(model, batch)
-        for place, score in scores:
-            found[place] = score
-        done += len(scores)
+    for batch, (logprobs, greedy) in zip(batches, work(batches, compute, skip), strict=True):
+        asked = [request for index in batch for request in rows[index].requests]
+        for (place, tokens), logprob, said in zip(asked, logprobs, greedy, strict=True):
+            found[place] = Score(float(logprob), bool(said), len(tokens))
+        done += len(asked)
         progress(done)
     return [score for score in found if score is not None]
 
@@ -89,22 +102,23 @@ def _may_pad(model: Any) -> bool:
     return all(one.keys_cacheable for one in getattr(model, "position_embeddings", ()))
 
 
-def _batches(rows: list[_Row], batch_tokens: int, *, padded: bool) -> Iterator[list[_Row]]:
-    batch: list[_Row] = []
-    for row in rows:
+def _batches(rows: list[_Row], batch_tokens: int, *, padded: bool) -> Iterator[list[int]]:
+    """The indices of the rows that are read at once."""
+    batch: list[int] = []
+    for index, row in enumerate(rows):
         length = len(row.input_ids)
         full = (len(batch) + 1) * length > batch_tokens
-        if batch and (full or not (padded or length == len(batch[0].input_ids))):
+        if batch and (full or not (padded or length == len(rows[batch[0]].input_ids))):
             yield batch
             batch = []
-        batch.append(row)
+        batch.append(index)
     if batch:
         yield batch
 
 
 @torch.inference_mode()
-def _score(model: Any, rows: list[_Row]) -> list[tuple[int, Score]]:
-    """The places and scores of all requests of some rows, from one forward pass."""
+def _score(model: Any, rows: list[_Row]) -> list[Score]:
+    """The scores of all requests of some rows, from one forward pass."""
     longest = max(len(row.input_ids) for row in rows)
     ids = np.zeros((len(rows), longest), np.int64)
     for index, row in enumerate(rows):
@@ -139,5 +153,5 @@ def _score(model: Any, rows: list[_Row]) -> list[tuple[int, Score]]:
             raise ValueError(
                 f"the log-probability of request {place} is {logprob}: the model is broken there"
             )
-        scores.append((place, Score(logprob, bool(likeliest[start:end].all()), len(tokens))))
+        scores.append(Score(logprob, bool(likeliest[start:end].all()), len(tokens)))
     return scores

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
+from fope_lab.evaluation.scoring.batches import Work, one_after_another
 from fope_lab.evaluation.scoring.intervals import mean_and_error
 from fope_lab.evaluation.scoring.prompting import Prompt
 
@@ -64,6 +65,7 @@ def ask(
     min_new_tokens: int = 0,
     batch_tokens: int = 16_384,
     progress: Callable[[int], None] = lambda done: None,
+    work: Work = one_after_another,
 ) -> list[Answer]:
     """The answers to prompts, each with its answer within the context; see generating.answer."""
     from fope_lab.evaluation.scoring.generating import answer
@@ -80,6 +82,7 @@ def ask(
         min_new_tokens=min_new_tokens,
         batch_tokens=batch_tokens,
         progress=progress,
+        work=work,
     )
     for one in answers:
         assert one.tokens == max_new_tokens or (one.ended and one.tokens < max_new_tokens), one

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fope_lab.embeddings.relative import RelativeBias
-from fope_lab.evaluation.scoring.hidden_states import device_of, final_states
+from fope_lab.evaluation.scoring.hidden_states import device_of, final_states, pass_over
 from fope_lab.model.cache import KeyValueCache
 from fope_lab.model.decoder import Decoder
 
@@ -46,37 +47,81 @@ class PlainReader:
         states = final_states(self._model, torch.from_numpy(ids).to(self._device), **wanted)
         return states[:, -last:]
 
+    def skip(self, ids: Ids, last: int) -> None:
+        """Leave out a batch, whose random positions others have drawn."""
+        pass_over(self._model, *ids.shape)
+
+
+@dataclass(frozen=True)
+class _PrefixRead:
+    """The tokens of `prefix` from number `start` on, which one pass reads after those before."""
+
+    prefix: Ids
+    start: int
+
 
 class SharedPrefixReader:
     """Reads what the prompts of a batch have in common once.
 
     Batches come in the order of the prompts (`lexicographic`). Their caches hold a batch's tokens
-    and a prompt's.
+    and a prompt's. What a batch gives depends in its last bits on which passes have filled the
+    cache. So batches that are left out leave a note of their passes, and those that the cache still
+    has a part of are made up for when a batch needs it.
     """
 
     def __init__(self, model: Decoder) -> None:
         self._model, self._plain, self._device = model, PlainReader(model), device_of(model)
-        self._prefix: Ids = np.empty(0, np.int64)
         self._cache = KeyValueCache(model.config.num_layers)  # of the prefix
+        self._reads: list[_PrefixRead] = []
+        """The passes of which the cache has a part; the last one's prefix is all that it has."""
+        self._done = 0
+        """How many of them the cache has had."""
 
     def last_states(self, ids: Ids, last: int) -> Tensor:
         """The final states (batch, last, …) of the last tokens of sorted ids (batch, length)."""
         batch, length = ids.shape
-        # Sorted: what the first and the last have in common, all have.
-        common = min(_common(ids[0], ids[-1]), length - last)
-        if common * LEAST_SHARE < length:
+        common = self._shared(ids, last)
+        if common is None:
             return self._plain.last_states(ids, last)
-        self._read_prefix(ids[0, :common])
+        self._plan(ids[0, :common])
+        self._read_prefixes()
+        self._cache.forget(common)
         return self._read(ids[:, common:], self._cache.repeated(batch, room=length), last)
 
-    def _read_prefix(self, prefix: Ids) -> None:
-        """Have the cache hold these tokens (length,) and no others."""
-        known = _common(self._prefix, prefix)
-        self._cache.forget(known)
-        self._prefix = prefix[:known]  # also if what follows fails
-        if known < len(prefix):
-            self._read(prefix[None, known:], self._cache, 1)
-        self._prefix = prefix
+    def skip(self, ids: Ids, last: int) -> None:
+        """Leave out a batch of sorted ids (batch, length), as if it had been read."""
+        common = self._shared(ids, last)
+        if common is not None:
+            self._plan(ids[0, :common])
+
+    def _shared(self, ids: Ids, last: int) -> int | None:
+        """How many tokens of a sorted batch are read as its prefix; None if it is read whole."""
+        # Sorted: what the first and the last have in common, all have.
+        common = min(_common(ids[0], ids[-1]), ids.shape[1] - last)
+        return common if common * LEAST_SHARE >= ids.shape[1] else None
+
+    def _plan(self, prefix: Ids) -> None:
+        """Note the pass after which the cache holds these tokens (length,) and no others."""
+        before = self._reads[-1].prefix if self._reads else prefix[:0]
+        known = _common(before, prefix)
+        while self._reads and self._reads[-1].start >= known:
+            self._reads.pop()
+        self._done = min(self._done, len(self._reads))
+        self._reads.append(_PrefixRead(prefix, known))
+
+    def _read_prefixes(self) -> None:
+        """Make up for the passes that the cache has not had."""
+        while self._done < len(self._reads):
+            one = self._reads[self._done]
+            self._cache.forget(one.start)
+            try:
+                if one.start < len(one.prefix):
+                    self._read(one.prefix[None, one.start :], self._cache, 1)
+            except BaseException:
+                del self._reads[self._done :]
+                self._done = 0  # part of what the cache had is forgotten
+                raise
+            self._done += 1
 
     def _read(self, ids: Ids, cache: KeyValueCache, last: int) -> Tensor:
         """The states (batch, last, …) of the last of the tokens that follow those of a cache."""

@@ -1,0 +1,144 @@
+"""Sharded checkpoints: written while the training goes on, and read by groups of any size."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from real_training import RealStage, assert_equal, prepare
+from sharded_training import DEAD_AT, attempt, make
+
+from fope_lab.model import CheckpointError, Decoder, load_model
+from fope_lab.store import Store, StoreError
+from fope_lab.store.checkpoint import damaged_files, list_checkpoints
+from trainers.optimizer import build_optimizer
+from trainers.process_group import Shards
+from trainers.sharded_checkpoints import (
+    ShardedCheckpoints,
+    is_sharded,
+    load_shards,
+    sharded_state,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two workers left at once, and what they had saved when they died; while they wrote that,
+    the training had long gone on."""
+    folder = tmp_path_factory.mktemp("sharded")
+    prepare(folder)
+    torch.multiprocessing.spawn(attempt, (2, folder, "whole"), nprocs=2)
+    torch.multiprocessing.spawn(attempt, (2, folder, "dead", True, 0.5), nprocs=2)
+    return folder
+
+
+def gone_on(folder: Path, size: int) -> RealStage:
+    """The stage that died, finished by so many workers."""
+    shutil.copytree(folder / "dead", folder / f"from-{size}")
+    stage = make(folder, f"from-{size}")
+    if size == 1:
+        stage.attempt()
+    else:
+        torch.multiprocessing.spawn(attempt, (size, folder, f"from-{size}"), nprocs=size)
+    return stage
+
+
+def test_each_worker_has_written_a_part_and_nothing_is_left_half(folder: Path) -> None:
+    dead = make(folder, "dead")
+    newest, before = list_checkpoints(dead.folder.paths)
+    assert (newest.step, before.step) == (DEAD_AT - 1, DEAD_AT - 3)
+    for checkpoint in (newest, before):
+        assert is_sharded(checkpoint.path)
+        assert not damaged_files(checkpoint.path)
+        sizes = [path.stat().st_size for path in (checkpoint.path / "shards").glob("*.distcp")]
+        assert len(sizes) == 2
+        assert min(sizes) > 0.4 * max(sizes)
+    assert not list(dead.folder.paths.checkpoints.glob(".*"))
+    with pytest.raises(CheckpointError, match="shards that a training by several workers goes on"):
+        load_model(newest.path)
+
+
+def test_the_same_workers_go_on_to_the_bit(folder: Path) -> None:
+    found, whole = gone_on(folder, 2), make(folder, "whole")
+    assert_equal(found, whole)
+    assert [found.folder.attempts.newest_token(), whole.folder.attempts.newest_token()] == [2, 1]
+    record = found.folder.attempts.record(2)
+    assert record is not None
+    assert record.details["resumed_from"]["step"] == DEAD_AT - 1
+    checkpoint = found.folder.final_checkpoint()
+    assert checkpoint is not None
+    assert not is_sharded(checkpoint.path), "what it leaves is one file"
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_fewer_and_more_workers_go_on(folder: Path, size: int) -> None:
+    found, whole = gone_on(folder, size), make(folder, "whole")
+    (rows, result), (expected_rows, expected) = found.outcome(), whole.outcome()
+    losses = [values["loss"] for _, values in rows if "loss" in values]
+    assert losses == pytest.approx([v["loss"] for _, v in expected_rows if "loss" in v], abs=1e-5)
+    ours, theirs = found.weights(), whole.weights()
+    assert ours.keys() == theirs.keys()
+    for name, weight in theirs.items():
+        torch.testing.assert_close(ours[name], weight, rtol=0, atol=1e-3)
+    assert result["parameters"] == expected["parameters"]
+
+
+@pytest.fixture
+def one_process(tmp_path: Path) -> Iterator[None]:
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/one", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("one_process")
+def test_a_full_disk_costs_the_checkpoint_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the thread that writes: the training hears of it when it next looks."""
+    state = {"model.weight": torch.ones(3)}
+    with Store(tmp_path).folder("pretrain", "key").begin("test", {}) as begun:
+        sharded = ShardedCheckpoints(begun.writer, Shards())
+
+        def write(directory: Path) -> None:
+            (directory / "small").write_text("a")
+
+        sharded.begin(1, state, write)
+        sharded.wait()
+        with monkeypatch.context() as patched:
+            patched.setattr(dcp.FileSystemWriter, "write_data", _full)
+            sharded.begin(2, state, write)
+            with pytest.raises(StoreError, match=r"no space left .* the checkpoint of step 2"):
+                sharded.wait()
+        assert not sharded.is_writing
+        paths = begun.writer.paths
+        assert [one.step for one in list_checkpoints(paths)] == [1]
+        assert not list(paths.checkpoints.glob(".*"))
+        state["model.weight"].zero_()
+        sharded.begin(3, state, write)
+        state["model.weight"].fill_(7)  # the training goes on
+        sharded.wait()
+        assert [one.step for one in list_checkpoints(paths)] == [3, 1]
+        found = {"model.weight": torch.empty(3)}
+        dcp.load(found, checkpoint_id=paths.checkpoint(1, 3) / "shards")
+        assert found["model.weight"].tolist() == [0, 0, 0]
+
+
+def _full(*arguments: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_the_shards_of_another_model_are_refused(folder: Path) -> None:
+    checkpoint = list_checkpoints(make(folder, "dead").folder.paths)[0].path
+    stage = make(folder, "dead").stage
+    model = Decoder(stage.model, "kerple", train_length=16)
+    with pytest.raises(ValueError, match="another model's: "):
+        load_shards(checkpoint, model, build_optimizer(model, stage.train))
+    assert sharded_state(model, build_optimizer(model, stage.train)).keys() == {
+        f"model.{name}" for name in model.untied_state()
+    }

@@ -1,0 +1,127 @@
+"""Checkpoints to resume from that all workers write together, while the training goes on.
+
+Each worker copies its shares of the weights and of the optimizer's state to its CPU's memory, which
+is all that the training waits for, and a thread writes them (torch.distributed.checkpoint). Worker
+0 then gives the folder its manifest and its name: until then nobody reads it, and an attempt that
+dies has lost this checkpoint only. One is written at a time. A group of any size and strategy can
+go on from it: each of its workers reads the parts that it holds.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import async_save
+
+from fope_lab.model.decoder import Decoder
+from fope_lab.model.weights import SHARDS
+from fope_lab.store import Checkpoint, RunWriter, StoreError
+from fope_lab.store.writer import CheckpointDraft
+from trainers.worker_group import WorkerGroup
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+"""What AdamW keeps of each parameter, in its shape, beside the number of its steps."""
+
+
+def is_sharded(checkpoint: Path) -> bool:
+    """Whether a checkpoint holds the weights and the optimizer's state in shards."""
+    return (checkpoint / SHARDS).is_dir()
+
+
+def sharded_state(model: Decoder, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """The tensors of this worker by one name each, as torch.distributed.checkpoint takes them."""
+    state: dict[str, Any] = {f"model.{name}": t for name, t in model.untied_state().items()}
+    for name, parameter in model.named_parameters():
+        for key, value in optimizer.state.get(parameter, {}).items():
+            state[f"optimizer.{key}.{name}"] = value
+    return state
+
+
+def load_shards(checkpoint: Path, model: Decoder, optimizer: torch.optim.Optimizer) -> None:
+    """Read what `model` and `optimizer` hold on this worker. All workers of a group call this.
+
+    Raises ValueError if the checkpoint is of another model.
+    """
+    reader = FileSystemReader(checkpoint / SHARDS)
+    names = reader.read_metadata().state_dict_metadata.keys()
+    parameters = dict(model.named_parameters())
+    saved = [name for name in parameters if f"optimizer.step.{name}" in names]
+    make_optimizer_state(optimizer, [parameters[name] for name in saved])
+    state = sharded_state(model, optimizer)
+    if odd := sorted(state.keys() ^ names):
+        raise ValueError(
+            f"the checkpoint {checkpoint} is another model's: {len(odd)} tensors are not in both,"
+            f" such as {odd[0]}"
+        )
+    with torch.no_grad(), warnings.catch_warnings(action="ignore"):  # that one worker is alone
+        load(state, storage_reader=reader, no_dist=not dist.is_initialized())
+
+
+def make_optimizer_state(
+    optimizer: torch.optim.Optimizer, parameters: Iterable[torch.nn.Parameter]
+) -> None:
+    """Give the optimizer the tensors that AdamW makes in its first step, all 0."""
+    for parameter in parameters:
+        # Fused, the number of steps is on the device.
+        step = torch.zeros((), dtype=torch.float32, device=parameter.device)
+        moments: dict[str, Tensor] = {key: torch.zeros_like(parameter) for key in MOMENTS}
+        optimizer.state[parameter] = {"step": step, **moments}
+
+
+class ShardedCheckpoints:
+    """Writes the checkpoints of one training; every worker has one, and all call its methods."""
+
+    def __init__(self, writer: RunWriter, workers: WorkerGroup) -> None:
+        self._writer, self._workers = writer, workers
+        # The training's own group exchanges gradients while this one agrees on files.
+        self._group = dist.new_group(backend="gloo")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._pending: Future[Checkpoint] | None = None
+
+    def begin(self, step: int, state: dict[str, Any], write: Callable[[Path], None]) -> None:
+        """Begin to write `state`, which may change as soon as this returns.
+
+        On worker 0 `write` puts small files beside the shards at once. This waits for the
+        checkpoint before, and raises what kept that from being written.
+        """
+        self.wait()
+        draft = self._writer.begin_checkpoint(step)
+        folder = self._workers.gather(draft.folder)[0]
+        if self._workers.rank == 0:
+            write(folder)
+        shards = FileSystemWriter(folder / SHARDS)
+        written = async_save(state, storage_writer=shards, process_group=self._group)
+        assert isinstance(written, Future)
+        self._pending = self._thread.submit(self._commit, written, draft)
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether this worker still writes. Raises what kept a checkpoint from being written."""
+        if self._pending is not None and self._pending.done():
+            self.wait()
+        return self._pending is not None
+
+    def wait(self) -> None:
+        """Wait until the last checkpoint is written; raises what kept it from that."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def _commit(self, written: Future[Any], draft: CheckpointDraft) -> Checkpoint:
+        try:
+            written.result()
+        except CheckpointException as error:  # a BaseException, of what failed on any worker
+            failure, _ = next(iter(error.failures.values()))
+            self._writer.discard(draft, failure)
+            raise StoreError(f"{draft.folder} can't be written: {failure}") from failure
+        return self._writer.commit(draft)
