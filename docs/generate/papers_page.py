@@ -44,7 +44,8 @@ def state(item: Item) -> str:
 def _state(part: SweepPart) -> str:
     small = " in miniature" if part.file.startswith(MINIATURES) else ""
     if (result := _result(part)) is not None:
-        return f"[run{small}](../results.md#{anchor(result.report['sweep']['name'])})"
+        link = f"[run{small}](../results.md#{anchor(result.report['sweep']['name'])})"
+        return f"{link} with the settings of an older file" if any(result.other_stages) else link
     return f"ready{small} for {needs(part)}"
 
 
