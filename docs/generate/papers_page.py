@@ -44,7 +44,8 @@ def state(item: Item) -> str:
 def _state(part: SweepPart) -> str:
     small = " in miniature" if part.file.startswith(MINIATURES) else ""
     if (result := _result(part)) is not None:
-        return f"[run{small}](../results.md#{anchor(result.report['sweep']['name'])})"
+        link = f"[run{small}](../results.md#{anchor(result.report['sweep']['name'])})"
+        return f"{link} with the settings of an older file" if any(result.other_stages) else link
     return f"ready{small} for {needs(part)}"
 
 
@@ -54,7 +55,7 @@ def needs(part: SweepPart) -> str:
     weights = sorted({_model(v) for s in stages for v in s.checkpoints.values() if "hf:" in v})
     gpus = max((getattr(getattr(s.spec, "resources", None), "gpus", 0) for s in stages), default=0)
     words = [f"{gpus:g} GPUs" if gpus > 1 else "a GPU" if gpus else "a CPU"]
-    return " and ".join([*words, *(f"the weights of {name}" for name in weights)])
+    return " and ".join([*words, *([f"the weights of {' and '.join(weights)}"] if weights else [])])
 
 
 def _model(reference: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from docs.generate import papers, papers_page
 from docs.generate.markdown import plain
 from docs.generate.papers import Item, WrongPaperError, load_paper, paper_files
 from docs.generate.papers_page import page, state
+from docs.generate.results import all_results
 from docs.generate.shipped import ROOT, load_shipped, sweep_files
 from fope_lab.sweep.claim_group import ClaimGroup
 
@@ -78,10 +80,17 @@ def test_every_figure_and_table_is_there(name: str) -> None:
     assert len(set(items)) == len(items)
 
 
-def test_a_state_says_whether_it_was_run_and_what_it_needs() -> None:
+def test_a_state_says_whether_it_was_run_and_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fields = {"item": "Figure 1", "place": "§1", "shows": "A curve."}
-    ran = state(Item(**fields, sweeps=("mini/resonance-table1",)))  # type: ignore[arg-type]
-    assert ran == "[run in miniature](../results.md#mini-resonance-table1)"
+    figures = Item(**fields, sweeps=("p_rope/figures",))  # type: ignore[arg-type]
+    assert state(figures) == "[run](../results.md#p-rope-figures)"
+    (result,) = (one for one in all_results() if one.sweep == "sweeps/p_rope/figures.yaml")
+    older = replace(result, report={**result.report, "stages": []})
+    monkeypatch.setattr(papers_page, "all_results", lambda: [older])
+    link = "[run](../results.md#p-rope-figures)"
+    assert state(figures) == f"{link} with the settings of an older file"
     weights = state(Item(**fields, sweeps=("p_rope/table3",)))  # type: ignore[arg-type]
     assert weights == "ready for a GPU and the weights of google/gemma-7b"
     nothing = state(Item(**fields, lacks="A drawing."))  # type: ignore[arg-type]
