@@ -55,6 +55,8 @@ FINAL_SHARE = 20
 """The final loss is the mean over the last 1/20 of the steps: a single step's is mostly noise."""
 SAVING_SHARE = 0.05
 """The most of the time that checkpoints by time may take: they are rarer if writing is slow."""
+TOLD = ("loss", "tokens_per_second", "flops_utilisation")
+"""What a row tells the progress view."""
 _GO_ON, _SAVE, _STOP = range(3)
 """What the workers agree on between two steps."""
 VALIDATION_SEED = 0
@@ -292,9 +294,8 @@ class _Run:
             values["flops_utilisation"] = steps_per_second / self.peak
         self.row_step, self.row_time = step, now
         self.writer.log(step, values)
-        told = ("loss", "tokens_per_second", "flops_utilisation")
-        total = step if self.is_finished else self.settings.steps
-        self.writer.progress(step, total, **{k: values[k] for k in told if k in values})
+        told: dict[str, Any] = {name: values[name] for name in TOLD if name in values}
+        self.writer.progress(step, step if self.is_finished else self.settings.steps, **told)
 
     def _validate(self) -> None:
         """Measure the loss on held-out data, and the accuracies that the training stops at or
