@@ -61,11 +61,7 @@ class Context:
         workers: Workers | None = None,
     ) -> None:
         self._spec, self._writer, self._parents = spec, writer, parents
-        self.work = SharedWork(writer, workers or Alone())
-        """What computes batches of the model's work, together with other workers, and keeps their
-        results for an attempt that goes on from here."""
-        self._kept_rows = len(durable_rows(writer.paths, None, writer.resumed_from))
-        """How many of the rows that are logged next the attempt before has kept."""
+        self._workers, self._rows = workers or Alone(), 0
         self._declared = {metric.name: metric for metric in spec.metrics()}
         self._measured: list[Measurement] = []
         self._numbers: dict[str, float] = {}
@@ -87,6 +83,17 @@ class Context:
     def tokenizer(self) -> Tokenizer:
         """Load the tokenizer that the model was trained with."""
         return load_tokenizer(self.model_config.tokenizer)
+
+    @functools.cached_property
+    def work(self) -> SharedWork:
+        """What computes batches of the model's work, together with other workers, and keeps their
+        results for an attempt that goes on from here."""
+        return SharedWork(self._writer, self._workers)
+
+    @functools.cached_property
+    def _kept_rows(self) -> int:
+        """How many of the first rows an attempt before this one has kept."""
+        return len(durable_rows(self._writer.paths, None, self._writer.resumed_from))
 
     @property
     def training_data(self) -> Data | None:
@@ -170,9 +177,8 @@ class Context:
         self._numbers |= numbers
 
     def _log_row(self, step: int, values: Mapping[str, float]) -> None:
-        if self._kept_rows:
-            self._kept_rows -= 1
-        else:
+        self._rows += 1
+        if self._rows > self._kept_rows:
             self._writer.log(step, values)
 
     def keep(self, **details: Any) -> None:

@@ -70,11 +70,12 @@ def workload_of(stage: Stage) -> Workload:
         tokens = round(spec.train.steps * of_batch)
     elif isinstance(spec, ModelEvaluation):
         family = EVALUATION
-        batches = sum(
+        of_all = sum(
             -(-one.sequences // max(1, spec.batch_tokens // one.length))
             for one in spec.forward_passes() or ()
             if one.length
         )
+        batches = -(-of_all // size)
     if tokens is None and stage.model_spec is not None:
         length = (spec.max_sequence_length() or ((), stage.model_spec.train_length))[1]
         flops = flops_per_token(stage.model_spec.model, length) / 3

@@ -5,7 +5,8 @@
       attempts/       who worked on the stage (fope_lab/store/lease.py)
       metrics/        <token>-<step>.jsonl: one segment per attempt and checkpoint interval
       checkpoint/     <token>-<step>/: what the stage leaves to others (a model, prepared data, a
-                      tokenizer, an analysis's files), with a manifest.json written last
+                      tokenizer, an analysis's files), or what it goes on from after a kill, with
+                      a manifest.json written last
       progress.json   for the progress view; never read as a result
       log.txt  result.json  DONE
 

@@ -21,7 +21,7 @@ from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
 from trainers.gradient_accumulation import StepRunner
 from trainers.length_groups import length_groups, tokens_from_first_label
-from trainers.worker_group import WorkerGroup
+from trainers.worker_group import FLOAT32, Precision, WorkerGroup
 
 ROWS, LENGTH = 11, 22
 LEARNED = {"type": "learned", "num_positions": 60, "random_offset": True}
@@ -103,7 +103,7 @@ def test_without_the_setting_rows_keep_their_order_and_their_padding() -> None:
     seen: list[Tensor] = []
 
     class Seen(WorkerGroup):
-        def wrap(self, model: Decoder) -> Any:
+        def wrap(self, model: Decoder, precision: Precision = FLOAT32) -> Any:
             model.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
             return model
 
