@@ -134,8 +134,8 @@ Forward and backward, seconds of `block_attention` over those of `scaled_dot_pro
 thread of an EPYC with avx512_bf16, 4 heads of 64 (benchmarks/attention.py):
 
     length       32    64   128   256   512  1024  2048
-    bfloat16   0.31  0.37  0.32  0.52  0.60  0.81  0.92
-    float32    1.24  1.37  1.14  0.98  0.77  0.93  1.02
+    bfloat16   0.42  0.47  0.52  0.62  0.59  0.82  1.02
+    float32    1.40  1.38  1.25  0.96  0.89  1.02  1.19
 
 Float32 stays with PyTorch's kernel, whose results the trainings that there are have.
 """

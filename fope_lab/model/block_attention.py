@@ -20,7 +20,8 @@ from fope_lab.model.chunked_attention import Dropped
 from fope_lab.model.no_compile import no_compile
 
 QUERIES = 64
-"""The queries in a block: the quickest of 32 to 512 on a CPU, as benchmarks/attention.py shows."""
+"""The queries in a block. Of 64, 128 and 256 this is the quickest on a CPU at most lengths: more
+queries compute more of what the causal mask drops."""
 
 
 class Packed(NamedTuple):
@@ -78,13 +79,12 @@ class _BlockAttention(torch.autograd.Function):
         with torch.autocast(q.device.type, enabled=False):
             blocks = _Blocks(q, k, documents, dropped)
             values = _by_key_head(v)
-            out = torch.empty(blocks.q.shape, dtype=q.dtype, device=q.device)
-            for block in blocks:
-                _, used = blocks.weights(block)
-                out[:, :, block.queries] = blocks.by_head(used @ values[:, block.keys])
+            mixed = [
+                blocks.by_head(blocks.weights(block)[1] @ values[:, block.keys]) for block in blocks
+            ]
         ctx.documents, ctx.dropped = documents, dropped
         ctx.save_for_backward(q, k, v)
-        return out.view(q.shape)
+        return _joined(mixed).reshape(q.shape)
 
     @staticmethod
     @once_differentiable
@@ -94,28 +94,52 @@ class _BlockAttention(torch.autograd.Function):
             blocks = _Blocks(q, k, ctx.documents, ctx.dropped)
             values = _by_key_head(v)
             grads_mixed = grad_out.reshape(q.shape).unflatten(1, (k.shape[1], -1)).flatten(0, 1)
-            grad_q = torch.empty(blocks.q.shape, dtype=q.dtype, device=q.device)
-            # Sums over blocks are not rounded on the way.
-            wide = torch.promote_types(q.dtype, torch.float32)
-            grad_k, grad_v = (torch.zeros_like(values, dtype=wide) for _ in range(2))
+            grads_q: list[Tensor] = []
+            grad_k, grad_v = _Sum(values), _Sum(values)
             for block in blocks:
                 weights, used = blocks.weights(block)
                 grad_mixed = grads_mixed[:, :, block.queries].flatten(1, 2)
                 grad_used = grad_mixed @ values[:, block.keys].mT
-                grad_v[:, block.keys] += used.mT @ grad_mixed
+                grad_v.add(block.keys, used.mT @ grad_mixed)
                 if ctx.dropped is not None:
                     grad_used *= ctx.dropped.factors(weights, block.start)
                 grad_logits = torch._softmax_backward_data(grad_used, weights, -1, weights.dtype)
-                grad_q[:, :, block.queries] = blocks.by_head(grad_logits @ blocks.k[:, block.keys])
-                grad_k[:, block.keys] += grad_logits.mT @ blocks.of(block)
-            grad_q *= blocks.scale
+                grads_q.append(blocks.by_head(grad_logits @ blocks.k[:, block.keys]))
+                grad_k.add(block.keys, grad_logits.mT @ blocks.of(block))
+            grad_q = _joined(grads_q).mul_(blocks.scale)
         return (
-            grad_q.view(q.shape),
-            grad_k.to(k.dtype).view(k.shape),
-            grad_v.to(v.dtype).view(v.shape),
+            grad_q.reshape(q.shape),
+            grad_k.total.to(k.dtype).view(k.shape),
+            grad_v.total.to(v.dtype).view(v.shape),
             None,
             None,
         )
+
+
+class _Sum:
+    """A sum over blocks of numbers for the keys (…, keys, head_dim) that each of them reads.
+
+    With several blocks it is float32 or wider, so that it is not rounded on the way.
+    """
+
+    def __init__(self, like: Tensor) -> None:
+        self.total = like.new_empty(0)
+        self._like = like
+
+    def add(self, keys: slice, part: Tensor) -> None:
+        """Add the part of one block."""
+        if not self.total.numel():
+            if part.shape == self._like.shape:  # the only block
+                self.total = part
+                return
+            wide = torch.promote_types(part.dtype, torch.float32)
+            self.total = torch.zeros_like(self._like, dtype=wide)
+        self.total[:, keys] += part
+
+
+def _joined(blocks: list[Tensor]) -> Tensor:
+    """The queries of all blocks, (…, queries, head_dim)."""
+    return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=2)
 
 
 class _Block(NamedTuple):

@@ -11,7 +11,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fope_lab.config.problems import Problem, SweepError
@@ -19,6 +19,7 @@ from fope_lab.devices import Device, cores, device_named, this_machine
 from fope_lab.planning.calibration import calibrate
 from fope_lab.planning.forecast import CANNOT_RUN, Forecast, forecast
 from fope_lab.planning.memory_fit import too_large, too_large_error
+from fope_lab.planning.narrow import Saving, saving
 from fope_lab.planning.schedule import Machines, WallTime, wall_time
 from fope_lab.store import StageState, Status, Store
 from fope_lab.sweep.graph import Stage, Sweep
@@ -79,8 +80,14 @@ class PlanEstimate:
             **self.sums(self.todo()),
             "least": {"stages": len(self.certain()), **self.sums(self.certain())},
             "wall_seconds": {"bound": wall.bound, "scheduled": wall.scheduled},
+            "bfloat16": self.bfloat16 and asdict(self.bfloat16),
         }
         return totals | self.sharing(self.plans)
+
+    @functools.cached_property
+    def bfloat16(self) -> Saving | None:
+        """What bfloat16 would save of the float32 trainings that are left to do on this CPU."""
+        return saving(self.todo(), self.forecasts)
 
     def waiting(self) -> tuple[Stage, ...]:
         """The stages to do that cannot start, because an ancestor is blocked."""

@@ -15,6 +15,7 @@ from fope_lab.config.counted import counted
 from fope_lab.devices import GIB
 from fope_lab.planning.estimate import PlanEstimate
 from fope_lab.planning.forecast import HOUR
+from fope_lab.planning.narrow import bfloat16_instruction
 from fope_lab.stages import Select
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import ACTIONS, Plan
@@ -30,6 +31,10 @@ STYLES = {
 }
 MANY = 40
 """The number of stages above which the stages of one name share a row."""
+
+
+WORTH_SAYING = 60.0
+"""The least seconds that another precision must save to be named."""
 
 
 def print_plan(estimate: PlanEstimate, console: Console, *, every: bool = False) -> None:
@@ -214,6 +219,13 @@ def _totals(estimate: PlanEstimate) -> Iterable[str]:
         )
     if totals["seconds"] is not None and estimate.todo():
         yield _time(estimate, totals)
+    if (less := estimate.bfloat16) and less.saved >= WORTH_SAYING:
+        yield (
+            f"bfloat16: this processor has {bfloat16_instruction()}; with train.precision: bfloat16"
+            f" {counted(less.trainings, 'training')} would take about {duration(less.saved)} less"
+            f" than {duration(less.seconds)}, by the width of the models; they are other stages,"
+            " with results of their own"
+        )
     for source, number in estimate.notes.items():
         yield f"[{number}] {source}"
 

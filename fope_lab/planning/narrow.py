@@ -1,0 +1,72 @@
+"""What training in bfloat16 would save on this machine's processor.
+
+The time of a step in bfloat16 over that in float32 depends on the width W (hidden_size) of the
+model: a processor with bfloat16 instructions is about twice as quick at matrix products, and the
+rest of a step, whose share falls with the width, takes a little longer. The law
+
+    (0.48 + 52/W) / (1 + 40/W)
+
+is fitted to medians of ratios on one thread of an EPYC with avx512_bf16 (benchmarks/training.py and
+models of its kind): float32 took 1.2 times as long at width 64, 1.5 at 128, 1.8 at 256, 1.9 at 512.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fope_lab.planning.forecast import Forecast
+from fope_lab.stages import TrainingConfig
+from fope_lab.sweep.graph import Stage
+
+INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
+"""The processor features that multiply in bfloat16, the quickest first, by their names in Linux."""
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What bfloat16 saves: the trainings, their seconds in float32, and how many fewer in
+    bfloat16."""
+
+    trainings: int
+    seconds: float
+    saved: float
+
+
+def bfloat16_share(width: int) -> float:
+    """The time of a step in bfloat16 over that in float32, for a model of this width."""
+    return (0.48 + 52 / width) / (1 + 40 / width)
+
+
+@functools.cache
+def bfloat16_instruction() -> str | None:
+    """The feature of this machine's processor that multiplies in bfloat16; None if there is
+    none."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    flags = next((line.split() for line in text.splitlines() if line.startswith("flags")), [])
+    return next((name for name in INSTRUCTIONS if name in flags), None)
+
+
+def saving(stages: Iterable[Stage], forecasts: Mapping[str, Forecast]) -> Saving | None:
+    """What bfloat16 would save of the trainings among `stages` that use float32 on a CPU.
+
+    None if there are none whose time is known, or if the processor has no such instruction.
+    """
+    if bfloat16_instruction() is None:
+        return None
+    trainings, total, saved = 0, 0.0, 0.0
+    for stage in stages:
+        spec, seconds = stage.spec, forecasts[stage.key].seconds
+        if not isinstance(spec, TrainingConfig) or spec.resources.gpus or seconds is None:
+            continue
+        if spec.train.precision != "float32" or stage.model_spec is None:
+            continue
+        trainings += 1
+        total += seconds
+        saved += seconds * max(0.0, 1 - bfloat16_share(stage.model_spec.model.hidden_size))
+    return Saving(trainings, total, saved) if trainings else None

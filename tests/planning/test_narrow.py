@@ -1,0 +1,99 @@
+"""What a plan says that bfloat16 would save."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from fope_lab.planning import narrow
+from fope_lab.planning.estimate import PlanEstimate, estimate_plans
+from fope_lab.planning.narrow import bfloat16_instruction, bfloat16_share
+from fope_lab.planning.plan_table import print_plan
+from fope_lab.sweep import load_sweep, plan
+
+SWEEP = """
+name: some
+stages:
+  pretrain:
+    kind: pretrain
+    model: {{num_layers: 4, num_heads: 4, head_dim: 64}}
+    embedding: rope
+    data: {{length: 64, mix: [{{task: posgen, subtask: recursive}}]}}
+    train: {{tokens: 64_000_000, batch_tokens: 2048, learning_rate: 1e-3, precision: {precision}}}
+    resources: {{gpus: {gpus}}}
+"""
+
+
+@pytest.fixture(params=["avx512_bf16", None])
+def instruction(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
+    found: str | None = request.param
+    for module in (narrow, "fope_lab.planning.plan_table"):
+        at = module if isinstance(module, str) else module.__name__
+        monkeypatch.setattr(f"{at}.bfloat16_instruction", lambda: found)
+    return found
+
+
+def estimated(tmp_path: Path, precision: str = "float32", gpus: int = 0) -> PlanEstimate:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(SWEEP.format(precision=precision, gpus=gpus))
+    return estimate_plans([plan(load_sweep(path))])
+
+
+@pytest.mark.parametrize(
+    ("width", "measured"), [(64, 1 / 1.22), (128, 1 / 1.49), (256, 1 / 1.76), (512, 1 / 1.90)]
+)
+def test_the_law_is_near_what_was_measured(width: int, measured: float) -> None:
+    assert bfloat16_share(width) == pytest.approx(measured, rel=0.06)
+    assert bfloat16_share(width) > bfloat16_share(2 * width)
+
+
+def test_a_plan_says_what_bfloat16_would_save(tmp_path: Path, instruction: str | None) -> None:
+    found = estimated(tmp_path)
+    [seconds] = (row["seconds"] for row in found.as_json()["stages"] if row["kind"] == "pretrain")
+    saves = found.totals()["bfloat16"]
+    out = io.StringIO()
+    print_plan(found, Console(file=out, width=300))
+    if instruction is None:
+        assert saves is None
+        assert "bfloat16:" not in out.getvalue()
+        return
+    expected = seconds * (1 - bfloat16_share(256))
+    assert saves == {"trainings": 1, "seconds": seconds, "saved": pytest.approx(expected)}
+    assert "bfloat16: this processor has avx512_bf16; with train.precision" in out.getvalue()
+
+
+@pytest.mark.parametrize("given", [{"precision": "bfloat16"}, {"gpus": 1}])
+def test_what_is_narrow_already_or_on_a_gpu_is_not_counted(
+    tmp_path: Path, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(narrow, "bfloat16_instruction", lambda: "avx512_bf16")
+    assert estimated(tmp_path, **given).totals()["bfloat16"] is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ("fpu avx512_bf16 sse", "avx512_bf16"),
+        ("avx512_bf16 amx_bf16", "amx_bf16"),
+        ("fpu sse avx512f", None),
+        (None, None),
+    ],
+)
+def test_the_instruction_is_read_from_the_system(
+    flags: str | None, expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def text(path: Path, encoding: str) -> str:
+        if flags is None:
+            raise FileNotFoundError
+        return f"model name\t: x\nflags\t\t: {flags}\nbugs\t\t: sysret\n"
+
+    monkeypatch.setattr(Path, "read_text", text)
+    bfloat16_instruction.cache_clear()
+    try:
+        assert bfloat16_instruction() == expected
+    finally:
+        bfloat16_instruction.cache_clear()
