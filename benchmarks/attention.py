@@ -27,11 +27,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from fope_lab.planning.devices import processor
 from torch import Tensor
 
 from fope_lab.model import Decoder, ModelConfig
 from fope_lab.model.block_attention import block_attention
-from fope_lab.planning.devices import processor
 
 HEADS, HEAD_DIM, TOKENS, DOCUMENT = 4, 64, 2048, 1000
 ROUNDS = 9
