@@ -135,7 +135,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     attempts = []
     for stage in trainings[50:62]:
         attempt = store.folder(stage.kind, stage.key).begin("test", {})
-        attempt.writer.progress(20, 40, loss=2.5, tokens_per_second=51200.0)
+        used = {"flops_utilisation": 0.412} if stage is trainings[50] else {}
+        attempt.writer.progress(20, 40, loss=2.5, tokens_per_second=51200.0, **used)
         told = json.loads(attempt.writer.paths.progress.read_text())
         attempt.writer.paths.progress.write_text(json.dumps(told | {"seconds": 10.0}))
         attempts.append(attempt)
@@ -179,6 +180,7 @@ def test_at_100_by_30_all_that_matters_is_there(run: Run, now: Snapshot) -> None
     running = [row for row in rows if "20/40" in row]
     assert len(running) == 12
     assert all("2.500" in row and "51,200 tok/s" in row for row in running)
+    assert [row.endswith("41% MFU") for row in running] == [True] + 11 * [False]
     assert any(line.startswith("failed 3 stages: the loss is not a number") for line in lines)
     assert "blocked by them: 16 stages" in lines
     assert lines[-1] == "" or re.fullmatch(r"… and \d+ more finished", lines[-1])
