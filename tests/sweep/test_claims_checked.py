@@ -61,7 +61,8 @@ ERRORS: dict[str, str] = {
     "paskey.passkey@64: rope > nope": "no stage 'paskey'; did you mean 'passkey'? (allowed:"
     " pretrain, perplexity, books, passkey, needle)",
     "perplexiti@64: rope > nope": "no stage measures 'perplexiti'; did you mean 'perplexity'?"
-    " (allowed: loss, perplexity, loss_by_length, perplexity_ratio, passkey, needle)",
+    " (allowed: loss, perplexity, loss_by_length, bits_per_byte, perplexity_ratio, passkey,"
+    " needle)",
     "passkey.needle@64: rope > nope": "stage passkey does not measure 'needle' (allowed: passkey)",
     "perplexity@32: rope > nope": "perplexity and books measure perplexity; name one, as in"
     " perplexity.perplexity",
@@ -121,7 +122,7 @@ ERRORS: dict[str, str] = {
     " value, 0.001; needs at least two",
     "passkey@64: > needle": "passkey does not measure 'needle' (allowed: passkey)",
     "perplexity.perplexity@64: < loss": "perplexity does not measure 'loss' (allowed: perplexity,"
-    " loss_by_length, perplexity_ratio)",
+    " loss_by_length, bits_per_byte, perplexity_ratio)",
     "passkey@64 where trials=10 rope > nope": "found 'rope > nope' after"
     " 'passkey@64 where trials=10', needs ':' and the values to compare",
 }
@@ -154,8 +155,8 @@ def test_so_have_tables_and_figures(tmp_path: Path, part: str) -> None:
         "perplexity and books measure perplexity; name one, as in perplexity.perplexity",
         "found 'key' after 'pass', needs the end",
         "no stage measures 'needl'; did you mean 'needle'? (allowed: loss, perplexity,"
-        " loss_by_length, perplexity_ratio, passkey, needle)",
-        "stage books does not measure 'loss' (allowed: perplexity, loss_by_length)",
+        " loss_by_length, bits_per_byte, perplexity_ratio, passkey, needle)",
+        "stage books does not measure 'loss' (allowed: perplexity, loss_by_length, bits_per_byte)",
     ]
 
 
