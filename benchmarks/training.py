@@ -49,7 +49,7 @@ from transformers import (
 
 from fope_lab.config.options import entry_of
 from fope_lab.data.mixture import Batch
-from fope_lab.devices import processor
+from fope_lab.devices import processor, recorded_device
 from fope_lab.model import SCALES, Decoder, ModelConfig
 from fope_lab.model.config import flops_per_token, parameters
 from fope_lab.stages import TrainSettings
@@ -60,8 +60,6 @@ from trainers.optimizer import decay_groups
 
 CUDA = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if CUDA else "cpu")
-PEAK_FLOPS: Mapping[str, float] = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
-"""Dense bfloat16, by a part of the device's name (NVIDIA's data sheets)."""
 RATE, CLIP, DECAY, BETAS = 6e-4, 1.0, 0.1, (0.9, 0.95)
 LOG_EVERY = 10
 
@@ -344,13 +342,13 @@ def ratios(seconds: Mapping[Entry, list[float]], entry: Entry) -> dict[str, list
     }
 
 
-def utilisation(shape: Shape, tokens_per_second: float) -> float | None:
-    """Return the share of the device's peak performance, if the peak is known."""
-    name = torch.cuda.get_device_name() if CUDA else ""
-    peak = next((flops for part, flops in PEAK_FLOPS.items() if part in name), None)
-    if peak is None:
+def utilisation(shape: Shape, precision: str, tokens_per_second: float) -> float | None:
+    """Return the share of the device's peak in that precision, if the peak is known."""
+    device = recorded_device(torch.cuda.get_device_name()) if CUDA else None
+    if device is None:
         return None
-    return tokens_per_second * flops_per_token(shape.config, shape.length) / peak
+    flops = flops_per_token(shape.config, shape.length)
+    return tokens_per_second * flops / device.peak[precision]
 
 
 def arguments() -> argparse.Namespace:
@@ -393,7 +391,7 @@ def main() -> None:
             for entry, of in seconds.items():
                 rate = given.steps * shape.batch_tokens / statistics.median(of)
                 found = ratios(seconds, entry)
-                share = utilisation(shape, rate)
+                share = utilisation(shape, entry[1], rate)
                 row = {
                     "shape": name,
                     "compile": compiled,

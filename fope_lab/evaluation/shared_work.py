@@ -44,12 +44,12 @@ class Workers(Protocol):
 
 
 class Alone:
-    """A single worker."""
+    """The group of a worker that has an evaluation to itself."""
 
     rank, size = 0, 1
 
     def gather(self, value: Any) -> list[Any]:
-        """The value alone."""
+        """A list of the value, since there is no other worker."""
         return [value]
 
 

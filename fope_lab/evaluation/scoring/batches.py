@@ -47,7 +47,7 @@ def one_after_another(
     *,
     divisible: bool = True,
 ) -> Iterator[Result]:
-    """Compute all batches here."""
+    """Compute all batches in this process, and yield their results in order."""
     yield from map(compute, batches)
 
 
