@@ -70,32 +70,32 @@ PARTS: Mapping[str, Part] = {
     "parity": Part(
         "logits of transformers' models, in float32 and bfloat16",
         _script("parity"),
-        45,
+        40,
         toy=("--models", "gqa", "yarn"),
     ),
     "resume": Part(
         "a training that is stopped and resumed, to the bit",
         _script("resume"),
-        30,
+        25,
         toy=("--steps", "6"),
     ),
-    "tests": Part("the tests of attention that need a GPU", _tests("test_attention"), 60),
+    "tests": Part("the tests of attention that need a GPU", _tests("test_attention"), 50),
     "biases": Part(
         "FlexAttention's biases and their gradients beside the plain softmax",
         _tests("test_flex"),
-        75,
+        65,
     ),
     "training at 60m": Part(
         "speed beside Hugging Face's Trainer, eager and compiled",
         _script("training"),
-        90,
+        80,
         ("--shapes", "60m", "--steps", "4", "--rounds", "5"),
         ("--shapes", "quickstart", "--steps", "1", "--rounds", "2", "--no-compile"),
     ),
     "training at 1.2b": Part(
         "speed and utilisation beside Hugging Face's Trainer",
         _script("training"),
-        110,
+        100,
         (
             "--shapes",
             "1.2b",
@@ -112,7 +112,7 @@ PARTS: Mapping[str, Part] = {
     "embeddings": Part(
         "each embedding's layer beside rope: time and peak memory",
         _script("embeddings"),
-        80,
+        75,
         (
             "--lengths",
             "512",
@@ -130,7 +130,7 @@ PARTS: Mapping[str, Part] = {
     "passkey": Part(
         "passkeys by reading beside generate",
         _script("passkey"),
-        50,
+        45,
         ("--lengths", "512", "1024", "--trials", "100", "--rounds", "2", "--device", "cuda"),
         ("--lengths", "256", "--trials", "4", "--rounds", "2", "--scale", "tiny"),
     ),
