@@ -32,17 +32,8 @@ schema: $(INSTALLED)  ## rewrite sweeps/schema.json after a change of options
 	$(BIN)/fope-lab schema > sweeps/schema.json.new
 	mv sweeps/schema.json.new sweeps/schema.json
 
-bench: $(INSTALLED)  ## the figures about speed that we publish
-	$(BIN)/python benchmarks/planning.py
-	$(BIN)/python benchmarks/embeddings.py
-	$(BIN)/python benchmarks/scales.py
-	$(BIN)/python benchmarks/parity.py
-	$(BIN)/python benchmarks/prepare_data.py
-	$(BIN)/python benchmarks/training.py
-	$(BIN)/python benchmarks/checkpoints.py
-	$(BIN)/python benchmarks/long_context.py
-	$(BIN)/python benchmarks/passkey.py
-	$(BIN)/python benchmarks/controller.py
+bench: $(INSTALLED)  ## measure all figures about speed, for benchmarks/RESULTS.md; takes hours
+	$(BIN)/python benchmarks/results.py
 
 gpu:  ## all that needs a GPU, in eight minutes; installs nothing (see benchmarks/gpu.py)
 	PYTHONPATH=. $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) benchmarks/gpu.py $(GPU)

@@ -20,10 +20,10 @@ import time
 from pathlib import Path
 
 import torch
-from fope_lab.planning.devices import processor
 from torch import nn
 from training import SHAPES, rows_of, start_model
 
+from fope_lab.devices import processor
 from trainers.kept_memory import kept_memory
 from trainers.optimizer import decay_groups
 

@@ -30,8 +30,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).resolve().parent
-ROOT = FOLDER.parent
+ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("torch", "numpy", "transformers", "accelerate", "safetensors", "pyyaml", "pytest")
 """Whose versions are kept with the figures."""
 KEPT_LINES = 60
@@ -57,25 +56,25 @@ class Part:
         return [sys.executable, *(str(figures) if word == JSON else word for word in words)]
 
 
-def _script(name: str) -> tuple[str, ...]:
-    return (str(FOLDER / f"{name}.py"), "--json", JSON)
+def script(name: str) -> tuple[str, ...]:
+    """The command of a benchmark that writes its figures as JSON, run in ROOT."""
+    return (f"benchmarks/{name}.py", "--json", JSON)
 
 
 def _tests(*names: str) -> tuple[str, ...]:
-    files = (str(ROOT / "tests" / "model" / f"{name}.py") for name in names)
-    return ("-m", "pytest", "--rootdir", str(ROOT), "-rfE", *files)
+    return ("-m", "pytest", "-rfE", *(f"tests/model/{name}.py" for name in names))
 
 
 PARTS: Mapping[str, Part] = {
     "parity": Part(
         "logits of transformers' models, in float32 and bfloat16",
-        _script("parity"),
+        script("parity"),
         40,
         toy=("--models", "gqa", "yarn"),
     ),
     "resume": Part(
         "a training that is stopped and resumed, to the bit",
-        _script("resume"),
+        script("resume"),
         25,
         toy=("--steps", "6"),
     ),
@@ -87,14 +86,14 @@ PARTS: Mapping[str, Part] = {
     ),
     "training at 60m": Part(
         "speed beside Hugging Face's Trainer, eager and compiled",
-        _script("training"),
+        script("training"),
         80,
         ("--shapes", "60m", "--steps", "4", "--rounds", "5"),
         ("--shapes", "quickstart", "--steps", "1", "--rounds", "2", "--no-compile"),
     ),
     "training at 1.2b": Part(
         "speed and utilisation beside Hugging Face's Trainer",
-        _script("training"),
+        script("training"),
         100,
         (
             "--shapes",
@@ -111,7 +110,7 @@ PARTS: Mapping[str, Part] = {
     ),
     "embeddings": Part(
         "each embedding's layer beside rope: time and peak memory",
-        _script("embeddings"),
+        script("embeddings"),
         75,
         (
             "--lengths",
@@ -129,7 +128,7 @@ PARTS: Mapping[str, Part] = {
     ),
     "passkey": Part(
         "passkeys by reading beside generate",
-        _script("passkey"),
+        script("passkey"),
         45,
         ("--lengths", "512", "1024", "--trials", "100", "--rounds", "2", "--device", "cuda"),
         ("--lengths", "256", "--trials", "4", "--rounds", "2", "--scale", "tiny"),
