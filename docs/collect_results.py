@@ -18,12 +18,12 @@ from typing import Any
 from docs.generate.shipped import ROOT, sweep_files
 from fope_lab.orchestration.sweep_report import report_of_sweep
 from fope_lab.report.render.json import report_json
-from fope_lab.store import Store
+from fope_lab.store import Status, Store
 from fope_lab.sweep import load_sweep
 
 MADE_AT = "stages made at commit"
 KEPT = ("sweep", "generated", "counts", "cells", "beside", "analyses", "claims", "stages")
-OF_A_STAGE = ("key", "name", "stage", "kind", "state", "seed", "train_length", "seconds")
+OF_A_STAGE = ("key", "name", "stage", "kind", "state", "seed", "train_length", "seconds", "steps")
 
 
 def main() -> None:
@@ -55,8 +55,11 @@ def collect(file: Path, store: Store) -> dict[str, Any]:
     commit = commits.partition(" ")[0]
     if "," in commits or commit.endswith("+") or not commit:
         sys.exit(f"{file}: found stages made at {commits or 'no commit'}, needs one clean commit")
-    if report["counts"]["done"] != report["counts"]["total"]:
-        sys.exit(f"{file}: found {report['counts']}, needs a finished sweep")
+    counts = report["counts"]
+    if counts["done"] + counts.get(Status.NOT_NEEDED, 0) != counts["total"]:
+        found = ", ".join(f"{count} {name}" for name, count in counts.items())
+        sys.exit(f"{file}: found {found}, needs a finished sweep")
+    report["stages"] = [s for s in report["stages"] if s["state"] == Status.DONE]
     report["sweep"]["path"] = str(file)
     for cell in report["cells"]:
         cell["values"] = [

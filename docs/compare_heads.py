@@ -5,7 +5,7 @@
 The paragraph of a sweep's head that begins with "Measured" has only figures of the result in
 docs/results: times and remarks stand in other paragraphs. Each number of it must be a number of the
 result, rounded as it is printed: a mean, an end of an interval, the value of a seed, a published
-number, a number of an analysis, a p-value, a count of stages or of verdicts; or, if it is no
+number, a number of an analysis, a p-value, a count of stages, steps or verdicts; or, if it is no
 measurement, a setting of the sweep or a point of a curve. The result must be that of the sweep as
 the file is now. What is not so is listed, and the exit code is 1. By default every sweep is looked
 at that has such a paragraph or a result. A number may be found by chance: --show says what each one
@@ -100,8 +100,17 @@ def _what(cell: Mapping[str, Any]) -> str:
     return f"{cell['stage']}.{cell['metric']}{at} of {row_name(cell['axes'])}"
 
 
+def noted(report: Mapping[str, Any]) -> Iterator[tuple[float, str]]:
+    """The numbers in the notes of the published table."""
+    for note in (report["beside"] or {}).get("notes", ()):
+        yield from ((number.value, f"published: {note}") for number in figures(note))
+
+
 def counts(report: Mapping[str, Any]) -> Iterator[tuple[float, str]]:
-    """How many stages of each name and verdicts of each kind the result has, and seeds."""
+    """How many stages of each name, steps, seeds and verdicts of each kind the result has."""
+    for stage in report["stages"]:
+        if stage.get("steps") is not None:
+            yield stage["steps"], f"the last step of {stage['name']}"
     for name, number in Counter(stage["stage"] for stage in report["stages"]).items():
         yield number, f"the number of stages {name}"
     for verdict, number in Counter(claim["verdict"] for claim in report["claims"]).items():
@@ -138,7 +147,7 @@ def _numbers(value: Any) -> Iterator[float]:
 
 def meanings(paragraph: str, sweep: Sweep, report: Mapping[str, Any]) -> dict[str, str | None]:
     """What each number of a paragraph was found to be; None if the result does not have it."""
-    measured = list(measurements(report))
+    measured = [*measurements(report), *noted(report)]
     others = [*counts(report), *settings(sweep, report)]
     found: dict[str, str | None] = {}
     for figure in figures(paragraph):

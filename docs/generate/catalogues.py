@@ -36,14 +36,16 @@ def metrics(_: str) -> str:
     from docs.generate.shipped import load_shipped, sweep_files
 
     found: dict[str, tuple[str, ...]] = {}
+    kinds: dict[str, set[str]] = {}
     for path in sweep_files():
         for stage in load_shipped(path).stages:
             if stage.kind in FILE_KINDS.all_names():
                 for metric in stage.spec.metrics():
+                    kinds.setdefault(metric.name, set()).add(f"`{stage.kind}`")
                     better = {"lower": "lower", "higher": "higher"}.get(metric.better or "", "–")
                     found[metric.name] = (
                         f"`{metric.name}`",
-                        f"`{stage.kind}`",
+                        ", ".join(sorted(kinds[metric.name])),
                         f"`{metric.short_name}`",
                         metric.by or "–",
                         better,

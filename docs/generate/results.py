@@ -15,7 +15,8 @@ from typing import Any
 from docs.generate.markdown import plain
 from docs.generate.shipped import ROOT, load_shipped, reads_own_text
 from fope_lab.stages.labels import label, split_label
-from fope_lab.stages.metric import Metric
+from fope_lab.stages.metric import LENGTH, Metric
+from fope_lab.store import Status
 from fope_lab.sweep.claim_group import Basis
 
 FOLDER = ROOT / "docs" / "results"
@@ -82,7 +83,7 @@ class Result:
                 stage,
                 metric,
                 rows_of(found[stage, name]),
-                trained.get(stage),
+                trained.get(stage) if metric.axis == LENGTH else None,
                 own_name=_says_no_more(stage, name) and own.count((name, True)) == 1,
             )
             for (stage, name), metric in shown.items()
@@ -102,7 +103,8 @@ class Result:
             return 0, 0
         now = {stage.key for stage in sweep.stages}
         then = {stage["key"] for stage in self.report["stages"]}
-        return len(then - now), len(now - then)
+        unneeded = self.report["counts"].get(Status.NOT_NEEDED, 0)  # by the rule for the seeds
+        return len(then - now), len(now - then) - unneeded
 
     @property
     def words_of_numbers(self) -> Mapping[str, Callable[..., Any]]:

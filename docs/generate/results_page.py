@@ -44,6 +44,7 @@ def _section(result: Result) -> str:
         parts.append(_paper(report["beside"]))
     for group in result.groups:
         parts += [_table(group), *_seeds(group)]
+    parts += _trainings(report)
     words = result.words_of_numbers if report.get("analyses") else {}
     parts += [_analysis(one, words[one["stage"]]) for one in report.get("analyses", ())]
     return "\n\n".join(parts)
@@ -52,8 +53,8 @@ def _section(result: Result) -> str:
 def _changed(other: int, missing: int) -> str:
     """What of a result is not of the sweep file as it is now."""
     return (
-        "The sweep file has other settings since then: it does not have"
-        f" {other} stages of this result, which lacks {missing} of its stages."
+        f"The sweep file has changed since this run: it no longer has {other} of these stages, and"
+        f" this result lacks {missing} of those that it has now."
     )
 
 
@@ -142,8 +143,23 @@ def _seeds(group: Group) -> list[str]:
             rows.append([plain(name), str(seed), *shown])
     if len({row[1] for row in rows}) < 2:
         return []
-    folded = "\n".join(f"    {line}" for line in table(header, rows).splitlines())
-    return [f'??? note "{group.title}: every seed"\n\n{folded}']
+    return [_folded(f"{group.title}: every seed", header, rows)]
+
+
+def _trainings(report: Mapping[str, Any]) -> list[str]:
+    """The last step and the time of every training, folded up, where the report has the steps."""
+    rows = [
+        [plain(one["name"]), f"{one['steps']:,}", _minutes(one["seconds"])]
+        for one in report["stages"]
+        if one["kind"] in TRAINING and one.get("steps")
+    ]
+    return [_folded("Every training", ["training", "last step", "time"], rows)] if rows else []
+
+
+def _folded(title: str, header: list[str], rows: list[list[str]]) -> str:
+    """A table that opens at a click."""
+    lines = "\n".join(f"    {line}" for line in table(header, rows).splitlines())
+    return f'??? note "{title}"\n\n{lines}'
 
 
 def _analysis(found: Mapping[str, Any], words: Callable[..., Any]) -> str:
@@ -200,7 +216,8 @@ def _paper(paper: Mapping[str, Any]) -> str:
     says = "".join(f"\n- {plain(text)}" for text in paper["says"])
     source = f"{plain(paper['source'])}: {plain(paper['title'])}"
     head = f"### Beside the published numbers\n\n{source}\n{says}"
-    return head + ("\n\n" + table(header, rows) if rows else "")
+    parts = [head, *([table(header, rows)] if rows else ()), *map(plain, paper.get("notes", ()))]
+    return "\n\n".join(parts)
 
 
 def _number(value: float | None) -> str:

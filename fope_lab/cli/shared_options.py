@@ -12,8 +12,8 @@ from fope_lab.config.defaults import default_address, default_store, default_tra
 Number = TypeVar("Number", int, float)
 
 CHECKPOINT = (
-    "a checkpoint, a stage of the store by its name, label or key, its folder, a Hugging Face"
-    " folder, or hf:NAME@COMMIT"
+    "a checkpoint folder, a Hugging Face folder, hf:NAME@COMMIT, or a stage of the store: its name,"
+    " its label, its folder or the beginning of its key"
 )
 
 

@@ -18,7 +18,8 @@ ARGUMENTS = (
         nargs="+",
         required=True,
         metavar="TASK",
-        help="a kind of evaluation, the name of a task, or 'KIND: {FIELD: VALUE}' as in a sweep",
+        help="a kind of evaluation, such as passkey, the name of a task, such as hellaswag, or"
+        " 'KIND: {FIELD: VALUE}' as in a sweep; a wrong name lists all",
     ),
     argument(
         "--lengths",

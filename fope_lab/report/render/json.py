@@ -136,6 +136,7 @@ def _paper(paper: PaperComparison) -> dict[str, Any]:
         "source": paper.published.source,
         "title": paper.published.title,
         "says": list(paper.published.says),
+        "notes": list(paper.published.notes),
         "comparisons": [_compared(number) for number in paper.numbers],
         "absent": list(paper.absent),
     }
@@ -203,6 +204,7 @@ def _stage(report: Report, result: StageResult) -> dict[str, Any]:
         "train_length": result.trained_length,
         "seconds": result.taken and result.taken.seconds,
         "attempts": result.taken and result.taken.attempts,
+        "steps": result.record.recorded.get("steps"),
         "tokens_per_second": speed and speed.tokens_per_second,
         "flops_utilisation": speed and speed.utilisation,
         "unequal": list(report.unequal.get(stage.key, ())),
