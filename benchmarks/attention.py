@@ -27,9 +27,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from fope_lab.planning.devices import processor
 from torch import Tensor
 
+from fope_lab.devices import processor
 from fope_lab.model import Decoder, ModelConfig
 from fope_lab.model.block_attention import block_attention
 

@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 
 import torch
+from contestants import SHAPES, rows_of, start_model
 from torch import nn
-from training import SHAPES, rows_of, start_model
 
 from fope_lab.devices import processor
 from trainers.kept_memory import kept_memory

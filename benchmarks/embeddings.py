@@ -46,7 +46,10 @@ Work = Callable[[], None]
 Column = Callable[[str], float]
 """The figure of each preset, as a multiple of rope's."""
 
-OPTIONS: Mapping[str, Mapping[str, Any]] = {"random-rope": {"max_length": 2**17}}
+OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "learned": {"num_positions": 2**17},
+    "random-rope": {"max_length": 2**17},
+}
 """The options that presets need for the lengths of this benchmark."""
 
 
@@ -230,9 +233,9 @@ def main() -> None:
             figures[preset][name] = value = measure(preset)
             print(f" {value:16.3f}", end="", flush=True)
         print()
-    if given.json:
-        content = {"device": device_name(), "of_rope": figures}
-        given.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        if given.json:  # after each preset, so that an early end leaves what was measured
+            content = {"device": device_name(), "of_rope": figures}
+            given.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ Each part is a process of its own with a limit of time, so that a part that fail
 only itself. After each one, DIR/gpu.json and the table DIR/gpu.txt are written anew, so that an
 end at any moment leaves what was measured. `make gpu` runs it.
 
-The machine needs Python 3.11 or 3.12, torch 2.11 or newer, this checkout and these packages:
-numpy, pyyaml, safetensors, transformers, accelerate; and for the tests pytest and hypothesis. It
-needs neither Ray nor MLflow nor datasets (tests/packaging/test_gpu_script.py), and no network.
+The machine needs Python 3.11 or 3.12, torch 2.11 or newer, this checkout and the packages in
+PACKAGES with those that they require; pytest and hypothesis are for the tests. It needs nothing
+else, neither Ray nor MLflow nor datasets (tests/packaging/test_gpu_script.py), and no network.
 
 `--toy` runs the same parts on a CPU at sizes that say nothing about speed: to see that they run.
 The exit code is 1 if a part fails, or 2 if there is no GPU and no `--toy`.
@@ -31,8 +31,19 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("torch", "numpy", "transformers", "accelerate", "safetensors", "pyyaml", "pytest")
-"""Whose versions are kept with the figures."""
+PACKAGES = (
+    "torch",
+    "numpy",
+    "transformers",
+    "accelerate",
+    "safetensors",
+    "pyyaml",
+    "pydantic",
+    "annotated-types",
+    "pytest",
+    "hypothesis",
+)
+"""What must be installed, and whose versions are kept with the figures."""
 KEPT_LINES = 60
 """The last lines of a part's output that gpu.json keeps."""
 JSON = "{json}"
@@ -69,16 +80,16 @@ PARTS: Mapping[str, Part] = {
     "parity": Part(
         "logits of transformers' models, in float32 and bfloat16",
         script("parity"),
-        40,
+        35,
         toy=("--models", "gqa", "yarn"),
     ),
     "resume": Part(
         "a training that is stopped and resumed, to the bit",
         script("resume"),
-        25,
+        20,
         toy=("--steps", "6"),
     ),
-    "tests": Part("the tests of attention that need a GPU", _tests("test_attention"), 50),
+    "tests": Part("the tests of attention that need a GPU", _tests("test_attention"), 45),
     "biases": Part(
         "FlexAttention's biases and their gradients beside the plain softmax",
         _tests("test_flex"),
@@ -87,31 +98,28 @@ PARTS: Mapping[str, Part] = {
     "training at 60m": Part(
         "speed beside Hugging Face's Trainer, eager and compiled",
         script("training"),
-        80,
+        90,
         ("--shapes", "60m", "--steps", "4", "--rounds", "5"),
         ("--shapes", "quickstart", "--steps", "1", "--rounds", "2", "--no-compile"),
     ),
     "training at 1.2b": Part(
         "speed and utilisation beside Hugging Face's Trainer",
         script("training"),
-        100,
-        (
-            "--shapes",
-            "1.2b",
-            "--steps",
-            "4",
-            "--rounds",
-            "4",
-            "--contestants",
-            "ours",
-            "hugging face",
-        ),
+        60,
+        ("--shapes", "1.2b", "--steps", "4", "--rounds", "4", "--no-compile"),
         ("--shapes", "mini", "--steps", "1", "--rounds", "2", "--no-compile"),
+    ),
+    "compiled at 1.2b": Part(
+        "utilisation of ours, compiled",
+        script("training"),
+        70,
+        ("--shapes", "1.2b", "--steps", "4", "--rounds", "4", "--compile", "--contestants", "ours"),
+        ("--shapes", "tiny", "--steps", "1", "--rounds", "2", "--compile", "--contestants", "ours"),
     ),
     "embeddings": Part(
         "each embedding's layer beside rope: time and peak memory",
         script("embeddings"),
-        75,
+        60,
         (
             "--lengths",
             "512",
@@ -129,7 +137,7 @@ PARTS: Mapping[str, Part] = {
     "passkey": Part(
         "passkeys by reading beside generate",
         script("passkey"),
-        45,
+        35,
         ("--lengths", "512", "1024", "--trials", "100", "--rounds", "2", "--device", "cuda"),
         ("--lengths", "256", "--trials", "4", "--rounds", "2", "--scale", "tiny"),
     ),

@@ -151,13 +151,14 @@ def difference(name: str, tokens: int) -> Difference:
     theirs = random_model(name)
     with saved(theirs) as folder:
         ours = load_model(folder)
+        narrow = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
     generator = torch.Generator().manual_seed(1)
     ids = torch.randint(0, SIZES["vocab_size"], (2, tokens), generator=generator).to(DEVICE)
-    models: Mapping[str, Any] = {"ours": ours.to(DEVICE), "theirs": theirs.to(DEVICE)}
-    expected = theirs(ids).logits
-    largest = float((ours(ids).logits - expected).abs().max())
+    expected = theirs.to(DEVICE)(ids).logits
+    largest = float((ours.to(DEVICE)(ids).logits - expected).abs().max())
+    models: Mapping[str, Any] = {"ours": ours.bfloat16(), "theirs": narrow.to(DEVICE)}
     errors = {
-        side: float((model.bfloat16()(ids).logits.float() - expected).square().mean().sqrt())
+        side: float((model(ids).logits.float() - expected).square().mean().sqrt())
         for side, model in models.items()
     }
     return Difference(largest, errors["ours"], errors["theirs"], float(expected.std()))

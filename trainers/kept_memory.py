@@ -10,33 +10,40 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 
-TRIM_THRESHOLD, MMAP_MAX = -1, -4
-"""The parameters of mallopt(3): how many free bytes at its end the heap keeps, and how many blocks
-may be mapped outside it."""
-UNLIMITED = -1
+TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4
+"""The parameters of mallopt(3): how many free bytes at its end the heap keeps, from which size on
+blocks are mapped outside it, and how many of them may be."""
+KEEPING = {TRIM_THRESHOLD: -1, MMAP_MAX: 0}
+"""All that is freed stays in the heap."""
+RETURNING = {TRIM_THRESHOLD: 2**26, MMAP_THRESHOLD: 2**25, MMAP_MAX: 2**16}
+"""What malloc does by default, where its two thresholds have grown to their limits."""
 
 
 @contextlib.contextmanager
 def kept_memory(device: torch.device) -> Iterator[None]:
     """Keep freed memory for the process within this context, if the device is a CPU.
 
-    What is free at the end goes back to the system. The setting itself stays with the process:
-    malloc can't return to what it does by default.
+    At the end, what is free goes back to the system, and so do large blocks that are freed later.
     """
     allocator = _glibc() if device.type == "cpu" else None
     if allocator is None:
         yield
         return
-    allocator.mallopt(TRIM_THRESHOLD, UNLIMITED)
-    allocator.mallopt(MMAP_MAX, 0)
+    _set(allocator, KEEPING)
     try:
         yield
     finally:
+        _set(allocator, RETURNING)
         allocator.malloc_trim(0)
+
+
+def _set(allocator: ctypes.CDLL, parameters: Mapping[int, int]) -> None:
+    for parameter, value in parameters.items():
+        allocator.mallopt(parameter, value)
 
 
 def _glibc() -> ctypes.CDLL | None:

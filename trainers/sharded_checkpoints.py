@@ -98,7 +98,11 @@ class ShardedCheckpoints:
         draft = self._writer.begin_checkpoint(step)
         folder = self._workers.gather(draft.folder)[0]
         if self._workers.rank == 0:
-            write(folder)
+            try:
+                write(folder)
+            except Exception as error:
+                self._writer.discard(draft, error)
+                raise
         shards = FileSystemWriter(folder / SHARDS)
         written = async_save(state, storage_writer=shards, process_group=self._group)
         assert isinstance(written, Future)

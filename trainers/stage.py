@@ -91,7 +91,7 @@ def _train(
         device=device,
         held_out=None if held_out is None else held_out.batches,
         workers=workers,
-        peak=steps_per_second_at_peak(spec, model.config, device_name(device)),
+        peak=steps_per_second_at_peak(spec, model.config, device_name(device), workers.size),
     )
     examples = {"examples": data.examples()} if data.examples() else {}
     validated = {} if held_out is None else {"validation_rows": held_out.total}

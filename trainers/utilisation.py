@@ -20,8 +20,10 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-def steps_per_second_at_peak(spec: TrainingConfig, model: ModelConfig, device: str) -> float | None:
-    """The steps per second that the stage's workers would take at the peak of their devices.
+def steps_per_second_at_peak(
+    spec: TrainingConfig, model: ModelConfig, device: str, workers: int
+) -> float | None:
+    """The steps per second that so many workers would take at the peak of their devices.
 
     `device` is the name of device_name. None where the peak is not known: on a CPU, and on a GPU
     that fope_lab/devices.yaml does not list.
@@ -33,4 +35,4 @@ def steps_per_second_at_peak(spec: TrainingConfig, model: ModelConfig, device: s
         rows * width * flops_per_token(model, width)
         for width, rows in computed_widths(spec).items()
     )
-    return spec.resources.size * known.peak[spec.train.precision] / flops
+    return workers * known.peak[spec.train.precision] / flops

@@ -152,8 +152,12 @@ def unbiased_attention(
         return block_attention(q, k, v, documents.packed, dropout)
     if quicker_in_blocks(q, k, dropout):
         return block_attention(q, k, v)
+    grouped = q.shape[1] != k.shape[1]
+    if grouped and not takes_groups(q, masked=1 < queries != keys):
+        k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
+        grouped = False
     attend = functools.partial(
-        F.scaled_dot_product_attention, dropout_p=dropout, enable_gqa=q.shape[1] != k.shape[1]
+        F.scaled_dot_product_attention, dropout_p=dropout, enable_gqa=grouped
     )
     if queries == keys:
         return attend(q, k, v, is_causal=True)
@@ -162,6 +166,16 @@ def unbiased_attention(
     # With `is_causal` the queries would be those of the first tokens.
     seen = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
     return attend(q, k, v, attn_mask=seen)
+
+
+def takes_groups(q: Tensor, masked: bool) -> bool:
+    """Whether a fused kernel of PyTorch takes fewer key heads than there are of these queries.
+
+    On CUDA, the one for float32 and for masks does not. What PyTorch would take there holds all
+    logits.
+    """
+    narrow = q.dtype in (torch.float16, torch.bfloat16)
+    return q.device.type != "cuda" or (narrow and not masked)
 
 
 def quicker_in_blocks(q: Tensor, k: Tensor, dropout: float) -> bool:

@@ -22,6 +22,10 @@ LEAST_HEAD_DIM = 16
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 """The dtypes that the kernel can multiply."""
 
+OPTIONS = {"FORCE_USE_FLEX_ATTENTION": True}
+"""The kernel for few queries, which Inductor would take for short sequences, does not compile for
+all numbers of queries that share keys."""
+
 RECOMPILATIONS = 64
 """The limit of kernels in a process. There is one each for the first length and for all others, for
 a learned and a fixed bias, with and without gradients, for each number of heads, head_dim and
@@ -57,6 +61,7 @@ def flex_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
         score_mod=biased,
         block_mask=causal_blocks(q.shape[2], q.device),
         enable_gqa=q.shape[1] != k.shape[1],
+        kernel_options=OPTIONS,
     )
     return mixed
 
@@ -68,7 +73,9 @@ def document_attention(q: Tensor, k: Tensor, v: Tensor, documents: Any) -> Tenso
     `documents` are the `document_blocks` of the sequences.
     """
     grouped = q.shape[1] != k.shape[1]
-    mixed: Tensor = _kernel()(q, k, v, block_mask=documents, enable_gqa=grouped)
+    mixed: Tensor = _kernel()(
+        q, k, v, block_mask=documents, enable_gqa=grouped, kernel_options=OPTIONS
+    )
     return mixed
 
 
@@ -76,13 +83,15 @@ def document_attention(q: Tensor, k: Tensor, v: Tensor, documents: Any) -> Tenso
 def _kernel() -> Callable[..., Any]:
     from torch.nn.attention import flex_attention as flex
 
+    # A limit for this function alone came with torch 2.12.
+    limits = torch._dynamo.config
+    limits.recompile_limit = max(limits.recompile_limit, RECOMPILATIONS)
     # Without fullgraph, one compilation too many would silently compute all logits at once.
-    return torch.compile(  # type: ignore[call-overload]  # its stubs lack the limit
-        flex.flex_attention, fullgraph=True, recompile_limit=RECOMPILATIONS
-    )
+    return torch.compile(flex.flex_attention, fullgraph=True)
 
 
 @functools.lru_cache(maxsize=8)
+@torch.inference_mode(False)  # an evaluation may make what a later training uses
 def causal_blocks(length: int, device: torch.device) -> Any:
     """The BlockMask of a causal mask over `length` tokens, from its closed form.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -186,3 +187,42 @@ def test_the_path_follows_from_dtype_and_length(
     )
     causal_attention(q, k, k, torch.arange(keys), NOPE, None, dropout)
     assert called == ["blocks" if blocks else "fused"]
+
+
+def test_queries_and_keys_that_a_norm_left_wider_are_read_as_the_values_are() -> None:
+    q, k, v = (x.detach().float() for x in inputs(9, 9, 2))
+    narrow = [x.bfloat16().requires_grad_() for x in (q, k, v)]
+    wide = [x.detach().float().requires_grad_() for x in narrow[:2]]
+    expected = block_attention.block_attention(*narrow)
+    found = block_attention.block_attention(*wide, narrow[2])
+    assert torch.equal(found, expected)
+    gradients = torch.autograd.grad(found.sum(), wide)
+    likes = torch.autograd.grad(expected.sum(), narrow[:2])
+    for gradient, like in zip(gradients, likes, strict=True):
+        assert torch.equal(gradient, like.float())
+
+
+@pytest.mark.parametrize(("length", "queries"), [(9, 9), (9, 1), (9, 4)])
+def test_keys_are_repeated_where_no_kernel_takes_groups(
+    length: int, queries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "takes_groups", lambda q, masked: False)
+    given = inputs(length, queries, 2)
+    found = attention.unbiased_attention(*given, None, 0.0)
+    assert_same(found, plain(*given), given)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "masked", "takes"),
+    [
+        ("cpu", torch.float32, True, True),
+        ("cuda", torch.float32, False, False),
+        ("cuda", torch.bfloat16, False, True),
+        ("cuda", torch.bfloat16, True, False),
+    ],
+)
+def test_which_kernels_take_groups(
+    device: str, dtype: torch.dtype, masked: bool, takes: bool
+) -> None:
+    q = SimpleNamespace(device=torch.device(device), dtype=dtype)
+    assert attention.takes_groups(q, masked) is takes  # type: ignore[arg-type]

@@ -92,6 +92,22 @@ def test_the_blocks_are_those_of_the_causal_mask(length: int) -> None:
     assert torch.equal(mask, torch.ones(length, length, dtype=torch.bool).tril())
 
 
+@pytest.mark.usefixtures("on_a_cpu")
+def test_a_training_reads_the_blocks_that_an_evaluation_made() -> None:
+    flex.causal_blocks.cache_clear()
+    embedding = build_embedding(
+        "alibi", num_heads=HEADS, num_kv_heads=HEADS, head_dim=HEAD_DIM, train_length=8
+    )
+    q, k, v = inputs(70, HEADS, dtype=torch.float32)
+    table = distance_table(embedding, torch.arange(70))
+    with torch.inference_mode():
+        flex.flex_attention(q, k, v, table)
+    mixed = flex.flex_attention(q, k, v, table)
+    assert all(
+        gradient.isfinite().all() for gradient in torch.autograd.grad(mixed.sum(), (q, k, v))
+    )
+
+
 @needs_gpu
 @pytest.mark.parametrize("spec", RELATIVE)
 @pytest.mark.parametrize("kv_heads", [4, 2, 1])

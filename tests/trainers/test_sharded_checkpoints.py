@@ -129,6 +129,16 @@ def test_a_full_disk_costs_the_checkpoint_and_says_so(
         assert found["model.weight"].tolist() == [0, 0, 0]
 
 
+@pytest.mark.usefixtures("one_process")
+def test_a_full_disk_before_the_shards_leaves_no_draft(tmp_path: Path) -> None:
+    with Store(tmp_path).folder("pretrain", "key").begin("test", {}) as begun:
+        sharded = ShardedCheckpoints(begun.writer, Shards())
+        with pytest.raises(StoreError, match=r"no space left .* the checkpoint of step 1"):
+            sharded.begin(1, {"model.weight": torch.ones(3)}, _full)
+        assert not sharded.is_writing
+        assert not list(begun.writer.paths.checkpoints.glob(".*"))
+
+
 def _full(*arguments: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 

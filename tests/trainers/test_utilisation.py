@@ -23,14 +23,15 @@ def test_the_peak_is_that_of_all_devices_in_the_precision(precision: str, peak: 
     weights = 2 * (4 * 16 * 16 + 3 * 16 * 16) + 16 * SIZES.vocab_size
     attention = 2 * 2 * 2 * 8 * 8.5
     flops = 4 * 16 * 6 * (weights + attention)
-    found = steps_per_second_at_peak(spec, SIZES, "NVIDIA A100-SXM4-80GB")
-    assert found == pytest.approx(peak / flops)
+    for workers in (1, 4):  # a retry may take fewer than the stage asks for
+        found = steps_per_second_at_peak(spec, SIZES, "NVIDIA A100-SXM4-80GB", workers)
+        assert found == pytest.approx(workers * peak / flops)
 
 
 def test_an_unknown_peak_is_not_guessed() -> None:
     spec: Any = pretraining(8)
     for name in ("cpu", "Abacus 9000"):
-        assert steps_per_second_at_peak(spec, SIZES, name) is None
+        assert steps_per_second_at_peak(spec, SIZES, name, 1) is None
     assert known_devices()["a100-80gb"].peak["bfloat16"] == 312e12
 
 
