@@ -232,7 +232,7 @@ def _totals(estimate: PlanEstimate) -> Iterable[str]:
 
 def _seeds(estimate: PlanEstimate, totals: dict[str, Any]) -> Iterable[str]:
     """What is left at least and at most, where a rule may add seeds."""
-    ranges = [(r.first, r.at_most) for p in estimate.plans if (r := p.sweep.seed_rule)]
+    ranges = [(r.always, r.at_most) for p in estimate.plans if (r := p.sweep.seed_rule)]
     if not totals["if needed"]:
         return
     shown = " and ".join(f"{first} to {most}" for first, most in dict.fromkeys(ranges))

@@ -26,7 +26,7 @@ def seed_rule_problems(
     if rule.until != CLAIMS and not any(map(may_stop_early, stages)):
         trainings = dict.fromkeys(stage.section for stage in stages if stage.spec.trains)
         of = f" of {name_list(trainings)}" if trainings else ""
-        yield Problem(UNTIL, f"no training can stop early{of}", "train.stop_at_accuracy")
+        yield Problem(UNTIL, f"no training{of} can stop early", "train.stop_at_accuracy")
     seeds = {stage.key: stage.seed for stage in stages}
     for stage in stages:
         read = {seeds[key] for key in stage.parents.values() if key in seeds} - {None}

@@ -27,6 +27,8 @@ from fope_lab.config.section import PositiveInt, Section
 Seed = Annotated[int, Interval(ge=0, lt=2**32)]
 SEED_LIST = Option(Annotated[tuple[Seed, ...], MinLen(1), EachOnce()], MISSING)
 CLAIMS: Literal["claims"] = "claims"
+MOST_LOOKED_AT = 200
+"""Up to how many seeds the sequential test is exact (report/compare/error_spending.py)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +82,12 @@ class SeedRule(Section):
         """All seeds that may run."""
         return tuple(range(self.at_most))
 
+    @property
+    def always(self) -> int:
+        """The number of seeds that always run: no fewer than must stop early."""
+        wanted = self.until.stopped_early if isinstance(self.until, StoppedEarly) else 1
+        return max(self.first, wanted)
+
     def problems(self) -> Iterator[Problem]:
         """Numbers of seeds that do not fit together."""
         found, most = f"found {self.first}", f"no more than at_most ({self.at_most})"
@@ -87,6 +95,9 @@ class SeedRule(Section):
             yield Problem(("first",), found, most)
         if self.until == CLAIMS and self.first < 2:
             yield Problem(("first",), found, "at least 2: one seed decides no claim")
+        if self.until == CLAIMS and self.at_most > MOST_LOOKED_AT:
+            needs = f"at most {MOST_LOOKED_AT}, as far as the sequential test is exact"
+            yield Problem(("at_most",), f"found {self.at_most}", needs)
         if isinstance(self.until, StoppedEarly) and self.until.stopped_early > self.at_most:
             found = f"found {self.until.stopped_early}"
             yield Problem(("until", "stopped_early"), found, most)

@@ -62,6 +62,10 @@ def test_the_stages_are_those_of_a_list_of_all_seeds(
         ("{first: 2, at_most: 4, until: stopped_early}", "until: found 'stopped_early', needs cl"),
         ("{first: 2, at_most: 4, until: 5}", "until: found 5, needs claims, or {stopped_early"),
         (
+            "{first: 2, at_most: 300, until: claims}",
+            "at_most: found 300, needs at most 200, as far as the sequential test is exact",
+        ),
+        (
             "{first: 2, at_most: 4, until: {stopped_early: 5}}",
             "until.stopped_early: found 5, needs no more than at_most (4)",
         ),
@@ -76,11 +80,22 @@ def test_a_wrong_rule_is_one_error(tmp_path: Path, seeds: str, expected: str) ->
     assert found.startswith(f"2 seeds.{expected}")
 
 
+def test_as_many_seeds_always_run_as_must_stop_early(tmp_path: Path) -> None:
+    for seeds, always in (
+        ("{first: 2, at_most: 9, until: {stopped_early: 5}}", 5),
+        ("{first: 6, at_most: 9, until: {stopped_early: 5}}", 6),
+        ("{first: 2, at_most: 9, until: claims}", 2),
+    ):
+        rule = load(tmp_path, text(seeds)).seed_rule
+        assert rule is not None
+        assert rule.always == always
+
+
 def test_a_rule_needs_something_to_go_by(tmp_path: Path) -> None:
     [found] = told(tmp_path, text("{first: 2, at_most: 4, until: claims}", report=""))
     assert found == "2 seeds.until: found claims, but report.claims has none to decide"
     [found] = told(tmp_path, text("{first: 2, at_most: 4, until: {stopped_early: 2}}", stop=""))
-    assert found == ("2 seeds.until: no training can stop early of p, needs train.stop_at_accuracy")
+    assert found == ("2 seeds.until: no training of p can stop early, needs train.stop_at_accuracy")
 
 
 def test_a_stage_that_reads_all_seeds_needs_a_list(tmp_path: Path) -> None:

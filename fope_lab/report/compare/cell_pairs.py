@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fope_lab.report.compare.seed_test import STUDENT_T
+from fope_lab.report.compare.seed_test import ALPHA, STUDENT_T
 from fope_lab.report.results.aggregate import Cell, MeanEstimate, estimate_mean
 
 Change = Literal["better", "worse", "other"]
@@ -25,7 +25,7 @@ class Difference:
 
     `paired` says whether it is over the seeds that both have; `estimate.n` is their number, or else
     the smaller number of seeds. `change` is None if the interval has 0 in it, if there is none, and
-    for two equal differences, which chance alone gives often (see seed_test.py).
+    for a few equal differences, which chance alone gives often (see seed_test.py).
     """
 
     estimate: MeanEstimate
@@ -44,7 +44,8 @@ def difference_of(first: Cell, second: Cell) -> Difference | None:
     elif common:
         differences = [values[1][seed] - values[0][seed] for seed in common]
         estimate, paired = estimate_mean(differences), True
-        decided = STUDENT_T.p(differences, 0.0, "greater") is not None
+        p = STUDENT_T.p(differences, 0.0, "greater")
+        decided = p is not None and 2 * min(p, 1 - p) < ALPHA
     elif all(samples):
         estimate = _without_interval(statistics.fmean(samples[1]) - statistics.fmean(samples[0]))
         paired = False

@@ -12,11 +12,12 @@ models, each side is tested at α / 2, so that α is the rate of both errors tog
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fope_lab.report.compare.seed_test import ALPHA, OTHER_SIDE, SeedTest
+from fope_lab.report.compare.seed_test import ALPHA, OTHER_SIDE, ROUNDING, SeedTest
 from fope_lab.sweep.claims.contrast import Side
 
 Decision = Literal["holds", "fails", "undecided"]
@@ -53,8 +54,9 @@ class Outcome:
 def is_true(bound: Bound, *, closed: bool) -> bool:
     """Whether numbers without seeds are where the bound says; `closed` includes the null itself."""
     (value,) = bound.differences
-    beyond = value > bound.null if bound.side == "greater" else value < bound.null
-    return beyond or (closed and value == bound.null)
+    if math.isclose(value, bound.null, rel_tol=ROUNDING):
+        return closed
+    return value > bound.null if bound.side == "greater" else value < bound.null
 
 
 def decide(bounds: Sequence[Bound], test: SeedTest, *, two_sided: bool) -> Outcome | None:

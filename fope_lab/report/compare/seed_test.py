@@ -17,6 +17,8 @@ from fope_lab.report.results.aggregate import MeanEstimate, estimate_mean, inter
 from fope_lab.sweep.claims.contrast import Side
 
 ALPHA = 0.05
+ROUNDING = 1e-9
+"""The share of the largest difference within which all are equal, but for rounding."""
 
 OTHER_SIDE: dict[Side, Side] = {"greater": "less", "less": "greater"}
 
@@ -45,9 +47,10 @@ class StudentT:
     def p(self, differences: Sequence[float], null: float, side: Side) -> float | None:
         """Return the p-value, as `scipy.stats.ttest_1samp(…, alternative=side)` does.
 
-        Differences that are all equal leave no doubt: p is 0 or 1, or 1/2 if all are `null`. There
-        is no test for a single difference, for one that is not finite, or for two equal ones: two
-        seeds give the same difference of accuracies by chance about once in ten times.
+        Differences that are all equal, but for rounding, have no spread. Accuracies are equal by
+        chance, so that this is no proof: p is that of the sign test, 2⁻ⁿ on the side of the mean
+        and 1 − 2⁻ⁿ on the other, or 1/2 if all are `null`. There is no test for a single
+        difference, or for one that is not finite.
         """
         shifted = [difference - null for difference in differences]
         estimate = estimate_mean(shifted)
@@ -55,10 +58,11 @@ class StudentT:
             return None
         mean, n = estimate.mean, estimate.n
         toward = mean if side == "greater" else -mean
-        if len(set(shifted)) == 1:
-            if mean == 0:
+        close = ROUNDING * max(abs(null), *map(abs, differences))
+        if max(shifted) - min(shifted) <= close:
+            if abs(mean) <= close:
                 return 0.5
-            return None if n == 2 else float(toward < 0)
+            return 0.5**n if toward > 0 else 1 - 0.5**n
         spread = math.hypot(*(value - mean for value in shifted))  # √(n − 1) · s
         # scipy.special loads ten times faster than scipy.stats.
         from scipy.special import stdtr

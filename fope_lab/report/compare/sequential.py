@@ -64,7 +64,7 @@ class SequentialT:
 def _look(first: int, differences: tuple[float, ...], null: float, side: Side) -> float | None:
     """The one-sided p-value of the look at all of these differences."""
     fixed = STUDENT_T.p(differences, null, side)
-    if fixed is None or fixed in (0.0, 0.5, 1.0):  # without any spread, or without a difference
+    if fixed is None or fixed in (0.0, 0.5, 1.0):  # beyond doubt, or without a difference
         return fixed
     from scipy.special import stdtrit
 

@@ -34,9 +34,9 @@ def seed_lines(report: Report) -> list[str]:
 
 
 def _first(rule: SeedRule) -> str:
-    if rule.first == 1:
+    if rule.always == 1:
         return "Seed 0 always runs."
-    return f"Seeds 0 to {rule.first - 1} always run."
+    return f"Seeds 0 to {rule.always - 1} always run."
 
 
 def _added(seeds: Sequence[int]) -> str:

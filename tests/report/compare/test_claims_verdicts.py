@@ -133,14 +133,16 @@ def test_a_chain_fails_with_one_pair(tmp_path: Path) -> None:
     assert verdict.p == pytest.approx(2 * p, rel=1e-9)
 
 
-def test_no_spread_is_certain(tmp_path: Path) -> None:
+def test_no_spread_has_the_sign_test(tmp_path: Path) -> None:
     table = {**changed("fope", 128, [0.5, 0.75, 0.5]), "rope": {**ACCURACIES["rope"]}}
     table["rope"] = {**ACCURACIES["rope"], 128: [0.25, 0.5, 0.25]}
     apart = one(tmp_path / "a", "passkey@128: fope > rope", table)
-    assert (apart.verdict, apart.p) == ("holds", 0.0)
+    assert (apart.verdict, apart.p) == ("undecided", 0.25)
     assert "difference 0.25 under each seed" in apart.reason
+    assert apart.would_decide is not None
+    assert apart.would_decide.seeds == 6
     against = one(tmp_path / "b", "passkey@128: fope < rope", table)
-    assert (against.verdict, against.p) == ("fails", 0.0)
+    assert (against.verdict, against.p) == ("undecided", 0.25)
     equal = one(tmp_path / "c", "passkey@32: fope > rope")
     assert (equal.verdict, equal.p, equal.n) == ("undecided", 1.0, 3)
 
@@ -243,7 +245,8 @@ def test_a_perplexity_needs_no_floor(tmp_path: Path) -> None:
     stages = {name: BASE["stages"][name] for name in ("pretrain", "perplexity")}
 
     def numbers(stage: Stage, length: int | None) -> float:
-        return {"fope": 400.0, "rope": 500.0}.get(stage.embedding or "", 450.0) + (stage.seed or 0)
+        mean = {"fope": 400.0, "rope": 500.0}.get(stage.embedding or "", 450.0)
+        return mean * (1 + 0.01 * (stage.seed or 0))
 
     report = {"claims": ["perplexity@256: fope < rope", "loss: fope < rope"]}
     plan = write_plan(tmp_path, {"stages": stages, "report": report})
@@ -270,7 +273,7 @@ def posgen_report(folder: Path, within: float) -> Report:
         with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
             if stage.kind == "posgen":
                 beyond = {"fope": 0.7, "rope": 0.3}.get(stage.embedding or "", 0.5)
-                values = {"posgen_ood_accuracy": beyond + 0.01 * (stage.seed or 0) ** 2}
+                values = {"posgen_ood_accuracy": beyond * (1 + 0.01 * (stage.seed or 0) ** 2)}
                 attempt.writer.log(128, {**values, "posgen_accuracy": within})
             attempt.finish({})
     return make_report(plan, store)
@@ -447,7 +450,7 @@ def test_a_course_along_an_axis_of_the_grid(tmp_path: Path) -> None:
     stages = {name: BASE["stages"][name] for name in ("pretrain", "perplexity")}
 
     def numbers(stage: Stage, length: int | None) -> float:
-        return 10.0 + 1e3 * stage.axes[axis] + 0.1 * (stage.seed or 0) ** 2
+        return 10.0 + 1e3 * stage.axes[axis] * (1 + 0.02 * (stage.seed or 0) ** 2)
 
     report = {
         "claims": [
@@ -460,7 +463,7 @@ def test_a_course_along_an_axis_of_the_grid(tmp_path: Path) -> None:
     finish(plan, store, numbers)
     trend, limit = make_report(plan, store).verdicts
     assert (trend.verdict, trend.n) == ("holds", 3)
-    assert "slope of rope per doubling of learning_rate 1.5 under each seed" in trend.reason
+    assert "slope of rope per doubling of learning_rate 1.55" in trend.reason
     assert limit.verdict == "fails"
 
 

@@ -55,6 +55,15 @@ def test_one_seed_fewer_is_not_enough(effect: float, two_sided: bool) -> None:
     assert n == 2 or t_power(n - 1, effect, level) < 0.8
 
 
+def test_a_pair_without_spread_leaves_the_other_to_decide() -> None:
+    apart = Bound((0.25, 0.25, 0.25), 0.0, "greater")
+    assert seeds_needed([apart, bound(0.1)], two_sided=True, alpha=0.05) == seeds_needed(
+        [bound(0.1)], two_sided=True, alpha=0.05
+    )
+    assert seeds_needed([apart, bound(-0.01)], two_sided=True, alpha=0.05) is None
+    assert seeds_needed([apart], two_sided=True, alpha=0.05) == 6  # 2 · 2⁻⁶ < 0.05
+
+
 def test_no_difference_needs_more_than_a_thousand() -> None:
     assert seeds_needed([bound(0.0)], two_sided=True, alpha=0.05) is None
     assert seeds_needed([bound(0.05)], two_sided=True, alpha=0.05) is None

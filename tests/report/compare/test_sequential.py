@@ -137,12 +137,15 @@ def test_p_is_the_smallest_of_all_looks_on_its_side() -> None:
     assert test.p(begins, 1.0, "greater") == test.p([b - 1 for b in begins], 0.0, "greater")
 
 
-def test_without_spread_and_without_numbers_it_is_students_t() -> None:
+def test_without_a_difference_and_without_numbers_it_is_students_t() -> None:
     test = SequentialT(first=3)
-    for differences in ([0.25] * 3, [0.0] * 4, [1.0, math.nan, 2.0]):
+    for differences in ([0.0] * 4, [1.0, math.nan, 2.0]):
         for side in ("greater", "less"):
             assert test.p(differences, 0.0, side) == STUDENT_T.p(differences, 0.0, side)
-    assert SequentialT(first=2).p([0.25] * 2, 0.0, "greater") is None
+    alone, looks = STUDENT_T.p([0.25] * 6, 0.0, "greater"), test.p([0.25] * 6, 0.0, "greater")
+    assert alone is not None
+    assert looks is not None
+    assert alone < looks < 0.5
 
 
 @pytest.mark.parametrize(("n", "words"), [(4, "begins at 5"), (5, "1 look"), (9, "5 looks")])
