@@ -52,7 +52,10 @@ QUALITY = {"rope": 0.0, "fope": 0.05, "alibi": 0.1, "nope": 0.4}
 
 def typical_numbers(stage: Stage, length: int | None) -> float:
     """Smooth made-up numbers that differ by embedding, length and seed."""
-    wobble = 0.02 * math.sin(17 * (stage.seed or 0) + 3 * len(stage.embedding or ""))
+    name = stage.embedding or ""
+    # No two embeddings differ by the same number under each seed.
+    own = 3 * len(name) + {"fope": 0.1, "nope": 0.2}.get(name, 0.0)
+    wobble = 0.02 * math.sin(17 * (stage.seed or 0) + own)
     offset = QUALITY.get(stage.embedding or "", 0.2)
     if length is None:
         return 2.0 + offset + wobble

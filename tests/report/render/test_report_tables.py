@@ -74,7 +74,8 @@ def test_only_rows_of_one_panel_compete(tmp_path: Path, store: Store) -> None:
     grid = {"pretrain.embedding": ["rope", "fope"], "pretrain.data.length": [32, 64]}
 
     def numbers(stage: Stage, length: int | None) -> float:
-        return 10.0 + (stage.embedding == "fope") - 5 * (stage.axes["pretrain.data.length"] == 64)
+        mean = 10.0 + (stage.embedding == "fope") - 5 * (stage.axes["pretrain.data.length"] == 64)
+        return mean * (1 + 0.01 * (stage.seed or 0))
 
     table = tables_of(tmp_path, store, {"grid": grid}, numbers=numbers)["Perplexity"]
     assert table.labels == ("embedding", "length", "trained at")

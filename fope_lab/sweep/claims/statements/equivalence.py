@@ -52,6 +52,11 @@ class Equivalence(OperandStatement):
         first, second = write_operands(self.operands)
         return f"{first} ~ {second} within {self.within}".lstrip()
 
+    @property
+    def amount(self) -> float:
+        """The margin, if it is no share."""
+        return 0.0 if self.within.percent else self.within.amount
+
     def contrasts(self, places: Sequence[Place]) -> tuple[Contrast, ...]:
         """The difference to both limits."""
         first, second = places

@@ -63,6 +63,11 @@ class NoWorse(OperandStatement):
         first, second = write_operands(self.operands)
         return f"{first} {self.sign} {second}{_written(self.margin)}".lstrip()
 
+    @property
+    def amount(self) -> float:
+        """The margin, if it is no factor."""
+        return abs(self.margin.shift)
+
     def contrasts(self, places: Sequence[Place]) -> tuple[Contrast, ...]:
         """The difference of the first number and the moved second one."""
         first, second = places
@@ -75,6 +80,9 @@ def _read_margin(reader: Reader, sign: Sign) -> Reference:
         if not reader.skip(mark):
             continue
         amount = reader.number(f"a number such as {'1.01' if mark == '*' else '0.02'} after {mark}")
+        if reader.skip("%"):
+            share = f"* {1.01 if sign == '<=' else 0.99}"
+            raise ClaimError(f"{mark} {amount:g}%: a margin of 1% is written {share}")
         if mark == "*":
             margin = Reference(amount)
             right = amount > 1 if sign == "<=" else 0 < amount < 1

@@ -45,11 +45,16 @@ class OperandStatement(Statement):
             )
         selected = scope.selected
         stages = selected.at(scope.at)
-        self._check_constants(scope)
+        self._check_fractions(scope)
         terms = [operand for operand in self.operands if isinstance(operand, Pin)]
         grouped = group_stages(terms, scope.where, stages)
         names = dict(zip(terms, grouped.names, strict=True))
         return [self._combination(group, names, scope) for group in grouped.groups]
+
+    @property
+    def amount(self) -> float:
+        """How far apart two numbers may be, in the unit of the metric; 0 without such a margin."""
+        return 0.0
 
     @abstractmethod
     def contrasts(self, places: Sequence[Place]) -> tuple[Contrast, ...]:
@@ -69,6 +74,8 @@ class OperandStatement(Statement):
             point = metric.name, scope.at
             if isinstance(operand, OtherNumber):
                 other = scope.selected.other(operand.name, scope.at)
+                if other == metric:
+                    raise ClaimError(f"compares {other.short_name} with itself")
                 name, point = other.short_name, (other.name, scope.at)
                 stages = group.members[0]
             else:
@@ -78,10 +85,17 @@ class OperandStatement(Statement):
             series.append(Series(name, name, by_seed(stages), point))
         return Combination(group.axes, tuple(series), self.contrasts(places))
 
-    def _check_constants(self, scope: Scope) -> None:
+    def _check_fractions(self, scope: Scope) -> None:
         metric = scope.selected.metric
+        if not metric.is_fraction:
+            return
+        if self.amount >= 1:
+            raise ClaimError(
+                f"{self}: {self.amount:g} is no margin of {metric.short_name}, which is between 0"
+                " and 1; of 5 points it is 0.05"
+            )
         for operand in self.operands:
-            if isinstance(operand, Constant) and metric.is_fraction and not 0 <= operand.value <= 1:
+            if isinstance(operand, Constant) and not 0 <= operand.value <= 1:
                 raise ClaimError(
                     f"compares {metric.short_name} with {operand}, but it is between 0 and 1;"
                     f" a value of an axis is written axis={operand}"
