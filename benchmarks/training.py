@@ -8,7 +8,8 @@ same fused AdamW, clipping and batch, and save nothing:
 
 - `ours`: trainers/loop.py, which logs every tenth step;
 - `hugging face`: transformers' Trainer with LlamaForCausalLM, which also logs every tenth step;
-- `bare`: fope-lab's decoder in a short loop as in nanoGPT, with the loss of all logits at once.
+- `bare`: fope-lab's decoder in a short loop as in nanoGPT, with the loss of all logits at once; by
+  default on a CPU only, since three do not fit a GPU at 1.2b.
 
 Each trains in float32 and under bfloat16 autocast, in a process of its own; all take turns of a few
 steps, so that other load affects all of them. Figures are medians over the rounds after a warm-up

@@ -83,7 +83,7 @@ def document_attention(q: Tensor, k: Tensor, v: Tensor, documents: Any) -> Tenso
 def _kernel() -> Callable[..., Any]:
     from torch.nn.attention import flex_attention as flex
 
-    # A limit for this function alone came with torch 2.12.
+    # Not as an option of torch.compile, which torch 2.11 does not have.
     limits = torch._dynamo.config
     limits.recompile_limit = max(limits.recompile_limit, RECOMPILATIONS)
     # Without fullgraph, one compilation too many would silently compute all logits at once.

@@ -121,9 +121,9 @@ ERRORS: dict[str, str] = {
     "passkey@64 where learning_rate=1e-3: rope grows with learning_rate": "learning_rate has one"
     " value, 0.001; needs at least two",
     "passkey@64: rope >= nope - 2": "rope >= nope - 2.0: 2 is no margin of passkey, which is"
-    " between 0 and 1; of 5 points it is 0.05",
+    " between 0 and 1; 5 points are 0.05",
     "passkey@64: rope ~ nope within 5": "rope ~ nope within 5: 5 is no margin of passkey, which is"
-    " between 0 and 1; of 5 points it is 0.05",
+    " between 0 and 1; 5 points are 0.05",
     "passkey@64: > passkey": "compares passkey with itself",
     "passkey@64: > needle": "passkey does not measure 'needle' (allowed: passkey)",
     "perplexity.perplexity@64: < loss": "perplexity does not measure 'loss' (allowed: perplexity,"

@@ -92,7 +92,7 @@ class OperandStatement(Statement):
         if self.amount >= 1:
             raise ClaimError(
                 f"{self}: {self.amount:g} is no margin of {metric.short_name}, which is between 0"
-                " and 1; of 5 points it is 0.05"
+                " and 1; 5 points are 0.05"
             )
         for operand in self.operands:
             if isinstance(operand, Constant) and not 0 <= operand.value <= 1:
