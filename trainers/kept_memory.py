@@ -27,7 +27,8 @@ RETURNING = {TRIM_THRESHOLD: 2**26, MMAP_THRESHOLD: 2**25, MMAP_MAX: 2**16}
 def kept_memory(device: torch.device) -> Iterator[None]:
     """Keep freed memory for the process within this context, if the device is a CPU.
 
-    At the end, what is free goes back to the system, and so do large blocks that are freed later.
+    At the end, what is free goes back to the system, and so do large blocks that are freed later,
+    unless they lie in a gap that this context left in the heap.
     """
     allocator = _glibc() if device.type == "cpu" else None
     if allocator is None:

@@ -44,7 +44,7 @@ def test_a_large_block_keeps_its_pages_until_the_training_ends() -> None:
     assert again > pages / 100 or first > pages / 100, "the system gives pages, or huge ones"
     assert kept < 100
     assert given_back > 0.9 * pages
-    assert given_later > 0.9 * 4 * pages
+    assert given_later > 0.9 * 3 * pages, "one of the four may lie in a gap that the training left"
 
 
 def test_another_device_leaves_the_allocator_alone(monkeypatch: pytest.MonkeyPatch) -> None:
