@@ -19,11 +19,13 @@ from fope_lab.report.compare.counted_results import (
     counted_seeds,
     judge_sweep,
     read_counted,
+    seed_test,
 )
 from fope_lab.report.compare.findings import findings
 from fope_lab.report.compare.own_settings import own_settings_notes
 from fope_lab.report.compare.paper_comparison import PaperComparison, compare_with_paper
 from fope_lab.report.compare.published import load_published
+from fope_lab.report.compare.seed_test import SeedTest
 from fope_lab.report.results.aggregate import Cell, build_cells
 from fope_lab.report.results.analyses import AnalysisResult, read_analyses
 from fope_lab.report.results.heatmaps import HeatmapGroup, group_heatmaps
@@ -91,6 +93,7 @@ class Report:
     unequal: Mapping[str, tuple[str, ...]]  # stage's key → what its model differs in from others
     verdicts: tuple[Verdict, ...]
     seed_rule: SeedRule | None  # None if the sweep has a list of seeds
+    seed_test: SeedTest
     counted_seeds: tuple[CountedSeeds, ...]  # of a rule that counts some of them
     paper: PaperComparison | None  # None if the sweep names no paper
     links: RunLinks
@@ -110,7 +113,7 @@ def build_report(
     stages take, to price the seeds that would decide a claim.
     """
     section, by_section = sweep.report, sweep.by_section
-    results = read_counted(sweep, store)
+    results, test = read_counted(sweep, store), seed_test(sweep)
     stages, counted = results.stages, results.counted
     cells = build_cells(counted)
     named = requested_keys([*(section.tables or ()), *(section.figures or ())], by_section)
@@ -138,7 +141,7 @@ def build_report(
         ),
         heatmaps=group_heatmaps(counted),
         analyses=read_analyses(counted),
-        summary=summarise(stages, findings(table_groups)),
+        summary=summarise(stages, findings(table_groups, test)),
         settings=collect_settings(stages),
         without_results=stages_without_cells(counted, cells),
         marks=marks,
@@ -155,6 +158,7 @@ def build_report(
         },
         verdicts=judge_sweep(sweep, results, seconds),
         seed_rule=sweep.seed_rule,
+        seed_test=test,
         counted_seeds=counted_seeds(sweep, stages),
         paper=None if published is None else compare_with_paper(published, cells, counted),
         links=links,

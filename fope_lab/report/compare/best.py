@@ -1,27 +1,29 @@
 """Which of several cells is the best, and whether the seeds say so.
 
 A best mean alone says little: of equal methods, one always has it. A cell counts as clearly best
-only if it is better than every other in Student's paired t-test over the seeds that both have
-(seed_test.py), each at ALPHA. Of two equal methods one is then called best with probability ALPHA;
-of more, more rarely, since it must be better than all. One seed never suffices.
+only if it is better than every other in the sweep's test over the seeds that both have
+(seed_test.py), each at ALPHA. Of two equal methods one is then called best with probability ALPHA
+at most; of more, more rarely, since it must be better than all. One seed never suffices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fope_lab.report.compare.seed_test import ALPHA, STUDENT_T
+from fope_lab.report.compare.seed_test import ALPHA, SeedTest
 from fope_lab.report.results.aggregate import Cell
 
-MEANING = (
-    f"better than every other row of its column in a paired t-test over the seeds (p < {ALPHA:g}"
-    " each)"
-)
-"""What a table says of the entry that it marks."""
+
+def meaning(test: SeedTest) -> str:
+    """What a table says of the entry that it marks."""
+    return (
+        f"better than every other row of its column in a {test.name} over the seeds"
+        f" (p < {ALPHA:g} each)"
+    )
 
 
-def clearly_best(cells: Sequence[Cell]) -> Cell | None:
-    """The cell that is better than every other, or None.
+def clearly_best(cells: Sequence[Cell], test: SeedTest) -> Cell | None:
+    """The cell that is better than every other by the test, or None.
 
     There is none among fewer than two cells, or where the metric has no better end, or while a cell
     has no value yet.
@@ -30,7 +32,7 @@ def clearly_best(cells: Sequence[Cell]) -> Cell | None:
     if best is None or len(cells) < 2:
         return None
     others = (cell for cell in cells if cell is not best)
-    return best if all(is_clearly_other(best, other) for other in others) else None
+    return best if all(is_clearly_other(best, other, test) for other in others) else None
 
 
 def best_mean(cells: Sequence[Cell]) -> Cell | None:
@@ -43,7 +45,7 @@ def best_mean(cells: Sequence[Cell]) -> Cell | None:
     return next(cell for mean, cell in means if mean == best)
 
 
-def is_clearly_other(one: Cell, other: Cell) -> bool:
+def is_clearly_other(one: Cell, other: Cell, test: SeedTest) -> bool:
     """Whether the paired difference of two cells over their common seeds is significant.
 
     Means that are written with the same digits are called equal.
@@ -53,5 +55,5 @@ def is_clearly_other(one: Cell, other: Cell) -> bool:
         return False
     values = {v.seed: v.value for v in other.values}
     differences = [v.value - values[v.seed] for v in one.values if v.seed in values]
-    less = STUDENT_T.p(differences, 0.0, "less")
+    less = test.p(differences, 0.0, "less")
     return less is not None and 2 * min(less, 1 - less) < ALPHA

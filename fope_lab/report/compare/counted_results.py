@@ -9,7 +9,8 @@ from fope_lab.report.compare.claim_case import Case, StageSeconds
 from fope_lab.report.compare.claims import Verdict, judge_cases, read_cases
 from fope_lab.report.compare.needed_states import with_needs
 from fope_lab.report.compare.seed_needs import EarlyStopNeeds, judge_by_looks, seed_needs
-from fope_lab.report.compare.seed_test import STUDENT_T
+from fope_lab.report.compare.seed_test import STUDENT_T, SeedTest
+from fope_lab.report.compare.sequential import SequentialT
 from fope_lab.report.results.stage_results import StageResult, read_stages
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage, Sweep
@@ -39,6 +40,17 @@ def read_counted(sweep: Sweep, store: Store) -> CountedResults:
         if not result.state.is_unneeded and result.stage.key not in needs.uncounted
     )
     return CountedResults(stages, counted)
+
+
+def seed_test(sweep: Sweep) -> SeedTest:
+    """The test over seeds that the rule for the seeds of a sweep asks for.
+
+    Where claims have seeds added, it is the sequential one, whose errors are rare over all looks.
+    """
+    rule = sweep.seed_rule
+    if rule is None or isinstance(rule.until, StoppedEarly):
+        return STUDENT_T
+    return SequentialT(rule.first)
 
 
 def judge_sweep(

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fope_lab.report.compare.best import best_mean, is_clearly_other
+from fope_lab.report.compare.seed_test import SeedTest
 from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.stages.metric import LENGTH
 
 
-def findings(groups: Sequence[MetricGroup]) -> tuple[str, ...]:
+def findings(groups: Sequence[MetricGroup], test: SeedTest) -> tuple[str, ...]:
     """For each panel of a curve: the best at the training length and at the longest length."""
-    return tuple(text for group in groups for text in _of_group(group))
+    return tuple(text for group in groups for text in _of_group(group, test))
 
 
-def _of_group(group: MetricGroup) -> list[str]:
+def _of_group(group: MetricGroup, test: SeedTest) -> list[str]:
     if group.metric.axis != LENGTH or group.metric.better is None:
         return []
     found = []
@@ -23,14 +24,20 @@ def _of_group(group: MetricGroup) -> list[str]:
         trained_lengths = {series.trained_length for series in members}
         trained_length = trained_lengths.pop() if len(trained_lengths) == 1 else None
         shown = [x for x in (trained_length, xs[-1]) if x in xs]
-        parts = [_at(group, members, x, trained_length) for x in dict.fromkeys(shown)]
+        parts = [_at(group, members, x, trained_length, test) for x in dict.fromkeys(shown)]
         if parts := [part for part in parts if part]:
             name = f"{group.title}, {panel}" if panel else group.title
             found.append(f"{name}: {'; '.join(parts)}.")
     return found
 
 
-def _at(group: MetricGroup, members: Sequence[Series], x: int, trained_length: int | None) -> str:
+def _at(
+    group: MetricGroup,
+    members: Sequence[Series],
+    x: int,
+    trained_length: int | None,
+    test: SeedTest,
+) -> str:
     every = {series.label: series.cells[x] for series in members if x in series.cells}
     cells = {label: cell for label, cell in every.items() if cell.estimate.mean is not None}
     best = best_mean(list(cells.values()))
@@ -47,7 +54,9 @@ def _at(group: MetricGroup, members: Sequence[Series], x: int, trained_length: i
     name = next(label for label, cell in cells.items() if cell is best)
     number = group.metric.format(best.estimate.mean, best.estimate.half_width)
     alike = [
-        k for k, cell in cells.items() if cell is not best and not is_clearly_other(best, cell)
+        label
+        for label, cell in cells.items()
+        if cell is not best and not is_clearly_other(best, cell, test)
     ]
     if not alike:
         of = "" if len(cells) == len(every) else f" of {len(cells)} with a mean"

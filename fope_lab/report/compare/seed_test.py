@@ -26,6 +26,10 @@ OTHER_SIDE: dict[Side, Side] = {"greater": "less", "less": "greater"}
 class SeedTest(Protocol):
     """A one-sided test of the mean of differences over seeds."""
 
+    @property
+    def name(self) -> str:
+        """The name of the test, as in "paired t-test"."""
+
     def p(self, differences: Sequence[float], null: float, side: Side) -> float | None:
         """Return the p-value of the hypothesis that the mean is not on this side of `null`.
 
@@ -43,6 +47,8 @@ class SeedTest(Protocol):
 @dataclass(frozen=True)
 class StudentT:
     """Student's t-test of a fixed number of differences, which are normal (Student 1908)."""
+
+    name = "paired t-test"
 
     def p(self, differences: Sequence[float], null: float, side: Side) -> float | None:
         """Return the p-value, as `scipy.stats.ttest_1samp(…, alternative=side)` does.

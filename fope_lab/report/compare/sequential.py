@@ -33,6 +33,7 @@ class SequentialT:
     """Student's t-test, repeated after each seed from `first` seeds on. It is a SeedTest."""
 
     first: int
+    name = "sequential paired t-test"
 
     def p(self, differences: Sequence[float], null: float, side: Side) -> float | None:
         """The smallest p-value of all looks so far: see `SeedTest.p`.

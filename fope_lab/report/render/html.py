@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from fope_lab.config.counted import counted
 from fope_lab.drawing.svg import style_variables
 from fope_lab.report.build import Report
-from fope_lab.report.compare.best import MEANING
+from fope_lab.report.compare.best import meaning
 from fope_lab.report.render.claims_view import count_verdicts, describe_tests, group_by_basis
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.paper_view import TITLE, compared_texts, our_entry
@@ -44,7 +44,7 @@ def render_html(report: Report) -> str:
             script=Markup((files("fope_lab.report.render") / "report.js").read_text("utf-8")),
             figures=figures,
             tables=report_tables(report),
-            best=MEANING,
+            best=meaning(report.seed_test),
             claims_by_basis=[*group_by_basis(report.verdicts)],
             claim_tests=describe_tests(report.verdicts),
             seed_lines=seed_lines(report),

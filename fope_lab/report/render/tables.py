@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from fope_lab.report.build import Report
-from fope_lab.report.compare.best import MEANING, clearly_best
+from fope_lab.report.compare.best import clearly_best, meaning
 from fope_lab.report.compare.comparability_marks import MARK, ComparabilityMarks
+from fope_lab.report.compare.seed_test import STUDENT_T, SeedTest
 from fope_lab.report.results.aggregate import Cell, CellKey
 from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.stages.metric import LENGTH, Metric
@@ -88,13 +89,17 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a report: its title, columns, rows and notes."""
+    """A table of a report: its title, columns, rows and notes.
+
+    `test` is that by which the best of a column is marked, if any is.
+    """
 
     title: str
     labels: tuple[str, ...]
     columns: tuple[TableColumn, ...]
     rows: tuple[TableRow, ...]
     notes: tuple[str, ...]
+    test: SeedTest = STUDENT_T
 
     @property
     def has_best(self) -> bool:
@@ -118,12 +123,12 @@ class Table:
     @property
     def legend(self) -> str:
         """The meaning of the marks, where a star marks the best of a column; then the notes."""
-        return self._legend(f"* {MEANING}.")
+        return self._legend(f"* {meaning(self.test)}.")
 
     @property
     def bold_legend(self) -> str:
         """The same, where the best of a column is bold."""
-        return self._legend(f"Bold: {MEANING}.")
+        return self._legend(f"Bold: {meaning(self.test)}.")
 
     def _legend(self, best: str) -> str:
         marks = [best] if self.has_best else []
@@ -139,7 +144,8 @@ def build_tables(report: Report) -> tuple[Table, ...]:
     """
     joined: dict[object, list[tuple[MetricGroup, Table]]] = {}
     for index, group in enumerate(report.table_groups):
-        table = build_table(group, report.marks[group.key], report.own_settings[group.key])
+        notes = report.own_settings[group.key]
+        table = build_table(group, report.marks[group.key], report.seed_test, notes)
         rows = tuple((row.labels, row.seeds) for row in table.rows)
         place = (group.section, _last_word(group), rows) if group.metric.axis is None else index
         joined.setdefault(place, []).append((group, table))
@@ -147,7 +153,10 @@ def build_tables(report: Report) -> tuple[Table, ...]:
 
 
 def build_table(
-    group: MetricGroup, marks: ComparabilityMarks, own_settings: Sequence[str] = ()
+    group: MetricGroup,
+    marks: ComparabilityMarks,
+    test: SeedTest,
+    own_settings: Sequence[str] = (),
 ) -> Table:
     """Build the table of a group: a row for each series, a column for each x.
 
@@ -156,7 +165,7 @@ def build_table(
     xs = shown_xs(group)
     trained = set(group.trained_lengths) if group.metric.axis == LENGTH else set()
     several_lengths = len(trained) > 1
-    best = _best(group)
+    best = _best(group, test)
     rows = []
     previous = None
     for members in group.panels.values():
@@ -181,7 +190,8 @@ def build_table(
         labels=(group.axes or ("model",)) + (("trained at",) if several_lengths else ()),
         columns=tuple(TableColumn("value" if x is None else f"{x}", x in trained) for x in xs),
         rows=tuple(rows),
-        notes=(*_notes(group, bool(best)), *own_settings, *filter(None, [marks.note])),
+        notes=(*_notes(group, test, bool(best)), *own_settings, *filter(None, [marks.note])),
+        test=test,
     )
 
 
@@ -204,6 +214,7 @@ def _join(tables: Sequence[tuple[MetricGroup, Table]]) -> Table:
             for i, row in enumerate(first.rows)
         ),
         notes=tuple(dict.fromkeys(notes)),
+        test=first.test,
     )
 
 
@@ -260,17 +271,17 @@ def _sampling_error(metric: Metric, measurement: Measurement) -> str:
     return ""
 
 
-def _best(group: MetricGroup) -> set[CellKey]:
+def _best(group: MetricGroup, test: SeedTest) -> set[CellKey]:
     """The cells that are better than every other of their column and panel."""
     columns = (
         [series.cells[x] for series in members if x in series.cells]
         for members in group.panels.values()
         for x in shown_xs(group)
     )
-    return {best.key for cells in columns if (best := clearly_best(cells)) is not None}
+    return {best.key for cells in columns if (best := clearly_best(cells, test)) is not None}
 
 
-def _notes(group: MetricGroup, has_best: bool) -> list[str]:
+def _notes(group: MetricGroup, test: SeedTest, has_best: bool) -> list[str]:
     metric, shown, cells = group.metric, shown_xs(group), group.cells
     notes = []
     if metric.axis is not None:
@@ -280,7 +291,7 @@ def _notes(group: MetricGroup, has_best: bool) -> list[str]:
     if has_best and group.panel_axes:
         notes.append(f"Compared are the rows with the same {' and '.join(group.panel_axes)}.")
     if not has_best and any(_is_comparable(members, shown) for members in group.panels.values()):
-        notes.append(f"No entry is marked: none is {MEANING}.")
+        notes.append(f"No entry is marked: none is {meaning(test)}.")
     if group.shared:
         notes.append(f"The same in all rows: {'; '.join(group.shared)}.")
     if len(shown) < len(group.xs):

@@ -10,6 +10,8 @@ import pytest
 import scipy.stats
 
 from fope_lab.report.compare.best import best_mean, clearly_best, is_clearly_other
+from fope_lab.report.compare.seed_test import STUDENT_T
+from fope_lab.report.compare.sequential import SequentialT
 from fope_lab.report.results.aggregate import Cell, SeedValue, estimate_mean
 from fope_lab.stages.metric import Better, Metric
 from fope_lab.stages.result import Measurement
@@ -35,11 +37,11 @@ def cell(values: Sequence[float], better: Better | None = "lower", first: int = 
 
 def test_the_best_differs_from_every_other() -> None:
     best, close, far = cell([1.0, 2.0, 3.1]), cell([1.3, 2.1, 3.1]), cell([5.0, 6.1, 7.0])
-    assert clearly_best([far, best]) is best
-    assert clearly_best([far, best, close]) is None
+    assert clearly_best([far, best], STUDENT_T) is best
+    assert clearly_best([far, best, close], STUDENT_T) is None
     assert best_mean([far, close, best]) is best
     higher = [cell([1.0, 2.0, 3.1], "higher"), cell([5.0, 6.1, 7.0], "higher")]
-    assert clearly_best(higher) is higher[1]
+    assert clearly_best(higher, STUDENT_T) is higher[1]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,7 @@ def test_the_best_differs_from_every_other() -> None:
     ids=["one seed", "two equal", "alone", "missing", "no end", "infinite", "unpaired", "digits"],
 )
 def test_nothing_is_marked_without_evidence(cells: list[Cell]) -> None:
-    assert clearly_best(cells) is None
+    assert clearly_best(cells, STUDENT_T) is None
 
 
 def test_it_is_the_paired_t_test_of_scipy() -> None:
@@ -65,7 +67,7 @@ def test_it_is_the_paired_t_test_of_scipy() -> None:
     for _ in range(50):
         one, other = (rng.normal(shift, 1, 4).tolist() for shift in (0, 1.5))
         p = scipy.stats.ttest_rel(one, other).pvalue
-        assert is_clearly_other(cell(one), cell(other)) is bool(p < 0.05)
+        assert is_clearly_other(cell(one), cell(other), STUDENT_T) is bool(p < 0.05)
 
 
 @pytest.mark.parametrize("methods", [2, 3, 5])
@@ -76,8 +78,23 @@ def test_of_equal_methods_one_is_marked_rarely(methods: int) -> None:
     for _ in range(repeats):
         seeds = rng.standard_normal(5)
         columns = (seeds + 0.3 * rng.standard_normal(5) for _ in range(methods))
-        marked += clearly_best([cell(values.tolist()) for values in columns]) is not None
+        marked += clearly_best([cell(values.tolist()) for values in columns], STUDENT_T) is not None
     error = math.sqrt(0.05 * 0.95 / repeats)
     assert marked / repeats < 0.05 + 3 * error
     if methods == 2:
         assert marked / repeats > 0.05 - 3 * error
+
+
+def test_seeds_that_are_added_until_a_mark_appears_bring_it_rarely() -> None:
+    """Student's t would mark one of two equal methods in a tenth of cases or more."""
+    rng, repeats = np.random.default_rng(3), 400
+    marked = {STUDENT_T: 0, SequentialT(3): 0}
+    for _ in range(repeats):
+        columns = rng.standard_normal((2, 8)).tolist()
+        for test in marked:
+            marked[test] += any(
+                clearly_best([cell(values[:n]) for values in columns], test) is not None
+                for n in range(3, 9)
+            )
+    assert marked[SequentialT(3)] / repeats < 0.05 + 3 * math.sqrt(0.05 * 0.95 / repeats)
+    assert marked[STUDENT_T] / repeats > 0.1

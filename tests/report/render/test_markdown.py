@@ -13,7 +13,7 @@ from report_samples import BASE, finish, links_of, make_report, write_plan
 from rich.console import Console
 
 from fope_lab.report import Report
-from fope_lab.report.compare.best import MEANING
+from fope_lab.report.compare.best import meaning
 from fope_lab.report.files import write_report
 from fope_lab.report.numbers import report_numbers
 from fope_lab.report.render.markdown import escaped, render_markdown, table_markdown
@@ -46,7 +46,7 @@ def grids(text: str) -> list[list[list[str]]]:
 def test_every_entry_stands_in_its_row_and_column(tmp_path: Path) -> None:
     report = report_of(tmp_path)
     text = render_markdown(report)
-    assert f"Bold: {escaped(MEANING)}." in text
+    assert f"Bold: {escaped(meaning(report.seed_test))}." in text
     assert "\\*" not in text
     by_header = {tuple(grid[0]): grid for grid in grids(text)}
     for table in build_tables(report):
