@@ -86,7 +86,7 @@ def _load(path: Path, loader: SweepLoader, text: str | None = None) -> Sweep:
     if not problems.concern("report"):
         stages = None if problems else resolved.stages
         problems.add(*seed_rule_problems(file.seed_rule, file.report, stages))
-    problems.add(*report_problems(file.report, by_section, file.max_stages))
+    problems.add(*report_problems(file.report, by_section, file.max_stages, file.seed_rule))
     if problems:
         raise problems.error(points)
     return Sweep(

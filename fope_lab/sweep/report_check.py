@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from fope_lab.config.problems import FieldPath, Problem, format_path
 from fope_lab.sweep.claims.comparison import compare
@@ -11,6 +12,8 @@ from fope_lab.sweep.claims.reader import ClaimError
 from fope_lab.sweep.claims.selection import Catalogue
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.report_section import ReportSection
+from fope_lab.sweep.seed_check import UNTIL
+from fope_lab.sweep.seed_rule import CLAIMS, SeedRule
 
 MOST_CLAIMS = 100
 """How many claims a file may make about as many stages as `max_stages` allows. About fewer stages,
@@ -18,9 +21,13 @@ it may make more in proportion."""
 
 
 def report_problems(
-    section: ReportSection, by_section: Mapping[str, Sequence[Stage]] | None, max_stages: int
+    section: ReportSection,
+    by_section: Mapping[str, Sequence[Stage]] | None,
+    max_stages: int,
+    rule: SeedRule | None = None,
 ) -> Iterator[Problem]:
-    """Yield what is wrong with the section, each with its place in the file.
+    """Yield what is wrong with the section, each with its place in the file, or that a rule adds
+    seeds until claims are decided that no seed concerns.
 
     Without the stages, because something is wrong with them, only the form of the texts is checked.
     """
@@ -36,15 +43,20 @@ def report_problems(
         return
     catalogue = None if by_section is None else Catalogue(by_section)
     first: dict[Claim, FieldPath] = {}
+    exact: list[bool] = []
     for stated in section.stated:
         try:
             claim = parse_claim(stated.text)
-            if (same := first.setdefault(claim, stated.path)) != stated.path:
+            meant = replace(claim, statement=claim.statement.canonical)
+            if (same := first.setdefault(meant, stated.path)) != stated.path:
                 raise ClaimError(f"says the same as {format_path(('claims', *same))}")
             if catalogue is not None:
-                compare(claim, catalogue)
+                exact += [one.is_exact for one in compare(claim, catalogue).combinations]
         except ClaimError as error:
+            exact.append(False)
             yield Problem(("report", "claims", *stated.path), str(error))
+    if rule is not None and rule.until == CLAIMS and exact and all(exact):
+        yield Problem(UNTIL, "found claims, but no claim is about trained models, which have seeds")
     for part, texts in (("tables", section.tables), ("figures", section.figures)):
         for i, text in enumerate(texts or ()):
             try:

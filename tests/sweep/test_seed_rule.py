@@ -98,6 +98,17 @@ def test_a_rule_needs_something_to_go_by(tmp_path: Path) -> None:
     assert found == ("2 seeds.until: no training of p can stop early, needs train.stop_at_accuracy")
 
 
+def test_claims_about_no_trained_model_need_no_seeds(tmp_path: Path) -> None:
+    file = """\
+name: x
+seeds: {first: 2, at_most: 4, until: claims}
+stages: {figure: {kind: analysis, analysis: decay}}
+report: {claims: ['figure.constant_near: > constant_far']}
+"""
+    fault = "found claims, but no claim is about trained models, which have seeds"
+    assert told(tmp_path, file) == [f"2 seeds.until: {fault}"]
+
+
 def test_a_stage_that_reads_all_seeds_needs_a_list(tmp_path: Path) -> None:
     """Such as one that chooses a setting by the mean over the seeds."""
     sweep = load(tmp_path, text("{first: 2, at_most: 3, until: claims}"))

@@ -8,7 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fope_lab.config.problems import shown
-from fope_lab.sweep.claims.operands import Operand, Pin, Quantity, read_subject
+from fope_lab.sweep.claims.operands import (
+    Operand,
+    Pin,
+    Quantity,
+    read_subject,
+    refuse_factor_before,
+)
 from fope_lab.sweep.claims.reader import ClaimError, Reader
 from fope_lab.sweep.claims.statements.base import Span, Statement
 from fope_lab.sweep.claims.statements.change_limit import ChangeLimit
@@ -21,6 +27,14 @@ FORMS: tuple[type[Statement], ...] = (NoWorse, Ranking, Equivalence, ChangeLimit
 """In the order in which they are read: <= before <, `grows at most` before `grows`."""
 FORM = "[stage.]metric[(corpus)]@x [where axis=value, …]: a > b [> c]"
 SIGNS = "one of > < >= <= ~ grows falls stays"
+EQUAL = "~ and a margin, as in a ~ b within 1%"
+OTHER_SIGNS = {
+    **dict.fromkeys(("==", "~=", "=~", "≈", "≃"), EQUAL),
+    **dict.fromkeys(("!=", "≠", "<>"), "> or <"),
+    **dict.fromkeys(("≤", "=<"), "<="),
+    **dict.fromkeys(("≥", "=>"), ">="),
+}
+"""How other languages write a sign, and what a claim has for it."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +63,8 @@ def parse_claim(text: str) -> Claim:
     if not reader.skip(":"):
         raise reader.wrong("':' and the values to compare")
     subject = read_subject(reader)
+    _refuse_other_signs(reader)
+    refuse_factor_before(subject, reader)
     statement = _read_statement(subject, reader)
     reader.end(statement.needs_next)
     return Claim(quantity, at, where, statement)
@@ -84,6 +100,12 @@ def _read_where(reader: Reader) -> tuple[Pin, ...]:
             raise reader.wrong("axis=value after where")
         pins.append(Pin(reader.value()[0], axis))
     return tuple(pins)
+
+
+def _refuse_other_signs(reader: Reader) -> None:
+    for sign, ours in OTHER_SIGNS.items():
+        if reader.skip(sign):
+            raise ClaimError(f"found {sign} where a claim has {ours}")
 
 
 def _read_statement(subject: Operand, reader: Reader) -> Statement:

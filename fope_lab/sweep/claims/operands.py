@@ -91,6 +91,9 @@ def read_operand(reader: Reader) -> Pin | Constant:
     """Read a value of an axis, or a number that may be a constant. Raises ClaimError."""
     axis = reader.axis()
     value, in_quotes = reader.value()
+    if not axis and not in_quotes and value.endswith("%") and is_number(value[:-1]):
+        share = float(value[:-1]) / 100
+        raise ClaimError(f"found {value}, needs a number such as {share:g}; % is for margins")
     if not axis and not in_quotes and is_number(value):
         return Constant(Reader(value).number("a number"), value)
     return Pin(value, axis or None)
@@ -99,6 +102,12 @@ def read_operand(reader: Reader) -> Pin | Constant:
 def read_subject(reader: Reader) -> Operand:
     """Read what stands before the sign of a statement, which may be nothing."""
     return Itself() if reader.comes(SIGNS) else read_operand(reader)
+
+
+def refuse_factor_before(operand: Operand, reader: Reader) -> None:
+    """Raise ClaimError if a factor comes before a name, as in 1.01 * rope."""
+    if isinstance(operand, Constant) and reader.skip("*"):
+        raise ClaimError(f"found {operand} before a *: a factor comes last, as in b * {operand}")
 
 
 def settle(operands: Sequence[Operand]) -> tuple[Operand, ...]:

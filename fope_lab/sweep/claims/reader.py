@@ -11,6 +11,7 @@ from fope_lab.config.problems import shown
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _AXIS = re.compile(r"[A-Za-z0-9_.-]+")
+_EQUALS = re.compile(r"=(?![=<>~])")
 _SPACE = re.compile(r"\s*")
 _POINT = re.compile(r"[0-9]{1,18}(?![A-Za-z0-9_]|\.(?!\.))")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -62,7 +63,7 @@ class Reader:
         """Return the axis of `axis=` and go past the sign; the empty string if there is none."""
         before = self._at
         axis = self._match(_AXIS)
-        if axis is not None and self.skip("="):
+        if axis is not None and self._match(_EQUALS) is not None:
             return axis
         self._at = before
         return ""

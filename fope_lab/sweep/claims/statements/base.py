@@ -67,6 +67,11 @@ class Statement(ABC):
     def __str__(self) -> str:
         """The text that is read as this statement."""
 
+    @property
+    def canonical(self) -> Statement:
+        """The same statement in the form that all ways to write it share."""
+        return self
+
     @abstractmethod
     def compare(self, scope: Scope) -> Sequence[Combination]:
         """What is compared in a sweep, for each combination of the axes that are left open.

@@ -8,7 +8,14 @@ from typing import ClassVar, Literal, Self
 
 from fope_lab.sweep.claims.contrast import Contrast, Side
 from fope_lab.sweep.claims.margins import Reference
-from fope_lab.sweep.claims.operands import Operand, Pin, read_operand, settle, write_operands
+from fope_lab.sweep.claims.operands import (
+    Operand,
+    Pin,
+    read_operand,
+    refuse_factor_before,
+    settle,
+    write_operands,
+)
 from fope_lab.sweep.claims.reader import ClaimError, Reader
 from fope_lab.sweep.claims.statements.of_operands import OperandStatement, Place, contrast
 
@@ -56,7 +63,9 @@ class NoWorse(OperandStatement):
             sign = ">="
         else:
             return None
-        operands = settle([subject, read_operand(reader)])
+        second = read_operand(reader)
+        refuse_factor_before(second, reader)
+        operands = settle([subject, second])
         return cls(operands, sign, _read_margin(reader, sign))
 
     def __str__(self) -> str:

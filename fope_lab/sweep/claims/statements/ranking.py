@@ -48,6 +48,13 @@ class Ranking(OperandStatement):
     def __str__(self) -> str:
         return f" {self.order} ".join(write_operands(self.operands)).lstrip()
 
+    @property
+    def canonical(self) -> Ranking:
+        """The chain from the largest number to the smallest."""
+        if self.order == ">":
+            return self
+        return Ranking(self.operands[::-1], ">")
+
     def contrasts(self, places: Sequence[Place]) -> tuple[Contrast, ...]:
         """The difference of each two neighbours."""
         side = SIDES[self.order]
