@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fope_lab.report.build import Report
+from fope_lab.report.compare.claims import Verdict
 from fope_lab.report.compare.counted_results import CountedSeeds
 from fope_lab.report.compare.seed_test import ALPHA
 from fope_lab.stages.labels import stage_label
@@ -20,7 +21,9 @@ def seed_lines(report: Report) -> list[str]:
     if rule is None:
         return []
     if isinstance(rule.until, StoppedEarly):
-        return list(_of_stops(report.counted_seeds, rule, rule.until.stopped_early))
+        lines = list(_of_stops(report.counted_seeds, rule, rule.until.stopped_early))
+        common = "A claim about several trainings uses the seeds that count for all of them."
+        return [*lines, common] if report.verdicts else lines
     looks = [verdict.looks for verdict in report.verdicts if verdict.looks is not None]
     added = sorted({seed for verdict in report.verdicts for seed in verdict.added})
     return [
@@ -29,8 +32,19 @@ def seed_lines(report: Report) -> list[str]:
         f" {_count(len(looks), 'verdict')}. Each verdict is that of a sequential t-test, whose"
         f" error rate over all looks is at most {ALPHA:g} (error spending: Lan & DeMets 1983;"
         " exact for normal differences: Jennison & Turnbull 1991). It stays so if at_most is"
-        " raised and the sweep run again."
+        " raised and the sweep run again.",
+        *_under_correction(report.verdicts),
     ]
+
+
+def _under_correction(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """When a claim has its last seed, if the file corrects for the number of its verdicts."""
+    corrected = sum(verdict.adjusted_p is not None for verdict in verdicts)
+    if corrected > 1:
+        yield (
+            f"A claim gets no more seeds once its own p is below {ALPHA:g} / {corrected}"
+            " (Bonferroni). Holm's correction, which the verdicts have, may decide it sooner."
+        )
 
 
 def _first(rule: SeedRule) -> str:

@@ -163,6 +163,7 @@ def test_the_report_says_which_seeds_count(report: Report) -> None:
         "pretrain[embedding=nope]: seeds 0, 1 count; 0 of the 6 finished seeds stopped early.",
         "pretrain[embedding=alibi]: seed 0 counts; 1 of the 1 finished seed stopped early, and"
         " seeds may still be added.",
+        "A claim about several trainings uses the seeds that count for all of them.",
     ):
         assert words in page
         assert words in text.replace("\\", "")

@@ -246,6 +246,9 @@ def test_with_holms_correction_a_claim_goes_on_until_its_adjusted_p_decides(
         assert verdict.verdict == "holds"
         assert verdict.adjusted_p is not None
         assert verdict.adjusted_p < 0.05
+    [planned] = plan_sweeps([sweep], store)
+    stop = "A claim gets no more seeds once its own p is below 0.05 / 5 (Bonferroni)."
+    assert stop in render_html(make_report(planned, store))
 
 
 def test_what_another_sweep_needs_runs_in_any_case(tmp_path: Path, store: Store) -> None:
