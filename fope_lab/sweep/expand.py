@@ -77,6 +77,8 @@ class _Expansion:
             if count <= file.max_stages:
                 found += f", each of {parts:,} stages and axes"
             at = "grid" if file.grid else "zip" if file.zip else "seeds"
+            if file.seed_rule is not None and file.seed_rule.at_most > combined:
+                at = "seeds"
             self._problems.add(file.too_many(found, at))
             return []
         combinations = [

@@ -20,6 +20,10 @@ from fope_lab.sweep.sweep_file import SweepFile
 
 TRAIN = "train"
 """The field of a stage whose settings can be selected: they leave the model's shape as it is."""
+MEASURE = frozenset(
+    {"validate_every", "validation_tokens", "validation_length", "validation_part", "select"}
+)
+"""Those that change what a candidate is measured by."""
 
 
 def selected_axis(section: str, content: Any) -> str | None:
@@ -40,6 +44,14 @@ def rule_problems(file: SweepFile) -> Iterator[Problem]:
         selected = selected_axis(name, content)
         if selected is None or (selected in axes and _is_setting(selected)):
             continue
+        if selected in axes and selected.rpartition(".")[2] in MEASURE:
+            yield Problem(
+                ("stages", name, "select", "over"),
+                f"found {shown(selected.partition('.')[2])}, which changes what the candidates are"
+                " compared by",
+                "a setting of the training itself",
+            )
+            continue
         own = [axis.partition(".")[2] for axis in axes if axis.partition(".")[0] == name]
         allowed = [field for field in own if _is_setting(f"{name}.{field}")]
         over = selected.partition(".")[2]
@@ -53,7 +65,8 @@ def rule_problems(file: SweepFile) -> Iterator[Problem]:
 
 
 def _is_setting(axis: str) -> bool:
-    return axis.split(".")[1] == TRAIN
+    _, part, *fields = axis.split(".")
+    return part == TRAIN and MEASURE.isdisjoint(fields)
 
 
 def select_stages(rule: SelectRule, candidates: Sequence[Stage]) -> dict[int, Stage]:

@@ -98,6 +98,11 @@ def test_a_rule_needs_something_to_go_by(tmp_path: Path) -> None:
     assert found == ("2 seeds.until: no training of p can stop early, needs train.stop_at_accuracy")
 
 
+def test_too_many_seeds_are_a_fault_of_the_rule(tmp_path: Path) -> None:
+    [found] = told(tmp_path, text("{first: 2, at_most: 100000, until: {stopped_early: 2}}"))
+    assert found.startswith("2 seeds: makes 200,000 grid points with all seeds")
+
+
 def test_claims_about_no_trained_model_need_no_seeds(tmp_path: Path) -> None:
     file = """\
 name: x

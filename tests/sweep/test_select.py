@@ -179,6 +179,22 @@ def test_an_axis_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
     assert "pretrain.select.over: found one candidate, 0.001, and needs several" in found
 
 
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [("validation_tokens", [100, 200]), ("validate_every", [1, 2]), ("select", ["last", "best"])],
+)
+def test_what_the_candidates_are_compared_by_is_no_choice(
+    tmp_path: Path, field: str, values: list[Any]
+) -> None:
+    content = changed(SWEEP, {"stages.pretrain.select": {"over": f"train.{field}"}})
+    content["grid"] = {"pretrain.embedding": ["rope", "nope"], f"pretrain.train.{field}": values}
+    [found] = told(tmp_path, content)
+    assert (
+        f"stages.pretrain.select.over: found 'train.{field}', which changes what the candidates"
+        " are compared by, needs a setting of the training itself"
+    ) in found
+
+
 def test_a_stage_without_validations_can_not_be_selected(tmp_path: Path) -> None:
     stages = {"pretrain": {**PRETRAIN, "select": RULE}}
     [found] = told(tmp_path, {**SWEEP, "stages": stages})
