@@ -29,6 +29,7 @@ def own_settings_notes(group: MetricGroup, results: Mapping[str, StageResult]) -
     if len({cell.embedding for cell in group.cells}) < 2:
         return ()
     chosen: dict[tuple[str, str], dict[str, str]] = {}
+    candidates: dict[tuple[str, str], dict[str, int]] = {}
     rates: dict[str, set[Any]] = {}
     selected: set[str] = set()
     for series in group.series:
@@ -38,7 +39,9 @@ def own_settings_notes(group: MetricGroup, results: Mapping[str, StageResult]) -
                 section = next(iter(_candidates(result, results)), result).stage.section
                 value = choice_of(result)
                 text = PENDING if value is None else label(value)
-                chosen.setdefault((spec.over, spec.by), {})[_name(series)] = text
+                rule, name = (spec.over, spec.by), _name(series)
+                chosen.setdefault(rule, {})[name] = text
+                candidates.setdefault(rule, {})[name] = len(spec.values)
                 if spec.over.endswith(RATE):
                     selected.add(section)
             elif isinstance(spec, TrainingConfig):
@@ -48,6 +51,11 @@ def own_settings_notes(group: MetricGroup, results: Mapping[str, StageResult]) -
         f" chosen by {by.replace('_', ' ')}:"
         f" {', '.join(f'{name} {value}' for name, value in values.items())}."
         for (over, by), values in chosen.items()
+    ]
+    notes += [
+        f"Not all had as many candidates: {', '.join(f'{name} {n}' for name, n in of.items())}."
+        for of in candidates.values()
+        if len(set(of.values())) > 1
     ]
     one = {name: min(of) for name, of in rates.items() if len(of) == 1 and name not in selected}
     if one:

@@ -111,6 +111,14 @@ def test_rows_at_their_own_best_say_so(tmp_path: Path) -> None:
     assert not any("not each at its best" in note for note in notes)
 
 
+def test_a_table_says_if_one_row_had_more_candidates(tmp_path: Path) -> None:
+    even = table(report_of(tmp_path), "Perplexity").notes
+    assert not any("candidates" in note for note in even)
+    without = [{"pretrain.embedding": "rope", RATE: RATES[-1]}]
+    notes = table(report_of(tmp_path / "uneven", exclude=without), "Perplexity").notes
+    assert "Not all had as many candidates: rope 2, alibi 3." in notes
+
+
 def test_rows_at_one_rate_say_so(tmp_path: Path) -> None:
     grid = {"pretrain.embedding": ["rope", "alibi"]}
     notes = table(report_of(tmp_path, selects=False, grid=grid), "Perplexity").notes
