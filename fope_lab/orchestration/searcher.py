@@ -70,7 +70,7 @@ class StageSearcher(Searcher):
         for stage in stages:
             self._rerun_if_parents_changed(stage)
         self._needed = needed
-        self._states = needed(self._states)
+        self._settle()
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Answer Tune with the configuration of the next trial, None, or FINISHED."""
@@ -84,7 +84,7 @@ class StageSearcher(Searcher):
                 if folder.is_done():  # read after the lease: another driver may just have ended
                     self._states[key] = CACHED
                     self._rerun_children(self._stages[key])
-                    self._states = self._needed(self._states)
+                    self._settle()
                 elif lease is LeaseState.HELD:
                     self._states[key] = ELSEWHERE
                 else:
@@ -127,8 +127,7 @@ class StageSearcher(Searcher):
                 self._states[key] = WAITING
             else:
                 self._states[key] = self._failed(folder, state, reason)
-                self._states = block_descendants(list(self._stages.values()), self._states)
-            self._states = self._needed(self._states)
+            self._settle()
 
     def note_death(self, trial_id: str) -> None:
         """Note that the process of a trial died, and that Tune starts another one."""
@@ -172,7 +171,15 @@ class StageSearcher(Searcher):
                     self._states[parent] = WAITING
                     self._reruns[parent] = reason
                     self._damaged.add(parent)
-        self._states = block_descendants(list(self._stages.values()), self._states)
+
+    def _settle(self) -> None:
+        """Take in what results have shown to be needed; of that, block what a failure left without
+        a parent, which may have failed before it was needed."""
+        needed = self._needed(self._states)
+        blocked = block_descendants(list(self._stages.values()), needed)
+        self._states = {
+            key: state if state.is_unneeded else blocked[key] for key, state in needed.items()
+        }
 
     def _rerun_children(self, parent: Stage) -> None:
         """Re-run the finished children of a stage that has just finished with another output.

@@ -535,6 +535,30 @@ def test_a_stage_whose_process_died_says_so_while_it_runs_again_and_when_it_is_d
     )  # fmt: skip
 
 
+def test_what_is_asked_for_after_its_parent_failed_is_blocked(tmp_path: Path) -> None:
+    """a asks for the child of b when b has failed: the run ends."""
+    store = Store(tmp_path)
+
+    def needed(states: Mapping[str, StageState]) -> dict[str, StageState]:
+        c = states["c"]
+        if not states["a"].is_done:
+            c = StageState(Status.IF_NEEDED)
+        elif c.is_unneeded:
+            c = StageState(Status.WAITING)
+        return {**states, "c": c}
+
+    nodes = [Node("a"), Node("b"), Node("c", {"model": "b"})]
+    searcher = searcher_of(nodes, store, 4, dict.fromkeys("abc", 1.0), needed=needed)
+    assert {searcher.suggest(trial)[KEY] for trial in ("t1", "t2")} == {"a", "b"}
+    trials = {searcher._trials[trial]: trial for trial in ("t1", "t2")}
+    searcher.on_trial_complete(trials["b"], error=True)
+    assert searcher.states()["c"].status is Status.IF_NEEDED
+    finish(store, "a")
+    searcher.on_trial_complete(trials["a"], {STATUS: "done"})
+    assert searcher.states()["c"].status is Status.BLOCKED
+    assert searcher.suggest("t3") == Searcher.FINISHED
+
+
 def test_a_stage_starts_only_once_a_result_has_shown_that_it_is_needed(tmp_path: Path) -> None:
     """a asks for b, and not for c; nothing is left when both are known."""
     store = Store(tmp_path)

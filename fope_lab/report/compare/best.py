@@ -32,7 +32,7 @@ def clearly_best(cells: Sequence[Cell], test: SeedTest) -> Cell | None:
     if best is None or len(cells) < 2:
         return None
     others = (cell for cell in cells if cell is not best)
-    return best if all(is_clearly_other(best, other, test) for other in others) else None
+    return best if all(is_clearly_better(best, other, test) for other in others) else None
 
 
 def best_mean(cells: Sequence[Cell]) -> Cell | None:
@@ -45,15 +45,16 @@ def best_mean(cells: Sequence[Cell]) -> Cell | None:
     return next(cell for mean, cell in means if mean == best)
 
 
-def is_clearly_other(one: Cell, other: Cell, test: SeedTest) -> bool:
-    """Whether the paired difference of two cells over their common seeds is significant.
+def is_clearly_better(one: Cell, other: Cell, test: SeedTest) -> bool:
+    """Whether one cell is significantly better than another over the seeds that both have.
 
-    Means that are written with the same digits are called equal.
+    The test is two-sided: each side has half of ALPHA. Means that are written with the same digits
+    are called equal.
     """
     texts = [one.metric.format(cell.estimate.mean or 0.0) for cell in (one, other)]
     if None not in (one.estimate.mean, other.estimate.mean) and texts[0] == texts[1]:
         return False
     values = {v.seed: v.value for v in other.values}
     differences = [v.value - values[v.seed] for v in one.values if v.seed in values]
-    less = test.p(differences, 0.0, "less")
-    return less is not None and 2 * min(less, 1 - less) < ALPHA
+    p = test.p(differences, 0.0, "less" if one.metric.better == "lower" else "greater")
+    return p is not None and 2 * p < ALPHA

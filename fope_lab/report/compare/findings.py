@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fope_lab.report.compare.best import best_mean, is_clearly_other
+from fope_lab.report.compare.best import best_mean, is_clearly_better
 from fope_lab.report.compare.seed_test import SeedTest
 from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.stages.metric import LENGTH
@@ -56,7 +56,7 @@ def _at(
     alike = [
         label
         for label, cell in cells.items()
-        if cell is not best and not is_clearly_other(best, cell, test)
+        if cell is not best and not is_clearly_better(best, cell, test)
     ]
     if not alike:
         of = "" if len(cells) == len(every) else f" of {len(cells)} with a mean"

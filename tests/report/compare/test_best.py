@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from fope_lab.report.compare.best import best_mean, clearly_best, is_clearly_other
-from fope_lab.report.compare.seed_test import STUDENT_T
+from fope_lab.report.compare.best import best_mean, clearly_best, is_clearly_better
+from fope_lab.report.compare.seed_test import STUDENT_T, SeedTest
 from fope_lab.report.compare.sequential import SequentialT
 from fope_lab.report.results.aggregate import Cell, SeedValue, estimate_mean
 from fope_lab.stages.metric import Better, Metric
@@ -67,7 +67,8 @@ def test_it_is_the_paired_t_test_of_scipy() -> None:
     for _ in range(50):
         one, other = (rng.normal(shift, 1, 4).tolist() for shift in (0, 1.5))
         p = scipy.stats.ttest_rel(one, other).pvalue
-        assert is_clearly_other(cell(one), cell(other), STUDENT_T) is bool(p < 0.05)
+        better = bool(p < 0.05) and sum(one) < sum(other)
+        assert is_clearly_better(cell(one), cell(other), STUDENT_T) is better
 
 
 @pytest.mark.parametrize("methods", [2, 3, 5])
@@ -83,6 +84,29 @@ def test_of_equal_methods_one_is_marked_rarely(methods: int) -> None:
     assert marked / repeats < 0.05 + 3 * error
     if methods == 2:
         assert marked / repeats > 0.05 - 3 * error
+
+
+@pytest.mark.parametrize("test", [STUDENT_T, SequentialT(3)])
+def test_the_better_end_may_be_either(test: SeedTest) -> None:
+    one, other = [1.0, 2.0, 3.1, 2.5, 1.7], [5.0, 6.1, 7.0, 6.2, 5.9]
+    low, high = [cell(one), cell(other)], [cell(one, "higher"), cell(other, "higher")]
+    assert clearly_best(low, test) is low[0]
+    assert clearly_best(high, test) is high[1]
+
+
+def test_a_cell_that_an_early_look_found_worse_is_not_marked() -> None:
+    """Its mean became the best after that look."""
+    found = [-1.0, -1.01, -1.02, 2.0, 3.0, 4.0, 3.0, 4.0, 5.0, 4.0]
+    one, other = cell(found, "higher"), cell([0.0] * len(found), "higher")
+    assert best_mean([one, other]) is one
+    assert clearly_best([one, other], SequentialT(3)) is None
+
+
+def test_a_cell_that_is_worse_under_the_common_seeds_is_not_marked() -> None:
+    one = cell([1.0, 1.1, 0.9, 9.0, 9.1], "higher")
+    other = cell([2.0, 2.2, 1.9], "higher")
+    assert best_mean([one, other]) is one
+    assert clearly_best([one, other], STUDENT_T) is None
 
 
 def test_seeds_that_are_added_until_a_mark_appears_bring_it_rarely() -> None:
