@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from fope_lab.config.problems import FieldPath, Problem, format_path
 from fope_lab.sweep.claims.comparison import compare
@@ -43,20 +42,22 @@ def report_problems(
         return
     catalogue = None if by_section is None else Catalogue(by_section)
     first: dict[Claim, FieldPath] = {}
-    exact: list[bool] = []
+    seeded: list[bool] = []
     for stated in section.stated:
         try:
             claim = parse_claim(stated.text)
-            meant = replace(claim, statement=claim.statement.canonical)
+            meant = claim.canonical
             if (same := first.setdefault(meant, stated.path)) != stated.path:
                 raise ClaimError(f"says the same as {format_path(('claims', *same))}")
             if catalogue is not None:
-                exact += [one.is_exact for one in compare(claim, catalogue).combinations]
+                seeded += [one.has_seeds for one in compare(claim, catalogue).combinations]
         except ClaimError as error:
-            exact.append(False)
+            seeded.append(True)
             yield Problem(("report", "claims", *stated.path), str(error))
-    if rule is not None and rule.until == CLAIMS and exact and all(exact):
-        yield Problem(UNTIL, "found claims, but no claim is about trained models, which have seeds")
+    if rule is not None and rule.until == CLAIMS and seeded and not any(seeded):
+        yield Problem(
+            UNTIL, "found claims, but no claim is about models that the sweep trains under seeds"
+        )
     for part, texts in (("tables", section.tables), ("figures", section.figures)):
         for i, text in enumerate(texts or ()):
             try:

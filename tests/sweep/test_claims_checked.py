@@ -152,9 +152,15 @@ def test_numbers_are_called_by_their_axis(tmp_path: Path) -> None:
 def test_a_claim_stands_once(tmp_path: Path) -> None:
     found = told(tmp_path, f"{SWEEP}report:\n  claims:\n" + "    - 'passkey@64: rope > nope'\n" * 2)
     assert found == [f"{REPORT + 3} report.claims[1]: says the same as claims[0]"]
-    claims = "    - 'passkey@64: rope > nope'\n    - 'passkey@64: nope < rope'\n"
-    found = told(tmp_path, f"{SWEEP}report:\n  claims:\n{claims}")
-    assert found == [f"{REPORT + 3} report.claims[1]: says the same as claims[0]"]
+    for one, other in (
+        ("rope > nope", "nope < rope"),
+        ("rope >= nope - 0.02", "nope <= rope + 0.02"),
+        ("rope ~ nope within 0.02", "nope ~ rope within 0.02"),
+        ("rope >= 0.9", "0.9 <= rope"),
+    ):
+        claims = f"    - 'passkey@64: {one}'\n    - 'passkey@64: {other}'\n"
+        found = told(tmp_path, f"{SWEEP}report:\n  claims:\n{claims}")
+        assert found == [f"{REPORT + 3} report.claims[1]: says the same as claims[0]"]
 
 
 @pytest.mark.parametrize("part", ["tables", "figures"])

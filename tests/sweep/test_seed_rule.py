@@ -110,7 +110,7 @@ seeds: {first: 2, at_most: 4, until: claims}
 stages: {figure: {kind: analysis, analysis: decay}}
 report: {claims: ['figure.constant_near: > constant_far']}
 """
-    fault = "found claims, but no claim is about trained models, which have seeds"
+    fault = "found claims, but no claim is about models that the sweep trains under seeds"
     assert told(tmp_path, file) == [f"2 seeds.until: {fault}"]
 
 

@@ -196,6 +196,6 @@ class Case:
                 continue
             seen.add(key)
             stage = self.results[key].stage
-            if stage.seed is not None:
+            if stage.seed == seed:
                 yield stage
             wanted.extend(stage.parents.values())

@@ -42,7 +42,7 @@ def own_settings_notes(group: MetricGroup, results: Mapping[str, StageResult]) -
                 rule, name = (spec.over, spec.by), _name(series)
                 chosen.setdefault(rule, {})[name] = text
                 candidates.setdefault(rule, {})[name] = len(spec.values)
-                if spec.over.endswith(RATE):
+                if spec.over.rpartition(".")[2] == RATE:
                     selected.add(section)
             elif isinstance(spec, TrainingConfig):
                 rates.setdefault(result.stage.section, set()).add(spec.train.learning_rate)

@@ -28,7 +28,7 @@ def seed_lines(report: Report) -> list[str]:
     added = sorted({seed for verdict in report.verdicts for seed in verdict.added})
     return [
         f"{_first(rule)} For claims that were undecided, seeds were added one at a time, up to"
-        f" {rule.at_most} in all; {_added(added)}. There were {sum(looks)} looks at"
+        f" {rule.at_most} in all; {_added(added)}. {_looks(sum(looks))} at"
         f" {_count(len(looks), 'verdict')}. Each verdict is that of a sequential t-test, whose"
         f" error rate over all looks is at most {ALPHA:g} (error spending: Lan & DeMets 1983;"
         " exact for normal differences: Jennison & Turnbull 1991). It stays so if at_most is"
@@ -39,11 +39,11 @@ def seed_lines(report: Report) -> list[str]:
 
 def _under_correction(verdicts: Sequence[Verdict]) -> Iterator[str]:
     """When a claim has its last seed, if the file corrects for the number of its verdicts."""
-    corrected = sum(verdict.adjusted_p is not None for verdict in verdicts)
-    if corrected > 1:
+    corrected = sum(not verdict.is_exact for verdict in verdicts)
+    if any(verdict.adjusted_p is not None for verdict in verdicts):
         yield (
             f"A claim gets no more seeds once its own p is below {ALPHA:g} / {corrected}"
-            " (Bonferroni). Holm's correction, which the verdicts have, may decide it sooner."
+            " (Bonferroni). The verdicts use Holm's correction, which may decide a claim sooner."
         )
 
 
@@ -57,6 +57,10 @@ def _added(seeds: Sequence[int]) -> str:
     if not seeds:
         return "none was needed"
     return "seed " * (len(seeds) == 1) + "seeds " * (len(seeds) > 1) + _numbers(seeds)
+
+
+def _looks(number: int) -> str:
+    return "There was 1 look" if number == 1 else f"There were {number} looks"
 
 
 def _numbers(seeds: Sequence[int]) -> str:

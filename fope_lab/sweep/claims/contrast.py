@@ -60,6 +60,11 @@ class Combination:
         """The stages of each series, by seed."""
         return tuple(series.stages for series in self.series)
 
+    @property
+    def has_seeds(self) -> bool:
+        """Whether a stage of a seed is compared."""
+        return any(seed is not None for seeds in self.members for seed in seeds)
+
     @functools.cached_property
     def is_exact(self) -> bool:
         """Whether no stage has a model, so that there is nothing random to test."""

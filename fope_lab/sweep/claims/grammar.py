@@ -5,7 +5,7 @@ The forms of a statement are in `statements/`, one per file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fope_lab.config.problems import shown
 from fope_lab.sweep.claims.operands import (
@@ -15,6 +15,7 @@ from fope_lab.sweep.claims.operands import (
     read_subject,
     refuse_factor_before,
 )
+from fope_lab.sweep.claims.other_signs import refuse_other_signs
 from fope_lab.sweep.claims.reader import ClaimError, Reader
 from fope_lab.sweep.claims.statements.base import Span, Statement
 from fope_lab.sweep.claims.statements.change_limit import ChangeLimit
@@ -27,14 +28,6 @@ FORMS: tuple[type[Statement], ...] = (NoWorse, Ranking, Equivalence, ChangeLimit
 """In the order in which they are read: <= before <, `grows at most` before `grows`."""
 FORM = "[stage.]metric[(corpus)]@x [where axis=value, …]: a > b [> c]"
 SIGNS = "one of > < >= <= ~ grows falls stays"
-EQUAL = "~ and a margin, as in a ~ b within 1%"
-OTHER_SIGNS = {
-    **dict.fromkeys(("==", "~=", "=~", "≈", "≃"), EQUAL),
-    **dict.fromkeys(("!=", "≠", "<>"), "> or <"),
-    **dict.fromkeys(("≤", "=<"), "<="),
-    **dict.fromkeys(("≥", "=>"), ">="),
-}
-"""How other languages write a sign, and what a claim has for it."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +39,12 @@ class Claim:
     where: tuple[Pin, ...]
     statement: Statement
 
+    @property
+    def canonical(self) -> Claim:
+        """The same claim in the form that all ways to write it share."""
+        pins = tuple(sorted(self.where, key=str))
+        return replace(self, where=pins, statement=self.statement.canonical)
+
     def __str__(self) -> str:
         at = "" if self.at is None else f"@{self.at}"
         where = f" where {', '.join(map(str, self.where))}" if self.where else ""
@@ -56,6 +55,7 @@ def parse_claim(text: str) -> Claim:
     """Return the claim that a text states. Raises ClaimError."""
     if not text.strip():
         raise ClaimError(f"is empty; needs {FORM}")
+    refuse_other_signs(text)
     reader = Reader(text)
     quantity = Quantity.read(reader)
     at = _read_points(reader) if reader.skip("@") else None
@@ -63,7 +63,6 @@ def parse_claim(text: str) -> Claim:
     if not reader.skip(":"):
         raise reader.wrong("':' and the values to compare")
     subject = read_subject(reader)
-    _refuse_other_signs(reader)
     refuse_factor_before(subject, reader)
     statement = _read_statement(subject, reader)
     reader.end(statement.needs_next)
@@ -102,15 +101,13 @@ def _read_where(reader: Reader) -> tuple[Pin, ...]:
     return tuple(pins)
 
 
-def _refuse_other_signs(reader: Reader) -> None:
-    for sign, ours in OTHER_SIGNS.items():
-        if reader.skip(sign):
-            raise ClaimError(f"found {sign} where a claim has {ours}")
-
-
 def _read_statement(subject: Operand, reader: Reader) -> Statement:
     for form in FORMS:
         if (statement := form.read(subject, reader)) is not None:
             return statement
+    if isinstance(subject, Pin) and "~" in subject.value:
+        raise ClaimError(
+            f"found {shown(subject.value)}: a ~ that compares has a space on each side"
+        )
     reader.end(SIGNS)
     raise ClaimError(f"compares {shown(str(subject))} with nothing; needs {FORM}")

@@ -10,7 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fope_lab.sweep.claims.reader import ClaimError, Reader, is_number, quoted
+from fope_lab.sweep.claims.other_signs import other_sign
+from fope_lab.sweep.claims.reader import NUMBER, ClaimError, Reader, is_number, quoted
 
 SIGNS = re.compile(r"[<>]|~(?=\s|$)|(?:grows|falls|stays)(?=\s|$)")
 """What a statement begins with, after what it says something about."""
@@ -91,12 +92,13 @@ def read_operand(reader: Reader) -> Pin | Constant:
     """Read a value of an axis, or a number that may be a constant. Raises ClaimError."""
     axis = reader.axis()
     value, in_quotes = reader.value()
-    if not axis and not in_quotes and value.endswith("%") and is_number(value[:-1]):
-        share = float(value[:-1]) / 100
-        raise ClaimError(f"found {value}, needs a number such as {share:g}; % is for margins")
-    if not axis and not in_quotes and is_number(value):
-        return Constant(Reader(value).number("a number"), value)
-    return Pin(value, axis or None)
+    if axis or in_quotes or not is_number(number := value.removesuffix("%")):
+        return Pin(value, axis or None)
+    constant = Constant(Reader(number).number("a number"), number)
+    if number != value or reader.skip("%"):
+        share = f"{constant.value / 100:g}"
+        raise ClaimError(f"found {number}%, needs a number such as {share}; % is for margins")
+    return constant
 
 
 def read_subject(reader: Reader) -> Operand:
@@ -107,6 +109,8 @@ def read_subject(reader: Reader) -> Operand:
 def refuse_factor_before(operand: Operand, reader: Reader) -> None:
     """Raise ClaimError if a factor comes before a name, as in 1.01 * rope."""
     if isinstance(operand, Constant) and reader.skip("*"):
+        if reader.comes(NUMBER):
+            raise ClaimError(f"multiplies {operand}: a margin is for two models")
         raise ClaimError(f"found {operand} before a *: a factor comes last, as in b * {operand}")
 
 
@@ -143,6 +147,8 @@ def written(value: str) -> str:
         operand = read_subject(reader)
         reader.end("nothing")
     except ClaimError:
+        return quoted(value)
+    if other_sign(value):
         return quoted(value)
     plain = Pin(operand.text) if isinstance(operand, Constant) else operand
     return value if plain == Pin(value) else quoted(value)

@@ -11,10 +11,10 @@ from fope_lab.config.problems import shown
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _AXIS = re.compile(r"[A-Za-z0-9_.-]+")
-_EQUALS = re.compile(r"=(?![=<>~])")
+_EQUALS = re.compile(r"=(?![=<>]|~(?:\s|$))")
 _SPACE = re.compile(r"\s*")
 _POINT = re.compile(r"[0-9]{1,18}(?![A-Za-z0-9_]|\.(?!\.))")
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _ENDS = frozenset(',:<>=")@*')
 _JSON = json.JSONDecoder(strict=False)
 
@@ -25,7 +25,7 @@ class ClaimError(UserError):
 
 def is_number(text: str) -> bool:
     """Whether a text is a number as a claim writes it: 12, -0.5, 6e-4."""
-    return _NUMBER.fullmatch(text) is not None
+    return NUMBER.fullmatch(text) is not None
 
 
 class Reader:
@@ -84,7 +84,7 @@ class Reader:
 
     def number(self, what: str) -> float:
         """Return the finite number that comes next."""
-        text = self._match(_NUMBER)
+        text = self._match(NUMBER)
         if text is None or self._text[self._at : self._at + 1] not in ("", " ", "%", "\n", "\t"):
             raise self.wrong(what)
         if not math.isfinite(float(text)):

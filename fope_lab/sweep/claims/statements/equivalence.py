@@ -8,7 +8,14 @@ from typing import ClassVar, Self
 
 from fope_lab.sweep.claims.contrast import Contrast
 from fope_lab.sweep.claims.margins import Tolerance
-from fope_lab.sweep.claims.operands import Constant, Operand, read_operand, settle, write_operands
+from fope_lab.sweep.claims.operands import (
+    Constant,
+    Operand,
+    read_operand,
+    refuse_factor_before,
+    settle,
+    write_operands,
+)
 from fope_lab.sweep.claims.reader import ClaimError, Reader
 from fope_lab.sweep.claims.statements.of_operands import OperandStatement, Place, contrast
 
@@ -42,7 +49,9 @@ class Equivalence(OperandStatement):
         """Read the statement from its sign on. Raises ClaimError."""
         if not reader.skip("~"):
             return None
-        operands = settle([subject, read_operand(reader)])
+        second = read_operand(reader)
+        refuse_factor_before(second, reader)
+        operands = settle([subject, second])
         if not reader.words("within"):
             a, b = write_operands(operands)
             raise ClaimError(f"{a} ~ {b} needs a margin, such as {a} ~ {b} within 1%".lstrip())
@@ -51,6 +60,13 @@ class Equivalence(OperandStatement):
     def __str__(self) -> str:
         first, second = write_operands(self.operands)
         return f"{first} ~ {second} within {self.within}".lstrip()
+
+    @property
+    def canonical(self) -> Equivalence:
+        """With the operands in the order of their names, between which an amount does not tell."""
+        if self.within.percent:
+            return self
+        return Equivalence(tuple(sorted(self.operands, key=str)), self.within)
 
     @property
     def amount(self) -> float:

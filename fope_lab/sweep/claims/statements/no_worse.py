@@ -66,11 +66,21 @@ class NoWorse(OperandStatement):
         second = read_operand(reader)
         refuse_factor_before(second, reader)
         operands = settle([subject, second])
-        return cls(operands, sign, _read_margin(reader, sign))
+        margin = _read_margin(reader, sign)
+        if margin == Reference():
+            reader.end("a margin such as * 1.01, + 0.02 or - 0.02, or the end")
+        return cls(operands, sign, margin)
 
     def __str__(self) -> str:
         first, second = write_operands(self.operands)
         return f"{first} {self.sign} {second}{_written(self.margin)}".lstrip()
+
+    @property
+    def canonical(self) -> NoWorse:
+        """With >=; a factor belongs to the second number, and stays there."""
+        if self.sign == ">=" or self.margin.is_ratio:
+            return self
+        return NoWorse(self.operands[::-1], ">=", Reference(shift=-self.margin.shift))
 
     @property
     def amount(self) -> float:
@@ -85,9 +95,10 @@ class NoWorse(OperandStatement):
 
 def _read_margin(reader: Reader, sign: Sign) -> Reference:
     """The margin after the second operand, if there is one, which leaves room on the right side."""
-    for mark in ("*", "+", "-"):
-        if not reader.skip(mark):
+    for written in ("*", "+", "-", "−"):
+        if not reader.skip(written):
             continue
+        mark = written.replace("−", "-")
         amount = reader.number(f"a number such as {'1.01' if mark == '*' else '0.02'} after {mark}")
         if reader.skip("%"):
             share = f"* {1.01 if sign == '<=' else 0.99}"

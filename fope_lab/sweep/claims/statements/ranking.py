@@ -39,7 +39,7 @@ class Ranking(OperandStatement):
             operands.append(read_operand(reader))
         if not orders:
             return None
-        if mark := reader.skip("*") or reader.skip("+"):
+        if mark := next(filter(None, map(reader.skip, "*+-−")), None):
             raise ClaimError(f"found {mark} after a > or <: a margin goes with >= or <=")
         if len(set(orders)) > 1:
             raise ClaimError("mixes > and <; a chain needs one of them")
