@@ -20,6 +20,7 @@ from fope_lab.config.section import Section
 from fope_lab.data.roles import candidate_role
 from fope_lab.stages.base import StageConfig
 
+LEAST = "least_validation_loss"
 SELECTED, MEANS = "selected", "means"
 """Where the result of a selection has the chosen value, and the mean of each value."""
 
@@ -39,9 +40,10 @@ class SelectRule(Section):
     by: Annotated[
         Literal["validation_loss", "least_validation_loss"],
         Doc(
-            "What the candidates are compared by: the validation loss after the last step, or the"
-            " least of all validations. One value is chosen for all seeds: the one with the least"
-            " mean over the seeds of the sweep; the first in the file if several have it."
+            "What the candidates are compared by: the validation loss of the model that the"
+            " training leaves, or, with train.select: best, the least of all validations, which is"
+            " then the same. One value is chosen for all seeds: the one with the least mean over"
+            " the seeds of the sweep; the first in the file if several have it."
         ),
     ] = "validation_loss"
 

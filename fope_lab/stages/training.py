@@ -15,7 +15,7 @@ from fope_lab.model.resized_tensors import Resizing
 from fope_lab.stages.base import ChildConfig, StageConfig
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.sections import DataSection, EmbeddingSection, ModelSection, TokenizerSection
-from fope_lab.stages.select import SelectRule
+from fope_lab.stages.select import LEAST, SelectRule
 from fope_lab.stages.swap_embedding import SwapEmbedding
 
 TRAINING_RECORD = "training.json"
@@ -291,6 +291,10 @@ class TrainingConfig(StageConfig):
         if self.select is not None and train.validate_every is None:
             reason = f"select compares the candidates by {self.select.by}"
             yield missing(("train", "validate_every"), reason)
+        if self.select is not None and self.select.by == LEAST and train.select != "best":
+            fault = f"found {LEAST}, but the training leaves the {train.select} model"
+            needs = "validation_loss, or best for train.select"
+            yield Problem(("select", "by"), fault, needs)
 
 
 def _nearest(tokens: int, multiple: int) -> str:

@@ -124,6 +124,8 @@ ERRORS: dict[str, str] = {
     " between 0 and 1; 5 points are 0.05",
     "passkey@64: rope ~ nope within 5": "rope ~ nope within 5: 5 is no margin of passkey, which is"
     " between 0 and 1; 5 points are 0.05",
+    "passkey@64..128: rope stays within 5": "rope stays within 5: 5 is no margin of passkey, which"
+    " is between 0 and 1; 5 points are 0.05",
     "passkey@64: > passkey": "compares passkey with itself",
     "passkey@64: > needle": "passkey does not measure 'needle' (allowed: passkey)",
     "perplexity.perplexity@64: < loss": "perplexity does not measure 'loss' (allowed: perplexity,"

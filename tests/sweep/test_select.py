@@ -83,15 +83,16 @@ def test_candidates_have_the_keys_that_they_have_without_a_selection(tmp_path: P
         {"stages.pretrain.select": {**RULE, "by": "least_validation_loss"}},
         {f"grid.{RATE}".replace(".", "|", 1): [1e-3, 2e-3]},
         {"seeds": [0, 7, 8]},
-        {"stages.pretrain.train": {**TRAIN, "tokens": 200_000}},
+        {"stages.pretrain.train": {**TRAIN, "select": "best", "tokens": 200_000}},
     ],
     ids=["rule", "candidates", "seeds", "training"],
 )
 def test_the_key_follows_from_the_rule_and_all_candidates(
     tmp_path: Path, change: dict[str, Any]
 ) -> None:
-    before = keys(load(tmp_path, SWEEP))
-    content = changed(SWEEP, {k: v for k, v in change.items() if "|" not in k})
+    best = changed(SWEEP, {"stages.pretrain.train": {**TRAIN, "select": "best"}})
+    before = keys(load(tmp_path, best))
+    content = changed(best, {k: v for k, v in change.items() if "|" not in k})
     content["grid"] |= {k.partition("|")[2]: v for k, v in change.items() if "|" in k}
     after = keys(load(tmp_path, content))
     names = [name for name in before if name.startswith(("select", "extend", "perplexity"))]
@@ -159,6 +160,11 @@ def test_a_plan_says_what_the_selection_costs(tmp_path: Path) -> None:
             {"over": "embedding"},
             "stages.pretrain.select.over: found 'embedding', which is no axis of pretrain that sets"
             " a field of train (allowed: train.learning_rate)",
+        ),
+        (
+            {**RULE, "by": "least_validation_loss"},
+            "stages.pretrain.select.by: found least_validation_loss, but the training leaves the"
+            " last model, needs validation_loss, or best for train.select",
         ),
         ({}, "stages.pretrain.select.over: is missing"),
         ({**RULE, "bye": 1}, "stages.pretrain.select.bye: unknown key 'bye'; did you mean 'by'?"),

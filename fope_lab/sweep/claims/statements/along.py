@@ -71,6 +71,7 @@ class AlongStatement(Statement):
 
     def compare(self, scope: Scope) -> Sequence[Combination]:
         """One combination for each group of stages. Raises ClaimError."""
+        self.check_amount(scope.selected.metric)
         terms = [self.subject] if isinstance(self.subject, Pin) else []
         if self.along is not None:
             return self._along_grid(scope, self.along, terms)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from fope_lab.stages.metric import Metric
 from fope_lab.sweep.claims.contrast import Combination
 from fope_lab.sweep.claims.operands import Operand, Pin
-from fope_lab.sweep.claims.reader import Reader
+from fope_lab.sweep.claims.reader import ClaimError, Reader
 from fope_lab.sweep.claims.selection import Selected
 
 
@@ -66,6 +67,19 @@ class Statement(ABC):
     @abstractmethod
     def __str__(self) -> str:
         """The text that is read as this statement."""
+
+    @property
+    def amount(self) -> float:
+        """How far apart two numbers may be, in the unit of the metric; 0 without such a margin."""
+        return 0.0
+
+    def check_amount(self, metric: Metric) -> None:
+        """Raise ClaimError if the margin is one that every number of the metric is within."""
+        if metric.is_fraction and self.amount >= 1:
+            raise ClaimError(
+                f"{self}: {self.amount:g} is no margin of {metric.short_name}, which is between 0"
+                " and 1; 5 points are 0.05"
+            )
 
     @property
     def canonical(self) -> Statement:

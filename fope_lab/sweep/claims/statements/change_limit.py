@@ -51,6 +51,11 @@ class ChangeLimit(AlongStatement):
             raise reader.wrong("'within' and a margin, as in 'stays within 5%'")
         return None
 
+    @property
+    def amount(self) -> float:
+        """The limit, if it is no share."""
+        return 0.0 if self.limit.percent else self.limit.amount
+
     def words(self) -> str:
         """The limit of the change."""
         return f"{self.change} {self.limit}"

@@ -51,11 +51,6 @@ class OperandStatement(Statement):
         names = dict(zip(terms, grouped.names, strict=True))
         return [self._combination(group, names, scope) for group in grouped.groups]
 
-    @property
-    def amount(self) -> float:
-        """How far apart two numbers may be, in the unit of the metric; 0 without such a margin."""
-        return 0.0
-
     @abstractmethod
     def contrasts(self, places: Sequence[Place]) -> tuple[Contrast, ...]:
         """What is tested of the operands at these places."""
@@ -87,13 +82,9 @@ class OperandStatement(Statement):
 
     def _check_fractions(self, scope: Scope) -> None:
         metric = scope.selected.metric
+        self.check_amount(metric)
         if not metric.is_fraction:
             return
-        if self.amount >= 1:
-            raise ClaimError(
-                f"{self}: {self.amount:g} is no margin of {metric.short_name}, which is between 0"
-                " and 1; 5 points are 0.05"
-            )
         for operand in self.operands:
             if isinstance(operand, Constant) and not 0 <= operand.value <= 1:
                 raise ClaimError(
