@@ -27,7 +27,7 @@ from fope_lab.report.compare.correction import chance_rate
 from fope_lab.report.compare.decision import Decision, Outcome, decide, is_true
 from fope_lab.report.compare.mastery import not_learned
 from fope_lab.report.compare.needed_seeds import FEWEST_KNOWN, WouldDecide, seeds_needed
-from fope_lab.report.compare.seed_test import SeedTest
+from fope_lab.report.compare.seed_test import STUDENT_T, SeedTest
 from fope_lab.report.compare.training_history import differences
 from fope_lab.sweep.claim_group import StatedClaim
 from fope_lab.sweep.claims.comparison import Comparison
@@ -178,7 +178,8 @@ class Case:
             return WouldDecide(None, None, None)
         more = max(needed - n, 1)
         one = None if seconds is None else seconds(list(self._stages_of_a_seed()))
-        return WouldDecide(n + more, more, None if one is None else one * more)
+        cost = None if one is None else one * more
+        return WouldDecide(n + more, more, cost, at_least=self.test is not STUDENT_T)
 
     def _stages_of_a_seed(self) -> Iterator[Stage]:
         """The stages that one more seed needs, as those of the first seed: what is compared and

@@ -85,12 +85,13 @@ class WouldDecide:
     """How many seeds would decide a claim: None for more than a thousand.
 
     `more` are those beyond the ones that are there, and `seconds` what their stages take; None
-    where unknown.
+    where unknown. `at_least` says that a sequential test decides, which needs some more.
     """
 
     seeds: int | None
     more: int | None
     seconds: float | None
+    at_least: bool = False
 
     @property
     def words(self) -> str:
@@ -98,8 +99,9 @@ class WouldDecide:
         if self.seeds is None:
             return f"more than {MOST:,} seeds would be needed to decide it"
         cost = "" if self.seconds is None else f", about {_duration(self.seconds)} of work"
+        number = f"{'at least' if self.at_least else 'about'} {self.seeds}"
         return (
-            f"about {self.seeds} seeds would decide it, if the difference is what it seems:"
+            f"{number} seeds would decide it, if the difference is what it seems:"
             f" {self.more} more{cost}"
         )
 

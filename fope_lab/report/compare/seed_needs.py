@@ -135,7 +135,7 @@ class EarlyStopNeeds:
         return [
             follow_stops(
                 [results[stage.key] for stage in training],
-                self._rule.first,
+                self._rule.always,
                 self._rule.at_most,
                 self._wanted,
             )
@@ -163,7 +163,7 @@ class EarlyStopNeeds:
         now |= {
             stage.key
             for stage in self._stages
-            if stage.key not in own and stage.seed is not None and stage.seed < self._rule.first
+            if stage.key not in own and stage.seed is not None and stage.seed < self._rule.always
         }
         later = {key for key, level in own.items() if level == LATER}
         needed = with_ancestors(now | _whole(self._stages), self._stages)

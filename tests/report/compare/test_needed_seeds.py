@@ -111,6 +111,8 @@ def test_a_verdict_says_how_many_seeds_and_what_they_take(tmp_path: Path) -> Non
         "about 10 seeds would decide it, if the difference is what it seems: 7 more, about 3.5"
         " hours of work"
     )
+    looked_at = WouldDecide(10, 7, None, at_least=True)
+    assert looked_at.words.startswith("at least 10 seeds would decide it")
     assert priced[0] == [
         f"{kind}[embedding={name},seed=0]"
         for kind in ("perplexity", "pretrain")

@@ -49,9 +49,10 @@ VERDICT = {
         "adjusted_p": {"type": ["number", "null"], "minimum": 0},
         "would_decide": {
             "type": ["object", "null"],
-            "required": ["seeds", "more", "seconds"],
+            "required": ["seeds", "more", "seconds", "at_least"],
             "additionalProperties": False,
             "properties": {
+                "at_least": {"type": "boolean"},
                 "seeds": {"type": ["integer", "null"], "minimum": 3},
                 "more": {"type": ["integer", "null"], "minimum": 1},
                 "seconds": {"type": ["number", "null"], "minimum": 0},
