@@ -85,7 +85,7 @@ def _load(path: Path, loader: SweepLoader, text: str | None = None) -> Sweep:
     by_section = None if problems else resolved.by_section
     if not problems.concern("report"):
         stages = None if problems else resolved.stages
-        problems.add(*seed_rule_problems(file.seed_rule, file.report, stages))
+        problems.add(*seed_rule_problems(file.seed_rule, file.report, stages, by_section))
     problems.add(*report_problems(file.report, by_section, file.max_stages, file.seed_rule))
     if problems:
         raise problems.error(points)

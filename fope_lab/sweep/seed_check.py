@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fope_lab.config.problems import Problem, name_list
 from fope_lab.stages.training import TrainingConfig
@@ -14,17 +14,24 @@ UNTIL = ("seeds", "until")
 
 
 def seed_rule_problems(
-    rule: SeedRule | None, section: ReportSection, stages: Sequence[Stage] | None
+    rule: SeedRule | None,
+    section: ReportSection,
+    stages: Sequence[Stage] | None,
+    by_section: Mapping[str, Sequence[Stage]] | None,
 ) -> Iterator[Problem]:
-    """Yield what is wrong with the rule; without stages, since some are wrong, less is checked."""
+    """Yield what is wrong with the rule; without stages, since some are wrong, less is checked.
+
+    `by_section` has the stages of the file's own sections, whose seeds the rule is about.
+    """
     if rule is None:
         return
     if rule.until == CLAIMS and not section.claims:
         yield Problem(UNTIL, "found claims, but report.claims has none to decide")
     if stages is None:
         return
-    if rule.until != CLAIMS and not any(map(may_stop_early, stages)):
-        trainings = dict.fromkeys(stage.section for stage in stages if stage.spec.trains)
+    own = [stage for found in (by_section or {}).values() for stage in found]
+    if rule.until != CLAIMS and not any(map(may_stop_early, own)):
+        trainings = dict.fromkeys(stage.section for stage in own if stage.spec.trains)
         of = f" of {name_list(trainings)}" if trainings else ""
         yield Problem(UNTIL, f"no training{of} can stop early", "train.stop_at_accuracy")
     seeds = {stage.key: stage.seed for stage in stages}

@@ -151,6 +151,13 @@ def test_numbers_are_called_by_their_axis(tmp_path: Path) -> None:
         assert tuple(one.name for one in series) == names
 
 
+def test_a_range_that_no_model_has_whole_is_an_error(tmp_path: Path) -> None:
+    axis = "grid:\n  passkey.lengths: [[32, 64], [128, 256]]\n"
+    report = "report:\n  claims: ['passkey@32..256: rope grows']\n"
+    [found] = told(tmp_path, SWEEP.replace("grid:\n", axis) + report)
+    assert "no model has passkey at all points in 32..256 (at: 32, 64, 128, 256)" in found
+
+
 def test_a_claim_stands_once(tmp_path: Path) -> None:
     found = told(tmp_path, f"{SWEEP}report:\n  claims:\n" + "    - 'passkey@64: rope > nope'\n" * 2)
     assert found == [f"{REPORT + 3} report.claims[1]: says the same as claims[0]"]

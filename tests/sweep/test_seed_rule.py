@@ -98,6 +98,19 @@ def test_a_rule_needs_something_to_go_by(tmp_path: Path) -> None:
     assert found == ("2 seeds.until: no training of p can stop early, needs train.stop_at_accuracy")
 
 
+def test_the_trainings_of_another_file_are_not_those_of_the_rule(tmp_path: Path) -> None:
+    first = text("[0, 1, 2, 3]", report="").replace("[rope, nope]", "[rope]")
+    (tmp_path / "first.yaml").write_text(first)
+    evaluation = """\
+name: y
+seeds: {first: 2, at_most: 4, until: {stopped_early: 2}}
+stages:
+  e: {kind: algorithmic, from: first.yaml#p, subtask: parity, lengths: [50], count: 10}
+"""
+    [found] = told(tmp_path, evaluation)
+    assert found == "2 seeds.until: no training can stop early, needs train.stop_at_accuracy"
+
+
 def test_too_many_seeds_are_a_fault_of_the_rule(tmp_path: Path) -> None:
     [found] = told(tmp_path, text("{first: 2, at_most: 100000, until: {stopped_early: 2}}"))
     assert found.startswith("2 seeds: makes 200,000 grid points with all seeds")
@@ -117,11 +130,14 @@ report: {claims: ['figure.constant_near: > constant_far']}
 def test_a_stage_that_reads_all_seeds_needs_a_list(tmp_path: Path) -> None:
     """Such as one that chooses a setting by the mean over the seeds."""
     sweep = load(tmp_path, text("{first: 2, at_most: 3, until: claims}"))
-    assert not list(seed_rule_problems(sweep.seed_rule, sweep.report, sweep.stages))
+    assert not list(
+        seed_rule_problems(sweep.seed_rule, sweep.report, sweep.stages, sweep.by_section)
+    )
     trainings = [stage for stage in sweep.stages if stage.section == "p"]
     parents = {f"candidate.{n}": stage.key for n, stage in enumerate(trainings)}
     choice = dataclasses.replace(trainings[0], key="choice", label="choice", parents=parents)
-    [found] = seed_rule_problems(sweep.seed_rule, sweep.report, [*sweep.stages, choice])
+    stages = [*sweep.stages, choice]
+    [found] = seed_rule_problems(sweep.seed_rule, sweep.report, stages, sweep.by_section)
     assert str(found).startswith("seeds: found a rule, and choice reads trainings under several")
 
 

@@ -95,6 +95,8 @@ class AlongStatement(Statement):
             )
         everywhere = set.intersection(*({id(stage) for stage in selected.at(x)} for x in xs))
         stages = [stage for stage in selected.at(xs[0]) if id(stage) in everywhere]
+        if not stages:
+            raise ClaimError(f"no model has {name} at all points in {span} (at: {selected.few_xs})")
         grouped = group_stages(terms, scope.where, stages)
         subject = grouped.names[0] if grouped.names else name
         combinations = []
