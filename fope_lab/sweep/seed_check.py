@@ -8,9 +8,7 @@ from fope_lab.config.problems import Problem, name_list
 from fope_lab.stages.training import TrainingConfig
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.report_section import ReportSection
-from fope_lab.sweep.seed_rule import CLAIMS, SeedRule
-
-UNTIL = ("seeds", "until")
+from fope_lab.sweep.seed_rule import CLAIMS, UNTIL, SeedRule
 
 
 def seed_rule_problems(
