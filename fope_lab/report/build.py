@@ -19,12 +19,12 @@ from fope_lab.report.compare.counted_results import (
     counted_seeds,
     judge_sweep,
     read_counted,
-    seed_test,
 )
 from fope_lab.report.compare.findings import findings
 from fope_lab.report.compare.own_settings import own_settings_notes
 from fope_lab.report.compare.paper_comparison import PaperComparison, compare_with_paper
 from fope_lab.report.compare.published import load_published
+from fope_lab.report.compare.seed_needs import seed_test_of
 from fope_lab.report.compare.seed_test import SeedTest
 from fope_lab.report.results.aggregate import Cell, build_cells
 from fope_lab.report.results.analyses import AnalysisResult, read_analyses
@@ -113,7 +113,7 @@ def build_report(
     stages take, to price the seeds that would decide a claim.
     """
     section, by_section = sweep.report, sweep.by_section
-    results, test = read_counted(sweep, store), seed_test(sweep)
+    results, test = read_counted(sweep, store), seed_test_of(sweep)
     stages, counted = results.stages, results.counted
     cells = build_cells(counted)
     named = requested_keys([*(section.tables or ()), *(section.figures or ())], by_section)

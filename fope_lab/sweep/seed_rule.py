@@ -28,7 +28,7 @@ Seed = Annotated[int, Interval(ge=0, lt=2**32)]
 SEED_LIST = Option(Annotated[tuple[Seed, ...], MinLen(1), EachOnce()], MISSING)
 CLAIMS: Literal["claims"] = "claims"
 UNTIL = ("seeds", "until")
-"""Where a sweep file has the rule's end."""
+"""The field of a sweep file that says when to stop adding seeds."""
 MOST_LOOKED_AT = 200
 """Up to how many seeds the sequential test is exact (report/compare/error_spending.py)."""
 

@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 from fope_lab.report.compare.claim_case import Case, StageSeconds
 from fope_lab.report.compare.claims import Verdict, judge_cases, read_cases
 from fope_lab.report.compare.needed_states import with_needs
-from fope_lab.report.compare.seed_needs import EarlyStopNeeds, judge_by_looks, seed_needs
-from fope_lab.report.compare.seed_test import STUDENT_T, SeedTest
-from fope_lab.report.compare.sequential import SequentialT
+from fope_lab.report.compare.seed_needs import (
+    EarlyStopNeeds,
+    judge_by_looks,
+    seed_needs,
+    seed_test_of,
+)
 from fope_lab.report.results.stage_results import StageResult, read_stages
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage, Sweep
@@ -42,17 +45,6 @@ def read_counted(sweep: Sweep, store: Store) -> CountedResults:
     return CountedResults(stages, counted)
 
 
-def seed_test(sweep: Sweep) -> SeedTest:
-    """The test over seeds that the rule for the seeds of a sweep asks for.
-
-    Where claims have seeds added, it is the sequential one, whose errors are rare over all looks.
-    """
-    rule = sweep.seed_rule
-    if rule is None or isinstance(rule.until, StoppedEarly):
-        return STUDENT_T
-    return SequentialT(rule.first)
-
-
 def judge_sweep(
     sweep: Sweep, results: CountedResults, seconds: StageSeconds | None = None
 ) -> tuple[Verdict, ...]:
@@ -63,7 +55,7 @@ def judge_sweep(
         return judge_by_looks(sweep, rule, by_key, seconds)
     by_key = {result.stage.key: result for result in results.stages}
     counted = frozenset(result.stage.key for result in results.counted)
-    cases = read_cases(sweep.report, sweep.by_section, by_key, STUDENT_T)
+    cases = read_cases(sweep.report, sweep.by_section, by_key, seed_test_of(sweep))
     return judge_cases([_of(case, counted) for case in cases], sweep.report, seconds)
 
 

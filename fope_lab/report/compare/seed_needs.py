@@ -16,6 +16,7 @@ from fope_lab.report.compare.claim_looks import ClaimLooks
 from fope_lab.report.compare.claim_values import Results
 from fope_lab.report.compare.claims import Verdict, judge_cases, read_cases
 from fope_lab.report.compare.early_stops import TrainingSeeds, follow_stops
+from fope_lab.report.compare.seed_test import STUDENT_T, SeedTest
 from fope_lab.report.compare.sequential import SequentialT
 from fope_lab.report.results.aggregate import json_value
 from fope_lab.sweep.graph import Stage, Sweep
@@ -50,6 +51,17 @@ def seed_needs(sweep: Sweep) -> SeedNeeds:
     if isinstance(rule.until, StoppedEarly):
         return EarlyStopNeeds(sweep, rule, rule.until)
     return ClaimNeeds(sweep, rule)
+
+
+def seed_test_of(sweep: Sweep) -> SeedTest:
+    """The test over seeds that the rule for the seeds of a sweep asks for.
+
+    Where claims have seeds added, it is the sequential one, whose errors are rare over all looks.
+    """
+    rule = sweep.seed_rule
+    if rule is None or isinstance(rule.until, StoppedEarly):
+        return STUDENT_T
+    return SequentialT(rule.first)
 
 
 class AllNeeded:
@@ -87,8 +99,7 @@ class ClaimNeeds:
 
 def claims_of(sweep: Sweep, rule: SeedRule, results: Results) -> list[ClaimLooks]:
     """The claims of a sweep, in its order, each for every combination of its open axes."""
-    test = SequentialT(rule.first)
-    cases = read_cases(sweep.report, sweep.by_section, results, test)
+    cases = read_cases(sweep.report, sweep.by_section, results, seed_test_of(sweep))
     tested = sum(not case.combination.is_exact for case in cases)
     verdicts = 1 if sweep.report.correction == "none" else max(tested, 1)
     return [ClaimLooks(case, rule.first, verdicts) for case in cases]

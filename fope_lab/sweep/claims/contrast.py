@@ -62,7 +62,7 @@ class Combination:
 
     @property
     def has_seeds(self) -> bool:
-        """Whether a stage of a seed is compared."""
+        """Whether any compared stage has a seed."""
         return any(seed is not None for seeds in self.members for seed in seeds)
 
     @functools.cached_property

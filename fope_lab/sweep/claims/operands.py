@@ -107,7 +107,7 @@ def read_subject(reader: Reader) -> Operand:
 
 
 def refuse_factor_before(operand: Operand, reader: Reader) -> None:
-    """Raise ClaimError if a factor comes before a name, as in 1.01 * rope."""
+    """Raise ClaimError if a number is multiplied, as in 1.01 * rope."""
     if isinstance(operand, Constant) and reader.skip("*"):
         if reader.comes(NUMBER):
             raise ClaimError(f"multiplies {operand}: a margin is for two models")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from report_samples import BASE, finish, make_report, write_plan
 
 from fope_lab.report import Report
+from fope_lab.report.build import build_report
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import report_json
@@ -117,6 +119,26 @@ def test_a_table_says_if_one_row_had_more_candidates(tmp_path: Path) -> None:
     without = [{"pretrain.embedding": "rope", RATE: RATES[-1]}]
     notes = table(report_of(tmp_path / "uneven", exclude=without), "Perplexity").notes
     assert "Not all had as many candidates: rope 2, alibi 3." in notes
+
+
+def test_one_more_seed_costs_the_candidates_of_that_seed(tmp_path: Path) -> None:
+    grid = {"pretrain.embedding": ["rope", "alibi"], RATE: RATES}
+    report = {"claims": ["perplexity@64: rope > 10"]}
+    changes = {"stages": stages(selects=True), "grid": grid, "seeds": [0, 1, 2], "report": report}
+    plan = write_plan(tmp_path, changes)
+    store = Store.create(tmp_path / "store")
+    work(plan, store)
+    priced: list[list[Stage]] = []
+
+    def seconds(asked: Sequence[Stage]) -> float:
+        priced.append(list(asked))
+        return 1.0
+
+    build_report(plan.sweep, store, provenance={}, seconds=seconds)
+    [asked] = priced
+    trained = [stage for stage in asked if stage.spec.trains]
+    assert {stage.seed for stage in asked} == {trained[0].seed}
+    assert len(trained) == len(RATES)
 
 
 def test_rows_at_one_rate_say_so(tmp_path: Path) -> None:
