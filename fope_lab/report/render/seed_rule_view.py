@@ -33,6 +33,8 @@ def seed_lines(report: Report) -> list[str]:
         f" error rate over all looks is at most {ALPHA:g} (error spending: Lan & DeMets 1983;"
         " exact for normal differences: Jennison & Turnbull 1991). It stays so if at_most is"
         " raised and the sweep run again.",
+        "Every ± is for a number of seeds that is fixed beforehand, and so are the marks of a"
+        " difference: they make no allowance for the looks. Verdicts and bold marks do.",
         *_under_correction(report.verdicts),
     ]
 

@@ -291,6 +291,7 @@ def test_the_report_says_how_often_it_looked_and_which_seeds_it_added(
     for text in (render_html(report), render_markdown(report)):
         assert "Seeds 0 to 2 always run." in text
         assert "seeds 3, 4, 5. There were 4 looks at 1 verdict." in text
+        assert "they make no allowance for the looks" in text
         assert "a paired t-test after each seed, α = 0.05 for all looks together" in text
     assert "n = 6, 4 looks" in lines
     assert "that are needed are done" in report.summary.headline
