@@ -29,6 +29,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from fope_lab.atomic_files import write_atomic
 from fope_lab.devices import processor
 from fope_lab.model import Decoder, ModelConfig
 from fope_lab.model.block_attention import block_attention
@@ -159,7 +160,7 @@ def main() -> None:
         figures["exponent"] = exponent(grown)
         print(f"  exponent {figures['exponent']:.3f}")
     if given.json:
-        given.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        write_atomic(given.json, json.dumps(figures, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from fope_lab.atomic_files import write_atomic
 from fope_lab.model import SCALES, Decoder, ModelConfig
 from fope_lab.model.config import parameters
 from fope_lab.stages import TrainSettings
@@ -189,7 +190,7 @@ def main() -> None:
     print(f"\n{arguments.scale} on two workers, load {os.getloadavg()[0]:.1f}")
     print("\n".join(lines(measured)))
     if arguments.json is not None:
-        arguments.json.write_text(json.dumps({"sizes": sizes, "measured": measured}, indent=1))
+        write_atomic(arguments.json, json.dumps({"sizes": sizes, "measured": measured}, indent=1))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,9 @@ start from the same weights and have the same fused AdamW, clipping and batch; n
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +82,9 @@ SHAPES: Mapping[str, Shape] = {
 
 
 class Turns:
-    """In a contestant's process: waits for its turns of `steps` training steps, and times them."""
+    """In a contestant's process: waits for its turns of `steps` training steps, and times them.
+
+    After each turn, its seconds and the peak of the GPU's memory in bytes so far are printed."""
 
     def __init__(self, steps: int, rounds: int, clock: Callable[[], float]) -> None:
         self.all_steps = steps * rounds + 1
@@ -93,7 +97,8 @@ class Turns:
         if self._taken % self._steps == 0:
             if self._taken:
                 _wait_for_device()
-                print(self._clock() - self._start, file=self._report, flush=True)
+                seconds = self._clock() - self._start
+                print(seconds, _peak_memory(), file=self._report, flush=True)
             if self._taken < self.all_steps - 1:
                 sys.stdin.readline()
             self._start = self._clock()
@@ -103,6 +108,11 @@ class Turns:
 def _wait_for_device() -> None:
     if CUDA:
         torch.cuda.synchronize()
+
+
+def _peak_memory() -> int:
+    """What PyTorch has allocated at most, in bytes; 0 on a CPU."""
+    return torch.cuda.max_memory_allocated() if CUDA else 0
 
 
 @dataclass(frozen=True)
@@ -128,13 +138,15 @@ def rows_of(tokens: torch.Tensor, shape: Shape, step: int) -> torch.Tensor:
     return tokens[first : first + shape.rows]
 
 
-def start_model(shape: Shape) -> Decoder:
+def start_model(shape: Shape, embedding: str = "rope") -> Decoder:
     """Create the model with the same weights each time."""
     with DEVICE:  # which draws them quicker than the CPU
-        return Decoder(shape.config, "rope", train_length=shape.length, seed=0)
+        return Decoder(shape.config, embedding, train_length=shape.length, seed=0)
 
 
-def ours(shape: Shape, tokens: torch.Tensor, turns: Turns, way: Way) -> None:
+def ours(
+    shape: Shape, tokens: torch.Tensor, turns: Turns, way: Way, embedding: str = "rope"
+) -> None:
     """Train with the loop of the training stages."""
     settings = entry_of(TrainSettings).read(
         {
@@ -157,7 +169,7 @@ def ours(shape: Shape, tokens: torch.Tensor, turns: Turns, way: Way) -> None:
         return Batch(rows[:, :-1], rows[:, 1:])
 
     train(
-        start_model(shape),
+        start_model(shape, embedding),
         batches,
         settings,
         RunWriter(AttemptHandle(StagePaths(Path()), 0, None)),
@@ -229,33 +241,39 @@ def hugging_face(shape: Shape, tokens: torch.Tensor, turns: Turns, way: Way) -> 
         def on_step_begin(self, *arguments: Any, **others: Any) -> None:
             turns.step()
 
-    trainer = Trainer(
-        hugging_face_model(shape),
-        TrainingArguments(
-            output_dir="/nonexistent",
-            max_steps=turns.all_steps,
-            per_device_train_batch_size=shape.rows,
-            learning_rate=RATE,
-            lr_scheduler_type="cosine",
-            warmup_steps=turns.all_steps // 10,
-            max_grad_norm=CLIP,
-            weight_decay=DECAY,
-            adam_beta1=BETAS[0],
-            adam_beta2=BETAS[1],
-            optim="adamw_torch_fused",
-            bf16=way.narrow,
-            use_cpu=not CUDA,
-            torch_compile=way.compiled,
-            logging_steps=LOG_EVERY,
-            save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-        ),
-        train_dataset=Windows(tokens),
-        callbacks=[Taking()],
-    )
+    with tempfile.TemporaryDirectory() as folder:  # the Trainer makes one, and writes nothing
+        trainer = Trainer(
+            hugging_face_model(shape),
+            TrainingArguments(
+                output_dir=folder,
+                max_steps=turns.all_steps,
+                per_device_train_batch_size=shape.rows,
+                learning_rate=RATE,
+                lr_scheduler_type="cosine",
+                warmup_steps=turns.all_steps // 10,
+                max_grad_norm=CLIP,
+                weight_decay=DECAY,
+                adam_beta1=BETAS[0],
+                adam_beta2=BETAS[1],
+                optim="adamw_torch_fused",
+                bf16=way.narrow,
+                use_cpu=not CUDA,
+                torch_compile=way.compiled,
+                logging_steps=LOG_EVERY,
+                save_strategy="no",
+                report_to=[],
+                disable_tqdm=True,
+            ),
+            train_dataset=Windows(tokens),
+            callbacks=[Taking()],
+        )
     trainer.remove_callback(PrinterCallback)
     trainer.train()
 
 
-CONTESTANTS: Mapping[str, Contestant] = {"ours": ours, "hugging face": hugging_face, "bare": bare}
+CONTESTANTS: Mapping[str, Contestant] = {
+    "ours": ours,
+    "fope": functools.partial(ours, embedding="fope"),
+    "hugging face": hugging_face,
+    "bare": bare,
+}

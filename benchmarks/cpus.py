@@ -23,6 +23,7 @@ import torch
 from contestants import SHAPES, rows_of, start_model
 from torch import nn
 
+from fope_lab.atomic_files import write_atomic
 from fope_lab.devices import processor
 from trainers.kept_memory import kept_memory
 from trainers.optimizer import decay_groups
@@ -97,7 +98,7 @@ def main() -> None:
             print(f"  {name:10} {one:18} {rate:9.0f} tokens/s", flush=True)
     if given.json:
         content = {"device": device, "figures": figures}
-        given.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_atomic(given.json, json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -25,11 +25,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 
+from fope_lab.atomic_files import write_atomic
 from fope_lab.embeddings import PRESETS, EmbeddingError, build_embedding, parse_embedding
 from fope_lab.model import Decoder, ModelConfig
 from fope_lab.model.attention import Attention
@@ -40,7 +41,10 @@ DTYPE = torch.bfloat16 if CUDA else torch.float32
 CONFIG = ModelConfig(num_layers=4, num_heads=8, head_dim=64, vocab_size=272)
 TRAIN_LENGTH = 512
 BATCH = 2
-FEWEST_PAIRS = 5
+FIRST = ("rope", "fope", "alibi", "kerple")
+"""The presets with an aim, which are measured first."""
+LAST = "fire"
+"""The slowest by far on a GPU at long lengths."""
 
 Work = Callable[[], None]
 Column = Callable[[str], float]
@@ -119,6 +123,13 @@ def training_steps() -> Callable[[str], Work]:
     return of
 
 
+class Budget(NamedTuple):
+    """The seconds for the pairs of a time, and how many there are at least."""
+
+    seconds: float
+    pairs: int
+
+
 def seconds(work: Work) -> float:
     """Return the wall time of a run in seconds."""
     if CUDA:
@@ -130,11 +141,11 @@ def seconds(work: Work) -> float:
     return time.perf_counter() - start
 
 
-def ratio(ours: Work, rope: Work, budget: float) -> float:
-    """The median ratio of times in pairs, as many as fit the budget in seconds."""
+def ratio(ours: Work, rope: Work, budget: Budget) -> float:
+    """The median ratio of times in pairs, as many as fit the budget."""
     for work in (ours, rope):  # the first run of each compiles and allocates
         work()
-    pairs = max(int(budget / (seconds(ours) + seconds(rope))), FEWEST_PAIRS)
+    pairs = max(int(budget.seconds / (seconds(ours) + seconds(rope))), budget.pairs)
     ratios = []
     for pair in range(pairs):
         first, second = (ours, rope) if pair % 2 else (rope, ours)
@@ -172,13 +183,13 @@ def memory_of(preset: str, length: int) -> int:
     return int(subprocess.run(line, check=True, capture_output=True, text=True).stdout)
 
 
-def layer_column(length: int, budget: float) -> Column:
+def layer_column(length: int, budget: Budget) -> Column:
     """Return the column of times of a layer's pass at a length, relative to rope."""
     of = layer_passes(length)
     return lambda preset: ratio(of(preset), of("rope"), budget)
 
 
-def step_column(budget: float) -> Column:
+def step_column(budget: Budget) -> Column:
     """Return the column of times of a training step, relative to rope."""
     of = training_steps()
     return lambda preset: ratio(of(preset), of("rope"), budget)
@@ -199,44 +210,57 @@ def device_name() -> str:
 def arguments() -> argparse.Namespace:
     """Parse the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--presets", nargs="+", default=list(PRESETS), choices=PRESETS)
+    middle = [name for name in PRESETS if name not in (*FIRST, LAST)]
+    presets = [*FIRST, *middle, LAST]
+    parser.add_argument("--presets", nargs="+", default=presets, choices=PRESETS)
     parser.add_argument("--lengths", nargs="*", type=int, default=[512, 4096], help="of `layer`")
     parser.add_argument("--steps", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--memory", nargs="*", type=int, default=[16_384], help="lengths")
     parser.add_argument("--budget", type=float, default=10, help="seconds for each time")
+    parser.add_argument("--pairs", type=int, default=5, help="for each time, at least")
     parser.add_argument("--json", type=Path, help="where to write the figures, too")
     parser.add_argument("--grow", nargs=2, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def main() -> None:
-    """Measure and print the table, cell by cell."""
+def main() -> int:
+    """Measure and print the table, cell by cell; return 1 if a cell failed, else 0."""
     given = arguments()
     torch.set_num_threads(1)
     if given.grow:
         print(memory_growth(given.grow[0], int(given.grow[1])))
-        return
+        return 0
+    budget = Budget(given.budget, given.pairs)
     columns: dict[str, Column] = {}
     for length in given.lengths:
-        columns[f"layer @ {length}"] = layer_column(length, given.budget)
+        columns[f"layer @ {length}"] = layer_column(length, budget)
     if given.steps:
-        columns["step"] = step_column(given.budget)
+        columns["step"] = step_column(budget)
     for length in given.memory:
         columns[f"memory @ {length}"] = memory_column(length)
     print(f"× rope; {device_name()}")
     print(f"{'':16}", *(f"{name:>16}" for name in columns))
     figures: dict[str, dict[str, float]] = {}
+    errors: dict[str, str] = {}
     for preset in given.presets:
         print(f"{preset:16}", end="", flush=True)
         figures[preset] = {}
         for name, measure in columns.items():
-            figures[preset][name] = value = measure(preset)
-            print(f" {value:16.3f}", end="", flush=True)
+            try:
+                figures[preset][name] = value = measure(preset)
+            except Exception as error:  # it costs this cell, and none of the others
+                errors[f"{preset}, {name}"] = f"{type(error).__name__}: {error}"
+                print(f" {'failed':>16}", end="", flush=True)
+            else:
+                print(f" {value:16.3f}", end="", flush=True)
         print()
         if given.json:  # after each preset, so that an early end leaves what was measured
-            content = {"device": device_name(), "of_rope": figures}
-            given.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            content = {"device": device_name(), "of_rope": figures, "errors": errors}
+            write_atomic(given.json, json.dumps(content, indent=1) + "\n")
+    for cell, message in errors.items():
+        print(f"{cell}: {message}", file=sys.stderr)
+    return int(bool(errors))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -3,12 +3,15 @@
     python benchmarks/gpu.py [--toy] [--parts parity resume …] [--out build/gpu]
 
 Each part is a process of its own with a limit of time, so that a part that fails or hangs costs
-only itself. After each one, DIR/gpu.json and the table DIR/gpu.txt are written anew, so that an
-end at any moment leaves what was measured. `make gpu` runs it.
+only itself. Those that come last get what is left of the eight minutes. After each one,
+OUT/gpu.json and the table OUT/gpu.txt are written anew, so that an end at any moment leaves what
+was measured. `make gpu` runs it, and `python benchmarks/results.py --gpu OUT/gpu.json` takes the
+figures into RESULTS.md.
 
 The machine needs Python 3.11 or 3.12, torch 2.11 or newer, this checkout and the packages in
-PACKAGES with those that they require; pytest and hypothesis are for the tests. It needs nothing
-else, neither Ray nor MLflow nor datasets (tests/packaging/test_gpu_script.py), and no network.
+PACKAGES with those that they require; pytest and hypothesis are for the tests. Triton needs a C
+compiler and Python's headers, without which all that compiles a kernel fails. Nothing else is
+needed, neither Ray nor MLflow nor datasets (tests/packaging/test_gpu_script.py), and no network.
 
 `--toy` runs the same parts on a CPU at sizes that say nothing about speed: to see that they run.
 The exit code is 1 if a part fails, or 2 if there is no GPU and no `--toy`.
@@ -18,14 +21,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -44,6 +51,10 @@ PACKAGES = (
     "hypothesis",
 )
 """What must be installed, and whose versions are kept with the figures."""
+TOTAL = 8 * 60
+"""The seconds that all parts may take together."""
+LEAST = 10
+"""The seconds that must be left for another part to begin."""
 KEPT_LINES = 60
 """The last lines of a part's output that gpu.json keeps."""
 JSON = "{json}"
@@ -58,12 +69,12 @@ class Part:
     shows: str
     command: tuple[str, ...]
     seconds: int
-    full: tuple[str, ...] = ()
-    toy: tuple[str, ...] = ()
+    full: str = ""
+    toy: str = ""
 
     def line(self, toy: bool, figures: Path) -> list[str]:
         """The command line of the process."""
-        words = (*self.command, *(self.toy if toy else self.full))
+        words = (*self.command, *shlex.split(self.toy if toy else self.full))
         return [sys.executable, *(str(figures) if word == JSON else word for word in words)]
 
 
@@ -72,8 +83,9 @@ def script(name: str) -> tuple[str, ...]:
     return (f"benchmarks/{name}.py", "--json", JSON)
 
 
-def _tests(*names: str) -> tuple[str, ...]:
-    return ("-m", "pytest", "-rfE", *(f"tests/model/{name}.py" for name in names))
+def _tests(name: str, those: str) -> tuple[str, ...]:
+    # By name: the tests that need no GPU run elsewhere.
+    return ("-m", "pytest", "-v", "-rfE", f"tests/model/{name}.py", "-k", those)
 
 
 PARTS: Mapping[str, Part] = {
@@ -81,100 +93,106 @@ PARTS: Mapping[str, Part] = {
         "logits of transformers' models, in float32 and bfloat16",
         script("parity"),
         35,
-        toy=("--models", "gqa", "yarn"),
+        toy="--models gqa yarn",
     ),
     "resume": Part(
         "a training that is stopped and resumed, to the bit",
         script("resume"),
         20,
-        toy=("--steps", "6"),
-    ),
-    "tests": Part("the tests of attention that need a GPU", _tests("test_attention"), 45),
-    "biases": Part(
-        "FlexAttention's biases and their gradients beside the plain softmax",
-        _tests("test_flex"),
-        65,
+        toy="--steps 6",
     ),
     "training at 60m": Part(
-        "speed beside Hugging Face's Trainer, eager and compiled",
+        "speed beside Hugging Face's Trainer, eager and compiled; FoPE beside rope",
         script("training"),
-        90,
-        ("--shapes", "60m", "--steps", "4", "--rounds", "5"),
-        ("--shapes", "quickstart", "--steps", "1", "--rounds", "2", "--no-compile"),
+        95,
+        "--shapes 60m --steps 4 --rounds 5 --contestants ours fope 'hugging face'",
+        "--shapes quickstart --steps 1 --rounds 2 --no-compile"
+        " --contestants ours fope 'hugging face'",
     ),
     "training at 1.2b": Part(
-        "speed and utilisation beside Hugging Face's Trainer",
+        "speed beside Hugging Face's Trainer, both in the GPU's memory",
         script("training"),
         60,
-        ("--shapes", "1.2b", "--steps", "4", "--rounds", "4", "--no-compile"),
-        ("--shapes", "mini", "--steps", "1", "--rounds", "2", "--no-compile"),
+        "--shapes 1.2b --steps 4 --rounds 4 --no-compile",
+        "--shapes mini --steps 1 --rounds 2 --no-compile",
     ),
-    "compiled at 1.2b": Part(
-        "utilisation of ours, compiled",
+    "utilisation at 1.2b": Part(
+        "utilisation and memory of ours alone, with four times the batch, eager and compiled",
         script("training"),
-        70,
-        ("--shapes", "1.2b", "--steps", "4", "--rounds", "4", "--compile", "--contestants", "ours"),
-        ("--shapes", "tiny", "--steps", "1", "--rounds", "2", "--compile", "--contestants", "ours"),
-    ),
-    "embeddings": Part(
-        "each embedding's layer beside rope: time and peak memory",
-        script("embeddings"),
-        60,
-        (
-            "--lengths",
-            "512",
-            "4096",
-            "16384",
-            "--memory",
-            "512",
-            "4096",
-            "16384",
-            "--budget",
-            "0.2",
-        ),
-        ("--presets", "fope", "alibi", "--lengths", "64", "--memory", "64", "--budget", "0.05"),
+        90,
+        "--shapes 1.2b --rows 32 --steps 2 --rounds 4 --contestants ours",
+        "--shapes tiny --rows 4 --steps 1 --rounds 2 --compile --contestants ours",
     ),
     "passkey": Part(
         "passkeys by reading beside generate",
         script("passkey"),
         35,
-        ("--lengths", "512", "1024", "--trials", "100", "--rounds", "2", "--device", "cuda"),
-        ("--lengths", "256", "--trials", "4", "--rounds", "2", "--scale", "tiny"),
+        "--lengths 512 1024 --trials 100 --rounds 2 --device cuda",
+        "--lengths 256 --trials 4 --rounds 2 --scale tiny",
+    ),
+    "tests": Part(
+        "the tests of attention that need a GPU", _tests("test_attention", "gpus_paths"), 30
+    ),
+    "biases": Part(
+        "FlexAttention's biases and their gradients beside the plain softmax",
+        _tests("test_flex", "kernel"),
+        110,
+    ),
+    "embeddings": Part(
+        "each embedding's layer beside rope: time and peak memory",
+        script("embeddings"),
+        120,
+        "--lengths 512 4096 16384 --memory 512 4096 16384 --budget 0.2 --pairs 3",
+        "--presets fope alibi --lengths 64 --memory 64 --budget 0.05",
     ),
 }
+"""The parts in their order: those with an aim come first."""
 
 
-def run_part(part: Part, toy: bool, figures: Path) -> dict[str, Any]:
-    """Run a part's process: its exit code (None past its limit), seconds, output and figures."""
+def run_part(part: Part, toy: bool, figures: Path, left: float = math.inf) -> dict[str, Any]:
+    """Run a part's process: its exit code (None past its limit), seconds, output and figures.
+
+    The limit is the part's, or the seconds that are `left` if they are fewer; a toy has none.
+    """
+    limit = None if toy else round(min(part.seconds, left))
+    log = figures.with_suffix(".log")  # no pipe, which a process that is left over would keep open
     started = time.monotonic()
-    process = subprocess.Popen(
-        part.line(toy, figures),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TOKENIZERS_PARALLELISM": "false"},
-        start_new_session=True,
-    )
-    code: int | None
-    try:
-        output, _ = process.communicate(timeout=part.seconds if not toy else None)
-        code = process.returncode
-    except subprocess.TimeoutExpired:
-        # Its contestants are processes of its group.
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        code = None
+    with log.open("w", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            part.line(toy, figures),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TOKENIZERS_PARALLELISM": "false"},
+            start_new_session=True,
+        )
+        code: int | None
+        try:
+            code = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            # Its contestants are processes of its group.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            code = None
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    log.unlink()
     return {
         "shows": part.shows,
         "command": part.line(toy, Path("FILE"))[1:],
         "exit": code,
         "seconds": round(time.monotonic() - started, 1),
-        "limit": None if toy else part.seconds,
-        "output": output.splitlines()[-KEPT_LINES:],
-        "figures": json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else None,
+        "limit": limit,
+        "output": lines[-KEPT_LINES:],
+        "figures": _figures(figures),
     }
+
+
+def _figures(path: Path) -> Any:
+    """What a part left as JSON, if it did."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 def machine() -> dict[str, Any]:
@@ -188,6 +206,8 @@ def machine() -> dict[str, Any]:
         "gpu": torch.cuda.get_device_name() if cuda else None,
         "gpu_memory": torch.cuda.get_device_properties(0).total_memory if cuda else None,
         "cuda": torch.version.cuda,
+        "compiler": shutil.which(os.environ.get("CC", "cc")) is not None,
+        "date": datetime.now(UTC).date().isoformat(),
         "commit": _commit(),
     }
 
@@ -238,6 +258,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--out", type=Path, default=ROOT / "build" / "gpu", help="default: %(default)s"
     )
+    parser.add_argument("--commit", help="of a checkout that was carried here without git")
     return parser.parse_args()
 
 
@@ -255,20 +276,29 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
-    given.out.mkdir(parents=True, exist_ok=True)
+    if about["gpu"] is not None and not about["compiler"]:
+        print("there is no C compiler: all that compiles a kernel will fail", file=sys.stderr)
+    about["commit"] = given.commit or about["commit"]
+    folder = given.out.resolve()  # the parts run in ROOT
+    folder.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {}
     started = time.monotonic()
     for name in given.parts:
+        left = TOTAL - (time.monotonic() - started)
+        if left < LEAST and not given.toy:
+            print(f"{name}: no time is left")
+            continue
         print(f"{name}: {PARTS[name].shows} …", end=" ", flush=True)
-        figures = given.out / f"{name.replace(' ', '-')}.json"
+        figures = folder / f"{name.replace(' ', '-')}.json"
         figures.unlink(missing_ok=True)
-        results[name] = one = run_part(PARTS[name], given.toy, figures)
+        results[name] = one = run_part(PARTS[name], given.toy, figures, left)
         figures.unlink(missing_ok=True)
         print(f"{'ok' if one['exit'] == 0 else 'FAILED'} in {one['seconds']:.0f} s", flush=True)
         seconds = round(time.monotonic() - started, 1)
-        write(given.out, {**about, "toy": given.toy, "seconds": seconds, "parts": results})
-    print(f"\n{table(results)}\nin {given.out}: gpu.json, gpu.txt")
-    return int(any(one["exit"] != 0 for one in results.values()))
+        write(folder, {**about, "toy": given.toy, "seconds": seconds, "parts": results})
+    print(f"\n{table(results)}\nin {folder}: gpu.json, gpu.txt")
+    failed = any(one["exit"] != 0 for one in results.values())
+    return int(failed or len(results) < len(given.parts))
 
 
 if __name__ == "__main__":

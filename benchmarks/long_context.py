@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fope_lab.atomic_files import write_atomic
 from fope_lab.evaluation.perplexity.losses import perplexity
 from fope_lab.model import Decoder, ModelConfig
 
@@ -109,7 +110,7 @@ def main() -> None:
         figures[embedding] = {"exponent": found, "lengths": rows}
     if given.json:
         content = {"device": device, "embeddings": figures}
-        given.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_atomic(given.json, json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging
 
+from fope_lab.atomic_files import write_atomic
 from fope_lab.model import load_model
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -182,9 +183,9 @@ def main() -> int:
             f"{name:14}{one.largest:10.1e}{one.ours:11.4f}{one.theirs:9.4f}{one.std:8.2f}{verdict}",
             flush=True,
         )
-    if options.json:
-        content = {name: dataclasses.asdict(one) for name, one in found.items()}
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        if options.json:  # after each model, so that an early end leaves what was measured
+            content = {name: dataclasses.asdict(one) for name, one in found.items()}
+            write_atomic(options.json, json.dumps(content, indent=1) + "\n")
     return int(not all(one.is_small for one in found.values()))
 
 

@@ -40,6 +40,7 @@ import transformers
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fope_lab.atomic_files import write_atomic
 from fope_lab.data.tasks.passkey import Trial, prompt_form
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.embeddings import EmbeddingError, resolve_embedding
@@ -261,10 +262,10 @@ def main() -> int:
             f"{same}, {row['right']} of {given.trials} right, {row['answers']} answers",
             flush=True,
         )
-    if given.json:
-        content = {"device": name, "trials": given.trials, "scale": given.scale, "rows": rows}
-        content |= {"embedding": given.embedding, "form": given.form}
-        given.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        if given.json:  # after each length, so that an early end leaves what was measured
+            content = {"device": name, "trials": given.trials, "scale": given.scale, "rows": rows}
+            content |= {"embedding": given.embedding, "form": given.form}
+            write_atomic(given.json, json.dumps(content, indent=1) + "\n")
     return int(any(different for row in rows.values() for different in row["different"].values()))
 
 

@@ -17,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from fope_lab.atomic_files import write_atomic
+
 SWEEP = "sweeps/quickstart.yaml"
 
 
@@ -40,7 +42,7 @@ def main() -> None:
         minutes.append(seconds() / 60)
         print(f"{SWEEP}: {minutes[-1]:.1f} min on {os.cpu_count()} cores", flush=True)
     if given.json:
-        given.json.write_text(json.dumps({"minutes": minutes}) + "\n", encoding="utf-8")
+        write_atomic(given.json, json.dumps({"minutes": minutes}) + "\n")
 
 
 if __name__ == "__main__":

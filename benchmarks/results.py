@@ -1,6 +1,7 @@
 """All figures about speed that this project publishes, measured and kept with their origin.
 
     python benchmarks/results.py [PART …]      measure these parts, or all
+    python benchmarks/results.py --gpu FILE    take in the gpu.json of benchmarks/gpu.py
     python benchmarks/results.py --render      write RESULTS.md from what was measured
     python benchmarks/results.py --check       exit with 1 if RESULTS.md says something else
 
@@ -16,6 +17,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,9 +35,13 @@ HEAD = """# Figures about speed
 
 `python benchmarks/results.py` measures these parts and writes this page. The figures of each, as
 JSON, are in `benchmarks/results`. What the columns mean, and what was aimed at, is in the first
-lines of each script. `load` is the number of processes that ran before a part began: above 0.5,
-times are those of a machine that did something else, too. Ratios that are measured side by side
-suffer less from that."""
+lines of each script. `load` is the number of cores that were busy just before a part began: above
+0.2, times are those of a machine that did something else, too. Ratios that are measured side by
+side suffer less from that."""
+GPU = KEPT / "gpu.json"
+"""What benchmarks/gpu.py wrote on a machine with a GPU."""
+LOOK = 3.0
+"""For how many seconds the load is looked at."""
 
 
 def _plain(name: str) -> tuple[str, ...]:
@@ -62,12 +68,28 @@ PARTS: Mapping[str, Part] = {
 }
 
 
-def measure(name: str) -> dict[str, Any]:
-    """Run a part; returns what is kept of it."""
-    load = os.getloadavg()[0]
+def busy_cores() -> float:
+    """How many cores are busy now, as a mean over LOOK seconds.
+
+    Not the load average, which still counts the part before.
+    """
+    before = _ticks()
+    time.sleep(LOOK)
+    idle, total = (after - start for after, start in zip(_ticks(), before, strict=True))
+    return (os.cpu_count() or 1) * (1 - idle / total)
+
+
+def _ticks() -> tuple[int, int]:
+    """The idle and all ticks of all cores since the machine started (Linux)."""
+    ticks = [int(one) for one in Path("/proc/stat").read_text(encoding="ascii").split()[1:9]]
+    return ticks[3] + ticks[4], sum(ticks)
+
+
+def measure(name: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a part; returns what is kept of it. `about` is the machine with the commit."""
+    load = busy_cores()
     began = datetime.now(UTC)
     figures = KEPT / f"{name}.figures"
-    about = machine()
     try:
         measured = run_part(PARTS[name], toy=False, figures=figures)
     finally:
@@ -97,26 +119,48 @@ def page(parts: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
     """The text of RESULTS.md."""
     lines = [HEAD]
     for name, one in parts:
-        full, _, changed = (one["commit"] or "unknown").partition("-")
-        commit = "-".join(filter(None, (full[:7], changed)))
         lines += [
             "",
             f"## {PARTS[name].shows}",
             "",
-            f"`{one['command']}` on {one['date']}, commit {commit}, in {one['seconds']:.0f} s.",
+            f"`{one['command']}` on {one['date']}, commit {_short(one['commit'])}, in"
+            f" {one['seconds']:.0f} s.",
             f"{one['machine']}, load {one['load']}; Python {one['python']}, torch {one['torch']}.",
-            "",
-            "```text",
-            *one["output"],
-            "```",
+            *_block(one["output"]),
         ]
+    if GPU.exists():
+        lines += _on_a_gpu(json.loads(GPU.read_text(encoding="utf-8")))
     return "\n".join(lines) + "\n"
+
+
+def _on_a_gpu(found: Mapping[str, Any]) -> Iterator[str]:
+    """What `make gpu` measured, in as many parts as it ran."""
+    yield from ("", "## On a GPU", "")
+    yield f"`make gpu` on {found['date']}, commit {_short(found['commit'])}, in"
+    yield f"{found['seconds']:.0f} s. {found['gpu']}; Python {found['python']}, torch"
+    yield f"{found['packages']['torch']}, transformers {found['packages']['transformers']}."
+    for one in found["parts"].values():
+        ended = "past its limit" if one["exit"] is None else f"exit {one['exit']}"
+        yield from ("", f"### {one['shows'][0].upper()}{one['shows'][1:]}", "")
+        yield f"`python {' '.join(one['command'])}`, {ended}, {one['seconds']:.0f} s."
+        yield from _block(one["output"])
+
+
+def _block(output: Iterable[str]) -> list[str]:
+    return ["", "```text", *output, "```"]
+
+
+def _short(commit: str | None) -> str:
+    """The first digits of a commit, and whether there were changes."""
+    full, _, changed = (commit or "unknown").partition("-")
+    return "-".join(filter(None, (full[:7], changed)))
 
 
 def arguments() -> argparse.Namespace:
     """Parse the options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--gpu", type=Path, metavar="FILE", help="take in a gpu.json")
     parser.add_argument("--render", action="store_true", help="measure nothing")
     parser.add_argument("--check", action="store_true", help="measure and write nothing")
     given = parser.parse_args()
@@ -136,9 +180,13 @@ def main() -> int:
         return 1
     failed = []
     KEPT.mkdir(exist_ok=True)
-    for name in () if given.render else given.parts or PARTS:
+    if given.gpu is not None:
+        content = json.loads(given.gpu.read_text(encoding="utf-8"))
+        GPU.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    about = machine()  # before anything is written, which would make the checkout a changed one
+    for name in () if given.render or given.gpu else given.parts or PARTS:
         print(f"{name} …", end=" ", flush=True)
-        measured = measure(name)
+        measured = measure(name, about)
         print(f"exit {measured['exit']} in {measured['seconds']:.0f} s", flush=True)
         if measured["exit"] != 0:  # what was measured before stays
             failed.append(name)

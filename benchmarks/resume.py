@@ -23,6 +23,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from fope_lab.atomic_files import write_atomic
 from fope_lab.config.options import entry_of
 from fope_lab.data.mixture import Batch
 from fope_lab.model import Decoder, ModelConfig
@@ -119,7 +120,7 @@ def main() -> int:
         f" by {figures['largest']:.1e} at most"
     )
     if given.json:
-        given.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        write_atomic(given.json, json.dumps(figures, indent=1) + "\n")
     return int(different > 0)
 
 

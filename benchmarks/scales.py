@@ -27,6 +27,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from fope_lab.atomic_files import write_atomic
 from fope_lab.model import SCALES, Decoder, ModelConfig, flops_per_token, parameters
 from fope_lab.model.memory import Memory, training_memory
 
@@ -176,7 +177,7 @@ def main() -> None:
         print_row(rows[-1])
     if given.json:
         content = {"device": device, **sizes(given), "scales": rows}
-        given.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_atomic(given.json, json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -3,10 +3,11 @@
     python benchmarks/training.py [--shapes mini 20m] [--precisions float32] [--compile]
                                   [--rounds 7] [--json FILE]
 
-Three contestants train the same shape of Llama from the same weights on the same tokens, with the
+The contestants train the same shape of Llama from the same weights on the same tokens, with the
 same fused AdamW, clipping and batch, and save nothing:
 
-- `ours`: trainers/loop.py, which logs every tenth step;
+- `ours`: trainers/loop.py, which logs every tenth step; `fope` is the same with the embedding fope
+  in place of rope, if it is asked for;
 - `hugging face`: transformers' Trainer with LlamaForCausalLM, which also logs every tenth step;
 - `bare`: fope-lab's decoder in a short loop as in nanoGPT, with the loss of all logits at once; by
   default on a CPU only, since three do not fit a GPU at 1.2b.
@@ -14,17 +15,19 @@ same fused AdamW, clipping and batch, and save nothing:
 Each trains in float32 and under bfloat16 autocast, in a process of its own; all take turns of a few
 steps, so that other load affects all of them. Figures are medians over the rounds after a warm-up
 round. Ratios are those of speeds in the same round, with the smallest and the largest in brackets:
-to Hugging Face in the same precision, and to Hugging Face and to itself in float32. On a CPU,
-training uses one thread. With a CUDA device, it uses bfloat16 at 60m and 1.2b, and `MFU` is the
-share of the device's peak, with FLOPs as in fope_lab.model.config.flops_per_token.
+to Hugging Face in the same precision, to Hugging Face and to itself in float32, and to `ours` in
+the same precision. On a CPU, training uses one thread. With a CUDA device, it uses bfloat16 at 60m
+and 1.2b, `MFU` is the share of the device's peak, with FLOPs as in
+fope_lab.model.config.flops_per_token, and `GiB` what PyTorch allocated at most.
 Aims on a CPU: in bfloat16 ≥ 1.2 × Hugging Face in bfloat16 and ≥ 2.5 × its float32 at mini and 20m,
-and ≥ 1.3 × its own float32 at the quickstart's shape. On an H100: ≥ 1.5 × Hugging Face, and ≥ 45 %
-MFU at 1.2b.
+and ≥ 1.3 × its own float32 at the quickstart's shape. On an H100: ≥ 1.5 × Hugging Face at 60m,
+≥ 45 % MFU at 1.2b (with --rows 32), and fope ≥ 0.97 × ours.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import statistics
 import subprocess
@@ -32,12 +35,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from contestants import CONTESTANTS, CUDA, SHAPES, Shape, Turns, Way
 
-from fope_lab.devices import processor, recorded_device
+from fope_lab.atomic_files import write_atomic
+from fope_lab.devices import GIB, processor, recorded_device
 from fope_lab.model.config import flops_per_token, parameters
 
 CLOCKS: Mapping[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
@@ -46,7 +50,7 @@ PRECISIONS = ("float32", "bfloat16")
 
 def take_part(given: argparse.Namespace) -> None:
     """Run a contestant in its own process."""
-    shape = SHAPES[given.shapes[0]]
+    shape = shape_of(given, given.shapes[0])
     generator = torch.Generator().manual_seed(0)
     size = (64 * shape.rows, shape.length + 1)
     tokens = torch.randint(shape.config.vocab_size, size, generator=generator)
@@ -55,17 +59,33 @@ def take_part(given: argparse.Namespace) -> None:
     CONTESTANTS[given.take_part](shape, tokens, turns, way)
 
 
+def shape_of(given: argparse.Namespace, name: str) -> Shape:
+    """The shape of that name, with the rows that were asked for."""
+    shape = SHAPES[name]
+    return shape if given.rows is None else dataclasses.replace(shape, rows=given.rows)
+
+
 Entry = tuple[str, str]
 """A contestant and its precision."""
-Times = Mapping[Entry, list[float]]
-"""The seconds of each turn, by entry."""
 Row = dict[str, Any]
 """The figures of an entry."""
 
 
-def compete(given: argparse.Namespace, shape: str, compiled: bool) -> dict[Entry, list[float]]:
-    """Seconds of each turn, by contestant and precision; the first round does not count."""
+class Turn(NamedTuple):
+    """The seconds of a turn, and the bytes of a GPU's memory that were taken at most so far."""
+
+    seconds: float
+    memory: int
+
+
+Taken = Mapping[Entry, list[Turn]]
+"""The turns, by entry."""
+
+
+def compete(given: argparse.Namespace, shape: str, compiled: bool) -> Taken:
+    """The turns by contestant and precision; the first round does not count."""
     options = ["--shapes", shape, "--steps", str(given.steps), "--rounds", str(given.rounds)]
+    options += [] if given.rows is None else ["--rows", str(given.rows)]
     options += ["--clock", given.clock, "--compile" if compiled else "--no-compile"]
     processes = {
         (name, precision): subprocess.Popen(
@@ -77,23 +97,23 @@ def compete(given: argparse.Namespace, shape: str, compiled: bool) -> dict[Entry
         for name in given.contestants
         for precision in given.precisions
     }
-    seconds: dict[Entry, list[float]] = {entry: [] for entry in processes}
+    turns: dict[Entry, list[Turn]] = {entry: [] for entry in processes}
     for _ in range(given.rounds + 1):
         for entry, process in processes.items():
-            if entry not in seconds:
+            if entry not in turns:
                 continue
-            taken = take_turn(process)
-            if taken is None:  # it said why on stderr; the others go on
-                del seconds[entry]
+            turn = take_turn(process)
+            if turn is None:  # it said why on stderr; the others go on
+                del turns[entry]
             else:
-                seconds[entry].append(taken)
+                turns[entry].append(turn)
     for process in processes.values():
         process.communicate()
-    return {entry: of[1:] for entry, of in seconds.items()}
+    return {entry: of[1:] for entry, of in turns.items()}
 
 
-def take_turn(process: subprocess.Popen[str]) -> float | None:
-    """Let a contestant take a turn; returns its seconds, or None if its process has ended."""
+def take_turn(process: subprocess.Popen[str]) -> Turn | None:
+    """Let a contestant take a turn; None if its process has ended."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -101,22 +121,26 @@ def take_turn(process: subprocess.Popen[str]) -> float | None:
         process.stdin.flush()
     except BrokenPipeError:
         return None
-    answer = process.stdout.readline()
-    return float(answer) if answer else None
+    answer = process.stdout.readline().split()
+    return Turn(float(answer[0]), int(answer[1])) if answer else None
 
 
-def ratios(seconds: Times, entry: Entry) -> dict[str, list[float]]:
+def ratios(taken: Taken, entry: Entry) -> dict[str, list[float]]:
     """How many times as fast an entry is as others, in each round, by what it is compared with."""
     contestant, precision = entry
     others = {
         "of_hugging_face": ("hugging face", precision),
         "of_hugging_face_in_float32": ("hugging face", "float32"),
         "of_itself_in_float32": (contestant, "float32"),
+        "of_ours": ("ours", precision),
     }
     return {
-        name: [theirs / own for theirs, own in zip(seconds[other], seconds[entry], strict=True)]
+        name: [
+            theirs.seconds / own.seconds
+            for theirs, own in zip(taken[other], taken[entry], strict=True)
+        ]
         for name, other in others.items()
-        if other in seconds
+        if other in taken
     }
 
 
@@ -139,7 +163,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, help="default: both")
     parser.add_argument("--steps", type=int, default=2, help="of a turn")
     parser.add_argument("--rounds", type=int, default=7)
-    contestants = ["ours", "hugging face"] if CUDA else list(CONTESTANTS)
+    parser.add_argument("--rows", type=int, help="of a batch, in place of the shape's own")
+    contestants = ["ours", "hugging face", *([] if CUDA else ["bare"])]
     parser.add_argument("--contestants", nargs="+", default=contestants, choices=CONTESTANTS)
     parser.add_argument("--clock", default="wall", choices=CLOCKS, help="cpu: on a busy machine")
     parser.add_argument("--json", type=Path, help="where to write the figures, too")
@@ -147,13 +172,15 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def row_of(given: argparse.Namespace, name: str, compiled: bool, entry: Entry, of: Times) -> Row:
-    """The figures of an entry, from the seconds of all."""
-    shape = SHAPES[name]
-    rate = given.steps * shape.batch_tokens / statistics.median(of[entry])
+def row_of(given: argparse.Namespace, name: str, compiled: bool, entry: Entry, of: Taken) -> Row:
+    """The figures of an entry, from the turns of all."""
+    shape = shape_of(given, name)
+    seconds = statistics.median(turn.seconds for turn in of[entry])
+    rate = given.steps * shape.batch_tokens / seconds
     found = ratios(of, entry)
     return {
         "shape": name,
+        "rows": shape.rows,
         "compile": compiled,
         "contestant": entry[0],
         "precision": entry[1],
@@ -161,21 +188,36 @@ def row_of(given: argparse.Namespace, name: str, compiled: bool, entry: Entry, o
         **{to: statistics.median(each) for to, each in found.items()},
         "ratios": found,
         "mfu": utilisation(shape, entry[1], rate),
+        "peak_memory": of[entry][-1].memory if CUDA else None,
     }
+
+
+RATIOS: Mapping[str, str] = {
+    "of_hugging_face": "× Hugging Face",
+    "of_hugging_face_in_float32": "× its float32",
+    "of_itself_in_float32": "× own float32",
+    "of_ours": "× ours",
+}
+"""The columns of ratios."""
+WIDTH = 22
 
 
 def line_of(row: Row) -> str:
     """A row of figures as a line of the table."""
-    columns = "  ".join(
-        f"{statistics.median(each):6.3f} [{min(each):.3f}, {max(each):.3f}]"
-        for each in row["ratios"].values()
-    )
+    columns = " ".join(_column(row["ratios"].get(name)) for name in RATIOS)
     share = "" if row["mfu"] is None else f"  MFU {row['mfu']:.1%}"
+    memory = "" if row["peak_memory"] is None else f"  {row['peak_memory'] / GIB:.1f} GiB"
     how = "compiled" if row["compile"] else "eager"
-    return (
-        f"  {how:8} {row['contestant']:12} {row['precision']:8} {row['tokens_per_second']:9.0f}"
-        f" {columns}{share}"
-    )
+    start = f"  {how:8} {row['contestant']:12} {row['precision']:8} {row['tokens_per_second']:9.0f}"
+    return f"{start} {columns}{share}{memory}".rstrip()
+
+
+def _column(ratios: list[float] | None) -> str:
+    """The median, the smallest and the largest; empty if there is nothing to compare with."""
+    if ratios is None:
+        return " " * WIDTH
+    text = f"{statistics.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]"
+    return f"{text:>{WIDTH}}"
 
 
 def main() -> int:
@@ -191,20 +233,19 @@ def main() -> int:
     figures: list[Row] = []
     ways = (False, True) if given.compile is None else (given.compile,)
     for name in given.shapes:
-        shape = SHAPES[name]
+        shape = shape_of(given, name)
         total = parameters(shape.config).total / 1e6
         print(f"{name}: {total:.1f}M parameters, batch {shape.rows} × {shape.length} tokens")
-        print(
-            f"  {'':30} {'tokens/s':>9}  × Hugging Face         × its float32         × own float32"
-        )
+        heads = " ".join(f"{head:>{WIDTH}}" for head in RATIOS.values())
+        print(f"  {'':30} {'tokens/s':>9} {heads}")
         for compiled in ways:
-            seconds = compete(given, name, compiled)
-            for entry in seconds:
-                figures.append(row_of(given, name, compiled, entry, seconds))
+            taken = compete(given, name, compiled)
+            for entry in taken:
+                figures.append(row_of(given, name, compiled, entry, taken))
                 print(line_of(figures[-1]), flush=True)
             if given.json:  # each time, so that an early end leaves what was measured
                 content = {"device": device, "figures": figures}
-                given.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+                write_atomic(given.json, json.dumps(content, indent=1) + "\n")
     entries = len(given.shapes) * len(ways) * len(given.contestants) * len(given.precisions)
     return int(len(figures) < entries)
 

@@ -28,10 +28,11 @@ BEST = "best.safetensors"
 class TrainingRecord:
     """A training so far: steps done, the loss of each (nats) and the seconds that they took.
 
-    Of these `seconds`, `data_seconds` passed while the loop waited for a batch,
-    `checkpoint_seconds` while it wrote checkpoints, and `validation_seconds` in validations.
-    `validation_losses` were measured after `validation_steps`, and so were `validation_accuracies`
-    and `validation_token_accuracies` if the training stops at one or selects by one.
+    Of these `seconds`, `data_seconds` passed while the loop waited for a batch (a GPU may still
+    compute the step before in that time), `checkpoint_seconds` while it wrote checkpoints, and
+    `validation_seconds` in validations. `validation_losses` were measured after `validation_steps`,
+    and so were `validation_accuracies` and `validation_token_accuracies` if the training stops at
+    one or selects by one.
     """
 
     step: int = 0

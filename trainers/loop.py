@@ -289,6 +289,8 @@ class _Run:
             "learning_rate": rate,
             "gradient_norm": norm,
             "tokens_per_second": steps_per_second * self.settings.batch_tokens,
+            "data_seconds": self.record.data_seconds,
+            "checkpoint_seconds": self.record.checkpoint_seconds,
         }
         if self.peak is not None:
             values["flops_utilisation"] = steps_per_second / self.peak

@@ -116,6 +116,8 @@ def causal_attention(
     `documents` are those of the keys. Fewer queries than keys belong to the last tokens. `dropout`
     is the share of the weights that are set to 0; the others are divided by 1 − dropout.
     """
+    if q.dtype != v.dtype:  # under autocast, a norm of queries and keys gives float32 on CUDA
+        q, k = q.to(v.dtype), k.to(v.dtype)
     if not embedding.biases:
         return unbiased_attention(q, k, v, documents, dropout)
     numbers = None if documents is None else documents.numbers
@@ -127,7 +129,7 @@ def causal_attention(
     return chunked_attention(q, k, v, TableBias(table), numbers, dropout)
 
 
-BLOCKS_TO = 512
+BLOCKS_TO = 1024
 """The most tokens for which blocks are quicker than PyTorch's kernel on a CPU in bfloat16.
 
 Forward and backward, seconds of `block_attention` over those of `scaled_dot_product_attention`, one

@@ -60,7 +60,6 @@ def block_attention(
     weights that are set to 0, which torch's global generator draws.
     """
     dropped = Dropped(dropout, int(torch.randint(2**62, ()))) if dropout else None
-    q, k = q.to(v.dtype), k.to(v.dtype)  # under autocast, a norm of them gives float32 on CUDA
     mixed: Tensor = _BlockAttention.apply(q, k, v, documents, dropped)
     return mixed
 

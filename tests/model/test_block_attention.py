@@ -189,12 +189,19 @@ def test_the_path_follows_from_dtype_and_length(
     assert called == ["blocks" if blocks else "fused"]
 
 
-def test_queries_and_keys_that_a_norm_left_wider_are_read_as_the_values_are() -> None:
+@pytest.mark.parametrize("spec", ["nope", "alibi", "fire"])
+@pytest.mark.parametrize("packs", [False, True])
+def test_queries_and_keys_that_a_norm_left_wider_are_read_as_the_values_are(
+    spec: str, packs: bool
+) -> None:
+    embedding = build_embedding(spec, head_dim=HEAD_DIM, num_heads=HEADS, train_length=64)
+    documents = Documents.of(torch.tensor([[0] * 4 + [1] * 5] * 2), embedding) if packs else None
     q, k, v = (x.detach().float() for x in inputs(9, 9, 2))
     narrow = [x.bfloat16().requires_grad_() for x in (q, k, v)]
     wide = [x.detach().float().requires_grad_() for x in narrow[:2]]
-    expected = block_attention.block_attention(*narrow)
-    found = block_attention.block_attention(*wide, narrow[2])
+    expected = causal_attention(*narrow, torch.arange(9), embedding, documents)
+    found = causal_attention(*wide, narrow[2], torch.arange(9), embedding, documents)
+    assert found.dtype == torch.bfloat16
     assert torch.equal(found, expected)
     gradients = torch.autograd.grad(found.sum(), wide)
     likes = torch.autograd.grad(expected.sum(), narrow[:2])

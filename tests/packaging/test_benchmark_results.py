@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -65,3 +66,46 @@ def test_an_unknown_part_is_an_error(tmp_path: Path) -> None:
     found = results(copy(tmp_path), "cpu")
     assert found.returncode == 2
     assert "no part 'cpu' (allowed: quickstart, training" in found.stderr
+
+
+def test_what_a_gpu_measured_is_taken_in(tmp_path: Path) -> None:
+    folder = copy(tmp_path)
+    given = tmp_path / "gpu.json"
+    part = {
+        "shows": "speed of something",
+        "command": ["benchmarks/training.py", "--json", "FILE"],
+        "exit": None,
+        "seconds": 90.2,
+        "output": ["ours  123 tokens/s"],
+        "figures": None,
+    }
+    about = {
+        "gpu": "NVIDIA H100 80GB HBM3",
+        "python": "3.12.1",
+        "packages": {"torch": "2.11.0", "transformers": "5.1.0"},
+        "date": "2026-01-02",
+        "commit": "0123456789abcdef",
+        "seconds": 400.0,
+        "parts": {"training at 60m": part},
+    }
+    given.write_text(json.dumps(about))
+    assert results(folder, "--gpu", str(given)).returncode == 0
+    text = (folder / "RESULTS.md").read_text(encoding="utf-8")
+    assert "commit 0123456, in\n400 s. NVIDIA H100 80GB HBM3; Python 3.12.1" in text
+    assert "### Speed of something" in text
+    assert "`python benchmarks/training.py --json FILE`, past its limit, 90 s." in text
+    assert "ours  123 tokens/s" in text
+    assert results(folder, "--check").returncode == 0
+
+
+def test_the_load_is_that_of_now() -> None:
+    code = "import results; results.LOOK = 0.5; print(results.busy_cores())"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT / "benchmarks",
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert 0 <= float(found.stdout) <= (os.cpu_count() or 1) + 0.01

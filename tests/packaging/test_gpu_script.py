@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -73,15 +74,47 @@ runpy.run_path("benchmarks/resume.py", run_name="__main__")
     assert ran.returncode == 0, ran.stderr[-2000:]
 
 
-def test_every_tested_file_has_tests_that_need_a_gpu() -> None:
-    for name in ("tests", "biases"):
-        [path] = (word for word in PARTS[name].command if word.endswith(".py"))
-        assert "cuda.is_available()" in (gpu.ROOT / path).read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["tests", "biases"])
+def test_every_test_that_needs_a_gpu_is_run_there(name: str) -> None:
+    command = PARTS[name].command
+    [path] = (word for word in command if word.endswith(".py"))
+    word = command[command.index("-k") + 1]
+    tree = ast.parse((gpu.ROOT / path).read_text(encoding="utf-8"))
+    marked = [
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+        and any(
+            "needs_gpu" in text or "cuda.is_available()" in text
+            for text in map(ast.unparse, node.decorator_list)
+        )
+    ]
+    assert marked
+    assert [test for test in marked if word not in test] == []
 
 
-def test_the_parts_fit_into_eight_minutes() -> None:
-    assert sum(part.seconds for part in PARTS.values()) <= 8 * 60
+def test_a_toy_is_smaller() -> None:
     assert all(part.full != part.toy or not part.full for part in PARTS.values())
+
+
+def test_the_last_parts_get_what_is_left_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = {"long": python("import time; time.sleep(600)"), "late": python("print(1)")}
+    monkeypatch.setattr(gpu, "PARTS", parts)
+    monkeypatch.setattr(gpu, "TOTAL", 3)
+    monkeypatch.setattr(gpu, "LEAST", 1)
+    monkeypatch.setattr(gpu, "machine", lambda: {"gpu": "a GPU", "compiler": False, "commit": None})
+    words = ["gpu.py", "--parts", *parts, "--out", str(tmp_path), "--commit", "abc"]
+    monkeypatch.setattr(sys, "argv", words)
+    assert gpu.main() == 1
+    said = capsys.readouterr()
+    assert "late: no time is left" in said.out
+    assert "there is no C compiler" in said.err
+    found = json.loads((tmp_path / "gpu.json").read_text())
+    assert found["commit"] == "abc"
+    assert {name: one["exit"] for name, one in found["parts"].items()} == {"long": None}
+    assert found["parts"]["long"]["limit"] == 3
 
 
 def python(code: str, *words: str, seconds: int = 60) -> Part:
@@ -97,6 +130,7 @@ def is_dead(process: str) -> bool:
     return text.rpartition(")")[2].split()[0] == "Z"
 
 
+HALF = "import sys; open(sys.argv[1], 'w').write('{\"x\":'); raise SystemExit(1)"
 WRITES = "import sys; open(sys.argv[1], 'w').write('{\"x\": 1}'); print('measured')"
 
 
@@ -109,6 +143,7 @@ def test_a_part_fails_or_hangs_alone(tmp_path: Path) -> None:
     parts = {
         "good": python(WRITES, JSON),
         "bad": python("raise SystemExit('no such kernel')"),
+        "half": python(HALF, JSON),
         "slow": python(hangs, seconds=3),
         "after": python("print('still here')"),
     }
@@ -118,16 +153,18 @@ def test_a_part_fails_or_hangs_alone(tmp_path: Path) -> None:
     assert {name: one["exit"] for name, one in results.items()} == {
         "good": 0,
         "bad": 1,
+        "half": 1,
         "slow": None,
         "after": 0,
     }
     assert results["good"]["figures"] == {"x": 1}
+    assert results["half"]["figures"] is None
     assert results["bad"]["output"] == ["no such kernel"]
     assert is_dead(results["slow"]["output"][0])
     write(tmp_path, {"parts": results})
     assert json.loads((tmp_path / "gpu.json").read_text())["parts"] == results
     lines = (tmp_path / "gpu.txt").read_text().splitlines()
-    assert [line.split()[1] for line in lines[1:5]] == ["ok", "exit", "too", "ok"]
+    assert [line.split()[1] for line in lines[1:6]] == ["ok", "exit", "exit", "too", "ok"]
     assert "still here" in table(results)
 
 

@@ -127,7 +127,7 @@ def test_an_accuracy_that_is_reached_at_the_last_step_counts(tmp_path: Path) -> 
 
 def outcome(one: TinyStage) -> tuple[Any, ...]:
     rows = [
-        (row.step, {k: v for k, v in row.values.items() if k != "tokens_per_second"})
+        (row.step, {k: v for k, v in row.values.items() if k not in TIMINGS})
         for row in one.folder.rows()
     ]
     result = one.folder.result()

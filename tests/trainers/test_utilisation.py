@@ -63,3 +63,8 @@ def test_waiting_for_data_is_counted_over_all_attempts(tmp_path: Path) -> None:
     assert 3 * 0.02 <= summary["data_seconds"] <= summary["seconds"]
     assert 0 < summary["checkpoint_seconds"] < summary["seconds"] - summary["data_seconds"]
     assert summary["validation_seconds"] == 0
+    rows = [row.values for row in stage.folder.rows()]
+    assert rows[-1]["data_seconds"] == summary["data_seconds"]
+    for name in ("data_seconds", "checkpoint_seconds"):
+        counts = [row[name] for row in rows]
+        assert counts == sorted(counts)
