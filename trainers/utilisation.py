@@ -1,8 +1,10 @@
 """Model FLOPs utilisation: the share of its devices' peak that a training reaches.
 
 It is the tokens per second, over those that the devices would take at their peak, where each token
-costs the FLOPs of `flops_per_token` (Chowdhery et al., PaLM, arXiv 2204.02311, App. B). What a
-recomputation of activations costs does not count as work.
+costs the FLOPs of `flops_per_token` (Chowdhery et al., PaLM, arXiv 2204.02311, App. B, but of
+attention only what a causal mask leaves). What a recomputation of activations costs does not count
+as work. Packed documents count as one: where they are short, attention is less than that, and the
+utilisation too high.
 """
 
 from __future__ import annotations
