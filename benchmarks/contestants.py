@@ -267,8 +267,8 @@ def hugging_face(shape: Shape, tokens: torch.Tensor, turns: Turns, way: Way) -> 
             train_dataset=Windows(tokens),
             callbacks=[Taking()],
         )
-    trainer.remove_callback(PrinterCallback)
-    trainer.train()
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
 
 
 CONTESTANTS: Mapping[str, Contestant] = {
