@@ -220,13 +220,24 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout; None where there is no git, as on a machine it was carried to."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40"]
+    """The commit of the checkout; None where there is no git, as on a machine it was carried to.
+
+    It ends with `-dirty` if a file is changed that is not itself a figure that was measured.
+    """
+    measured = [f":(exclude)benchmarks/{name}" for name in ("results", "RESULTS.md")]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        found = _git("rev-parse", "HEAD")
+        changed = _git("diff", "--quiet", "HEAD", "--", ".", *measured)
     except OSError:
         return None
-    return found.stdout.strip() or None
+    if found.returncode != 0:
+        return None
+    return found.stdout.strip() + ("-dirty" if changed.returncode != 0 else "")
+
+
+def _git(*words: str) -> subprocess.CompletedProcess[str]:
+    command = ["git", "-C", str(ROOT), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def table(results: Mapping[str, Mapping[str, Any]]) -> str:

@@ -109,3 +109,24 @@ def test_the_load_is_that_of_now() -> None:
         check=True,
     )
     assert 0 <= float(found.stdout) <= (os.cpu_count() or 1) + 0.01
+
+
+def test_a_commit_is_changed_by_code_and_not_by_what_was_measured(tmp_path: Path) -> None:
+    folder = tmp_path / "benchmarks"
+    folder.mkdir()
+    page = copy(folder) / "RESULTS.md"
+    page.write_text("", encoding="utf-8")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "all"]):
+        subprocess.run([*git, *words], check=True)
+    page.write_text("measured", encoding="utf-8")
+    assert len(commit_of(folder)) == 40
+    (folder / "results.py").write_text("", encoding="utf-8")
+    assert commit_of(folder).endswith("-dirty")
+
+
+def commit_of(folder: Path) -> str:
+    """The commit that is kept with a figure."""
+    command = [sys.executable, "-c", "import gpu; print(gpu.machine()['commit'])"]
+    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return found.stdout.strip()
