@@ -222,7 +222,7 @@ def _version(package: str) -> str | None:
 def _commit() -> str | None:
     """The commit of the checkout; None where there is no git, as on a machine it was carried to.
 
-    It ends with `-dirty` if a file is changed that is not itself a figure that was measured.
+    `-dirty` follows if a tracked file has changed, other than the figures that are kept.
     """
     measured = [f":(exclude)benchmarks/{name}" for name in ("results", "RESULTS.md")]
     try:

@@ -183,7 +183,7 @@ def main() -> int:
     if given.gpu is not None:
         content = json.loads(given.gpu.read_text(encoding="utf-8"))
         GPU.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    about = machine()  # before anything is written, which would make the checkout a changed one
+    about = machine()
     for name in () if given.render or given.gpu else given.parts or PARTS:
         print(f"{name} …", end=" ", flush=True)
         measured = measure(name, about)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 PARALLEL = 0.76
 """The share of a stage's time that all its threads divide; the rest, such as many small operations
-on short tensors, takes as long on any number. It is what the gain of a second thread means that
-benchmarks/cpus.py measured: 1.64 times the speed of one for models of the size of mini, 1.59 for
-20m (benchmarks/RESULTS.md). More than two threads were not measured: of 8, it makes 3.0 times."""
+on short tensors, takes as long on any number. It follows from benchmarks/cpus.py, where two threads
+were 1.64 times as fast as one at mini, and 1.59 times at 20m (benchmarks/RESULTS.md). More than two
+were not measured; for eight threads, it gives 3.0 times."""
 
 
 def speed_up(threads: int) -> float:

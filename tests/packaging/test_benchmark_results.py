@@ -41,6 +41,13 @@ def measured(**fields: object) -> dict[str, object]:
     return {**about, **fields}
 
 
+def commit_of(folder: Path) -> str:
+    """The commit that is kept with a figure."""
+    command = [sys.executable, "-c", "import gpu; print(gpu.machine()['commit'])"]
+    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return found.stdout.strip()
+
+
 def test_the_page_is_what_was_measured() -> None:
     found = results(ROOT / "benchmarks", "--check")
     assert found.returncode == 0, found.stderr
@@ -111,22 +118,17 @@ def test_the_load_is_that_of_now() -> None:
     assert 0 <= float(found.stdout) <= (os.cpu_count() or 1) + 0.01
 
 
-def test_a_commit_is_changed_by_code_and_not_by_what_was_measured(tmp_path: Path) -> None:
+def test_kept_figures_do_not_mark_a_commit_as_changed(tmp_path: Path) -> None:
     folder = tmp_path / "benchmarks"
-    folder.mkdir()
-    page = copy(folder) / "RESULTS.md"
-    page.write_text("", encoding="utf-8")
+    (folder / "results").mkdir(parents=True)
+    kept = [copy(folder) / "RESULTS.md", folder / "results" / "cpus.json"]
+    for path in kept:
+        path.write_text("", encoding="utf-8")
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "all"]):
         subprocess.run([*git, *words], check=True)
-    page.write_text("measured", encoding="utf-8")
+    for path in kept:
+        path.write_text("measured", encoding="utf-8")
     assert len(commit_of(folder)) == 40
     (folder / "results.py").write_text("", encoding="utf-8")
     assert commit_of(folder).endswith("-dirty")
-
-
-def commit_of(folder: Path) -> str:
-    """The commit that is kept with a figure."""
-    command = [sys.executable, "-c", "import gpu; print(gpu.machine()['commit'])"]
-    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    return found.stdout.strip()
