@@ -1,6 +1,6 @@
 """Heads that look for a kind of token, by default an apostrophe.
 
-Barbero et al. (Round and Round), arXiv 2410.06205: §6 with Fig. 7, App. D.1 with Fig. 9. In the
+Barbero et al. (Round and Round), arXiv 2410.06205: §6 with Fig. 7. In the
 head that the paper finds, the token right after an apostrophe attends to the apostrophe, and all
 other tokens attend to the first token: the head selects by content and by position.
 """
@@ -123,7 +123,7 @@ class SemanticHeads(
     ReadsPassages,
     Analysis,
     name="semantic-heads",
-    source="Barbero et al. (Round and Round), arXiv 2410.06205, Fig. 7 and 9",
+    source="Barbero et al. (Round and Round), arXiv 2410.06205, §6, Fig. 7",
     says=(
         "In one head, the token after an apostrophe attends to the apostrophe, and other tokens"
         " attend to the first token; its slow pairs have bands of high norm."
