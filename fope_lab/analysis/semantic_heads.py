@@ -1,8 +1,8 @@
 """Heads that look for a kind of token, by default an apostrophe.
 
-Barbero et al. (Round and Round), arXiv 2410.06205: §6 with Fig. 7. In the
-head that the paper finds, the token right after an apostrophe attends to the apostrophe, and all
-other tokens attend to the first token: the head selects by content and by position.
+Barbero et al. (Round and Round), arXiv 2410.06205: §6 with Fig. 7. In the head that the
+paper finds, the token right after an apostrophe attends to the apostrophe, and all other tokens
+attend to the first token: the head selects by content and by position.
 """
 
 from __future__ import annotations
