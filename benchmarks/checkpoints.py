@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import tempfile
 import time
@@ -187,7 +186,7 @@ def main() -> None:
         spawned = (Path(folder), arguments.scale, arguments.rounds)
         torch.multiprocessing.spawn(worker, spawned, nprocs=2)
         measured: Any = json.loads((Path(folder) / "measured.json").read_text())
-    print(f"\n{arguments.scale} on two workers, load {os.getloadavg()[0]:.1f}")
+    print(f"\n{arguments.scale} on two workers")
     print("\n".join(lines(measured)))
     if arguments.json is not None:
         write_atomic(arguments.json, json.dumps({"sizes": sizes, "measured": measured}, indent=1))

@@ -83,8 +83,7 @@ def main() -> None:
     if given.train:
         print(speed(given.shapes[0], given.train, given.seconds))
         return
-    load = Path("/proc/loadavg").read_text(encoding="utf-8").split()[0]
-    device = f"{processor()}, torch {torch.__version__}, load before {load}"
+    device = f"{processor()}, torch {torch.__version__}"
     print(device)
     figures = []
     for name in given.shapes:

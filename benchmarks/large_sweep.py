@@ -241,8 +241,7 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         path, store = write_sweep(folder, options.stages)
         sweep = load_sweep(path)
-        load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-        print(f"{len(sweep.stages):,} finished stages; load {load} on {os.cpu_count()} cores")
+        print(f"{len(sweep.stages):,} finished stages on {os.cpu_count()} cores")
         if options.only != "pages":
             commands(path, store)
         if options.only != "commands":
