@@ -2,7 +2,8 @@
 
 A training stage that has several values on a numeric axis under `train` has a group for its
 validation loss, and one for each metric by which evaluations have measured all of its models. Of a
-metric by length these are at the trained length and at the longest.
+metric by length these are at the trained length and at the longest. Where each method has one value
+of its own, nothing is over the setting, and there is no group.
 """
 
 from __future__ import annotations
@@ -92,8 +93,9 @@ def group_over_settings(
             members = [
                 c for c in of_axis if (c.section, c.metric.name, c.x) == (section, metric, x)
             ]
-            if len({cell.axes[axis] for cell in members}) > 1:
-                groups.append(_group(axis, members, chosen, rules.get(axis)))
+            group = _group(axis, members, chosen, rules.get(axis))
+            if any(len(series.points) > 1 for series in group.series):
+                groups.append(group)
     return tuple(groups)
 
 

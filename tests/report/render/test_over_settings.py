@@ -99,6 +99,14 @@ def test_the_chosen_value_of_each_row_is_marked(tmp_path: Path) -> None:
     assert not found.has_best
 
 
+def test_methods_with_one_value_each_have_no_table(tmp_path: Path) -> None:
+    pairs = {"pretrain.embedding": ["rope", "alibi"], RATE: [2e-3, 4e-3]}
+    report = report_of(tmp_path, selects=False, grid={}, zip=pairs)
+    titles = [one.title for one in report_tables(report)]
+    assert "Loss (pretrain)" in titles
+    assert not any("by learning rate" in title for title in titles)
+
+
 def test_the_chosen_models_own_validation_loss_is_said_to_be_optimistic(tmp_path: Path) -> None:
     notes = table(report_of(tmp_path), "Loss (pretrain)").notes
     assert any("validation loss of a model that select chose is optimistic" in n for n in notes)
