@@ -36,7 +36,7 @@ bench: $(INSTALLED)  ## measure all figures about speed, for benchmarks/RESULTS.
 	$(BIN)/python benchmarks/results.py
 
 gpu:  ## all that needs a GPU, in eight minutes; installs nothing (see benchmarks/gpu.py)
-	PYTHONPATH=. $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) benchmarks/gpu.py $(GPU)
+	PYTHONPATH=.$${PYTHONPATH:+:$$PYTHONPATH} $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) benchmarks/gpu.py $(GPU)
 
 ui: $(INSTALLED)  ## MLflow on the default store
 	$(BIN)/fope-lab ui

@@ -2,7 +2,7 @@
 
     python benchmarks/embeddings.py [--presets fope alibi …] [--lengths 512 4096] [--json FILE]
 
-The columns are multiples of rope's figure:
+The columns are multiples of rope's figure, followed by the embedding's own in brackets:
 
 - `layer @ N`: forward and backward of an attention layer (width 512, 8 heads × 64) at length N;
 - `step`: an end-to-end training step of a decoder of four such layers at 512 tokens;
@@ -43,12 +43,23 @@ TRAIN_LENGTH = 512
 BATCH = 2
 FIRST = ("rope", "fope", "alibi", "kerple")
 """The presets with an aim, which are measured first."""
+WIDTH = 20
+"""Of a column of the table, in characters."""
 LAST = "fire"
 """The slowest by far on a GPU at long lengths."""
 
 Work = Callable[[], None]
-Column = Callable[[str], float]
-"""The figure of each preset, as a multiple of rope's."""
+
+
+class Figure(NamedTuple):
+    """A figure as a multiple of rope's, and itself: in seconds for a time, in bytes for memory."""
+
+    of_rope: float
+    own: float
+
+
+Column = Callable[[str], Figure]
+"""The figure of each preset."""
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "learned": {"num_positions": 2**17},
@@ -141,17 +152,18 @@ def seconds(work: Work) -> float:
     return time.perf_counter() - start
 
 
-def ratio(ours: Work, rope: Work, budget: Budget) -> float:
-    """The median ratio of times in pairs, as many as fit the budget."""
+def time_of(ours: Work, rope: Work, budget: Budget) -> Figure:
+    """The median ratio of times in pairs, as many as fit the budget, and the median time."""
     for work in (ours, rope):  # the first run of each compiles and allocates
         work()
     pairs = max(int(budget.seconds / (seconds(ours) + seconds(rope))), budget.pairs)
-    ratios = []
+    ratios, own = [], []
     for pair in range(pairs):
         first, second = (ours, rope) if pair % 2 else (rope, ours)
         times = {first: seconds(first), second: seconds(second)}
         ratios.append(times[ours] / times[rope])
-    return statistics.median(ratios)
+        own.append(times[ours])
+    return Figure(statistics.median(ratios), statistics.median(own))
 
 
 def peak_memory() -> int:
@@ -186,19 +198,30 @@ def memory_of(preset: str, length: int) -> int:
 def layer_column(length: int, budget: Budget) -> Column:
     """Return the column of times of a layer's pass at a length, relative to rope."""
     of = layer_passes(length)
-    return lambda preset: ratio(of(preset), of("rope"), budget)
+    return lambda preset: time_of(of(preset), of("rope"), budget)
 
 
 def step_column(budget: Budget) -> Column:
     """Return the column of times of a training step, relative to rope."""
     of = training_steps()
-    return lambda preset: ratio(of(preset), of("rope"), budget)
+    return lambda preset: time_of(of(preset), of("rope"), budget)
 
 
 def memory_column(length: int) -> Column:
     """Return the column of memory growth in a layer's pass at a length, relative to rope."""
     rope = memory_of("rope", length)
-    return lambda preset: memory_of(preset, length) / rope
+
+    def of(preset: str) -> Figure:
+        own = memory_of(preset, length)
+        return Figure(own / rope, own)
+
+    return of
+
+
+def shown(name: str, figure: Figure) -> str:
+    """A figure of the column of that name, as the table prints it."""
+    unit, size = ("MiB", 2**20) if name.startswith("memory") else ("ms", 1e-3)
+    return f"{figure.of_rope:.3f} ({figure.own / size:.4g} {unit})"
 
 
 def device_name() -> str:
@@ -239,8 +262,8 @@ def main() -> int:
     for length in given.memory:
         columns[f"memory @ {length}"] = memory_column(length)
     print(f"× rope; {device_name()}")
-    print(f"{'':16}", *(f"{name:>16}" for name in columns))
-    figures: dict[str, dict[str, float]] = {}
+    print(f"{'':16}", *(f"{name:>{WIDTH}}" for name in columns))
+    figures: dict[str, dict[str, Figure]] = {}
     errors: dict[str, str] = {}
     for preset in given.presets:
         print(f"{preset:16}", end="", flush=True)
@@ -250,12 +273,13 @@ def main() -> int:
                 figures[preset][name] = value = measure(preset)
             except Exception as error:  # it costs this cell, and none of the others
                 errors[f"{preset}, {name}"] = f"{type(error).__name__}: {error}"
-                print(f" {'failed':>16}", end="", flush=True)
+                print(f" {'failed':>{WIDTH}}", end="", flush=True)
             else:
-                print(f" {value:16.3f}", end="", flush=True)
+                print(f" {shown(name, value):>{WIDTH}}", end="", flush=True)
         print()
         if given.json:  # after each preset, so that an early end leaves what was measured
-            content = {"device": device_name(), "of_rope": figures, "errors": errors}
+            of = {name: {at: f._asdict() for at, f in row.items()} for name, row in figures.items()}
+            content = {"device": device_name(), "figures": of, "errors": errors}
             write_atomic(given.json, json.dumps(content, indent=1) + "\n")
     for cell, message in errors.items():
         print(f"{cell}: {message}", file=sys.stderr)

@@ -29,8 +29,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -133,17 +134,32 @@ PARTS: Mapping[str, Part] = {
     "tests": Part(
         "the tests of attention that need a GPU", _tests("test_attention", "gpus_paths"), 30
     ),
+    "embeddings with an aim": Part(
+        "the layer of fope, alibi and kerple beside rope: time and peak memory",
+        script("embeddings"),
+        60,
+        "--presets rope fope alibi kerple --lengths 512 4096 16384 --memory 16384"
+        " --budget 0.2 --pairs 3",
+        "--presets fope alibi --lengths 64 --memory 64 --budget 0.05",
+    ),
+    "compiled at 1.2b": Part(
+        "speed beside Hugging Face's Trainer, both compiled",
+        script("training"),
+        80,
+        "--shapes 1.2b --steps 2 --rounds 3 --compile",
+        "--shapes tiny --steps 1 --rounds 2 --compile --contestants ours",
+    ),
     "biases": Part(
         "FlexAttention's biases and their gradients beside the plain softmax",
         _tests("test_flex", "kernel"),
         110,
     ),
     "embeddings": Part(
-        "each embedding's layer beside rope: time and peak memory",
+        "every embedding's layer beside rope: time and peak memory",
         script("embeddings"),
         120,
         "--lengths 512 4096 16384 --memory 512 4096 16384 --budget 0.2 --pairs 3",
-        "--presets fope alibi --lengths 64 --memory 64 --budget 0.05",
+        "--presets nope kerple --lengths 64 --memory 64 --budget 0.05",
     ),
 }
 """The parts in their order: those with an aim come first."""
@@ -163,7 +179,7 @@ def run_part(part: Part, toy: bool, figures: Path, left: float = math.inf) -> di
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "TOKENIZERS_PARALLELISM": "false"},
+            env=environment(),
             start_new_session=True,
         )
         code: int | None
@@ -187,6 +203,18 @@ def run_part(part: Part, toy: bool, figures: Path, left: float = math.inf) -> di
     }
 
 
+def environment() -> dict[str, str]:
+    """The environment of a part: this checkout before what PYTHONPATH already has, one GPU."""
+    own = os.environ
+    path = os.pathsep.join(filter(None, (str(ROOT), own.get("PYTHONPATH"))))
+    return {
+        "CUDA_VISIBLE_DEVICES": "0",  # with several, Hugging Face's Trainer would train on all
+        **own,
+        "PYTHONPATH": path,
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+
+
 def _figures(path: Path) -> Any:
     """What a part left as JSON, if it did."""
     try:
@@ -207,9 +235,22 @@ def machine() -> dict[str, Any]:
         "gpu_memory": torch.cuda.get_device_properties(0).total_memory if cuda else None,
         "cuda": torch.version.cuda,
         "compiler": shutil.which(os.environ.get("CC", "cc")) is not None,
+        "headers": (Path(sysconfig.get_path("include")) / "Python.h").exists(),
         "date": datetime.now(UTC).date().isoformat(),
         "commit": _commit(),
     }
+
+
+def problems(about: Mapping[str, Any]) -> Iterator[str]:
+    """What some parts will fail for, a sentence each."""
+    missing = [name for name, found in about["packages"].items() if found is None]
+    if missing:
+        yield f"not installed: {', '.join(missing)}; the parts that import them will fail"
+    if about["gpu"] is not None:
+        if not about["compiler"]:
+            yield "there is no C compiler: all that compiles a kernel will fail"
+        if not about["headers"]:
+            yield "Python's headers (Python.h) are missing: all that compiles a kernel will fail"
 
 
 def _version(package: str) -> str | None:
@@ -242,11 +283,11 @@ def _git(*words: str) -> subprocess.CompletedProcess[str]:
 
 def table(results: Mapping[str, Mapping[str, Any]]) -> str:
     """A line for each part, then the output of each."""
-    lines = [f"{'part':18}{'result':>10}{'seconds':>9}  shows"]
+    lines = [f"{'part':24}{'result':>10}{'seconds':>9}  shows"]
     for name, one in results.items():
         code = one["exit"]
         outcome = "too long" if code is None else "ok" if code == 0 else f"exit {code}"
-        lines.append(f"{name:18}{outcome:>10}{one['seconds']:9.1f}  {one['shows']}")
+        lines.append(f"{name:24}{outcome:>10}{one['seconds']:9.1f}  {one['shows']}")
     for name, one in results.items():
         lines += ["", f"== {name}: {' '.join(one['command'])}", *one["output"]]
     return "\n".join(lines) + "\n"
@@ -282,13 +323,11 @@ def main() -> int:
         print(f"gpu.py needs torch: {error}", file=sys.stderr)
         return 2
     if about["gpu"] is None and not given.toy:
-        print(
-            "there is no CUDA device; --toy runs the same parts on the CPU at toy sizes",
-            file=sys.stderr,
-        )
+        why = "this torch is built for CPUs" if about["cuda"] is None else "there is no CUDA device"
+        print(f"{why}; --toy runs the same parts on the CPU at toy sizes", file=sys.stderr)
         return 2
-    if about["gpu"] is not None and not about["compiler"]:
-        print("there is no C compiler: all that compiles a kernel will fail", file=sys.stderr)
+    for problem in problems(about):
+        print(problem, file=sys.stderr)
     about["commit"] = given.commit or about["commit"]
     folder = given.out.resolve()  # the parts run in ROOT
     folder.mkdir(parents=True, exist_ok=True)

@@ -25,6 +25,7 @@ from typing import Any
 
 from gpu import Part, machine, run_part, script
 
+from fope_lab.config.problems import did_you_mean
 from fope_lab.devices import processor
 
 FOLDER = Path(__file__).resolve().parent
@@ -166,7 +167,8 @@ def arguments() -> argparse.Namespace:
     given = parser.parse_args()
     unknown = [name for name in given.parts if name not in PARTS]
     if unknown:
-        parser.error(f"no part {unknown[0]!r} (allowed: {', '.join(PARTS)})")
+        near = did_you_mean(unknown[0], PARTS)
+        parser.error(f"no part {unknown[0]!r}{near} (allowed: {', '.join(PARTS)})")
     return given
 
 
@@ -182,6 +184,9 @@ def main() -> int:
     KEPT.mkdir(exist_ok=True)
     if given.gpu is not None:
         content = json.loads(given.gpu.read_text(encoding="utf-8"))
+        if content["gpu"] is None or content["toy"]:
+            print(f"{given.gpu}: found a toy run, needs one on a GPU", file=sys.stderr)
+            return 1
         GPU.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     about = machine()
     for name in () if given.render or given.gpu else given.parts or PARTS:

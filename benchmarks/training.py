@@ -27,6 +27,7 @@ and ≥ 1.3 × its own float32 at the quickstart's shape. On an H100: ≥ 1.5 ×
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import statistics
@@ -98,11 +99,15 @@ def compete(given: argparse.Namespace, shape: str, compiled: bool) -> Taken:
         for precision in given.precisions
     }
     turns: dict[Entry, list[Turn]] = {entry: [] for entry in processes}
-    for _ in range(given.rounds + 1):
+    for process in processes.values():  # all at once: each compiles in its first turn
+        begin_turn(process)
+    for number in range(given.rounds + 1):
         for entry, process in processes.items():
             if entry not in turns:
                 continue
-            turn = take_turn(process)
+            if number > 0:
+                begin_turn(process)
+            turn = end_turn(process)
             if turn is None:  # it said why on stderr; the others go on
                 del turns[entry]
             else:
@@ -112,15 +117,17 @@ def compete(given: argparse.Namespace, shape: str, compiled: bool) -> Taken:
     return {entry: of[1:] for entry, of in turns.items()}
 
 
-def take_turn(process: subprocess.Popen[str]) -> Turn | None:
-    """Let a contestant take a turn; None if its process has ended."""
+def begin_turn(process: subprocess.Popen[str]) -> None:
+    """Let a contestant take a turn, if its process has not ended."""
     assert process.stdin is not None
-    assert process.stdout is not None
-    try:
+    with contextlib.suppress(BrokenPipeError):
         process.stdin.write("\n")
         process.stdin.flush()
-    except BrokenPipeError:
-        return None
+
+
+def end_turn(process: subprocess.Popen[str]) -> Turn | None:
+    """Wait for the end of a contestant's turn; None if its process has ended."""
+    assert process.stdout is not None
     answer = process.stdout.readline().split()
     return Turn(float(answer[0]), int(answer[1])) if answer else None
 

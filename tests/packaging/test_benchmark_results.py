@@ -72,7 +72,7 @@ def test_a_figure_that_changes_by_hand_is_found(tmp_path: Path) -> None:
 def test_an_unknown_part_is_an_error(tmp_path: Path) -> None:
     found = results(copy(tmp_path), "cpu")
     assert found.returncode == 2
-    assert "no part 'cpu' (allowed: quickstart, training" in found.stderr
+    assert "no part 'cpu'; did you mean 'cpus'? (allowed: quickstart, training" in found.stderr
 
 
 def test_what_a_gpu_measured_is_taken_in(tmp_path: Path) -> None:
@@ -88,6 +88,7 @@ def test_what_a_gpu_measured_is_taken_in(tmp_path: Path) -> None:
     }
     about = {
         "gpu": "NVIDIA H100 80GB HBM3",
+        "toy": False,
         "python": "3.12.1",
         "packages": {"torch": "2.11.0", "transformers": "5.1.0"},
         "date": "2026-01-02",
@@ -103,6 +104,16 @@ def test_what_a_gpu_measured_is_taken_in(tmp_path: Path) -> None:
     assert "`python benchmarks/training.py --json FILE`, past its limit, 90 s." in text
     assert "ours  123 tokens/s" in text
     assert results(folder, "--check").returncode == 0
+
+
+def test_a_toy_run_is_not_taken_in(tmp_path: Path) -> None:
+    folder = copy(tmp_path)
+    given = tmp_path / "gpu.json"
+    given.write_text(json.dumps({"gpu": None, "toy": True, "parts": {}}))
+    found = results(folder, "--gpu", str(given))
+    assert found.returncode == 1
+    assert f"{given}: found a toy run, needs one on a GPU" in found.stderr
+    assert not (folder / "results" / "gpu.json").exists()
 
 
 def test_the_load_is_that_of_now() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -52,13 +53,23 @@ def test_no_part_needs_a_package_that_is_not_listed(tmp_path: Path) -> None:
         "tests/model/test_attention.py",
         "tests/model/test_flex.py",
     }
+    options = [
+        (part.command[0], [*part.command[1:], *shlex.split(words)])
+        for part in PARTS.values()
+        for words in (part.full, part.toy)
+    ]
     code = f"""
 import runpy, sys
 for name in {blocked}:
     sys.modules[name] = None  # importing it is an ImportError
+loaded = {{}}
 for script in {sorted(scripts)}:
     sys.path.insert(0, script.rpartition("/")[0])
-    runpy.run_path(script, run_name="imported")
+    loaded[script] = runpy.run_path(script, run_name="imported")
+for script, words in {options}:
+    if "arguments" in loaded.get(script, ()):
+        sys.argv = [script, *words]
+        loaded[script]["arguments"]()  # a wrong option ends the process
 sys.argv = ["resume.py", "--steps", "6", "--json", {str(tmp_path / "resume.json")!r}]
 runpy.run_path("benchmarks/resume.py", run_name="__main__")
 """
@@ -104,7 +115,8 @@ def test_the_last_parts_get_what_is_left_of_the_time(
     monkeypatch.setattr(gpu, "PARTS", parts)
     monkeypatch.setattr(gpu, "TOTAL", 3)
     monkeypatch.setattr(gpu, "LEAST", 1)
-    monkeypatch.setattr(gpu, "machine", lambda: {"gpu": "a GPU", "compiler": False, "commit": None})
+    about = {"gpu": "a GPU", "cuda": "13.0", "compiler": False, "headers": True, "packages": {}}
+    monkeypatch.setattr(gpu, "machine", lambda: {**about, "commit": None})
     words = ["gpu.py", "--parts", *parts, "--out", str(tmp_path), "--commit", "abc"]
     monkeypatch.setattr(sys, "argv", words)
     assert gpu.main() == 1
@@ -174,8 +186,29 @@ def test_without_a_gpu_it_says_so(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["gpu.py", "--out", str(tmp_path / "out")])
     assert gpu.main() == 2
-    assert "there is no CUDA device; --toy runs the same parts" in capsys.readouterr().err
+    assert "; --toy runs the same parts on the CPU" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_what_is_missing_is_said_before_the_first_part() -> None:
+    fit = {"gpu": "a GPU", "compiler": True, "headers": True, "packages": {"torch": "2.11"}}
+    assert not list(gpu.problems(fit))
+    unfit = {**fit, "headers": False, "packages": {"torch": "2.11", "pytest": None}}
+    said = list(gpu.problems(unfit))
+    assert said[0].startswith("not installed: pytest;")
+    assert "Python.h" in said[1]
+    assert not list(gpu.problems({**fit, "gpu": None, "compiler": False}))
+
+
+def test_packages_that_were_carried_to_the_machine_stay_importable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/carried/wheels")
+    assert gpu.environment()["PYTHONPATH"] == os.pathsep.join((str(gpu.ROOT), "/carried/wheels"))
+    monkeypatch.delenv("PYTHONPATH")
+    assert gpu.environment()["PYTHONPATH"] == str(gpu.ROOT)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    assert gpu.environment()["CUDA_VISIBLE_DEVICES"] == "3"
 
 
 def test_a_toy_run_leaves_its_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
