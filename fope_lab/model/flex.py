@@ -42,6 +42,7 @@ def fits(q: Tensor, k: Tensor) -> bool:
     )
 
 
+@no_compile  # one graph with what makes the table or the blocks does not compile
 def flex_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
     """softmax(q·kᵀ/√head_dim + bias)·v over a token and those before it.
 
@@ -66,6 +67,7 @@ def flex_attention(q: Tensor, k: Tensor, v: Tensor, table: Tensor) -> Tensor:
     return mixed
 
 
+@no_compile
 def document_attention(q: Tensor, k: Tensor, v: Tensor, documents: Any) -> Tensor:
     """softmax(q·kᵀ/√head_dim)·v over a token and those before it in its document.
 

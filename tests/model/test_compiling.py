@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import Tensor, fx
 
-from fope_lab.model import Decoder, ModelConfig
+from fope_lab.embeddings.module import PositionEmbedding
+from fope_lab.model import Decoder, ModelConfig, flex
+from fope_lab.model.attention import Documents
 from fope_lab.model.no_compile import no_compile
 
 CONFIG = ModelConfig(num_layers=2, num_heads=4, head_dim=16, num_kv_heads=2, vocab_size=90)
@@ -68,6 +70,34 @@ def test_loss_and_gradients_are_the_same(embedding: Any, documents: bool) -> Non
         assert calls(graphs, "silu") == CONFIG.num_layers
         assert calls(graphs, "scaled_dot_product_attention") == CONFIG.num_layers
         assert len(graphs) == 1, "all but the loss is one graph"
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("embedding", ["kerple", "rope"])
+def test_flex_attention_is_compiled_apart(embedding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what makes its table or its blocks, it would be one graph, which does not compile."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    monkeypatch.setattr(flex, "fits", lambda q, k: True)
+    monkeypatch.setattr(flex, "OPTIONS", {})
+    monkeypatch.setattr(flex, "_kernel", lambda: flex_attention)
+    model = Decoder(CONFIG, embedding, train_length=64).eval()
+    ids = torch.randint(CONFIG.vocab_size, (2, LENGTH))
+    options = {"labels": ids.roll(-1, 1)}
+    if not model.position_embeddings[0].biases:
+        monkeypatch.setattr(Documents, "of", classmethod(of))
+        options["documents"] = (torch.arange(LENGTH) // 30).expand(2, -1)
+    called, graphs = compiled(model)
+    with torch.no_grad():
+        losses = [one(ids, **options).loss for one in (model, called)]
+    torch.testing.assert_close(losses[1], losses[0])
+    assert calls(graphs, "silu") == 1, "the layers share what lies between"
+    assert not calls(graphs, "flex_attention")
+
+
+def of(cls: type[Documents], numbers: Tensor, embedding: PositionEmbedding) -> Documents:
+    """What Documents.of makes on CUDA."""
+    return cls(numbers, None, flex.document_blocks(numbers))
 
 
 def test_gradient_checkpointing_is_compiled_too() -> None:

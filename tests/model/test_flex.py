@@ -12,7 +12,7 @@ from torch.nn.attention import flex_attention as torch_flex
 
 from fope_lab.embeddings import build_embedding
 from fope_lab.embeddings.module import PositionEmbedding
-from fope_lab.model import flex
+from fope_lab.model import Decoder, ModelConfig, flex
 from fope_lab.model.attention import causal_attention, distance_table
 from fope_lab.model.block_attention import block_attention, packed
 
@@ -126,6 +126,23 @@ def test_the_compiled_kernel_is_the_plain_softmax(
         ours, theirs = (gradients(one, q, k, v, *learned) for one in (mixed, expected))
         for our, their in zip((mixed, *ours), (expected, *theirs), strict=True):
             assert (our - their).norm() < 3 * unit * their.norm() + 1e-4
+
+
+@needs_gpu
+@pytest.mark.parametrize(("spec", "documents"), [("kerple", False), ("rope", True)])
+def test_the_kernel_in_a_compiled_decoder(spec: str, documents: bool) -> None:
+    config = ModelConfig(num_layers=2, num_heads=4, head_dim=16, num_kv_heads=2, vocab_size=90)
+    model = Decoder(config, spec, train_length=64).cuda().train()
+    ids = torch.randint(config.vocab_size, (2, 300), device="cuda")
+    options = {"labels": ids.roll(-1, 1)}
+    if documents:
+        options["documents"] = (torch.arange(300, device="cuda") // 90).expand(2, -1)
+    parameters = list(model.parameters())
+    expected, found = (
+        torch.autograd.grad(one(ids, **options).loss, parameters)
+        for one in (model, torch.compile(model))
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-2)
 
 
 @needs_gpu
