@@ -81,7 +81,7 @@ class Trainee:
     def __init__(self, rank: int, folder: Path, scale: str) -> None:
         self.workers = Shards()
         self.model = Decoder(SCALES[scale], "rope", train_length=LENGTH)
-        self.module = self.workers.wrap(self.model)
+        self.module = self.workers.wrap(self.model, torch.device("cpu"))
         self.optimizer = build_optimizer(self.model, SETTINGS)
         stage = Store(folder).folder("pretrain", "key")
         if rank == 0:

@@ -28,7 +28,7 @@ from trainers.worker_group import FLOAT32, Precision, WorkerGroup
 
 
 class StepRunner:
-    """Runs `model`, which is on `device`, forwards and backwards for the steps of a training.
+    """Runs `model` on `device`, forwards and backwards for the steps of a training.
 
     `module` is the model as the workers wrapped it. Its parameters are the ones to optimize, under
     their plain names. If the settings ask for it, a compiled module is what is called.
@@ -37,7 +37,7 @@ class StepRunner:
     def __init__(
         self, model: Decoder, settings: TrainSettings, device: torch.device, workers: WorkerGroup
     ) -> None:
-        self.module = workers.wrap(model, exchange_precision(settings, workers.size))
+        self.module = workers.wrap(model, device, exchange_precision(settings, workers.size))
         self._called = torch.compile(self.module) if settings.compile else self.module
         self._settings, self._device, self._workers = settings, device, workers
         modules = list(model.modules())
@@ -51,7 +51,7 @@ class StepRunner:
         `batch` is this worker's share of the global batch. Returns the mean loss over all labels of
         the global batch, a scalar in nats.
         """
-        counted = self._workers.sum(_count_labels(batch).to(self._device)).clamp(min=1)
+        counted = self._workers.sum(self._moved(_count_labels(batch))).clamp(min=1)
         first = self._workers.rank * len(batch.input_ids)
         batch = self._with_positions(batch, first)
         # All workers draw the same seed, since they share their random state.
@@ -100,9 +100,9 @@ class StepRunner:
         total = torch.zeros(4, dtype=torch.float64, device=self._device)
         self.module.eval()
         for batch in batches:
-            labels = batch.labels.to(self._device)
+            labels = self._moved(batch.labels)
             with torch.random.fork_rng(devices=()), self._autocast():
-                chosen = self._called(batch.input_ids.to(self._device)).logits.argmax(-1)
+                chosen = self._called(self._moved(batch.input_ids)).logits.argmax(-1)
             asked = labels != IGNORED
             right = chosen == labels
             total[0] += ((right | ~asked).all(1) & asked.any(1)).sum()
@@ -115,6 +115,13 @@ class StepRunner:
             raise DataError("validation data has no label tokens")
         return {ROW_ACCURACY: right_rows / rows, TOKEN_ACCURACY: right_tokens / tokens}
 
+    def _moved(self, data: Tensor) -> Tensor:
+        """The tensor on the device. A copy to a GPU does not wait for what the GPU still computes,
+        as one from memory that is not pinned does."""
+        if self._device.type == "cuda" and data.device.type == "cpu":
+            data = data.pin_memory()
+        return data.to(self._device, non_blocking=True)
+
     def _autocast(self) -> torch.autocast:
         """The context of a forward pass: its products have the precision of the settings."""
         wanted = self._settings.precision == "bfloat16"
@@ -122,18 +129,17 @@ class StepRunner:
 
     def _loss_sum(self, batch: Batch) -> Tensor:
         """The summed loss of a micro-batch, a float32 scalar in nats."""
-        device = self._device
-        documents = None if batch.documents is None else batch.documents.to(device)
+        documents = None if batch.documents is None else self._moved(batch.documents)
         given: dict[str, Any] = {}
         if batch.positions is not None:
-            given["positions"] = batch.positions.to(device)
+            given["positions"] = self._moved(batch.positions)
         if self._settings.length_groups is not None:
             given["last"] = tokens_from_first_label(batch.labels)
         with self._autocast():
             output = self._called(
-                batch.input_ids.to(device),
+                self._moved(batch.input_ids),
                 documents=documents,
-                labels=batch.labels.to(device),
+                labels=self._moved(batch.labels),
                 **given,
             )
         return cast(Tensor, output.loss)

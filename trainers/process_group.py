@@ -60,14 +60,16 @@ class ProcessGroup(WorkerGroup):
 class Replicas(ProcessGroup):
     """DDP: each worker has the whole model and optimizer (Li et al., arXiv 2006.15704)."""
 
-    def wrap(self, model: Decoder, precision: Precision = FLOAT32) -> nn.Module:
+    def wrap(
+        self, model: Decoder, device: torch.device, precision: Precision = FLOAT32
+    ) -> nn.Module:
         """Wrap the model in DDP, which exchanges float32.
 
         All workers start from worker 0's parameters.
         """
         # Buffers are the same everywhere, since they follow from the configuration and the seed.
         module = DistributedDataParallel(
-            model, forward_sync_buffers=False, gradient_as_bucket_view=True
+            model.to(device), forward_sync_buffers=False, gradient_as_bucket_view=True
         )
         module.register_comm_hook(None, lambda state, bucket: _summed(bucket.buffer()))
         return module
@@ -89,10 +91,17 @@ class Shards(ProcessGroup):
     A worker holds all of a layer only while it computes the layer (Zhao et al., arXiv 2304.11277).
     """
 
-    def wrap(self, model: Decoder, precision: Precision = FLOAT32) -> nn.Module:
-        """Replace the model's parameters by sharded ones, in place."""
-        device = next(model.parameters()).device.type
-        mesh = init_device_mesh(device, (self.size,))
+    def wrap(
+        self, model: Decoder, device: torch.device, precision: Precision = FLOAT32
+    ) -> nn.Module:
+        """Replace the model's parameters by sharded ones on the device, in place.
+
+        FSDP moves one layer after the other: the whole model need not fit the device.
+        """
+        if device.type == "cuda":  # FSDP takes the current one, and a mesh may choose another
+            torch.cuda.init()
+            torch.cuda.set_device(device)
+        mesh = init_device_mesh(device.type, (self.size,))
         policy = MixedPrecisionPolicy(
             param_dtype=precision.weights,
             reduce_dtype=precision.gradients,

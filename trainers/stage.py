@@ -82,7 +82,7 @@ def _train(
 
     held_out = _held_out(spec, parents, tokenizer, workers)
     summary = train(
-        model.to(device),
+        model,
         data.batch,
         spec.train,
         writer,

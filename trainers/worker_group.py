@@ -39,12 +39,14 @@ class WorkerGroup:
     rank: int = 0
     size: int = 1
 
-    def wrap(self, model: Decoder, precision: Precision = FLOAT32) -> nn.Module:
-        """The module to call in training, for a model that is on its device.
+    def wrap(
+        self, model: Decoder, device: torch.device, precision: Precision = FLOAT32
+    ) -> nn.Module:
+        """The module to call in training, on the device.
 
         The gradients of its backward pass are sums over the whole group.
         """
-        return model
+        return model.to(device)
 
     def sum(self, value: Tensor) -> Tensor:
         """The sum of `value` over all workers, which all of them get."""

@@ -83,7 +83,7 @@ def train(
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(not name.startswith(case.frozen or "-"))
     model.train()
-    module = workers.wrap(model, case.exchange)
+    module = workers.wrap(model, torch.device("cpu"), case.exchange)
     optimizer = build_optimizer(model, SETTINGS)
     if start is not None:
         workers.load_optimizer_state(model, optimizer, copy.deepcopy(start.optimizer))

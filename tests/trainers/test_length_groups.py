@@ -103,7 +103,7 @@ def test_without_the_setting_rows_keep_their_order_and_their_padding() -> None:
     seen: list[Tensor] = []
 
     class Seen(WorkerGroup):
-        def wrap(self, model: Decoder, precision: Precision = FLOAT32) -> Any:
+        def wrap(self, model: Decoder, device: torch.device, precision: Precision = FLOAT32) -> Any:
             model.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
             return model
 
