@@ -1,4 +1,4 @@
-"""What training in bfloat16 would save on this machine's processor.
+"""What training in bfloat16 saves or costs on this machine's processor and on GPUs.
 
 The time of a step in bfloat16 over that in float32 depends on the width W (hidden_size) of the
 model: a processor with bfloat16 instructions is about twice as quick at matrix products, and the
@@ -13,7 +13,7 @@ models of its kind): float32 took 1.2 times as long at width 64, 1.5 at 128, 1.8
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +50,31 @@ def bfloat16_instruction() -> str | None:
         return None
     flags = next((line.split() for line in text.splitlines() if line.startswith("flags")), [])
     return next((name for name in INSTRUCTIONS if name in flags), None)
+
+
+def emulated(stages: Iterable[Stage]) -> int:
+    """How many trainings among `stages` use bfloat16 on a CPU that has no instruction for it.
+
+    PyTorch then computes each product in a slow way: on an EPYC with avx2, a training of
+    scale `tiny` took nine times as long as in float32.
+    """
+    if bfloat16_instruction() is not None:
+        return 0
+    return sum(spec.train.precision == "bfloat16" for spec in _trainings(stages, gpus=False))
+
+
+def wide_on_gpus(stages: Iterable[Stage]) -> int:
+    """How many trainings among `stages` use float32 on a GPU."""
+    return sum(spec.train.precision == "float32" for spec in _trainings(stages, gpus=True))
+
+
+def _trainings(stages: Iterable[Stage], gpus: bool) -> Iterator[TrainingConfig]:
+    specs = (stage.spec for stage in stages)
+    return (
+        spec
+        for spec in specs
+        if isinstance(spec, TrainingConfig) and bool(spec.resources.gpus) == gpus
+    )
 
 
 def saving(stages: Iterable[Stage], forecasts: Mapping[str, Forecast]) -> Saving | None:

@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from fope_lab.config.counted import counted
-from fope_lab.devices import GIB
+from fope_lab.devices import CPU, GIB
 from fope_lab.planning.estimate import PlanEstimate
 from fope_lab.planning.forecast import HOUR
-from fope_lab.planning.narrow import bfloat16_instruction
+from fope_lab.planning.narrow import bfloat16_instruction, emulated, wide_on_gpus
 from fope_lab.stages import Select
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import ACTIONS, Plan
@@ -226,8 +226,26 @@ def _totals(estimate: PlanEstimate) -> Iterable[str]:
             f" than {duration(less.seconds)}, by the width of the models; they are other stages,"
             " with results of their own"
         )
+    yield from _precisions(estimate)
     for source, number in estimate.notes.items():
         yield f"[{number}] {source}"
+
+
+def _precisions(estimate: PlanEstimate) -> Iterable[str]:
+    """What is slow for its precision: bfloat16 on a CPU without it, float32 on a GPU."""
+    if slow := emulated(estimate.todo()):
+        yield (
+            f"bfloat16: this processor has no instruction for it; here"
+            f" {counted(slow, 'training')} with train.precision: bfloat16 would take several times"
+            " as long as in float32"
+        )
+    device = estimate.device
+    if device is not None and device.name != CPU and (wide := wide_on_gpus(estimate.todo())):
+        times = device.peak["bfloat16"] / device.peak["float32"]
+        yield (
+            f"float32: {counted(wide, 'training')} on GPUs; the peak of {device.name} is"
+            f" {times:.3g} times as high with train.precision: bfloat16"
+        )
 
 
 def _seeds(estimate: PlanEstimate, totals: dict[str, Any]) -> Iterable[str]:

@@ -37,10 +37,18 @@ def instruction(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return found
 
 
-def estimated(tmp_path: Path, precision: str = "float32", gpus: int = 0) -> PlanEstimate:
+def estimated(
+    tmp_path: Path, precision: str = "float32", gpus: int = 0, device: str | None = None
+) -> PlanEstimate:
     path = tmp_path / "sweep.yaml"
     path.write_text(SWEEP.format(precision=precision, gpus=gpus))
-    return estimate_plans([plan(load_sweep(path))])
+    return estimate_plans([plan(load_sweep(path))], device=device)
+
+
+def shown(found: PlanEstimate) -> str:
+    out = io.StringIO()
+    print_plan(found, Console(file=out, width=300))
+    return out.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -55,15 +63,27 @@ def test_a_plan_says_what_bfloat16_would_save(tmp_path: Path, instruction: str |
     found = estimated(tmp_path)
     [seconds] = (row["seconds"] for row in found.as_json()["stages"] if row["kind"] == "pretrain")
     saves = found.totals()["bfloat16"]
-    out = io.StringIO()
-    print_plan(found, Console(file=out, width=300))
     if instruction is None:
         assert saves is None
-        assert "bfloat16:" not in out.getvalue()
+        assert "bfloat16:" not in shown(found)
         return
     expected = seconds * (1 - bfloat16_share(256))
     assert saves == {"trainings": 1, "seconds": seconds, "saved": pytest.approx(expected)}
-    assert "bfloat16: this processor has avx512_bf16; with train.precision" in out.getvalue()
+    assert "bfloat16: this processor has avx512_bf16; with train.precision" in shown(found)
+
+
+def test_a_plan_says_where_bfloat16_is_slow(tmp_path: Path, instruction: str | None) -> None:
+    warning = "this processor has no instruction for it; here 1 training with train.precision"
+    assert (warning in shown(estimated(tmp_path, "bfloat16"))) == (instruction is None)
+    assert warning not in shown(estimated(tmp_path, "float32"))
+    assert warning not in shown(estimated(tmp_path, "bfloat16", gpus=1, device="h100"))
+
+
+def test_a_plan_says_where_float32_leaves_a_gpu_idle(tmp_path: Path) -> None:
+    said = "float32: 1 training on GPUs; the peak of h100 is 14.8 times as high with"
+    assert said in shown(estimated(tmp_path, "float32", gpus=1, device="h100"))
+    assert "float32: 1" not in shown(estimated(tmp_path, "bfloat16", gpus=1, device="h100"))
+    assert "float32: 1" not in shown(estimated(tmp_path, "float32"))
 
 
 @pytest.mark.parametrize("given", [{"precision": "bfloat16"}, {"gpus": 1}])
