@@ -98,9 +98,8 @@ class Shards(ProcessGroup):
 
         FSDP moves one layer after the other: the whole model need not fit the device.
         """
-        if device.type == "cuda":  # FSDP takes the current one, and a mesh may choose another
-            torch.cuda.init()
-            torch.cuda.set_device(device)
+        if device.type == "cuda":
+            torch.cuda.init()  # before it, a mesh would choose another GPU than the current one
         mesh = init_device_mesh(device.type, (self.size,))
         policy = MixedPrecisionPolicy(
             param_dtype=precision.weights,

@@ -14,7 +14,8 @@ def choose_device(gpus: float) -> torch.device:
     if gpus == 0:
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise RuntimeError(
-            f"the stage's resources ask for {gpus:g} GPU, but this process sees none"
-        )
+        why = "this process sees none"
+        if torch.version.cuda is None and torch.version.hip is None:
+            why = f"torch {torch.__version__} is built for CPUs"
+        raise RuntimeError(f"the stage's resources ask for {gpus:g} GPU, but {why}")
     return torch.device("cuda")

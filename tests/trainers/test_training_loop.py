@@ -188,6 +188,12 @@ def test_no_gpu_is_taken_unless_asked_for() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_stage_for_a_gpu_does_not_run_on_the_cpu() -> None:
-    with pytest.raises(RuntimeError, match=r"ask for 0\.5 GPU, but this process sees none"):
+@pytest.mark.parametrize(
+    ("cuda", "why"), [("13.0", "this process sees none"), (None, "torch .* is built for CPUs")]
+)
+def test_a_stage_for_a_gpu_does_not_run_on_the_cpu(
+    cuda: str | None, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    with pytest.raises(RuntimeError, match=rf"ask for 0\.5 GPU, but {why}"):
         choose_device(0.5)
