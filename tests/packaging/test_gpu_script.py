@@ -104,6 +104,18 @@ def test_every_test_that_needs_a_gpu_is_run_there(name: str) -> None:
     assert [test for test in marked if word not in test] == []
 
 
+def test_no_other_file_has_a_test_that_needs_a_gpu() -> None:
+    skipped = "skipif(" + "not torch.cuda.is_available()"  # in two, since this file is read, too
+    found = {
+        path.relative_to(gpu.ROOT).as_posix()
+        for path in (gpu.ROOT / "tests").rglob("test_*.py")
+        if skipped in path.read_text(encoding="utf-8")
+    }
+    assert found == {
+        word for part in PARTS.values() for word in part.command if word.startswith("tests/")
+    }
+
+
 def test_a_toy_is_smaller() -> None:
     assert all(part.full != part.toy or not part.full for part in PARTS.values())
 
