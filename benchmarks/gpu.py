@@ -186,10 +186,11 @@ def run_part(part: Part, toy: bool, figures: Path, left: float = math.inf) -> di
         try:
             code = process.wait(limit)
         except subprocess.TimeoutExpired:
-            # Its contestants are processes of its group.
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
             code = None
+        finally:
+            if process.returncode is None:  # past its limit, or this script is interrupted
+                os.killpg(process.pid, signal.SIGKILL)  # with its contestants, who are of its group
+                process.wait()
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     log.unlink()
     return {
@@ -213,6 +214,11 @@ def environment() -> dict[str, str]:
         "PYTHONPATH": path,
         "TOKENIZERS_PARALLELISM": "false",
     }
+
+
+def end_in_order() -> None:
+    """Have SIGTERM end this process as Ctrl-C does, so that it ends the part that runs."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 def _figures(path: Path) -> Any:
@@ -352,4 +358,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    end_in_order()
     sys.exit(main())

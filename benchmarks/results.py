@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gpu import Part, machine, run_part, script
+from gpu import Part, end_in_order, machine, run_part, script
 
 from fope_lab.config.problems import did_you_mean
 from fope_lab.devices import processor
@@ -204,4 +204,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    end_in_order()
     sys.exit(main())

@@ -6,8 +6,10 @@ import ast
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
@@ -190,6 +192,27 @@ def test_a_part_fails_or_hangs_alone(tmp_path: Path) -> None:
     lines = (tmp_path / "gpu.txt").read_text().splitlines()
     assert [line.split()[1] for line in lines[1:6]] == ["ok", "exit", "exit", "too", "ok"]
     assert "still here" in table(results)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_part_ends_with_the_script(tmp_path: Path, number: signal.Signals) -> None:
+    code = f"""
+import sys
+from pathlib import Path
+from benchmarks import gpu
+gpu.end_in_order()
+sleeps = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+gpu.run_part(gpu.Part("", ("-c", sleeps), 600), False, Path({str(tmp_path / "x.json")!r}))
+"""
+    script = subprocess.Popen([sys.executable, "-c", code], cwd=gpu.ROOT, stderr=subprocess.PIPE)
+    log = tmp_path / "x.log"
+    while not (log.exists() and log.read_text(encoding="utf-8").endswith("\n")):
+        assert script.poll() is None
+        time.sleep(0.05)
+    part = log.read_text(encoding="utf-8").strip()
+    script.send_signal(number)
+    script.communicate(timeout=60)
+    assert is_dead(part)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
