@@ -8,6 +8,7 @@ OUT/gpu.json and the table OUT/gpu.txt are written anew, so that an end at any m
 was measured. `make gpu` runs it, and `python benchmarks/results.py --gpu OUT/gpu.json` takes the
 figures into RESULTS.md.
 
+Only the first GPU is used, or those of CUDA_VISIBLE_DEVICES. PYTHONPATH may lead to packages.
 The machine needs Python 3.11 or 3.12, torch 2.11 or newer, this checkout and the packages in
 PACKAGES with those that they require; pytest and hypothesis are for the tests. Triton needs a C
 compiler and Python's headers, without which all that compiles a kernel fails. Nothing else is
