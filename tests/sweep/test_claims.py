@@ -159,6 +159,15 @@ def test_any_text_is_a_claim_or_an_error(text: str) -> None:
             ),
         ),
         (
+            "loss: length=128 <= 256 * 1.01",
+            Claim(
+                Quantity("loss"),
+                None,
+                (),
+                NoWorse((Pin("128", "length"), Pin("256")), "<=", Reference(1.01)),
+            ),
+        ),
+        (
             'loss where from="hf:a/b@c": "a: b" < c',
             Claim(
                 Quantity("loss"),

@@ -64,8 +64,8 @@ class NoWorse(OperandStatement):
         else:
             return None
         second = read_operand(reader)
-        refuse_factor_before(second, reader)
         operands = settle([subject, second])
+        refuse_factor_before(operands[1], reader)
         margin = _read_margin(reader, sign)
         if margin == Reference():
             reader.end("a margin such as * 1.01, + 0.02 or - 0.02, or the end")
