@@ -174,26 +174,28 @@ def run_part(part: Part, toy: bool, figures: Path, left: float = math.inf) -> di
     limit = None if toy else round(min(part.seconds, left))
     log = figures.with_suffix(".log")  # no pipe, which a process that is left over would keep open
     started = time.monotonic()
-    with log.open("w", encoding="utf-8") as output:
-        process = subprocess.Popen(
-            part.line(toy, figures),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=ROOT,
-            env=environment(),
-            start_new_session=True,
-        )
-        code: int | None
-        try:
-            code = process.wait(limit)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            if process.returncode is None:  # past its limit, or this script is interrupted
-                os.killpg(process.pid, signal.SIGKILL)  # with its contestants, who are of its group
-                process.wait()
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    log.unlink()
+    try:
+        with log.open("w", encoding="utf-8") as output:
+            process = subprocess.Popen(
+                part.line(toy, figures),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+                env=environment(),
+                start_new_session=True,
+            )
+            code: int | None
+            try:
+                code = process.wait(limit)
+            except subprocess.TimeoutExpired:
+                code = None
+            finally:
+                if process.returncode is None:  # past its limit, or this script is interrupted
+                    os.killpg(process.pid, signal.SIGKILL)  # its contestants are of its group
+                    process.wait()
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    finally:
+        log.unlink(missing_ok=True)
     return {
         "shows": part.shows,
         "command": part.line(toy, Path("FILE"))[1:],

@@ -213,6 +213,7 @@ gpu.run_part(gpu.Part("", ("-c", sleeps), 600), False, Path({str(tmp_path / "x.j
     script.send_signal(number)
     script.communicate(timeout=60)
     assert is_dead(part)
+    assert not log.exists()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
