@@ -43,10 +43,10 @@ TRAIN_LENGTH = 512
 BATCH = 2
 FIRST = ("rope", "fope", "alibi", "kerple")
 """The presets with an aim, which are measured first."""
-WIDTH = 20
-"""Of a column of the table, in characters."""
 LAST = "fire"
 """The slowest by far on a GPU at long lengths."""
+WIDTH = 20
+"""Of a column of the table, in characters."""
 
 Work = Callable[[], None]
 

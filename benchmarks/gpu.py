@@ -175,24 +175,7 @@ def run_part(part: Part, toy: bool, figures: Path, left: float = math.inf) -> di
     log = figures.with_suffix(".log")  # no pipe, which a process that is left over would keep open
     started = time.monotonic()
     try:
-        with log.open("w", encoding="utf-8") as output:
-            process = subprocess.Popen(
-                part.line(toy, figures),
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=ROOT,
-                env=environment(),
-                start_new_session=True,
-            )
-            code: int | None
-            try:
-                code = process.wait(limit)
-            except subprocess.TimeoutExpired:
-                code = None
-            finally:
-                if process.returncode is None:  # past its limit, or this script is interrupted
-                    os.killpg(process.pid, signal.SIGKILL)  # its contestants are of its group
-                    process.wait()
+        code = _exit_code(part.line(toy, figures), log, limit)
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     finally:
         log.unlink(missing_ok=True)
@@ -205,6 +188,30 @@ def run_part(part: Part, toy: bool, figures: Path, left: float = math.inf) -> di
         "output": lines[-KEPT_LINES:],
         "figures": _figures(figures),
     }
+
+
+def _exit_code(line: list[str], log: Path, limit: float | None) -> int | None:
+    """Run a command with its output in `log`; None if it takes longer than `limit` seconds.
+
+    It ends with its children, past its limit and if this script is interrupted.
+    """
+    with log.open("w", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            line,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            env=environment(),
+            start_new_session=True,
+        )
+    try:
+        return process.wait(limit)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def environment() -> dict[str, str]:

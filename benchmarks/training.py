@@ -14,10 +14,10 @@ same fused AdamW, clipping and batch, and save nothing:
 
 Each trains in float32 and under bfloat16 autocast, in a process of its own; all take turns of a few
 steps, so that other load affects all of them. Figures are medians over the rounds after a warm-up
-round. Ratios are those of speeds in the same round, with the smallest and the largest in brackets:
-to Hugging Face in the same precision, to Hugging Face and to itself in float32, and to `ours` in
-the same precision. On a CPU, training uses one thread. With a CUDA device, it uses bfloat16 at 60m
-and 1.2b, `MFU` is the share of the device's peak, with FLOPs as in
+round, which all begin together. Ratios are those of speeds in the same round, with the smallest and
+the largest in brackets: to Hugging Face in the same precision, to Hugging Face and to itself in
+float32, and to `ours` in the same precision. On a CPU, training uses one thread. With a CUDA
+device, it uses bfloat16 at 60m and 1.2b, `MFU` is the share of the device's peak, with FLOPs as in
 fope_lab.model.config.flops_per_token, and `GiB` what PyTorch allocated at most.
 Aims on a CPU: in bfloat16 ≥ 1.2 × Hugging Face in bfloat16 and ≥ 2.5 × its float32 at mini and 20m,
 and ≥ 1.3 × its own float32 at the quickstart's shape. On an H100: ≥ 1.5 × Hugging Face at 60m,

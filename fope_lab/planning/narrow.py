@@ -55,8 +55,7 @@ def bfloat16_instruction() -> str | None:
 def emulated(stages: Iterable[Stage]) -> int:
     """How many trainings among `stages` use bfloat16 on a CPU that has no instruction for it.
 
-    PyTorch then computes each product in a slow way: on an EPYC with avx2, a training of
-    scale `tiny` took nine times as long as in float32.
+    PyTorch then computes each product in a slow way, several times as long as in float32.
     """
     if bfloat16_instruction() is not None:
         return 0
