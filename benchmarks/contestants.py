@@ -27,6 +27,7 @@ from transformers import (
     TrainerCallback,
     TrainingArguments,
 )
+from transformers.utils import logging
 
 from fope_lab.config.options import entry_of
 from fope_lab.data.mixture import Batch
@@ -45,11 +46,16 @@ LOG_EVERY = 10
 
 @dataclass(frozen=True)
 class Shape:
-    """A model and a batch of `rows` sequences of `length` tokens."""
+    """A model, a batch of `rows` sequences of `length` tokens, and the steps of a turn.
+
+    Where a step takes little time, a turn has more of them: the first one reads everything into
+    the caches that the contestant before has filled.
+    """
 
     config: ModelConfig
     rows: int
     length: int
+    turn: int = 2
 
     @property
     def batch_tokens(self) -> int:
@@ -57,8 +63,8 @@ class Shape:
         return self.rows * self.length
 
 
-def _scale(name: str, vocabulary: int, rows: int, length: int) -> Shape:
-    return Shape(dataclasses.replace(SCALES[name], vocab_size=vocabulary), rows, length)
+def _scale(name: str, vocabulary: int, rows: int, length: int, turn: int = 2) -> Shape:
+    return Shape(dataclasses.replace(SCALES[name], vocab_size=vocabulary), rows, length, turn)
 
 
 def _small(layers: int, heads: int, head_dim: int, inner: int) -> ModelConfig:
@@ -72,8 +78,8 @@ def _small(layers: int, heads: int, head_dim: int, inner: int) -> ModelConfig:
 
 
 SHAPES: Mapping[str, Shape] = {
-    "quickstart": Shape(_small(2, 2, 32, 128), 32, 64),  # sweeps/quickstart.yaml
-    "tiny": Shape(dataclasses.replace(SCALES["tiny"], vocab_size=272), 32, 64),  # sweeps/mini
+    "quickstart": Shape(_small(2, 2, 32, 128), 32, 64, turn=20),  # sweeps/quickstart.yaml
+    "tiny": _scale("tiny", 272, 32, 64, turn=5),  # sweeps/mini
     "mini": _scale("mini", 272, 8, 256),  # bytes
     "20m": _scale("20m", 50_304, 2, 256),
     "60m": _scale("60m", 50_304, 64, 512),
@@ -236,6 +242,7 @@ def hugging_face_model(shape: Shape) -> LlamaForCausalLM:
 
 def hugging_face(shape: Shape, tokens: torch.Tensor, turns: Turns, way: Way) -> None:
     """Train with the Trainer of transformers."""
+    logging.set_verbosity_error()  # no word about compiling on a CPU among the figures
 
     class Taking(TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, *arguments: Any, **others: Any) -> None:

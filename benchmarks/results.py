@@ -53,6 +53,7 @@ def _plain(name: str) -> tuple[str, ...]:
 PARTS: Mapping[str, Part] = {
     "quickstart": Part("The quickstart, from an empty store", script("quickstart"), HOUR),
     "training": Part("Training beside Hugging Face's Trainer", script("training"), HOUR),
+    "precision": Part("Two miniatures in float32 and in bfloat16", script("precision"), 2 * HOUR),
     "attention": Part("Attention by length, and packed documents", script("attention"), HOUR),
     "cpus": Part("One training on two CPUs, and two on one each", script("cpus"), HOUR),
     "embeddings": Part("Each embedding beside rope", script("embeddings"), HOUR),

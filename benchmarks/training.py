@@ -55,15 +55,15 @@ def take_part(given: argparse.Namespace) -> None:
     generator = torch.Generator().manual_seed(0)
     size = (64 * shape.rows, shape.length + 1)
     tokens = torch.randint(shape.config.vocab_size, size, generator=generator)
-    turns = Turns(given.steps, given.rounds + 1, CLOCKS[given.clock])
+    turns = Turns(shape.turn, given.rounds + 1, CLOCKS[given.clock])
     way = Way(given.precisions[0], bool(given.compile))
     CONTESTANTS[given.take_part](shape, tokens, turns, way)
 
 
 def shape_of(given: argparse.Namespace, name: str) -> Shape:
-    """The shape of that name, with the rows that were asked for."""
+    """The shape of that name, with the rows and the steps of a turn that were asked for."""
     shape = SHAPES[name]
-    return shape if given.rows is None else dataclasses.replace(shape, rows=given.rows)
+    return dataclasses.replace(shape, rows=given.rows or shape.rows, turn=given.steps or shape.turn)
 
 
 Entry = tuple[str, str]
@@ -85,8 +85,10 @@ Taken = Mapping[Entry, list[Turn]]
 
 def compete(given: argparse.Namespace, shape: str, compiled: bool) -> Taken:
     """The turns by contestant and precision; the first round does not count."""
-    options = ["--shapes", shape, "--steps", str(given.steps), "--rounds", str(given.rounds)]
-    options += [] if given.rows is None else ["--rows", str(given.rows)]
+    options = ["--shapes", shape, "--rounds", str(given.rounds)]
+    for name in ("rows", "steps"):
+        wanted = getattr(given, name)
+        options += [] if wanted is None else [f"--{name}", str(wanted)]
     options += ["--clock", given.clock, "--compile" if compiled else "--no-compile"]
     processes = {
         (name, precision): subprocess.Popen(
@@ -168,7 +170,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shapes", nargs="+", default=shapes, choices=SHAPES)
     parser.add_argument("--precisions", nargs="+", default=precisions, choices=PRECISIONS)
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, help="default: both")
-    parser.add_argument("--steps", type=int, default=2, help="of a turn")
+    parser.add_argument("--steps", type=int, help="of a turn, in place of the shape's own")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--rows", type=int, help="of a batch, in place of the shape's own")
     contestants = ["ours", "hugging face", *([] if CUDA else ["bare"])]
@@ -183,7 +185,7 @@ def row_of(given: argparse.Namespace, name: str, compiled: bool, entry: Entry, o
     """The figures of an entry, from the turns of all."""
     shape = shape_of(given, name)
     seconds = statistics.median(turn.seconds for turn in of[entry])
-    rate = given.steps * shape.batch_tokens / seconds
+    rate = shape.turn * shape.batch_tokens / seconds
     found = ratios(of, entry)
     return {
         "shape": name,
