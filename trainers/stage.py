@@ -24,7 +24,7 @@ from trainers.model_facts import model_facts
 from trainers.oom_advice import memory_advice
 from trainers.sharded_checkpoints import is_sharded
 from trainers.start import Start
-from trainers.utilisation import device_name, steps_per_second_at_peak
+from trainers.utilisation import device_name, steps_per_second_at_peak, why_unknown
 from trainers.validation import HeldOut
 from trainers.worker_group import WorkerGroup
 
@@ -80,6 +80,8 @@ def _train(
             weights=weights,
         )
 
+    if (unknown := why_unknown(device_name(device))) is not None:
+        writer.note(unknown)
     held_out = _held_out(spec, parents, tokenizer, workers)
     summary = train(
         model,

@@ -22,6 +22,13 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
+def why_unknown(device: str) -> str | None:
+    """Why a training on this device has no utilisation; None on a CPU, where none is expected."""
+    if device == "cpu" or recorded_device(device) is not None:
+        return None
+    return f"no model FLOPs utilisation: the peak of {device!r} is not in fope_lab/devices.yaml"
+
+
 def steps_per_second_at_peak(
     spec: TrainingConfig, model: ModelConfig, device: str, workers: int
 ) -> float | None:

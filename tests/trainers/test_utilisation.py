@@ -12,7 +12,7 @@ from tiny_training import LENGTH, ROWS, TinyStage, batch, train_settings
 
 from fope_lab.data.mixture import Batch
 from fope_lab.devices import known_devices
-from trainers.utilisation import steps_per_second_at_peak
+from trainers.utilisation import steps_per_second_at_peak, why_unknown
 
 
 @pytest.mark.parametrize(("precision", "peak"), [("float32", 19.5e12), ("bfloat16", 312e12)])
@@ -33,6 +33,12 @@ def test_an_unknown_peak_is_not_guessed() -> None:
     for name in ("cpu", "Abacus 9000"):
         assert steps_per_second_at_peak(spec, SIZES, name, 1) is None
     assert known_devices()["a100-80gb"].peak["bfloat16"] == 312e12
+
+
+def test_a_gpu_without_a_known_peak_is_named() -> None:
+    assert "'Abacus 9000' is not in fope_lab/devices.yaml" in (why_unknown("Abacus 9000") or "")
+    for name in ("cpu", "NVIDIA A100-SXM4-80GB"):
+        assert why_unknown(name) is None
 
 
 def test_rows_and_result_have_the_utilisation_where_the_peak_is_known(tmp_path: Path) -> None:
