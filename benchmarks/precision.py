@@ -116,6 +116,9 @@ def main() -> None:
     parser.add_argument("--store", type=Path, help="where the runs stay (default: nowhere)")
     parser.add_argument("--json", type=Path, help="where to write the figures, too")
     given = parser.parse_args()
+    for file in given.sweeps:  # before the first of them runs for an hour
+        if not file.is_file():
+            parser.error(f"--sweeps: found {file}, which is no file")
     has = bfloat16_instruction() or "no instruction for bfloat16"
     device = f"{processor()} ({has}), {cores()} cores, torch {torch.__version__}"
     print(device)

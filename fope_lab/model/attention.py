@@ -136,8 +136,8 @@ Forward and backward, seconds of `block_attention` over those of `scaled_dot_pro
 thread of an EPYC with avx512_bf16, 4 heads of 64 (benchmarks/attention.py):
 
     length       32    64   128   256   512  1024  2048
-    bfloat16   0.42  0.47  0.52  0.62  0.59  0.82  1.02
-    float32    1.40  1.38  1.25  0.96  0.89  1.02  1.19
+    bfloat16   0.42  0.37  0.54  0.56  0.65  0.81  1.10
+    float32    1.48  1.43  1.29  1.15  1.07  1.02  1.17
 
 Float32 stays with PyTorch's kernel, whose results the trainings that there are have.
 """
