@@ -98,7 +98,8 @@ def main() -> None:
         print(f"{options.sweep}: {len(stages)} stages, through the controller …", flush=True)
         wall, busy = measured(lambda: through_controller(options.sweep, store))
         print(f"  {wall:.1f} s, cores busy {busy:.1%}", flush=True)
-        seconds = {s.key: Store(store).folder(s.kind, s.key).seconds() or 0.0 for s in stages}
+        taken = {s.key: Store(store).folder(s.kind, s.key).time_taken() for s in stages}
+        seconds = {key: 0.0 if one is None else one.seconds for key, one in taken.items()}
         plain = Store(Path(folder) / "plain")
         print(f"as plain subprocesses, {options.at_once} at a time …", flush=True)
         plain_wall, plain_busy = measured(

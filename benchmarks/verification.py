@@ -63,19 +63,20 @@ def main() -> None:
             checkpoint = keys[key].final_checkpoint() if key in keys else None
             if checkpoint is not None:
                 checked[folder.path.parent.name] += CHECKS * seconds_to_check(checkpoint.path)
-        worked[folder.path.parent.name] += folder.seconds() or 0.0
+        taken = folder.time_taken()
+        worked[folder.path.parent.name] += 0.0 if taken is None else taken.seconds
     for kind, seconds in sorted(checked.items()):
         print(
             f"{kind}: parents checked in {seconds:.3f} s of {worked[kind]:.1f} s"
             f" ({seconds / worked[kind]:.2%})"
         )
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder)
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary)
         with (path / "model.safetensors").open("wb") as file:
             for _ in range(options.megabytes):
                 file.write(os.urandom(1 << 20))
-        write_manifest(path, "pretrain/key", 1, 1, {})
+        write_manifest(path, "pretrain/key", 1, 1, {}, None)
         print(f"a checkpoint of {options.megabytes} MiB: {seconds_to_check(path):.2f} s")
 
 
