@@ -136,8 +136,8 @@ Forward and backward, seconds of `block_attention` over those of `scaled_dot_pro
 thread of an EPYC with avx512_bf16, 4 heads of 64 (benchmarks/attention.py):
 
     length       32    64   128   256   512  1024  2048
-    bfloat16   0.42  0.37  0.54  0.56  0.65  0.81  1.10
-    float32    1.48  1.43  1.29  1.15  1.07  1.02  1.17
+    bfloat16   0.49  0.45  0.46  0.68  0.62  0.82  1.01
+    float32    1.35  1.44  1.24  0.92  0.92  0.99  1.11
 
 Float32 stays with PyTorch's kernel, whose results the trainings that there are have.
 """
