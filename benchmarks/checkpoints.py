@@ -33,6 +33,7 @@ from safetensors.torch import save_file
 from torch.distributed.checkpoint.default_planner import create_default_local_save_plan
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.multiprocessing.spawn import spawn
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from fope_lab.atomic_files import write_atomic
@@ -184,7 +185,7 @@ def main() -> None:
         print(f"| {workers} | {first / 1e9:.2f} | {last / 1e9:.2f} |")
     with tempfile.TemporaryDirectory() as folder:
         spawned = (Path(folder), arguments.scale, arguments.rounds)
-        torch.multiprocessing.spawn(worker, spawned, nprocs=2)
+        spawn(worker, spawned, nprocs=2)
         measured: Any = json.loads((Path(folder) / "measured.json").read_text())
     print(f"\n{arguments.scale} on two workers")
     print("\n".join(lines(measured)))

@@ -64,7 +64,7 @@ def outcome_of(claim: str, values: Values, points: Sequence[float] = ()) -> Outc
     statement = parse_claim(claim).statement
     bounds = [
         Bound(
-            sum(weight * values[i] for i, weight in one.weights.items()).tolist(),  # type: ignore[union-attr]
+            sum(weight * values[i] for i, weight in one.weights.items()).tolist(),
             one.null,
             one.side,
         )
@@ -125,9 +125,9 @@ def single_claims(sets: int, rng: np.random.Generator) -> list[Rate]:
     found = counts("x@1..8: m0 grows", (0, 0, 0, 0), 4, sets, rng, points=(1, 2, 4, 8))
     decided = found["holds"] + found["fails"]
     rates.append(Rate("a grows, numbers that do not: decided", ALPHA, decided))
-    for means in ((0, 1, 0, 0), (0, 1, 1, 1)):
-        found = counts("x@1..8: m0 grows at most 1", means, 4, sets, rng, points=(1, 2, 4, 8))
-        words = f"a grows at most 1, {sum(means)} of 3 points at the limit"
+    for steps in ((0, 1, 0, 0), (0, 1, 1, 1)):
+        found = counts("x@1..8: m0 grows at most 1", steps, 4, sets, rng, points=(1, 2, 4, 8))
+        words = f"a grows at most 1, {sum(steps)} of 3 points at the limit"
         rates.append(Rate(f"{words}: holds", ALPHA, found["holds"], bound=True))
         rates.append(Rate(f"{words}: fails", ALPHA, found["fails"], bound=True))
     return rates

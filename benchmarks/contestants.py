@@ -244,7 +244,7 @@ def hugging_face(shape: Shape, tokens: torch.Tensor, turns: Turns, way: Way) -> 
     """Train with the Trainer of transformers."""
     logging.set_verbosity_error()  # no word about compiling on a CPU among the figures
 
-    class Taking(TrainerCallback):  # type: ignore[misc]
+    class Taking(TrainerCallback):
         def on_step_begin(self, *arguments: Any, **others: Any) -> None:
             turns.step()
 

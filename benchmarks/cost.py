@@ -26,7 +26,7 @@ from fope_lab.planning.estimate import PlanEstimate, estimate_plans
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep, plan
 
-CALIBRATION = {
+CALIBRATION: dict[str, list[Any]] = {
     "pretrain.model.num_layers": [1, 2, 4, 2, 6, 3],
     "pretrain.model.head_dim": [32, 32, 16, 64, 32, 48],
     "pretrain.embedding": ["rope", "fope", "alibi", "rope", "fope", "alibi"],
@@ -35,7 +35,7 @@ CALIBRATION = {
     "pretrain.train.tokens": [200_000, 200_000, 100_000, 150_000, 60_000, 100_000],
 }
 """The axes of six pretrainings, which vary together."""
-PREDICTION = {
+PREDICTION: dict[str, list[Any]] = {
     "pretrain.model.num_layers": [3, 5, 2, 4],
     "pretrain.model.head_dim": [24, 32, 96, 40],
     "pretrain.embedding": ["rope", "fope", "alibi", "rope"],

@@ -100,7 +100,7 @@ def interrupt_training(stages: list[Stage], store: Store) -> None:
             raise KeyboardInterrupt
         return checkpoint
 
-    FolderWriter.save_checkpoint = save  # type: ignore[method-assign]
+    FolderWriter.save_checkpoint = save  # type: ignore[method-assign, assignment]
     try:
         run(stages, store)
     except KeyboardInterrupt:

@@ -20,6 +20,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ CHARACTERS = "abz019:-{}[]#&*!|>'\"%@`,? \n\t\\.e~<=\x00é\u2028"
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every path in a value but the empty one."""
-    items = value.items() if isinstance(value, dict) else ()
+    items: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, dict) else ()
     items = enumerate(value) if isinstance(value, list) else items
     return [p for key, item in items for p in ((*path, key), *places(item, (*path, key)))]
 
