@@ -32,7 +32,8 @@ class TrainingRecord:
     compute the step before in that time), `checkpoint_seconds` while it wrote checkpoints, and
     `validation_seconds` in validations. `validation_losses` were measured after `validation_steps`,
     and so were `validation_accuracies` and `validation_token_accuracies` if the training stops at
-    one or selects by one.
+    one or selects by one. `peak_steps` are the steps that its devices would have taken in `seconds`
+    at their peak, None if that is not known of all of them.
     """
 
     step: int = 0
@@ -41,6 +42,7 @@ class TrainingRecord:
     data_seconds: float = 0.0
     checkpoint_seconds: float = 0.0
     validation_seconds: float = 0.0
+    peak_steps: float | None = None
     validation_steps: list[int] = field(default_factory=list)
     validation_losses: list[float] = field(default_factory=list)
     validation_accuracies: list[float] = field(default_factory=list)
@@ -104,11 +106,12 @@ def restore_state(directory: Path, device: torch.device) -> Mapping[str, Any]:
     """Restore the random-number generators; returns the saved state of the optimizer.
 
     The caller reads the model's weights from `directory` itself. All workers draw the same random
-    numbers, so the generators of one worker serve all.
+    numbers, so the generators of one worker serve all. Where an earlier attempt computed on a CPU,
+    a GPU keeps the generator that it has.
     """
     state = torch.load(directory / STATE, map_location="cpu", weights_only=True)
     torch.set_rng_state(state["random"]["cpu"])
-    if device.type == "cuda":
+    if device.type == "cuda" and "cuda" in state["random"]:
         torch.cuda.set_rng_state(state["random"]["cuda"], device)
     return dict(state["optimizer"])
 

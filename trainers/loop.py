@@ -7,6 +7,7 @@ bit on the CPU. On CUDA not all kernels are deterministic.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
 import time
@@ -35,6 +36,7 @@ from trainers.checkpoints import (
 from trainers.gradient_accumulation import StepRunner
 from trainers.kept_memory import kept_memory
 from trainers.optimizer import build_optimizer, learning_rate
+from trainers.process_group import is_lost_peer
 from trainers.sharded_checkpoints import (
     ShardedCheckpoints,
     is_sharded,
@@ -94,9 +96,14 @@ def train(
         torch.manual_seed(seed)
         group = workers or WorkerGroup()
         run = _Run(model, settings, writer, write_model, device, held_out, group, peak)
-        while not run.is_finished:
-            run.save_if_due()
-            run.update(run.read(batches))
+        try:
+            while not run.is_finished:
+                run.save_if_due()
+                run.update(run.read(batches))
+        except Exception as error:
+            if not is_lost_peer(error):
+                run.end_writing()
+            raise
     return run.summary()
 
 
@@ -118,7 +125,7 @@ class _Run:
         self.model.train()
         self.runner = StepRunner(self.model, self.settings, self.device, self.workers)
         self.optimizer = build_optimizer(self.runner.module, self.settings)
-        self.record = TrainingRecord()
+        self.record = TrainingRecord(peak_steps=0.0)
         resumed = self.writer.resumed_from
         if resumed is not None:
             self.record = read_record(resumed.path)
@@ -137,7 +144,7 @@ class _Run:
         self.row_step = self.saved_step = self.record.step
         self.row_time = self.saved_time = time.monotonic()
         self.saving_seconds = 0.0
-        self.seconds_before = self.record.seconds
+        self.seconds_before, self.peak_before = self.record.seconds, self.record.peak_steps
         self.started = self.row_time
 
     @property
@@ -221,8 +228,8 @@ class _Run:
         settings, record = self.settings, self.record
         last = max(record.step // FINAL_SHARE, 1)
         utilisation = {}
-        if self.peak is not None:
-            utilisation["flops_utilisation"] = record.step / record.seconds / self.peak
+        if record.peak_steps:
+            utilisation["flops_utilisation"] = record.step / record.peak_steps
         tokens = record.step * settings.batch_tokens
         return {
             "loss": statistics.fmean(record.losses[-last:]),
@@ -331,7 +338,11 @@ class _Run:
     def _save(self, final: bool) -> None:
         record, device = self.record, self.device
         started = time.monotonic()
-        record.seconds = self.seconds_before + started - self.started
+        taken = started - self.started
+        record.seconds = self.seconds_before + taken
+        record.peak_steps = None
+        if self.peak is not None and self.peak_before is not None:
+            record.peak_steps = self.peak_before + taken * self.peak
         if self.sharded is not None and not final:
             self._begin_sharded(self.sharded)
             self._end_saving(started)
@@ -374,8 +385,16 @@ class _Run:
 
         sharded.begin(self.record.step, sharded_state(self.model, self.optimizer), write)
 
+    def end_writing(self) -> None:
+        """Let a checkpoint that is being written become whole, since the training ends here. What
+        keeps it from that is not raised: an error ends the training already."""
+        if self.sharded is not None:
+            with contextlib.suppress(Exception):
+                self.sharded.wait()
+
     def _not_finite(self, what: str, value: float, step: int) -> NonFiniteError:
         """The error of a value that is not finite in step `step`, from 0."""
+        self.end_writing()  # it is the newest one that the error names
         last = self.writer.newest
         kept = "there is no checkpoint before it"
         if last is not None:

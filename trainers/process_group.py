@@ -68,8 +68,14 @@ class Replicas(ProcessGroup):
         All workers start from worker 0's parameters.
         """
         # Buffers are the same everywhere, since they follow from the configuration and the seed.
+        # After its first step DDP would put the gradients into other buckets, and so add those of
+        # three workers up in another order than the first step after a resume does. It leaves the
+        # buckets alone where it looks for unused parameters, which costs a walk through the graph.
         module = DistributedDataParallel(
-            model.to(device), forward_sync_buffers=False, gradient_as_bucket_view=True
+            model.to(device),
+            forward_sync_buffers=False,
+            gradient_as_bucket_view=True,
+            find_unused_parameters=device.type == "cpu" and self.size > 2,
         )
         module.register_comm_hook(None, lambda state, bucket: _summed(bucket.buffer()))
         return module

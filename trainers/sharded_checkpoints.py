@@ -9,6 +9,8 @@ go on from it: each of its workers reads the parts that it holds.
 
 from __future__ import annotations
 
+import errno
+import os
 import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,6 +25,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystem
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save
 
+from fope_lab.atomic_files import is_full_disk
 from fope_lab.model.decoder import Decoder
 from fope_lab.model.weights import SHARDS
 from fope_lab.store import Checkpoint, RunWriter, StoreError
@@ -50,7 +53,7 @@ def sharded_state(model: Decoder, optimizer: torch.optim.Optimizer) -> dict[str,
 def load_shards(checkpoint: Path, model: Decoder, optimizer: torch.optim.Optimizer) -> None:
     """Read what `model` and `optimizer` hold on this worker. All workers of a group call this.
 
-    Raises ValueError if the checkpoint is of another model.
+    Raises ValueError if the checkpoint is of another model, and StoreError if it can't be read.
     """
     reader = FileSystemReader(checkpoint / SHARDS)
     names = reader.read_metadata().state_dict_metadata.keys()
@@ -63,8 +66,32 @@ def load_shards(checkpoint: Path, model: Decoder, optimizer: torch.optim.Optimiz
             f"the checkpoint {checkpoint} is another model's: {len(odd)} tensors are not in both,"
             f" such as {odd[0]}"
         )
-    with torch.no_grad(), warnings.catch_warnings(action="ignore"):  # that one worker is alone
-        load(state, storage_reader=reader, no_dist=not dist.is_initialized())
+    try:
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"):  # that one worker is alone
+            load(state, storage_reader=reader, no_dist=not dist.is_initialized())
+    except CheckpointException as error:
+        failure = _first_failure(error)
+        raise StoreError(f"{checkpoint} can't be read: {failure}") from failure
+
+
+def _first_failure(error: CheckpointException) -> BaseException:
+    """What failed on the first of the workers. The exception itself is a BaseException, which
+    nothing catches by accident."""
+    return next(iter(error.failures.values()))[0]
+
+
+class ShardWriter(FileSystemWriter):
+    """Writes shards, and names a full disk in a way that the other workers understand, too."""
+
+    def write_data(self, *arguments: Any, **options: Any) -> Any:
+        """Write this worker's shards. Raises OSError if the disk is full."""
+        try:
+            return super().write_data(*arguments, **options)
+        except Exception as error:
+            # torch.save raises another error after the OSError, and only the last one is sent.
+            if is_full_disk(error):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
+            raise
 
 
 def make_optimizer_state(
@@ -103,7 +130,7 @@ class ShardedCheckpoints:
             except Exception as error:
                 self._writer.discard(draft, error)
                 raise
-        shards = FileSystemWriter(folder / SHARDS)
+        shards = ShardWriter(folder / SHARDS)
         written = async_save(state, storage_writer=shards, process_group=self._group)
         assert isinstance(written, Future)
         self._pending = self._thread.submit(self._commit, written, draft)
@@ -124,8 +151,8 @@ class ShardedCheckpoints:
     def _commit(self, written: Future[Any], draft: CheckpointDraft) -> Checkpoint:
         try:
             written.result()
-        except CheckpointException as error:  # a BaseException, of what failed on any worker
-            failure, _ = next(iter(error.failures.values()))
+        except CheckpointException as error:
+            failure = _first_failure(error)
             self._writer.discard(draft, failure)
             raise StoreError(f"{draft.folder} can't be written: {failure}") from failure
         return self._writer.commit(draft)

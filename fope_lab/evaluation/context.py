@@ -61,7 +61,7 @@ class Context:
         workers: Workers | None = None,
     ) -> None:
         self._spec, self._writer, self._parents = spec, writer, parents
-        self._workers, self._rows = workers or Alone(), 0
+        self._workers, self._rows, self._first_done = workers or Alone(), 0, 0
         self._declared = {metric.name: metric for metric in spec.metrics()}
         self._measured: list[Measurement] = []
         self._numbers: dict[str, float] = {}
@@ -135,7 +135,9 @@ class Context:
 
     def report_progress(self, done: int, total: int) -> None:
         """Tell how far the run is, in any unit."""
-        self._writer.progress(done, total)
+        if not self.work.has_computed:  # all that is done so far, an earlier attempt has computed
+            self._first_done = done
+        self._writer.progress(done, total, first_step=self._first_done)
 
     def progress(self, total: int) -> Progress:
         """The progress of several parts that add up to `total`, in any unit."""

@@ -64,7 +64,7 @@ class SharedWork:
         self._lists: list[tuple[str, list[Result]]] = []
         self._saved_at, self._saving_seconds = time.monotonic(), 0.0
         self._step = 0 if resumed is None else resumed.step
-        self._has_new = False
+        self._has_new = self.has_computed = False
 
     def __call__(
         self,
@@ -97,7 +97,7 @@ class SharedWork:
             found, stop = self._exchange(computed)
             new = found[: len(batches) - first] if divisible else found[:1]
             results += new
-            self._has_new = True
+            self._has_new = self.has_computed = True
             self._save_if_due(stop)
             yield from new
 
@@ -114,7 +114,8 @@ class SharedWork:
     def _take(self, digest: str, count: int) -> list[Result]:
         """The results of the next list, as far as an earlier attempt has them.
 
-        Other batches than it had, of another batch_tokens or code, are all computed anew.
+        Other batches than it had, as of another batch_tokens, are all computed anew. The same
+        batches are not, even if other code computed them, as a training goes on from its steps.
         """
         place = len(self._lists)
         if place >= len(self._saved):

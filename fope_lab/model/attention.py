@@ -1,10 +1,11 @@
 """Causal attention with a position embedding that rotates, biases, or does neither.
 
-Every path computes the same sums in memory that grows with the length and not with its square;
-device, dtype and length choose the quickest (`causal_attention`, `unbiased_attention`). A rotation
-changes only the queries and keys, so that PyTorch's fused kernels compute the attention, or
-`block_attention` a block of queries at a time. `chunked_attention` takes any bias on any device, a
-few queries at a time, and `flex` has fused CUDA kernels for a bias that depends only on distance,
+Every path computes the same sums; device, dtype and length choose the quickest (`causal_attention`,
+`unbiased_attention`). Memory grows with the length and not with its square, but for two cases of
+PyTorch's attention on a CPU: dropout of weights, and several queries that are fewer than the keys.
+A rotation changes only the queries and keys, so that PyTorch's fused kernels compute the attention,
+or `block_attention` a block of queries at a time. `chunked_attention` takes any bias on any device,
+a few queries at a time, and `flex` has fused CUDA kernels for a bias that depends only on distance,
 and for packed documents.
 """
 

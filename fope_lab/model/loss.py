@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from fope_lab.model.config import CHUNK_LOGITS
 from fope_lab.model.no_compile import no_compile
@@ -32,6 +31,8 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor) -> Tens
     scalar in nats: float32, or float64 for float64 inputs. Under autocast the products have its
     dtype; the softmax is in float32 or a wider type.
     """
+    if not torch.is_grad_enabled():  # which the function below can't see: it would make gradients
+        hidden, weight = hidden.detach(), weight.detach()
     loss: Tensor = _LinearCrossEntropy.apply(hidden, weight, labels)
     return loss
 
@@ -75,8 +76,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return total
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # with `create_graph`
+            raise RuntimeError("linear_cross_entropy has no second derivative")
         # In place: another backward pass through this graph, which nothing needs, is an error.
         grads = (None if g is None else g.mul_(grad.to(g.dtype)) for g in ctx.saved_tensors)
         return *grads, None

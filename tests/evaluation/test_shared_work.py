@@ -17,6 +17,7 @@ from real_evaluations import CASES, SIZES, RealEvaluation, prepare
 
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation import shared_work
+from fope_lab.evaluation.context import Context
 from fope_lab.evaluation.scoring.batches import Result
 from fope_lab.evaluation.scoring.generating import answer
 from fope_lab.evaluation.scoring.loglikelihood import score_continuations
@@ -58,6 +59,26 @@ def test_killed_again_and_again_it_repeats_nothing_and_ends_with_the_same_bits(
     for one in (killed, unbroken):
         assert not list_checkpoints(one.stage.paths), "the partial results are no output"
         assert not one.stage.damage()
+
+
+def test_its_speed_is_that_of_what_it_computes_itself(folder: Path) -> None:
+    """And the time left follows from that."""
+    told: list[int] = []
+    report = Context.report_progress
+
+    def telling(context: Context, done: int, total: int) -> None:
+        told.append(done)
+        report(context, done, total)
+
+    resumed = RealEvaluation(folder, "resumed", "perplexity")
+    with patch.object(Context, "report_progress", telling):
+        resumed.attempts(lambda count: count == 4)
+    progress = resumed.stage.progress()
+    assert progress is not None
+    assert progress["step"] == progress["total"]
+    first, second = told[:3], told[3:]  # the attempt that died did not tell of its fourth batch
+    assert first == second[:3]
+    assert progress["first_step"] == second[3], "the four that it took over"
 
 
 def test_asked_to_stop_it_saves_what_it_has_and_stops(folder: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import torch.nn.functional as F  # noqa: N812
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from fope_lab.model import loss as module
 from fope_lab.model.loss import IGNORED, linear_cross_entropy
@@ -49,6 +50,21 @@ def test_loss_and_gradients_are_those_of_all_logits_at_once(
     found = torch.autograd.grad(3 * ours, (hidden, weight))
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_without_gradients_only_the_logits_are_computed() -> None:
+    hidden, weight, labels = inputs(9, 4, 11)
+    with torch.no_grad(), FlopCounterMode(display=False) as counted:
+        loss = linear_cross_entropy(hidden, weight, labels)
+    assert counted.get_total_flops() == 2 * 9 * 4 * 11
+    torch.testing.assert_close(loss, plain(hidden, weight, labels).detach())
+
+
+def test_a_second_derivative_is_refused() -> None:
+    hidden, weight, labels = inputs(9, 4, 11)
+    loss = linear_cross_entropy(hidden, weight, labels)
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.grad(loss, hidden, create_graph=True)
 
 
 def test_a_frozen_head_or_input_gets_no_gradient() -> None:

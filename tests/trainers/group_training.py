@@ -135,6 +135,21 @@ def group(rank: int, size: int, folder: Path, cases: dict[str, Case]) -> None:
     dist.destroy_process_group()
 
 
+def gone_on(rank: int, size: int, folder: Path, case: Case) -> None:
+    """A process of a group that trains with DDP: from the start, and again from the middle.
+
+    `folder` gets `whole`, `half`, and `rest`, which went on from the half."""
+    torch.set_num_threads(1)
+    rendezvous = f"file://{folder}/rendezvous"
+    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=size)
+    for name, last in (("whole", STEPS), ("half", HALF)):
+        _keep(rank, folder / name, train(STRATEGIES["ddp"](), case, 0, last))
+    dist.barrier()
+    half = torch.load(folder / "half", weights_only=False)
+    _keep(rank, folder / "rest", train(STRATEGIES["ddp"](), case, HALF, STEPS, half))
+    dist.destroy_process_group()
+
+
 def _keep_exchanged(rank: int, path: Path, case: Case) -> None:
     """Save the bytes that FSDP exchanges in two steps, by the exchange and the type of number."""
     exchanged: Counter[tuple[str, torch.dtype]] = Counter()

@@ -51,8 +51,7 @@ def attempt(
     write_data = FileSystemWriter.write_data
 
     def dying(data: TrainingData, index: int) -> Batch:
-        if dies and index == DEAD_AT:
-            time.sleep(4 * seconds)  # long enough for the checkpoint that is being written
+        if dies and index == DEAD_AT:  # while a checkpoint is being written, which it waits for
             raise DiedError
         return batch(data, index)
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 import torch
-from group_training import HALF, STEPS, Case, Trained, group, train
+from group_training import HALF, STEPS, Case, Trained, gone_on, group, train
 
 from fope_lab.stages import TrainSettings
 from trainers.gradient_accumulation import exchange_precision
@@ -167,3 +167,12 @@ def test_the_state_of_other_parameters_is_refused(folder: Path) -> None:
     start.optimizer = {"norm.wait": {}, **start.optimizer}
     with pytest.raises(ValueError, match=r"another model's: 1 of its .* such as norm\.wait"):
         train(WorkerGroup(), CASES["learned"], HALF, STEPS, start)
+
+
+def test_three_workers_go_on_to_the_bit(tmp_path: Path) -> None:
+    """Of two, the order in which their gradients are added up can't matter."""
+    torch.multiprocessing.spawn(gone_on, (3, tmp_path, CASES["plain"]), nprocs=3)
+    whole, rest = trained(tmp_path, "whole"), trained(tmp_path, "rest")
+    assert rest.losses == whole.losses[HALF:]
+    assert rest.norms == whole.norms[HALF:]
+    assert all(torch.equal(rest.weights[name], one) for name, one in whole.weights.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import resource
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from real_training import RealStage, assert_equal, prepare
+from real_training import LENGTH, RealStage, assert_equal, prepare
 from sharded_training import DEAD_AT, attempt, make
 
 from fope_lab.model import CheckpointError, Decoder, load_model
@@ -130,6 +131,21 @@ def test_a_full_disk_costs_the_checkpoint_and_says_so(
 
 
 @pytest.mark.usefixtures("one_process")
+def test_a_disk_that_is_full_within_a_tensor_is_named(tmp_path: Path) -> None:
+    """torch.save then raises an error of its own."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Store(tmp_path).folder("pretrain", "key").begin("test", {}) as begun:
+        sharded = ShardedCheckpoints(begun.writer, Shards())
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+        try:
+            sharded.begin(1, {"model.weight": torch.ones(1 << 20)}, lambda directory: None)
+            with pytest.raises(StoreError, match=r"no space left .* the checkpoint of step 1"):
+                sharded.wait()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("one_process")
 def test_a_full_disk_before_the_shards_leaves_no_draft(tmp_path: Path) -> None:
     with Store(tmp_path).folder("pretrain", "key").begin("test", {}) as begun:
         sharded = ShardedCheckpoints(begun.writer, Shards())
@@ -141,6 +157,17 @@ def test_a_full_disk_before_the_shards_leaves_no_draft(tmp_path: Path) -> None:
 
 def _full(*arguments: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_shards_that_cannot_be_read_are_an_error_of_the_store(folder: Path, tmp_path: Path) -> None:
+    stage = make(folder, "dead")
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(list_checkpoints(stage.folder.paths)[0].path, checkpoint)
+    for path in (checkpoint / "shards").glob("*.distcp"):
+        path.unlink()
+    model = Decoder(stage.stage.model, stage.stage.embedding, train_length=LENGTH)
+    with pytest.raises(StoreError, match=r"checkpoint can't be read: .*\.distcp"):
+        load_shards(checkpoint, model, build_optimizer(model, stage.stage.train))
 
 
 def test_the_shards_of_another_model_are_refused(folder: Path) -> None:

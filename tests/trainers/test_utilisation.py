@@ -12,6 +12,7 @@ from tiny_training import LENGTH, ROWS, TinyStage, batch, train_settings
 
 from fope_lab.data.mixture import Batch
 from fope_lab.devices import known_devices
+from trainers.checkpoints import read_record
 from trainers.utilisation import steps_per_second_at_peak, why_unknown
 
 
@@ -55,6 +56,24 @@ def test_rows_and_result_have_the_utilisation_where_the_peak_is_known(tmp_path: 
     unknown = TinyStage(tmp_path / "unknown", train_settings(4, log_every=1))
     assert "flops_utilisation" not in unknown.attempt()
     assert all("flops_utilisation" not in row.values for row in unknown.folder.rows())
+
+
+def test_attempts_on_different_devices_count_with_the_peak_of_each(tmp_path: Path) -> None:
+    """A retry may have fewer workers."""
+    stage = TinyStage(tmp_path / "known", train_settings(6, checkpoint_every=3), peak=8e9)
+    stage.interrupted_at(3)
+    checkpoint = stage.folder.checkpoint()
+    assert checkpoint is not None
+    before = read_record(checkpoint.path)
+    assert before.peak_steps == pytest.approx(8e9 * before.seconds)
+    stage.peak = 1e9
+    summary = stage.attempt()
+    at_peak = 8e9 * before.seconds + 1e9 * (summary["seconds"] - before.seconds)
+    assert summary["flops_utilisation"] == pytest.approx(6 / at_peak)
+    unknown = TinyStage(tmp_path / "unknown", train_settings(6, checkpoint_every=3))
+    unknown.interrupted_at(3)
+    unknown.peak = 1e9
+    assert "flops_utilisation" not in unknown.attempt()
 
 
 def test_waiting_for_data_is_counted_over_all_attempts(tmp_path: Path) -> None:
