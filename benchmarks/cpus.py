@@ -24,7 +24,7 @@ from contestants import SHAPES, rows_of, start_model
 from torch import nn
 
 from fope_lab.atomic_files import write_atomic
-from fope_lab.devices import processor
+from fope_lab.processor import processor
 from trainers.kept_memory import kept_memory
 from trainers.optimizer import decay_groups
 

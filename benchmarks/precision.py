@@ -26,8 +26,8 @@ import torch
 import yaml
 
 from fope_lab.atomic_files import write_atomic
-from fope_lab.devices import cores, processor
-from fope_lab.planning.narrow import bfloat16_instruction
+from fope_lab.devices import cores
+from fope_lab.processor import processor
 
 SWEEPS = ("sweeps/mini/p-rope-table2.yaml", "sweeps/mini/resonance-table1-released.yaml")
 PRECISIONS = ("float32", "bfloat16")
@@ -119,8 +119,7 @@ def main() -> None:
     for file in given.sweeps:  # before the first of them runs for an hour
         if not file.is_file():
             parser.error(f"--sweeps: found {file}, which is no file")
-    has = bfloat16_instruction() or "no instruction for bfloat16"
-    device = f"{processor()} ({has}), {cores()} cores, torch {torch.__version__}"
+    device = f"{processor()}, {cores()} cores, torch {torch.__version__}"
     print(device)
     kept = []
     with contextlib.ExitStack() as stack:

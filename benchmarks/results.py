@@ -26,7 +26,7 @@ from typing import Any
 from gpu import Part, end_in_order, machine, run_part, script
 
 from fope_lab.config.problems import did_you_mean
-from fope_lab.devices import processor
+from fope_lab.processor import processor
 
 FOLDER = Path(__file__).resolve().parent
 KEPT = FOLDER / "results"

@@ -42,8 +42,9 @@ import torch
 from contestants import CONTESTANTS, CUDA, SHAPES, Shape, Turns, Way
 
 from fope_lab.atomic_files import write_atomic
-from fope_lab.devices import GIB, processor, recorded_device
+from fope_lab.devices import GIB, recorded_device
 from fope_lab.model.config import flops_per_token, parameters
+from fope_lab.processor import processor
 
 CLOCKS: Mapping[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 PRECISIONS = ("float32", "bfloat16")

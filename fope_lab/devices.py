@@ -98,17 +98,6 @@ def cores() -> int:
 
 
 @functools.cache
-def processor() -> str:
-    """The model name of this machine's processor; empty where the system does not give it."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return ""
-    lines = (line.partition(":") for line in text.splitlines())
-    return next((value.strip() for key, _, value in lines if key.strip() == "model name"), "")
-
-
-@functools.cache
 def _raw() -> dict[str, Any]:
     text = Path(__file__).with_name("devices.yaml").read_text(encoding="utf-8")
     return dict(yaml.safe_load(text))

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.atomic_files import MAKE_ROOM, is_full_disk
-from fope_lab.devices import CPU, processor
+from fope_lab.devices import CPU
 from fope_lab.orchestration.scratch import ray_scratch_dir, stop_request
 from fope_lab.planning.workload import workload_of
+from fope_lab.processor import processor
 from fope_lab.provenance.checkout import Checkout, package_versions
 from fope_lab.provenance.source import source_of
 from fope_lab.stages import TrainingConfig

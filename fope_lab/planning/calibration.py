@@ -24,10 +24,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.config.counted import counted
-from fope_lab.devices import CPU, Device, processor, recorded_device
+from fope_lab.devices import CPU, Device, recorded_device
 from fope_lab.planning.threads import speed_up
 from fope_lab.planning.time_model import TimeModel, Timing, fit_time_model
 from fope_lab.planning.workload import EVALUATION, TRAINING, Workload
+from fope_lab.processor import is_this_processor
 from fope_lab.store import Store
 from fope_lab.store.time_taken import WorkTime
 
@@ -166,7 +167,7 @@ def _timing(record: Mapping[str, Any]) -> tuple[str, Timing] | None:
     if taken is None or record["device"] is None:
         return None
     if record["device"] == CPU:
-        if record["processor"] != processor():
+        if not is_this_processor(record["processor"]):
             return None
         alone = record["threads"] == 1 and record["workers"] == 1 and work.kind not in PREPARING
         return CPU, Timing(work, taken.cpu_seconds if alone else taken.seconds)

@@ -12,17 +12,13 @@ models of its kind): float32 took 1.2 times as long at width 64, 1.5 at 128, 1.8
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from fope_lab.planning.forecast import Forecast
+from fope_lab.processor import bfloat16_instruction
 from fope_lab.stages import TrainingConfig
 from fope_lab.sweep.graph import Stage
-
-INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
-"""The processor features that multiply in bfloat16, the quickest first, by their names in Linux."""
 
 
 @dataclass(frozen=True)
@@ -40,24 +36,13 @@ def bfloat16_share(width: int) -> float:
     return (0.48 + 52 / width) / (1 + 40 / width)
 
 
-@functools.cache
-def bfloat16_instruction() -> str | None:
-    """The feature of this machine's processor that multiplies in bfloat16; None if there is
-    none."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return None
-    flags = next((line.split() for line in text.splitlines() if line.startswith("flags")), [])
-    return next((name for name in INSTRUCTIONS if name in flags), None)
-
-
 def emulated(stages: Iterable[Stage]) -> int:
     """How many trainings among `stages` use bfloat16 on a CPU that has no instruction for it.
 
-    PyTorch then computes each product in a slow way, several times as long as in float32.
+    PyTorch then computes each product in a slow way, several times as long as in float32. There are
+    none where it is not known whether the processor has one.
     """
-    if bfloat16_instruction() is not None:
+    if bfloat16_instruction() != "":
         return 0
     return sum(spec.train.precision == "bfloat16" for spec in _trainings(stages, gpus=False))
 
@@ -79,9 +64,10 @@ def _trainings(stages: Iterable[Stage], gpus: bool) -> Iterator[TrainingConfig]:
 def saving(stages: Iterable[Stage], forecasts: Mapping[str, Forecast]) -> Saving | None:
     """What bfloat16 would save of the trainings among `stages` that use float32 on a CPU.
 
-    None if there are none whose time is known, or if the processor has no such instruction.
+    None if there are none whose time is known, or if the processor is not known to have such an
+    instruction.
     """
-    if bfloat16_instruction() is None:
+    if not bfloat16_instruction():
         return None
     trainings, total, saved = 0, 0.0, 0.0
     for stage in stages:

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fope_lab.devices import CPU, device_named, processor, this_machine
+from fope_lab.devices import CPU, device_named, this_machine
 from fope_lab.planning.calibration import Calibration, calibrate
 from fope_lab.planning.time_model import Timing, fit_time_model
 from fope_lab.planning.workload import Workload
+from fope_lab.processor import processor
 from fope_lab.store import Store
 
 LAW = (2.0, 0.01, 4e-6, 5e-11)

@@ -1,0 +1,74 @@
+"""This machine's processor: what tells it from others, and its instruction for bfloat16."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+
+CPUINFO = Path("/proc/cpuinfo")
+"""Where Linux describes the processor."""
+IDENTITY = {
+    "family": "cpu family",
+    "model": "model",
+    "implementer": "CPU implementer",
+    "part": "CPU part",
+}
+"""What tells processors of one name apart, by its name there: family and model on x86, the others
+on ARM."""
+FEATURES = ("flags", "Features")
+"""What lists the instructions there, on x86 and on ARM."""
+BFLOAT16 = ("amx_bf16", "avx512_bf16", "bf16")
+"""The features that multiply in bfloat16, the quickest first; the last is ARM's."""
+
+
+def processor() -> str:
+    """The name of this machine's processor, with what tells it from others of the same name.
+
+    Many clouds name every processor of a vendor alike, "AMD EPYC". So the name has its family and
+    model, and its instruction for bfloat16: "AMD EPYC (family 25, model 17, avx512_bf16)".
+    """
+    fields = _fields()
+    parts = [f"{word} {fields[name]}" for word, name in IDENTITY.items() if name in fields]
+    if instruction := bfloat16_instruction():
+        parts.append(instruction)
+    return f"{_name()} ({', '.join(parts)})" if parts else _name()
+
+
+def is_this_processor(recorded: str) -> bool:
+    """Whether a stage that recorded this processor ran on one like this machine's.
+
+    Older versions recorded the name alone. It counts as this processor where the name is the same,
+    since nothing tells otherwise and most stores stay on one machine. On ARM and macOS they
+    recorded an empty text, which says nothing and counts as another.
+    """
+    return recorded in (processor(), _name())
+
+
+def bfloat16_instruction() -> str | None:
+    """The feature of this machine's processor that multiplies in bfloat16, by its name in Linux.
+
+    It is empty if the processor has none, and None if the system does not say.
+    """
+    listed = next((_fields()[name].split() for name in FEATURES if name in _fields()), None)
+    if listed is None:
+        return None
+    return next((name for name in BFLOAT16 if name in listed), "")
+
+
+def _name() -> str:
+    """The model's name; that of the architecture, such as "aarch64", where the system has none."""
+    return _fields().get("model name") or platform.machine()
+
+
+@functools.cache
+def _fields() -> Mapping[str, str]:
+    """What Linux says of the first processor; empty on another system."""
+    try:
+        text = CPUINFO.read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    first, _, _ = text.partition("\n\n")
+    lines = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in lines}
