@@ -6,7 +6,7 @@ Each sweep runs with all its seeds, once with each `train.precision` in all of i
 Evaluations have float32 in both. `trainings` is what the trainings took, added up: as many of them
 run at a time as the machine has cores. The shipped miniatures have float32, since a processor
 without an instruction for bfloat16 takes several times as long in it; here is what the other choice
-would change on a processor that has one (fope_lab/planning/narrow.py).
+would change on a processor that has one (fope_lab/planning/bfloat16.py).
 """
 
 from __future__ import annotations

@@ -9,9 +9,10 @@ stage's time is its processor time, which other stages running beside it do not 
 several threads are learned from, and estimated, as those on one thread by the law of `threads.py`.
 
 An estimate comes from the narrowest group of finished stages that has any, and says which: the same
-kind (all trainings are one), all evaluations, the rate of trainings, and at last an assumed share
-of the device's peak. Where the amount of work is unknown until run, the time is that of stages with
-the same settings on other models.
+kind (all trainings are one), all evaluations, the rate of trainings, these groups in the other
+precision on a CPU that multiplies in bfloat16, and at last an assumed share of the device's peak.
+Where the amount of work is unknown until run, the time is that of stages with the same settings on
+other models.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ import contextlib
 import functools
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fope_lab.config.counted import counted
 from fope_lab.devices import CPU, Device, recorded_device
+from fope_lab.planning.bfloat16 import bfloat16_share
 from fope_lab.planning.threads import speed_up
 from fope_lab.planning.time_model import TimeModel, Timing, fit_time_model
 from fope_lab.planning.workload import EVALUATION, TRAINING, Workload
-from fope_lab.processor import is_this_processor
+from fope_lab.processor import bfloat16_instruction, is_this_processor
 from fope_lab.store import Store
 from fope_lab.store.time_taken import WorkTime
 
@@ -57,24 +59,44 @@ class Calibration:
         """Estimate the seconds of `work` on `device`."""
         if not work.is_known:
             return self._of_the_same_settings(work, device) or _unmeasured(work, device)
-        rate = device.assumed_rate(work.precision) * (work.share or 1.0)
-        faster = speed_up(work.threads)
+        return (
+            self._measured(work, device)
+            or self._in_other_precision(work, device)
+            or _assumed(work, device)
+        )
+
+    def most_measured(self) -> str | None:
+        """The name of the GPU with the most measured stages, None if there is none."""
+        counts = {name: len(measured) for name, measured in self._timings.items() if name != CPU}
+        return max(counts, key=counts.__getitem__, default=None)
+
+    def _measured(self, work: Workload, device: Device) -> TimeEstimate | None:
+        """Estimate by stages in the same precision; None if there are none."""
+        rate = _assumed_rate(work, device)
         for group in _groups(work):
             field, value = group.field, group.value
             of = (device.name, field, value, work.precision, work.share)
             model = self._time_model(*of, rate)
             if model is not None:
                 stages = group.words.format(counted(model.stages, group.noun))
-                seconds = model.seconds(work) / faster
+                seconds = model.seconds(work) / speed_up(work.threads)
                 return TimeEstimate(seconds, f"measured on {device.name}: {stages}")
-        return TimeEstimate(
-            (work.flops or 0.0) / rate / faster, device.assumption
-        )  # start-up is not counted
+        return None
 
-    def most_measured(self) -> str | None:
-        """The name of the GPU with the most measured stages, None if there is none."""
-        counts = {name: len(measured) for name, measured in self._timings.items() if name != CPU}
-        return max(counts, key=counts.__getitem__, default=None)
+    def _in_other_precision(self, work: Workload, device: Device) -> TimeEstimate | None:
+        """Estimate by stages in the other precision and the model's width; None if there are none,
+        or if the device is no CPU with an instruction for bfloat16."""
+        if device.name != CPU or work.width is None or not bfloat16_instruction():
+            return None
+        narrow = work.precision == "bfloat16"
+        other = "float32" if narrow else "bfloat16"
+        measured = self._measured(replace(work, precision=other), device)
+        if measured is None or measured.seconds is None:
+            return None
+        share = bfloat16_share(work.width)
+        seconds = measured.seconds * share if narrow else measured.seconds / share
+        source = f"{measured.source} in {other}; {work.precision} by the width of the model"
+        return TimeEstimate(seconds, source)
 
     def _fit(
         self, device: str, field: str, value: str, precision: str, share: float, rate: float
@@ -103,6 +125,16 @@ class Calibration:
         ) / speed_up(work.threads)
         source = f"measured on {device.name}: {counted(len(same), 'stage')} with the same settings"
         return TimeEstimate(seconds, source)
+
+
+def _assumed_rate(work: Workload, device: Device) -> float:
+    return device.assumed_rate(work.precision) * (work.share or 1.0)
+
+
+def _assumed(work: Workload, device: Device) -> TimeEstimate:
+    """The estimate for work of known size of which nothing was measured; without start-up."""
+    seconds = (work.flops or 0.0) / _assumed_rate(work, device) / speed_up(work.threads)
+    return TimeEstimate(seconds, device.assumption)
 
 
 def _on_one_thread(timing: Timing) -> float:

@@ -1,20 +1,11 @@
-"""What training in bfloat16 saves or costs on this machine's processor and on GPUs.
-
-The time of a step in bfloat16 over that in float32 depends on the width W (hidden_size) of the
-model: a processor with bfloat16 instructions is about twice as quick at matrix products, and the
-rest of a step, whose share falls with the width, takes a little longer. The law
-
-    (0.48 + 52/W) / (1 + 40/W)
-
-is fitted to medians of ratios on one thread of an EPYC with avx512_bf16 (benchmarks/training.py and
-models of its kind): float32 took 1.2 times as long at width 64, 1.5 at 128, 1.8 at 256, 1.9 at 512.
-"""
+"""What training in bfloat16 saves or costs on this machine's processor and on GPUs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from fope_lab.planning.bfloat16 import bfloat16_share
 from fope_lab.planning.forecast import Forecast
 from fope_lab.processor import bfloat16_instruction
 from fope_lab.stages import TrainingConfig
@@ -29,11 +20,6 @@ class Saving:
     trainings: int
     seconds: float
     saved: float
-
-
-def bfloat16_share(width: int) -> float:
-    """The time of a step in bfloat16 over that in float32, for a model of this width."""
-    return (0.48 + 52 / width) / (1 + 40 / width)
 
 
 def emulated(stages: Iterable[Stage]) -> int:

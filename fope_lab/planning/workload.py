@@ -28,7 +28,7 @@ class Workload:
     and `flops` is then that of one token. `question` is a digest of the stage's settings without
     the model's, so that stages with the same settings on other models can be compared. `share` is
     the part of a GPU that the worker has, 0 on the CPU, and `threads` how many threads it computes
-    with there.
+    with there. `width` is the model's hidden_size; stages that older versions ran have none.
     """
 
     kind: str
@@ -41,6 +41,7 @@ class Workload:
     tokens: int | None
     flops: float | None
     threads: int = 1
+    width: int | None = None
 
     @property
     def is_known(self) -> bool:
@@ -90,6 +91,7 @@ def workload_of(stage: Stage) -> Workload:
         tokens=None if tokens is None else tokens // size,
         flops=None if flops is None else flops / (size if tokens is not None else 1),
         threads=1 if spec.resources.gpus else spec.resources.threads,
+        width=stage.model_spec.model.hidden_size if stage.model_spec else None,
     )
 
 

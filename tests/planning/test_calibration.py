@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fope_lab.devices import CPU, device_named, this_machine
+from fope_lab.planning import calibration
+from fope_lab.planning.bfloat16 import bfloat16_share
 from fope_lab.planning.calibration import Calibration, calibrate
 from fope_lab.planning.time_model import Timing, fit_time_model
 from fope_lab.planning.workload import Workload
@@ -235,6 +237,47 @@ def test_other_devices_and_precisions_tell_nothing() -> None:
     assert Calibration({CPU: on_a6000}).most_measured() is None
 
 
+@pytest.fixture(params=["avx512_bf16", "", None])
+def instruction(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
+    """An instruction for bfloat16, none, and no knowledge of it."""
+    found: str | None = request.param
+    monkeypatch.setattr(calibration, "bfloat16_instruction", lambda: found)
+    return found
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_other_precision_tells_a_cpu_that_has_both(
+    precision: str, instruction: str | None
+) -> None:
+    cpu, share = this_machine(), bfloat16_share(128)
+    other = "float32" if precision == "bfloat16" else "bfloat16"
+    taken = Calibration({CPU: [Timing(work(precision=other), 100.0)]})
+    found = taken.estimate(work(precision=precision, width=128), cpu)
+    if not instruction:
+        assert found.source.startswith("assumed")
+        return
+    expected = 100.0 * (share if precision == "bfloat16" else 1 / share)
+    assert found.seconds == pytest.approx(expected)
+    words = f"in {other}; {precision} by the width of the model"
+    assert found.source == f"measured on cpu: 1 training {words}"
+    assert taken.estimate(work(precision=precision), cpu).source.startswith("assumed"), "no width"
+
+
+@pytest.mark.parametrize("instruction", ["avx512_bf16"], indirect=True)
+def test_the_other_precision_is_asked_last_and_never_of_a_gpu(instruction: str | None) -> None:
+    narrow = work(precision="bfloat16", width=128)
+    both = [Timing(work(), 100.0), Timing(narrow, 80.0)]
+    found = Calibration({CPU: both}).estimate(narrow, this_machine())
+    assert (found.seconds, found.source) == (pytest.approx(80.0), "measured on cpu: 1 training")
+    rate = Calibration({CPU: both[1:]}).estimate(reading("passkey", width=128), this_machine())
+    assert rate.source == (
+        "measured on cpu: the rate of 1 training in bfloat16; float32 by the width of the model"
+    )
+    on_gpu = Calibration({"a6000": [Timing(work(share=1.0), 100.0)]})
+    asked = replace(narrow, share=1.0)
+    assert on_gpu.estimate(asked, device_named("a6000")).source.startswith("assumed")
+
+
 RAN: dict[str, Any] = {
     "device": CPU,
     "processor": processor(),
@@ -357,6 +400,14 @@ def test_a_record_of_another_version_is_not_used(tmp_path: Path) -> None:
     del done["ran"]["threads"]
     path.write_text(json.dumps(done))
     assert seconds_learnt(store) is None
+
+
+def test_a_record_without_the_width_of_the_model_is_used(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    old = asdict(work())
+    del old["width"]
+    finished(store, "one", work=old)
+    assert seconds_learnt(store) == pytest.approx(1.0)
 
 
 def test_an_attempt_that_goes_on_says_so(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from fope_lab.planning import narrow, plan_table
+from fope_lab.planning.bfloat16 import bfloat16_share
 from fope_lab.planning.estimate import PlanEstimate, estimate_plans
-from fope_lab.planning.narrow import bfloat16_share
 from fope_lab.planning.plan_table import print_plan
 from fope_lab.sweep import load_sweep, plan
 

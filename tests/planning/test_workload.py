@@ -33,3 +33,7 @@ def test_a_worker_of_an_evaluation_has_its_share_of_the_batches(tmp_path: Path) 
     assert (pair.tokens, pair.batches) == (96 * 16, 2), "of three batches one worker has two"
     assert alone.flops is not None
     assert pair.flops == alone.flops / 2
+
+
+def test_work_has_the_width_of_the_model(tmp_path: Path) -> None:
+    assert of_evaluation(tmp_path, 1).width == 32
