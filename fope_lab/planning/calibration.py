@@ -40,10 +40,12 @@ PREPARING = ("prepare-data", "train-tokenizer", "copy-tokenizer")
 
 @dataclass(frozen=True)
 class TimeEstimate:
-    """The estimated seconds of a stage, None if unknown, and the source of the estimate."""
+    """The estimated seconds of a stage, None if unknown, the source of the estimate, and whether it
+    is an assumption."""
 
     seconds: float | None
     source: str
+    assumed: bool = False
 
 
 class Calibration:
@@ -134,7 +136,7 @@ def _assumed_rate(work: Workload, device: Device) -> float:
 def _assumed(work: Workload, device: Device) -> TimeEstimate:
     """The estimate for work of known size of which nothing was measured; without start-up."""
     seconds = (work.flops or 0.0) / _assumed_rate(work, device) / speed_up(work.threads)
-    return TimeEstimate(seconds, device.assumption)
+    return TimeEstimate(seconds, device.assumption, assumed=True)
 
 
 def _on_one_thread(timing: Timing) -> float:
@@ -174,7 +176,9 @@ def _groups(work: Workload) -> Iterator[_Group]:
     yield _Group("family", TRAINING, "training", rate)
 
 
-READS_NOTHING = TimeEstimate(2.0, "assumed: 2 s for a model that is copied and reads nothing")
+READS_NOTHING = TimeEstimate(
+    2.0, "assumed: 2 s for a model that is copied and reads nothing", assumed=True
+)
 UNKNOWN_TEXT = TimeEstimate(
     None, "unknown until run (the text's size is not known in advance; tokens or limit bounds it)"
 )

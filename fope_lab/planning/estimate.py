@@ -117,6 +117,11 @@ class PlanEstimate:
         )
         return {source: number for number, source in enumerate(dict.fromkeys(sources), 1)}
 
+    @property
+    def is_assumed(self) -> bool:
+        """Whether the time of a stage that is left to do is an assumption, and no bound."""
+        return any(self.forecasts[stage.key].assumed for stage in self.todo())
+
     def todo(self) -> list[Stage]:
         """The stages that a run would start or resume, and those that it may."""
         return [s for s in self.stages if action(self.states[s.key]) in TO_DO]

@@ -24,7 +24,8 @@ SECONDS_WITHOUT_FORECAST = 60.0
 
 @dataclass(frozen=True)
 class Forecast:
-    """Seconds, GPU-hours and money of a stage, None where unknown, and where the time comes from.
+    """Seconds, GPU-hours and money of a stage, None where unknown, where the time comes from, and
+    whether that is an assumption.
 
     Money is that of the GPUs alone, at the price that was given.
     """
@@ -33,6 +34,7 @@ class Forecast:
     gpu_hours: float | None
     cost: float | None
     source: str
+    assumed: bool = False
 
 
 CANNOT_RUN = Forecast(None, None, None, "cannot run there")
@@ -47,7 +49,7 @@ def forecast(
     if gpus := stage.spec.resources.gpus:
         hours = None if estimate.seconds is None else estimate.seconds * gpus / HOUR
     cost = None if hours is None or price is None else hours * price
-    return Forecast(estimate.seconds, hours, cost, estimate.source)
+    return Forecast(estimate.seconds, hours, cost, estimate.source, estimate.assumed)
 
 
 def forecast_seconds(

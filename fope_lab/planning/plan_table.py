@@ -221,11 +221,14 @@ def _totals(estimate: PlanEstimate) -> Iterable[str]:
     if totals["seconds"] is not None and estimate.todo():
         yield _time(estimate, totals)
     if (less := estimate.bfloat16) and less.saved >= WORTH_SAYING:
+        if estimate.is_assumed:
+            fewer = f"{less.saved / less.seconds:.0%} less time"
+        else:
+            fewer = f"{duration(less.saved)} less than {duration(less.seconds)}"
         yield (
             f"bfloat16: this processor has {bfloat16_instruction()}; with train.precision: bfloat16"
-            f" {counted(less.trainings, 'training')} would take about {duration(less.saved)} less"
-            f" than {duration(less.seconds)}, by the width of the models; they are other stages,"
-            " with results of their own"
+            f" {counted(less.trainings, 'training')} would take about {fewer}, by the width of the"
+            " models; they are other stages, with results of their own"
         )
     yield from _precisions(estimate)
     for source, number in estimate.notes.items():
@@ -273,11 +276,13 @@ def _time(estimate: PlanEstimate, totals: dict[str, Any]) -> str:
         places.append(f"{machines.cpus:g} core{'s' * (machines.cpus != 1)}")
     where = " and ".join(places)
     unknown = totals["unknown"]
-    least = "at least " if unknown else ""
+    amount, best = "at least " if unknown else "", "no order takes less than"
+    if estimate.is_assumed:
+        amount, best = "about ", "at best about"
     text = (
-        f"time: {least}{duration(totals['seconds'])} of work in total; "
-        f"{least or 'about '}{duration(wall.scheduled)} on {where} (longest remaining path first; "
-        f"no order takes less than {duration(wall.bound)})"
+        f"time: {amount}{duration(totals['seconds'])} of work in total; "
+        f"{amount or 'about '}{duration(wall.scheduled)} on {where} (longest remaining path first; "
+        f"{best} {duration(wall.bound)})"
     )
     if totals["gpu_hours"]:
         text += f"; {hours(totals['gpu_hours'])} GPU-hours"

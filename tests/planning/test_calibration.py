@@ -195,7 +195,7 @@ def test_each_way_to_fall_back_says_so() -> None:
     other = reading("passkey")
     assert told(other, *taken, *perplexity) == ("measured on cpu: 2 evaluations of other kinds")
     assert told(other, *taken) == "measured on cpu: the rate of 8 trainings"
-    assert told(other) == "assumed: 20 GFLOP/s a core, and no start-up"
+    assert told(other) == "assumed: 45 GFLOP/s a core, and no start-up"
     assert told(work(kind="extend"), *taken) == "measured on cpu: 8 trainings"
 
 

@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fope_lab.planning import narrow, plan_table
+from fope_lab.devices import CPU
+from fope_lab.planning import estimate, narrow, plan_table
 from fope_lab.planning.bfloat16 import bfloat16_share
+from fope_lab.planning.calibration import Calibration
 from fope_lab.planning.estimate import PlanEstimate, estimate_plans
-from fope_lab.planning.plan_table import print_plan
+from fope_lab.planning.plan_table import duration, print_plan
+from fope_lab.planning.time_model import Timing
+from fope_lab.planning.workload import workload_of
 from fope_lab.sweep import load_sweep, plan
 
 SWEEP = """
@@ -69,7 +73,23 @@ def test_a_plan_says_what_bfloat16_would_save(tmp_path: Path, instruction: str |
         return
     expected = seconds * (1 - bfloat16_share(256))
     assert saves == {"trainings": 1, "seconds": seconds, "saved": pytest.approx(expected)}
-    assert "bfloat16: this processor has avx512_bf16; with train.precision" in shown(found)
+    said = "bfloat16: this processor has avx512_bf16; with train.precision: bfloat16 1 training"
+    share = 1 - bfloat16_share(256)
+    assert f"{said} would take about {share:.0%} less time, by the width" in shown(found)
+
+
+@pytest.mark.parametrize("instruction", ["avx512_bf16"], indirect=True)
+def test_a_plan_from_measured_times_says_how_much_bfloat16_would_save(
+    tmp_path: Path, instruction: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(SWEEP.format(precision="float32", gpus=0))
+    sweep = load_sweep(path)
+    [work] = [workload_of(stage) for stage in sweep.stages if stage.kind == "pretrain"]
+    calibration = Calibration({CPU: [Timing(work, 36_000.0)]})
+    monkeypatch.setattr(estimate, "calibrate", lambda store: calibration)
+    saved = duration(36_000.0 * (1 - bfloat16_share(256)))
+    assert f"would take about {saved} less than 10.0 h, by" in shown(estimate_plans([plan(sweep)]))
 
 
 def test_a_plan_says_where_bfloat16_is_slow(tmp_path: Path, instruction: str | None) -> None:

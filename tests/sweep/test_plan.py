@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ import pytest
 from rich.console import Console
 from sweep_files import BASE, load, of
 
+from fope_lab.devices import CPU
 from fope_lab.planning.estimate import estimate_plans
 from fope_lab.planning.plan_table import print_plan
+from fope_lab.planning.workload import workload_of
+from fope_lab.processor import processor
 from fope_lab.store import Attempt, Store, StoreError
 from fope_lab.sweep import Plan, plan
 from fope_lab.sweep.graph import Stage
@@ -211,10 +215,10 @@ def test_json_has_what_was_agreed(tmp_path: Path, store: Store) -> None:
         "tokens": one.cost.tokens,
         "flops": one.cost.flops,
         "memory": one.cost.memory,
-        "seconds": pytest.approx(one.cost.flops / 2e10),
+        "seconds": pytest.approx(one.cost.flops / 4.5e10),
         "gpu_hours": 0.0,
         "cost": None,
-        "estimate": "assumed: 20 GFLOP/s a core, and no start-up",
+        "estimate": "assumed: 45 GFLOP/s a core, and no start-up",
         "nearest": None,
     }
     rows = content["stages"]
@@ -274,10 +278,12 @@ def test_the_table_names_every_stage_and_the_totals(two: Plan, store: Store) -> 
     ) in lines
     [time] = [line for line in lines if line.startswith("time: ")]
     assert "not counting 3 stages whose time is unknown: it may be far more" in time
-    assert time.startswith("time: at least ")
-    assert "about" not in time
+    assert time.startswith("time: about "), "the rate is assumed"
+    assert "; at best about " in time
+    assert "least" not in time
+    assert "less than" not in time
     notes = [
-        "assumed: 20 GFLOP/s a core, and no start-up",
+        "assumed: 45 GFLOP/s a core, and no start-up",
         "unknown until run (the input's size is not known in advance)",
         "unknown until run (the text's size is not known in advance; tokens or limit bounds it)",
     ]
@@ -286,3 +292,17 @@ def test_the_table_names_every_stage_and_the_totals(two: Plan, store: Store) -> 
     assert " s [1] " in by_name[ROPE]
     assert " ? [2] " in by_name[VALIDATION]
     assert "[1]" not in by_name[TRAIN].removeprefix(TRAIN), "it is done"
+
+
+def test_a_measured_time_without_what_is_unknown_is_a_bound(two: Plan, store: Store) -> None:
+    rope = stage(two, ROPE)
+    ran = {"device": CPU, "processor": processor(), "threads": 1, "workers": 1}
+    record = ran | {"work": asdict(workload_of(rope))}
+    attempt(store, rope, lambda one: one.finish({"loss": 1.0}, record))
+    console = Console(width=250, file=io.StringIO())
+    print_plan(estimate_plans([plan(two.sweep, store)], store), console)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    [time] = [line for line in lines if line.startswith("time: ")]
+    assert time.startswith("time: at least ")
+    assert "; no order takes less than " in time
+    assert "about" not in time
