@@ -66,7 +66,7 @@ def known_devices() -> Mapping[str, Device]:
         name: Device(
             name=name,
             known_as=tuple(entry["names"]),
-            memory=int(entry["memory"]) * GIB,
+            memory=int(entry["memory"] * GIB),
             peak={p: float(entry[p]) * 1e12 for p in ("float32", "bfloat16")},
             share=share,
             assumption=f"assumed: {share:.0%} of the peak of {name}, and neither start-up nor"

@@ -32,6 +32,15 @@ def test_numbers_of_two_datasheets() -> None:
     assert (a100.memory, dict(a100.peak)) == (80 * GIB, {"float32": 19.5e12, "bfloat16": 312e12})
 
 
+@pytest.mark.parametrize(
+    ("name", "reported"),
+    [("a40", 46_068), ("l40", 46_068), ("l40s", 46_068), ("a10", 23_028), ("l4", 23_034)],
+)
+def test_the_memory_of_a_card_with_ecc_is_what_the_driver_reports(name: str, reported: int) -> None:
+    memory = device_named(name).memory / 2**20
+    assert 0.99 * reported < memory <= reported, "MiB"
+
+
 def test_a_name_of_the_driver_is_found_again() -> None:
     for device in known_devices().values():
         for name in device.known_as:
