@@ -15,7 +15,7 @@ compiler and Python's headers, without which all that compiles a kernel fails. N
 needed, neither Ray nor MLflow nor datasets (tests/packaging/test_gpu_script.py), and no network.
 
 `--toy` runs the same parts on a CPU at sizes that say nothing about speed: to see that they run.
-The exit code is 1 if a part fails, or 2 if there is no GPU and no `--toy`.
+The exit code is 1 if a part fails, or 2 if there is no GPU and no `--toy`, or `--commit` is wrong.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def machine() -> dict[str, Any]:
         "compiler": shutil.which(os.environ.get("CC", "cc")) is not None,
         "headers": (Path(sysconfig.get_path("include")) / "Python.h").exists(),
         "date": datetime.now(UTC).date().isoformat(),
-        "commit": _commit(),
+        "commit": commit(),
     }
 
 
@@ -276,20 +276,25 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """The commit of the checkout; None where there is no git, as on a machine it was carried to.
 
-    `-dirty` follows if a tracked file has changed, other than the figures that are kept.
+    `-dirty` follows if a tracked file has changed or a script or a configuration was added, other
+    than the figures that are kept.
     """
-    measured = [f":(exclude)benchmarks/{name}" for name in ("results", "RESULTS.md")]
+    kept = [f":(exclude)benchmarks/{name}" for name in ("results", "RESULTS.md")]
     try:
-        found = _git("rev-parse", "HEAD")
-        changed = _git("diff", "--quiet", "HEAD", "--", ".", *measured)
+        found = _git("rev-parse", "--show-toplevel", "HEAD")
     except OSError:
         return None
     if found.returncode != 0:
         return None
-    return found.stdout.strip() + ("-dirty" if changed.returncode != 0 else "")
+    top, head = found.stdout.splitlines()
+    if Path(top) != ROOT:  # a repository around a checkout that was carried into it
+        return None
+    changed = _git("diff", "--quiet", "HEAD", "--", ".", *kept)
+    added = _git("ls-files", "--others", "--exclude-standard", "--", "*.py", "*.yaml", *kept)
+    return head + ("-dirty" if changed.returncode != 0 or added.stdout else "")
 
 
 def _git(*words: str) -> subprocess.CompletedProcess[str]:
@@ -342,9 +347,13 @@ def main() -> int:
         why = "this torch is built for CPUs" if about["cuda"] is None else "there is no CUDA device"
         print(f"{why}; --toy runs the same parts on the CPU at toy sizes", file=sys.stderr)
         return 2
+    if given.commit is not None and about["commit"] not in (None, given.commit):
+        found = f"this checkout is at {about['commit']}"
+        print(f"--commit {given.commit}: {found}; leave --commit out", file=sys.stderr)
+        return 2
     for problem in problems(about):
         print(problem, file=sys.stderr)
-    about["commit"] = given.commit or about["commit"]
+    about["commit"] = about["commit"] or given.commit
     folder = given.out.resolve()  # the parts run in ROOT
     folder.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {}

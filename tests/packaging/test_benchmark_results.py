@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -129,17 +131,49 @@ def test_the_load_is_that_of_now() -> None:
     assert 0 <= float(found.stdout) <= (os.cpu_count() or 1) + 0.01
 
 
-def test_kept_figures_do_not_mark_a_commit_as_changed(tmp_path: Path) -> None:
-    folder = tmp_path / "benchmarks"
+def git(folder: Path, *words: str) -> None:
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    subprocess.run(["git", "-C", str(folder), *who, *words], check=True)
+
+
+def checkout(root: Path) -> Path:
+    """The scripts in a repository of their own, with kept figures; returns their folder."""
+    folder = root / "benchmarks"
     (folder / "results").mkdir(parents=True)
-    kept = [copy(folder) / "RESULTS.md", folder / "results" / "cpus.json"]
-    for path in kept:
-        path.write_text("", encoding="utf-8")
-    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
-    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "all"]):
-        subprocess.run([*git, *words], check=True)
-    for path in kept:
-        path.write_text("measured", encoding="utf-8")
+    copy(folder)
+    for name in ("RESULTS.md", "results/cpus.json"):
+        (folder / name).write_text("", encoding="utf-8")
+    (root / ".gitignore").write_text("build/\n__pycache__/\n", encoding="utf-8")
+    git(root, "init", "-q")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "all")
+    return folder
+
+
+def test_kept_figures_do_not_mark_a_commit_as_changed(tmp_path: Path) -> None:
+    folder = checkout(tmp_path)
+    for name in ("RESULTS.md", "results/cpus.json", "results/new.json"):
+        (folder / name).write_text("measured", encoding="utf-8")
     assert len(commit_of(folder)) == 40
     (folder / "results.py").write_text("", encoding="utf-8")
     assert commit_of(folder).endswith("-dirty")
+
+
+@pytest.mark.parametrize("name", ["added.py", "sweeps/added.yaml"])
+def test_an_added_script_or_sweep_marks_a_commit_as_changed(tmp_path: Path, name: str) -> None:
+    folder = checkout(tmp_path)
+    for harmless in ("notes.txt", f"build/{name}"):
+        (tmp_path / harmless).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / harmless).write_text("", encoding="utf-8")
+    (tmp_path / "sweeps").mkdir()
+    clean = commit_of(folder)
+    assert len(clean) == 40
+    (tmp_path / name).write_text("", encoding="utf-8")
+    assert commit_of(folder) == f"{clean}-dirty"
+
+
+def test_a_repository_around_the_checkout_is_not_its_commit(tmp_path: Path) -> None:
+    checkout(tmp_path)
+    carried = tmp_path / "carried" / "benchmarks"
+    carried.mkdir(parents=True)
+    assert commit_of(copy(carried)) == "None"

@@ -216,6 +216,27 @@ gpu.run_part(gpu.Part("", ("-c", sleeps), 600), False, Path({str(tmp_path / "x.j
     assert not log.exists()
 
 
+@pytest.mark.parametrize("found", ["def", "abc-dirty"])
+def test_a_commit_beside_that_of_the_checkout_is_an_error(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    found: str,
+) -> None:
+    monkeypatch.setattr(gpu, "PARTS", {"a": python(WRITES, JSON)})
+    monkeypatch.setattr(gpu, "commit", lambda: found)
+    out = tmp_path / "out"
+    words = ["gpu.py", "--toy", "--parts", "a", "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", [*words, "--commit", "abc"])
+    assert gpu.main() == 2
+    said = capsys.readouterr().err
+    assert f"--commit abc: this checkout is at {found}; leave --commit out" in said
+    assert not out.exists()
+    monkeypatch.setattr(sys, "argv", [*words, "--commit", found])
+    assert gpu.main() == 0
+    assert json.loads((out / "gpu.json").read_text())["commit"] == found
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_it_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
