@@ -105,8 +105,8 @@ class Turns:
                 _wait_for_device()
                 seconds = self._clock() - self._start
                 print(seconds, _peak_memory(), file=self._report, flush=True)
-            if self._taken < self.all_steps - 1:
-                sys.stdin.readline()
+            if self._taken < self.all_steps - 1 and not sys.stdin.readline():
+                sys.exit("no more turns: the benchmark has ended")
             self._start = self._clock()
         self._taken += 1
 

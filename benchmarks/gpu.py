@@ -21,6 +21,7 @@ The exit code is 1 if a part fails, or 2 if there is no GPU and no `--toy`, or `
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -193,7 +194,7 @@ def run_part(part: Part, toy: bool, figures: Path, left: float = math.inf) -> di
 def _exit_code(line: list[str], log: Path, limit: float | None) -> int | None:
     """Run a command with its output in `log`; None if it takes longer than `limit` seconds.
 
-    It ends with its children, past its limit and if this script is interrupted.
+    Its children end with it, however it ends.
     """
     with log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
@@ -209,9 +210,9 @@ def _exit_code(line: list[str], log: Path, limit: float | None) -> int | None:
     except subprocess.TimeoutExpired:
         return None
     finally:
-        if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):  # none is left
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        process.wait()
 
 
 def environment() -> dict[str, str]:

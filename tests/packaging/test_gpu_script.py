@@ -156,6 +156,14 @@ def is_dead(process: str) -> bool:
     return text.rpartition(")")[2].split()[0] == "Z"
 
 
+def ends(process: str) -> bool:
+    """Whether a process that was killed ends, which takes a moment."""
+    deadline = time.monotonic() + 60
+    while not is_dead(process) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return is_dead(process)
+
+
 HALF = "import sys; open(sys.argv[1], 'w').write('{\"x\":'); raise SystemExit(1)"
 WRITES = "import sys; open(sys.argv[1], 'w').write('{\"x\": 1}'); print('measured')"
 
@@ -186,12 +194,24 @@ def test_a_part_fails_or_hangs_alone(tmp_path: Path) -> None:
     assert results["good"]["figures"] == {"x": 1}
     assert results["half"]["figures"] is None
     assert results["bad"]["output"] == ["no such kernel"]
-    assert is_dead(results["slow"]["output"][0])
+    assert ends(results["slow"]["output"][0])
     write(tmp_path, {"parts": results})
     assert json.loads((tmp_path / "gpu.json").read_text())["parts"] == results
     lines = (tmp_path / "gpu.txt").read_text().splitlines()
     assert [line.split()[1] for line in lines[1:6]] == ["ok", "exit", "exit", "too", "ok"]
     assert "still here" in table(results)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_part_that_ends_by_itself_leaves_no_children(tmp_path: Path, code: int) -> None:
+    leaves = (
+        "import subprocess, sys; "
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); "
+        f"print(child.pid, flush=True); sys.exit({code})"
+    )
+    found = run_part(python(leaves), toy=False, figures=tmp_path / "x.json")
+    assert found["exit"] == code
+    assert ends(found["output"][0])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
