@@ -298,6 +298,12 @@ def commit() -> str | None:
     return head + ("-dirty" if changed.returncode != 0 or added.stdout else "")
 
 
+def commit_after(before: str | None) -> str | None:
+    """The commit of figures that were begun at `before`: `-dirty` if it is another one by now."""
+    clean = before is not None and not before.endswith("-dirty")
+    return f"{before}-dirty" if clean and commit() != before else before
+
+
 def _git(*words: str) -> subprocess.CompletedProcess[str]:
     command = ["git", "-C", str(ROOT), *words]
     return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -348,13 +354,13 @@ def main() -> int:
         why = "this torch is built for CPUs" if about["cuda"] is None else "there is no CUDA device"
         print(f"{why}; --toy runs the same parts on the CPU at toy sizes", file=sys.stderr)
         return 2
-    if given.commit is not None and about["commit"] not in (None, given.commit):
-        found = f"this checkout is at {about['commit']}"
-        print(f"--commit {given.commit}: {found}; leave --commit out", file=sys.stderr)
+    found = about["commit"]
+    if given.commit is not None and found not in (None, given.commit):
+        why = f"this checkout is at {found}; leave --commit out"
+        print(f"--commit {given.commit}: {why}", file=sys.stderr)
         return 2
     for problem in problems(about):
         print(problem, file=sys.stderr)
-    about["commit"] = about["commit"] or given.commit
     folder = given.out.resolve()  # the parts run in ROOT
     folder.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {}
@@ -370,6 +376,8 @@ def main() -> int:
         results[name] = one = run_part(PARTS[name], given.toy, figures, left)
         figures.unlink(missing_ok=True)
         print(f"{'ok' if one['exit'] == 0 else 'FAILED'} in {one['seconds']:.0f} s", flush=True)
+        found = commit_after(found)
+        about["commit"] = found or given.commit
         seconds = round(time.monotonic() - started, 1)
         write(folder, {**about, "toy": given.toy, "seconds": seconds, "parts": results})
     print(f"\n{table(results)}\nin {folder}: gpu.json, gpu.txt")

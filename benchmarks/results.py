@@ -7,8 +7,9 @@
 
 Each part is a benchmark in a process of its own. What it printed is kept in benchmarks/results with
 its figures, its command, the commit, the machine and the load before it began. RESULTS.md shows
-these files and nothing else. Measure on a machine where nothing else runs, from a clean checkout:
-a commit with changes is kept as `-dirty`. `make bench` measures all.
+these files and nothing else. Measure on a machine where nothing else runs, from a clean checkout
+that stays as it is: with changes before or after a part, its commit is kept as `-dirty`.
+`make bench` measures all.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gpu import Part, end_in_order, machine, run_part, script
+from gpu import Part, commit, commit_after, end_in_order, machine, run_part, script
 
 from fope_lab.config.problems import did_you_mean
 from fope_lab.processor import processor
@@ -88,7 +89,8 @@ def _ticks() -> tuple[int, int]:
 
 
 def measure(name: str, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a part; returns what is kept of it. `about` is the machine with the commit."""
+    """Run a part; returns what is kept of it. `about` is the machine."""
+    before = commit()
     load = busy_cores()
     began = datetime.now(UTC)
     figures = KEPT / f"{name}.figures"
@@ -99,7 +101,7 @@ def measure(name: str, about: Mapping[str, Any]) -> dict[str, Any]:
     command = ["python", *(word for word in measured["command"] if word not in ("--json", "FILE"))]
     return {
         "command": " ".join(command),
-        "commit": about["commit"],
+        "commit": commit_after(before),
         "date": began.date().isoformat(),
         "machine": f"{processor()}, {os.cpu_count()} cores",
         "load": round(load, 2),
@@ -193,7 +195,8 @@ def main() -> int:
     for name in () if given.render or given.gpu else given.parts or PARTS:
         print(f"{name} …", end=" ", flush=True)
         measured = measure(name, about)
-        print(f"exit {measured['exit']} in {measured['seconds']:.0f} s", flush=True)
+        ended = f"exit {measured['exit']} in {measured['seconds']:.0f} s"
+        print(f"{ended}, commit {_short(measured['commit'])}", flush=True)
         if measured["exit"] != 0:  # what was measured before stays
             failed.append(name)
             print("\n".join(measured["output"]), file=sys.stderr)

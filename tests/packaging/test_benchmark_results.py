@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,29 @@ def measured(**fields: object) -> dict[str, object]:
         "figures": None,
     }
     return {**about, **fields}
+
+
+def measure(folder: Path, code: str, *parts: str) -> subprocess.CompletedProcess[str]:
+    """Measure parts whose scripts run this code, after `figures`, the path of their JSON."""
+    for part in parts:
+        start = "import json, sys; from pathlib import Path; figures = Path(sys.argv[-1])"
+        (folder / f"{part}.py").write_text(f"{start}\n{code}\n", encoding="utf-8")
+    git(folder, "add", "-A", ".")
+    git(folder, "commit", "-qm", "a part")
+    short = "import sys, results; results.LOOK = 0.1; sys.exit(results.main())"
+    return subprocess.run(
+        [sys.executable, "-c", short, *parts],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def kept(folder: Path, name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "results" / name).read_text(encoding="utf-8"))
+    return content
 
 
 def commit_of(folder: Path) -> str:
@@ -157,6 +181,37 @@ def test_kept_figures_do_not_mark_a_commit_as_changed(tmp_path: Path) -> None:
     assert len(commit_of(folder)) == 40
     (folder / "results.py").write_text("", encoding="utf-8")
     assert commit_of(folder).endswith("-dirty")
+
+
+def test_parts_that_change_nothing_are_kept_with_the_commit(tmp_path: Path) -> None:
+    folder = checkout(tmp_path)
+    found = measure(folder, "figures.write_text(json.dumps({'x': 1}))", "cpus", "scales")
+    assert found.returncode == 0, found.stderr
+    clean = commit_of(folder)
+    assert len(clean) == 40
+    for name in ("cpus.json", "scales.json"):
+        assert (kept(folder, name)["commit"], kept(folder, name)["figures"]) == (clean, {"x": 1})
+
+
+CHANGES = "Path('benchmarks/gpu.py').open('a').write('# changed')"
+COMMITS = """
+import subprocess
+who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+subprocess.run(["git", *who, "commit", "--allow-empty", "-qm", "b"], check=True)
+"""
+
+
+@pytest.mark.parametrize("code", [CHANGES, COMMITS])
+def test_a_part_during_which_the_checkout_changed_has_no_clean_commit(
+    tmp_path: Path, code: str
+) -> None:
+    folder = checkout(tmp_path)
+    found = measure(folder, code, "cpus")
+    assert found.returncode == 0, found.stderr
+    command = ["git", "-C", str(folder), "log", "--format=%H", "--grep=a part"]
+    before = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    assert kept(folder, "cpus.json")["commit"] == f"{before}-dirty"
+    assert f"commit {before[:7]}-dirty" in found.stdout
 
 
 @pytest.mark.parametrize("name", ["added.py", "sweeps/added.yaml"])

@@ -257,6 +257,20 @@ def test_a_commit_beside_that_of_the_checkout_is_an_error(
     assert json.loads((out / "gpu.json").read_text())["commit"] == found
 
 
+def test_a_checkout_that_changes_meanwhile_has_no_clean_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = iter(["abc", "abc", "def", "abc"])  # before all, and after each part
+    monkeypatch.setattr(gpu, "PARTS", dict.fromkeys("abc", python(WRITES, JSON)))
+    monkeypatch.setattr(gpu, "commit", lambda: next(commits))
+    words = ["gpu.py", "--toy", "--parts", *"abc", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", words)
+    kept = []
+    monkeypatch.setattr(gpu, "write", lambda folder, content: kept.append(content["commit"]))
+    assert gpu.main() == 0
+    assert kept == ["abc", "abc-dirty", "abc-dirty"]
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_it_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
