@@ -300,8 +300,12 @@ def commit() -> str | None:
 
 def commit_after(before: str | None) -> str | None:
     """The commit of figures that were begun at `before`: `-dirty` if it is another one by now."""
-    clean = before is not None and not before.endswith("-dirty")
-    return f"{before}-dirty" if clean and commit() != before else before
+    return f"{before}-dirty" if is_clean(before) and commit() != before else before
+
+
+def is_clean(commit: str | None) -> bool:
+    """Whether a commit is known, without changes."""
+    return commit is not None and not commit.endswith("-dirty")
 
 
 def _git(*words: str) -> subprocess.CompletedProcess[str]:

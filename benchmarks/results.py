@@ -10,6 +10,9 @@ its figures, its command, the commit, the machine and the load before it began. 
 these files and nothing else. Measure on a machine where nothing else runs, from a clean checkout
 that stays as it is: with changes before or after a part, its commit is kept as `-dirty`.
 `make bench` measures all.
+
+What a part measured that failed or took too long is in NAME.partial.json beside, until the part is
+measured again. If this script was ended meanwhile, that file is just the JSON that the part wrote.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gpu import Part, commit, commit_after, end_in_order, machine, run_part, script
+from gpu import Part, commit, commit_after, end_in_order, is_clean, machine, run_part, script
 
 from fope_lab.config.problems import did_you_mean
 from fope_lab.processor import processor
@@ -41,7 +44,9 @@ lines of each script. `load` is the number of cores that were busy just before a
 0.2, times are those of a machine that did something else, too. Ratios that are measured side by
 side suffer less from that."""
 GPU = KEPT / "gpu.json"
-"""What benchmarks/gpu.py wrote on a machine with a GPU."""
+"""What benchmarks/gpu.py wrote on a machine with a GPU, in one run or in several."""
+ORIGIN = ("commit", "gpu", "gpu_memory", "cuda", "python", "packages")
+"""What is equal for all parts in GPU."""
 LOOK = 3.0
 """For how many seconds the load is looked at."""
 
@@ -93,11 +98,9 @@ def measure(name: str, about: Mapping[str, Any]) -> dict[str, Any]:
     before = commit()
     load = busy_cores()
     began = datetime.now(UTC)
-    figures = KEPT / f"{name}.figures"
-    try:
-        measured = run_part(PARTS[name], toy=False, figures=figures)
-    finally:
-        figures.unlink(missing_ok=True)
+    figures = _partial(name)
+    figures.unlink(missing_ok=True)
+    measured = run_part(PARTS[name], toy=False, figures=figures)
     command = ["python", *(word for word in measured["command"] if word not in ("--json", "FILE"))]
     return {
         "command": " ".join(command),
@@ -109,6 +112,37 @@ def measure(name: str, about: Mapping[str, Any]) -> dict[str, Any]:
         "torch": about["packages"]["torch"],
         **{key: measured[key] for key in ("exit", "seconds", "output", "figures")},
     }
+
+
+def _partial(name: str) -> Path:
+    """Where a part writes its figures; a part that does not end well leaves them there."""
+    return KEPT / f"{name}.partial.json"
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def take_in(content: Mapping[str, Any]) -> str:
+    """Keep what benchmarks/gpu.py wrote; returns what became of the parts that were kept before.
+
+    They stay if all of ORIGIN is equal, unless they were measured again. Of a commit that is
+    unknown or has changes, nobody knows whether it is equal.
+    """
+    parts = {name: {**one, "date": content["date"]} for name, one in content["parts"].items()}
+    new = {**{key: content[key] for key in ORIGIN}, "parts": parts}
+    before = json.loads(GPU.read_text(encoding="utf-8")) if GPU.exists() else None
+    if before is None:
+        said = "nothing was kept before"
+    elif differ := [key for key in ORIGIN if before[key] != new[key]]:
+        said = f"replaces what was kept before, which has another {', '.join(differ)}"
+    elif not is_clean(new["commit"]):
+        said = f"replaces what was kept before: the commit is {new['commit'] or 'unknown'}"
+    else:
+        said = f"merged with what was kept before: {', '.join(before['parts'])}"
+        new["parts"] = {**before["parts"], **parts}
+    _write(GPU, new)
+    return said
 
 
 def kept() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -140,13 +174,13 @@ def page(parts: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
 def _on_a_gpu(found: Mapping[str, Any]) -> Iterator[str]:
     """What `make gpu` measured, in as many parts as it ran."""
     yield from ("", "## On a GPU", "")
-    yield f"`make gpu` on {found['date']}, commit {_short(found['commit'])}, in"
-    yield f"{found['seconds']:.0f} s. {found['gpu']}; Python {found['python']}, torch"
-    yield f"{found['packages']['torch']}, transformers {found['packages']['transformers']}."
+    yield f"`make gpu`, commit {_short(found['commit'])}. {found['gpu']}; Python {found['python']},"
+    yield f"torch {found['packages']['torch']}, transformers {found['packages']['transformers']}."
     for one in found["parts"].values():
         ended = "past its limit" if one["exit"] is None else f"exit {one['exit']}"
         yield from ("", f"### {one['shows'][0].upper()}{one['shows'][1:]}", "")
-        yield f"`python {' '.join(one['command'])}`, {ended}, {one['seconds']:.0f} s."
+        yield f"`python {' '.join(one['command'])}` on {one['date']}, {ended},"
+        yield f"{one['seconds']:.0f} s."
         yield from _block(one["output"])
 
 
@@ -190,18 +224,22 @@ def main() -> int:
         if content["gpu"] is None or content["toy"]:
             print(f"{given.gpu}: found a toy run, needs one on a GPU", file=sys.stderr)
             return 1
-        GPU.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    about = machine()
-    for name in () if given.render or given.gpu else given.parts or PARTS:
+        print(f"{', '.join(content['parts'])}: {take_in(content)}")
+    names = () if given.render or given.gpu else given.parts or tuple(PARTS)
+    about = machine() if names else {}
+    for name in names:
         print(f"{name} …", end=" ", flush=True)
         measured = measure(name, about)
         ended = f"exit {measured['exit']} in {measured['seconds']:.0f} s"
         print(f"{ended}, commit {_short(measured['commit'])}", flush=True)
         if measured["exit"] != 0:  # what was measured before stays
             failed.append(name)
+            _write(_partial(name), measured)
             print("\n".join(measured["output"]), file=sys.stderr)
+            print(f"{name}: what it measured is in {_partial(name)}", file=sys.stderr)
             continue
-        (KEPT / f"{name}.json").write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
+        _write(KEPT / f"{name}.json", measured)
+        _partial(name).unlink(missing_ok=True)
         PAGE.write_text(page(kept()), encoding="utf-8")
     PAGE.write_text(page(kept()), encoding="utf-8")
     return int(bool(failed))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,15 @@ def measured(**fields: object) -> dict[str, object]:
     return {**about, **fields}
 
 
+WRITES = "figures.write_text(json.dumps({'x': 1}))"
+CHANGES = "Path('benchmarks/gpu.py').open('a').write('# changed')"
+COMMITS = """
+import subprocess
+who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+subprocess.run(["git", *who, "commit", "--allow-empty", "-qm", "b"], check=True)
+"""
+
+
 def measure(folder: Path, code: str, *parts: str) -> subprocess.CompletedProcess[str]:
     """Measure parts whose scripts run this code, after `figures`, the path of their JSON."""
     for part in parts:
@@ -51,9 +61,9 @@ def measure(folder: Path, code: str, *parts: str) -> subprocess.CompletedProcess
         (folder / f"{part}.py").write_text(f"{start}\n{code}\n", encoding="utf-8")
     git(folder, "add", "-A", ".")
     git(folder, "commit", "-qm", "a part")
-    short = "import sys, results; results.LOOK = 0.1; sys.exit(results.main())"
+    short = "import sys, results; results.LOOK = 0.1; results.end_in_order(); "
     return subprocess.run(
-        [sys.executable, "-c", short, *parts],
+        [sys.executable, "-c", f"{short}sys.exit(results.main())", *parts],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -69,7 +79,7 @@ def kept(folder: Path, name: str) -> dict[str, Any]:
 
 def commit_of(folder: Path) -> str:
     """The commit that is kept with a figure."""
-    command = [sys.executable, "-c", "import gpu; print(gpu.machine()['commit'])"]
+    command = [sys.executable, "-c", "import gpu; print(gpu.commit())"]
     found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     return found.stdout.strip()
 
@@ -101,11 +111,9 @@ def test_an_unknown_part_is_an_error(tmp_path: Path) -> None:
     assert "no part 'cpu'; did you mean 'cpus'? (allowed: quickstart, training" in found.stderr
 
 
-def test_what_a_gpu_measured_is_taken_in(tmp_path: Path) -> None:
-    folder = copy(tmp_path)
-    given = tmp_path / "gpu.json"
+def on_a_gpu(*parts: str, **fields: object) -> dict[str, Any]:
+    """What benchmarks/gpu.py writes of these parts."""
     part = {
-        "shows": "speed of something",
         "command": ["benchmarks/training.py", "--json", "FILE"],
         "exit": None,
         "seconds": 90.2,
@@ -114,22 +122,69 @@ def test_what_a_gpu_measured_is_taken_in(tmp_path: Path) -> None:
     }
     about = {
         "gpu": "NVIDIA H100 80GB HBM3",
+        "gpu_memory": 80 * 2**30,
+        "cuda": "13.0",
         "toy": False,
         "python": "3.12.1",
         "packages": {"torch": "2.11.0", "transformers": "5.1.0"},
         "date": "2026-01-02",
         "commit": "0123456789abcdef",
         "seconds": 400.0,
-        "parts": {"training at 60m": part},
+        "parts": {name: {**part, "shows": f"speed of {name}"} for name in parts},
     }
-    given.write_text(json.dumps(about))
-    assert results(folder, "--gpu", str(given)).returncode == 0
+    return {**about, **fields}
+
+
+def take_in(folder: Path, content: dict[str, Any]) -> str:
+    """What is said when a gpu.json is taken in."""
+    given = folder / "gpu.json"
+    given.write_text(json.dumps(content), encoding="utf-8")
+    found = results(folder, "--gpu", str(given))
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+def test_what_a_gpu_measured_is_taken_in(tmp_path: Path) -> None:
+    folder = copy(tmp_path)
+    assert "something: nothing was kept before" in take_in(folder, on_a_gpu("something"))
     text = (folder / "RESULTS.md").read_text(encoding="utf-8")
-    assert "commit 0123456, in\n400 s. NVIDIA H100 80GB HBM3; Python 3.12.1" in text
+    assert "`make gpu`, commit 0123456. NVIDIA H100 80GB HBM3; Python 3.12.1,\n" in text
     assert "### Speed of something" in text
-    assert "`python benchmarks/training.py --json FILE`, past its limit, 90 s." in text
+    command = "`python benchmarks/training.py --json FILE`"
+    assert f"{command} on 2026-01-02, past its limit,\n90 s." in text
     assert "ours  123 tokens/s" in text
     assert results(folder, "--check").returncode == 0
+
+
+def test_parts_of_the_same_gpu_commit_and_versions_are_merged(tmp_path: Path) -> None:
+    folder = copy(tmp_path)
+    take_in(folder, on_a_gpu("a", "b"))
+    said = take_in(folder, on_a_gpu("b", "c", date="2026-01-03"))
+    assert "b, c: merged with what was kept before: a, b" in said
+    dates = {name: one["date"] for name, one in kept(folder, "gpu.json")["parts"].items()}
+    assert dates == {"a": "2026-01-02", "b": "2026-01-03", "c": "2026-01-03"}
+    assert results(folder, "--check").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ({}, {"commit": "fedcba"}, ", which has another commit"),
+        ({}, {"gpu": "NVIDIA H200"}, ", which has another gpu"),
+        ({}, {"python": "3.11.2", "packages": {"torch": "2.12.0", "transformers": "5.1.0"}},
+         ", which has another python, packages"),
+        ({"commit": "abc-dirty"}, {"commit": "abc-dirty"}, ": the commit is abc-dirty"),
+        ({"commit": None}, {"commit": None}, ": the commit is unknown"),
+    ],
+)  # fmt: skip
+def test_other_parts_are_replaced(
+    tmp_path: Path, before: dict[str, object], after: dict[str, object], why: str
+) -> None:
+    folder = copy(tmp_path)
+    take_in(folder, on_a_gpu("a", **before))
+    said = take_in(folder, on_a_gpu("b", **after))
+    assert said == f"b: replaces what was kept before{why}\n"
+    assert list(kept(folder, "gpu.json")["parts"]) == ["b"]
 
 
 def test_a_toy_run_is_not_taken_in(tmp_path: Path) -> None:
@@ -167,7 +222,7 @@ def checkout(root: Path) -> Path:
     copy(folder)
     for name in ("RESULTS.md", "results/cpus.json"):
         (folder / name).write_text("", encoding="utf-8")
-    (root / ".gitignore").write_text("build/\n__pycache__/\n", encoding="utf-8")
+    shutil.copy(ROOT / ".gitignore", root)
     git(root, "init", "-q")
     git(root, "add", "-A")
     git(root, "commit", "-qm", "all")
@@ -185,20 +240,12 @@ def test_kept_figures_do_not_mark_a_commit_as_changed(tmp_path: Path) -> None:
 
 def test_parts_that_change_nothing_are_kept_with_the_commit(tmp_path: Path) -> None:
     folder = checkout(tmp_path)
-    found = measure(folder, "figures.write_text(json.dumps({'x': 1}))", "cpus", "scales")
+    found = measure(folder, WRITES, "cpus", "scales")
     assert found.returncode == 0, found.stderr
     clean = commit_of(folder)
     assert len(clean) == 40
     for name in ("cpus.json", "scales.json"):
         assert (kept(folder, name)["commit"], kept(folder, name)["figures"]) == (clean, {"x": 1})
-
-
-CHANGES = "Path('benchmarks/gpu.py').open('a').write('# changed')"
-COMMITS = """
-import subprocess
-who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-subprocess.run(["git", *who, "commit", "--allow-empty", "-qm", "b"], check=True)
-"""
 
 
 @pytest.mark.parametrize("code", [CHANGES, COMMITS])
@@ -212,6 +259,38 @@ def test_a_part_during_which_the_checkout_changed_has_no_clean_commit(
     before = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     assert kept(folder, "cpus.json")["commit"] == f"{before}-dirty"
     assert f"commit {before[:7]}-dirty" in found.stdout
+
+
+def test_what_a_part_measured_before_it_failed_is_kept_apart(tmp_path: Path) -> None:
+    folder = checkout(tmp_path)
+    whole = measured(figures={"x": 0})
+    (folder / "results" / "cpus.json").write_text(json.dumps(whole), encoding="utf-8")
+    found = measure(folder, f"{WRITES}; sys.exit('no memory')", "cpus")
+    assert found.returncode == 1
+    path = folder / "results" / "cpus.partial.json"
+    assert f"no memory\ncpus: what it measured is in {path}" in found.stderr
+    partial = kept(folder, path.name)
+    assert (partial["exit"], partial["figures"]) == (1, {"x": 1})
+    assert partial["commit"] == commit_of(folder)
+    assert kept(folder, "cpus.json") == whole
+    assert "no memory" not in (folder / "RESULTS.md").read_text(encoding="utf-8")
+    command = ["git", "-C", str(folder), "status", "--porcelain"]
+    status = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert status.split() == ["M", "benchmarks/RESULTS.md"]
+
+    assert measure(folder, "sys.exit(1)", "cpus").returncode == 1  # it had measured nothing
+    assert kept(folder, path.name)["figures"] is None
+    assert measure(folder, WRITES, "cpus").returncode == 0
+    assert kept(folder, "cpus.json")["figures"] == {"x": 1}
+    assert not path.exists()
+
+
+def test_what_a_part_measured_before_an_interruption_is_kept_apart(tmp_path: Path) -> None:
+    folder = checkout(tmp_path)
+    interrupts = "import os, signal, time; os.kill(os.getppid(), signal.SIGTERM); time.sleep(600)"
+    assert measure(folder, f"{WRITES}; {interrupts}", "cpus").returncode == 128 + signal.SIGTERM
+    assert kept(folder, "cpus.partial.json") == {"x": 1}
+    assert (folder / "results" / "cpus.json").read_text(encoding="utf-8") == ""
 
 
 @pytest.mark.parametrize("name", ["added.py", "sweeps/added.yaml"])
