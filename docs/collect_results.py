@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.generate.shipped import ROOT, sweep_files
+from fope_lab.config.problems import UserError
 from fope_lab.orchestration.sweep_report import report_of_sweep
 from fope_lab.report.render.json import report_json
 from fope_lab.store import Status, Store
@@ -50,7 +51,10 @@ def file_name(file: Path) -> str:
 
 def collect(file: Path, store: Store) -> dict[str, Any]:
     """The result of a finished sweep that one clean commit made."""
-    report = report_json(report_of_sweep(load_sweep(file), store, None))
+    try:
+        report = report_json(report_of_sweep(load_sweep(file), store, None))
+    except UserError as error:
+        sys.exit(f"error: {error}")
     commits = report["provenance"].get(MADE_AT, "")
     commit = commits.partition(" ")[0]
     if "," in commits or commit.endswith("+") or not commit:
