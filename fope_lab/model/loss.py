@@ -31,7 +31,7 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, labels: Tensor) -> Tens
     scalar in nats: float32, or float64 for float64 inputs. Under autocast the products have its
     dtype; the softmax is in float32 or a wider type.
     """
-    if not torch.is_grad_enabled():  # which the function below can't see: it would make gradients
+    if not torch.is_grad_enabled():  # the function below can't see that, and would make gradients
         hidden, weight = hidden.detach(), weight.detach()
     loss: Tensor = _LinearCrossEntropy.apply(hidden, weight, labels)
     return loss
