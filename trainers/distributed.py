@@ -30,6 +30,7 @@ from fope_lab.store import (
     RunWriter,
     StageStoppedError,
 )
+from trainers.execution import Execution, execution_here
 from trainers.system_metrics import SystemMonitor
 
 FEWER_AFTER_SECONDS = 60.0
@@ -69,8 +70,9 @@ def run_workers(
     *,
     is_retry: bool,
     scratch: Path,
-) -> dict[str, Any]:
-    """Do the stage's work with all its workers; returns what the work of worker 0 returned.
+) -> tuple[dict[str, Any], Execution]:
+    """Do the stage's work with all its workers; returns what the work of worker 0 returned, and
+    what it ran on.
 
     A retry, after workers or the process that waited for them were lost, takes as many workers as
     there is room for now. `scratch` is a folder for Ray's own files that all nodes see. Raises what
@@ -85,8 +87,7 @@ def run_workers(
     size = spec.resources.size
     if is_retry:
         size = _available_size(spec.resources, sizes_to_go_on(spec))
-        if isinstance(spec, TrainingConfig):
-            spec = with_memory_as_planned(spec)
+        spec = with_size(spec, size)
     trainer = TorchTrainer(
         functools.partial(_work, WorkerInputs(spec, attempt.writer.handle, parents, folder)),
         # Some sums, such as those of counts, are on the CPU.
@@ -103,22 +104,29 @@ def run_workers(
         ),
     )
     try:
-        result, checkpoint = trainer.fit().return_value
+        result, checkpoint, execution = trainer.fit().return_value
     except TrainingFailedError as error:
         raise _cause(error) from None
     attempt.writer.newest = checkpoint  # worker 0 saved it with a writer of its own
     if isinstance(result, StageStoppedError):
         raise result
-    return dict(result)
+    return dict(result), execution
 
 
-def with_memory_as_planned(spec: TrainingConfig) -> TrainingConfig:
-    """The stage with the micro-batches of all its workers, so that fewer need no more memory each.
+def with_size(spec: StageConfig, size: int) -> StageConfig:
+    """The stage as `size` workers do it, which may be fewer than it has.
 
-    Their shares of a batch are larger, and they process them in more parts.
+    Fewer need no more memory each: the micro-batches are those of all the stage's workers. The
+    shares of a batch are larger, and are processed in more parts.
     """
-    tokens = spec.train.micro_batch(spec.resources.size)
-    return replace(spec, train=replace(spec.train, micro_batch_tokens=tokens))
+    own = spec.resources
+    if size == own.size:
+        return spec
+    resources = replace(own, workers=size, gpus=size if own.gpus else own.gpus)
+    if not isinstance(spec, TrainingConfig):
+        return replace(spec, resources=resources)
+    train = replace(spec.train, micro_batch_tokens=spec.train.micro_batch(own.size))
+    return replace(spec, resources=resources, train=train)
 
 
 def sizes_to_go_on(spec: StageConfig) -> list[int]:
@@ -160,8 +168,9 @@ def _available_size(resources: Resources, sizes: Sequence[int]) -> int:
 
 def _work(
     inputs: WorkerInputs,
-) -> tuple[dict[str, Any] | StageStoppedError, Checkpoint | None]:
-    """Do one worker's part; returns what the work returned, and the last checkpoint.
+) -> tuple[dict[str, Any] | StageStoppedError, Checkpoint | None, Execution]:
+    """Do one worker's part; returns what the work returned, the last checkpoint, and what the work
+    ran on.
 
     A stage that stops on request ends normally: at an error of a worker, Ray Train would kill
     worker 0 while it writes the checkpoint. Ray Train has initialized the process group.
@@ -174,6 +183,7 @@ def _work(
     resources = inputs.spec.resources
     torch.set_num_threads(resources.threads)
     workers = STRATEGIES[resources.strategy]()
+    execution = execution_here(resources, workers.size)
     if workers.rank == 0:
         reserved = pickle.dumps(get_current_placement_group())
         write_atomic(inputs.reservations / f"{inputs.handle.token}{RESERVED}", reserved)
@@ -188,14 +198,14 @@ def _work(
             writer.note(f"workers ({resources.strategy}): {', '.join(places)}")
             result = work(inputs.spec, writer, inputs.parents, workers=workers)
     except StageStoppedError as stopped:
-        return stopped.with_traceback(None), writer.newest
+        return stopped.with_traceback(None), writer.newest, execution
     except Exception as error:
         if is_lost_peer(error):
             raise
         # A traceback does not survive the way to the trial; a note does.
         error.add_note(f"On worker {workers.rank}:\n{traceback.format_exc()}")
         raise WorkFailedError(error) from None
-    return result, writer.newest
+    return result, writer.newest, execution
 
 
 def _free_reservations(folder: Path) -> None:

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from fope_lab.atomic_files import MAKE_ROOM, is_full_disk
-from fope_lab.devices import CPU
 from fope_lab.orchestration.scratch import ray_scratch_dir, stop_request
 from fope_lab.planning.workload import workload_of
 from fope_lab.processor import processor
@@ -41,7 +40,8 @@ from fope_lab.store.problems import first_line
 from fope_lab.store.sources import Sources
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.made_by import modules_of, output_digest
-from trainers.distributed import WorkersLostError, run_workers
+from trainers.distributed import WorkersLostError, run_workers, with_size
+from trainers.execution import Execution, execution_here
 from trainers.system_metrics import SystemMonitor
 
 KEY, OWNER, SUPERSEDE = "key", "owner", "supersede"
@@ -155,7 +155,7 @@ def _end(
     """
     try:
         parents = _artifacts(stage, stages, store, config[OWNER])
-        result = _work(stage, attempt, parents, store, config)
+        result, execution = _work(stage, attempt, parents, store, config)
         forget_digests()
         _artifacts(stage, stages, store, config[OWNER])  # tokens are read all the time
     except ParentLostError as error:
@@ -172,7 +172,7 @@ def _end(
             raise
         attempt.interrupt(error)
         return StageState(Status.INTERRUPTED, first_line(error))
-    attempt.finish(result, execution_record(stage, result), read)
+    attempt.finish(result, execution_record(stage, result, execution), read)
     return StageState(Status.DONE)
 
 
@@ -193,8 +193,9 @@ def _work(
     parents: Mapping[str, Path],
     store: Store,
     config: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Do the stage's work, in this process or with several workers; returns its result."""
+) -> tuple[dict[str, Any], Execution]:
+    """Do the stage's work, in this process or with several workers; returns its result, and what
+    it ran on."""
     if stage.spec.resources.size > 1:
         return run_workers(
             stage.spec,
@@ -209,7 +210,7 @@ def _work(
     result: dict[str, Any] = load_function(stage.spec.entry_point)(
         stage.spec, attempt.writer, parents
     )
-    return result
+    return result, execution_here(stage.spec.resources)
 
 
 def _is_retry(attempt: Attempt) -> bool:
@@ -290,39 +291,35 @@ def maker(
         "commit": checkout and checkout.commit,
         "clean": checkout and checkout.clean,
         "versions": package_versions(),
-        "device": _gpu_name(stage) if stage.spec.resources.gpus else processor(),
+        "device": _device(stage),
         "source": Sources(store.root).keep(source),
     }
 
 
-def execution_record(stage: Stage, result: Mapping[str, Any]) -> dict[str, Any]:
-    """The device, torch's threads and the work of a stage that has just run in this process.
+def execution_record(
+    stage: Stage, result: Mapping[str, Any], execution: Execution
+) -> dict[str, Any]:
+    """What a stage has just run on, and its work there.
 
-    The work of a training that stopped early is that of the steps that it took.
+    The work of a training that stopped early is that of the steps that it took, and the work of
+    fewer workers than planned is what each of them did.
     """
-    import torch
-
-    resources, recorded, work = stage.spec.resources, result["recorded"], workload_of(stage)
-    if isinstance(stage.spec, TrainingConfig):
-        planned = stage.spec.train.steps
-        work = work.part(recorded.get("steps", planned) / planned)
-    gpu = _gpu_name(stage) or recorded.get("device") if resources.gpus else None
-    return {
-        "device": gpu if resources.gpus else CPU,
-        "processor": processor(),
-        "threads": torch.get_num_threads(),
-        "workers": resources.size,
-        "work": asdict(work),
-    }
+    ran = replace(stage, spec=with_size(stage.spec, execution.workers))
+    work = workload_of(ran)
+    if isinstance(ran.spec, TrainingConfig):
+        planned = ran.spec.train.steps
+        work = work.part(result["recorded"].get("steps", planned) / planned)
+    planned_workers = stage.spec.resources.size
+    return {**asdict(execution), "planned_workers": planned_workers, "work": asdict(work)}
 
 
-def _gpu_name(stage: Stage) -> str | None:
-    """The GPU of this process, or None if only its workers see the GPUs; their training's result
-    names those."""
-    import torch
-
-    alone = stage.spec.resources.size == 1 and torch.cuda.is_available()
-    return torch.cuda.get_device_name() if alone else None
+def _device(stage: Stage) -> str | None:
+    """What this process computes with: its GPU or its processor. None for several workers with
+    GPUs, of which the trial sees none."""
+    resources = stage.spec.resources
+    if not resources.gpus:
+        return processor()
+    return execution_here(resources).device if resources.size == 1 else None
 
 
 def _reset_process(threads: int) -> None:

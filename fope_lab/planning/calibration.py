@@ -205,7 +205,7 @@ def _timing(record: Mapping[str, Any]) -> tuple[str, Timing] | None:
     if record["device"] == CPU:
         if not is_this_processor(record["processor"]):
             return None
-        alone = record["threads"] == 1 and record["workers"] == 1 and work.kind not in PREPARING
+        alone = record["threads"] == 1 and _is_one_process(record) and work.kind not in PREPARING
         return CPU, Timing(work, taken.cpu_seconds if alone else taken.seconds)
     device = recorded_device(record["device"])
     return None if device is None else (device.name, Timing(work, taken.seconds))
@@ -217,6 +217,15 @@ def _work_time(record: Mapping[str, Any], work: Workload) -> WorkTime | None:
     if not record["resumed"]:
         return own
     before = record.get("resumed_time")
-    if before is None or record["workers"] > 1 or work.family != TRAINING:
+    if before is None or not _is_one_process(record) or work.family != TRAINING:
         return None
     return WorkTime(**before) + own
+
+
+def _is_one_process(record: Mapping[str, Any]) -> bool:
+    """Whether the process that recorded its CPU seconds did all of the work itself.
+
+    It did not where one worker of several was left, and may not have where earlier attempts had
+    more workers than the last one.
+    """
+    return bool(record.get("planned_workers", record["workers"]) == 1)

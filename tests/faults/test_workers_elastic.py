@@ -82,5 +82,7 @@ def test_fewer_workers_go_on_after_a_node_is_lost(cluster: SmallNodes) -> None:
     record = folder.attempts.newest()
     assert record is not None
     assert record.details["resumed_from"]["step"] >= 20
+    [ran] = [one for one in cluster.store.execution_records() if one["planned_workers"] == 2]
+    assert (ran["workers"], ran["threads"]) == (1, 1)
     reference = alone(stage, stages, cluster.store, cluster.folder / "alone")
     assert losses(folder) == pytest.approx(losses(reference), abs=1e-5)

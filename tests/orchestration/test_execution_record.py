@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,8 +15,11 @@ from fope_lab.devices import this_machine
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, execution_record, run_until_ended
 from fope_lab.planning.calibration import calibrate
 from fope_lab.planning.workload import Workload, workload_of
+from fope_lab.processor import processor
+from fope_lab.stages import Resources
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
+from trainers.execution import Execution, execution_here
 
 SWEEP = """
 name: tiny
@@ -75,19 +78,30 @@ def test_torch_computes_with_a_thread_on_each_cpu(
 
 
 @pytest.mark.parametrize(
-    ("gpus", "workers", "expected"),
-    [(1, 1, "NVIDIA L4"), (0.5, 1, "NVIDIA L4"), (4, 4, "NVIDIA A40")],
+    ("gpus", "available", "device"),
+    [(0, True, "cpu"), (1, True, "NVIDIA L4"), (0.5, True, "NVIDIA L4"), (1, False, "cpu")],
 )
-def test_a_gpu_says_its_name_or_its_worker_does(
-    monkeypatch: pytest.MonkeyPatch, stage: Any, gpus: float, workers: int, expected: str
+def test_the_process_that_does_the_work_names_what_it_runs_on(
+    monkeypatch: pytest.MonkeyPatch, gpus: float, available: bool, device: str
 ) -> None:
-    """The trial of several workers sees none of their GPUs."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA L4")
-    resources = SimpleNamespace(gpus=gpus, size=workers, threads=1)
+    found = execution_here(Resources(gpus=gpus), 4)
+    assert found == Execution(device, processor(), torch.get_num_threads(), 4)
+
+
+@pytest.mark.parametrize(("left", "tokens", "batches"), [(4, 512, 8), (2, 1024, 16), (1, 2048, 32)])
+@pytest.mark.parametrize("gpus", [0, 4])
+def test_fewer_workers_than_planned_are_recorded_with_their_own_work(
+    stage: Any, gpus: int, left: int, tokens: int, batches: int
+) -> None:
+    """Four workers compute 64 tokens of each of 8 batches; one that is left does it four times."""
+    resources = dataclasses.replace(stage.spec.resources, workers=4, gpus=gpus)
     spec = dataclasses.replace(stage.spec, resources=resources)
-    of_workers = SimpleNamespace(**(vars(stage) | {"spec": spec}))
-    ran = execution_record(of_workers, {"recorded": {"device": "NVIDIA A40"}})  # type: ignore[arg-type]
-    assert (ran["device"], ran["workers"]) == (expected, workers)
-    assert ran["work"]["share"] == min(1, gpus)
-    assert ran["work"]["tokens"] == 2048 // workers
+    execution = Execution("NVIDIA A40" if gpus else "cpu", "x", threads=1, workers=left)
+    ran = execution_record(dataclasses.replace(stage, spec=spec), {"recorded": {}}, execution)
+    assert {name: ran[name] for name in asdict(execution)} == asdict(execution)
+    assert ran["planned_workers"] == 4
+    work = ran["work"]
+    assert (work["tokens"], work["batches"], work["share"]) == (tokens, batches, min(1, gpus))
+    assert work["flops"] == pytest.approx(stage.cost.flops / left)

@@ -163,7 +163,7 @@ def do_nothing(spec: Any, writer: RunWriter, parents: Any) -> dict[str, Any]:
 def test_what_was_read_of_each_parent_is_recorded(
     store: Store, folder: StageFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "execution_record", lambda stage, result: None)
+    monkeypatch.setattr(trial, "execution_record", lambda *_: None)
     finish_parent(store)
     parent, child = store.folder("pretrain", "parent"), stage_of("do_nothing", {"from": "parent"})
     stages = {"key": child, "parent": stage_of(key="parent")}
@@ -198,7 +198,7 @@ def one_step(spec: Any, writer: RunWriter, parents: Any) -> dict[str, Any]:
 def test_a_checkpoint_that_read_other_output_of_a_parent_is_not_continued(
     store: Store, folder: StageFolder, monkeypatch: pytest.MonkeyPatch, same: bool
 ) -> None:
-    monkeypatch.setattr(trial, "execution_record", lambda stage, result: None)
+    monkeypatch.setattr(trial, "execution_record", lambda *_: None)
     finish_parent(store)
     child = stage_of("one_step", {"from": "parent"})
     stages = {"key": child, "parent": stage_of(key="parent")}
@@ -253,7 +253,7 @@ def damage_parent(spec: Any, writer: RunWriter, parents: Any) -> dict[str, Any]:
 def test_a_parent_damaged_while_it_is_read_is_not_believed(
     store: Store, folder: StageFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "execution_record", lambda stage, result: None)
+    monkeypatch.setattr(trial, "execution_record", lambda *_: None)
     finish_parent(store)
     parent = stage_of(key="parent")
     stages = {"key": stage_of("damage_parent", {"from": "parent"}), "parent": parent}
@@ -268,7 +268,7 @@ def test_a_parent_damaged_between_two_children_is_found_by_the_second(
     store: Store, folder: StageFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the same process, which has read the file for the first child."""
-    monkeypatch.setattr(trial, "execution_record", lambda stage, result: None)
+    monkeypatch.setattr(trial, "execution_record", lambda *_: None)
     model = finish_parent(store)
     stages = {
         "key": stage_of("do_nothing", {"from": "parent"}),
@@ -328,11 +328,11 @@ def test_attempts_that_lost_workers_are_interrupted_and_the_last_one_failed(
 ) -> None:
     seen: list[str] = []
 
-    def work(stage: Any, attempt: Any, *_: Any) -> dict[str, Any]:
+    def work(stage: Any, attempt: Any, *_: Any) -> tuple[dict[str, Any], None]:
         seen.append(folder.state().status)
         if attempt.lease.token <= lost:
             raise WorkersLostError("lost workers, by number: 1: it is gone")
-        return {}
+        return {}, None
 
     monkeypatch.setattr(trial, "_work", work)
     monkeypatch.setattr(trial, "execution_record", lambda *_: {})

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from workers_sweep import alone, losses, worker_processes
 
+from fope_lab.processor import processor
 from fope_lab.stages import Pretrain
 from fope_lab.store import StageFolder, Store
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.graph import Stage
-from trainers.distributed import possible_sizes, with_memory_as_planned
+from trainers.distributed import possible_sizes, with_size
 
 SWEEP = """
 name: workers
@@ -109,6 +110,15 @@ def test_two_workers_evaluate_as_one_does(ran: Ran, tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
+def test_what_the_workers_ran_on_is_recorded(ran: Ran) -> None:
+    records = [one for one in ran.store.execution_records() if one["planned_workers"] == 2]
+    assert len(records) == 3, "the trainings and the evaluation"
+    for one in records:
+        assert (one["device"], one["processor"]) == ("cpu", processor())
+        assert (one["workers"], one["threads"], one["work"]["threads"]) == (2, 1, 1)
+
+
+@pytest.mark.cluster
 def test_an_error_of_the_work_is_the_stages_failure_and_not_retried(ran: Ran) -> None:
     folder = ran.folder("diverges")
     failure = folder.failure()
@@ -127,7 +137,11 @@ def test_fewer_workers_take_parts_as_small_as_all_would(tmp_path: Path) -> None:
         path.write_text(SWEEP.replace("micro_batch_tokens: 128, ", given))
         [spec] = [stage.spec for stage in load_sweep(path).stages if stage.section == "ddp"]
         assert isinstance(spec, Pretrain)
-        assert with_memory_as_planned(spec).train.micro_batch_tokens == expected
+        fewer = with_size(spec, 1)
+        assert isinstance(fewer, Pretrain)
+        assert fewer.train.micro_batch_tokens == expected
+        assert fewer.resources.size == 1
+        assert with_size(spec, 2) is spec
 
 
 def test_workers_share_the_rows_evenly() -> None:

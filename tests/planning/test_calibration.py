@@ -313,7 +313,7 @@ def test_a_stage_alone_on_a_thread_counts_by_its_processor(tmp_path: Path) -> No
     assert seconds_learnt(store) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("changes", [{"threads": 2}, {"workers": 2}])
+@pytest.mark.parametrize("changes", [{"threads": 2}, {"workers": 2}, {"planned_workers": 2}])
 def test_several_threads_or_workers_count_by_the_clock(
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:
@@ -367,6 +367,7 @@ def test_a_resumed_training_on_several_threads_counts_by_the_clock(tmp_path: Pat
     [
         {"resumed_on": "b"},
         {"workers": 2},
+        {"planned_workers": 2},
         {"work": asdict(reading("perplexity"))},
     ],
 )

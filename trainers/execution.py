@@ -1,0 +1,36 @@
+"""What the work of a stage ran on, as the processes saw it that did it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fope_lab.devices import CPU
+from fope_lab.processor import processor
+from fope_lab.stages import Resources
+
+
+@dataclass(frozen=True)
+class Execution:
+    """The device, the processor and torch's threads of worker 0, and the number of workers.
+
+    `device` is the name of the GPU's driver, or CPU. `workers` is how many there were, which are
+    fewer than planned where a stage went on after it had lost some.
+    """
+
+    device: str
+    processor: str
+    threads: int
+    workers: int = 1
+
+
+def execution_here(resources: Resources, workers: int = 1) -> Execution:
+    """What the work of this process, one of so many workers, runs on."""
+    import torch
+
+    on_gpu = resources.gpus > 0 and torch.cuda.is_available()
+    return Execution(
+        device=torch.cuda.get_device_name() if on_gpu else CPU,
+        processor=processor(),
+        threads=torch.get_num_threads(),
+        workers=workers,
+    )
