@@ -21,12 +21,20 @@ from fope_lab.report.render.figures import draw_figures
 from fope_lab.store import Store
 
 
-@pytest.fixture
-def report(tmp_path: Path, store: Store) -> Report:
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    folder = tmp_path_factory.mktemp("report")
+    store = Store(folder / "store")
     grid = {"pretrain.embedding": ["rope", "nope"], "pretrain.model.num_layers": [1, 2]}
-    plan = write_plan(tmp_path, {"seeds": [0, 1], "grid": grid})
+    plan = write_plan(folder, {"seeds": [0, 1], "grid": grid})
     finish(plan, store)
     return make_report(plan, store)
+
+
+@pytest.fixture(scope="module")
+def written(report: Report, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The report's files, in a folder that is made for them."""
+    return write_figures(report, tmp_path_factory.mktemp("written") / "new" / "figures")
 
 
 def drawn(pdf: bytes) -> str:
@@ -52,8 +60,7 @@ def steps(colour: str) -> tuple[float, ...]:
     return tuple(round(part * 255) for part in to_rgb(colour))
 
 
-def test_every_panel_is_a_file_of_each_kind(report: Report, tmp_path: Path) -> None:
-    written = write_figures(report, tmp_path / "new" / "figures")
+def test_every_panel_is_a_file_of_each_kind(report: Report, written: list[Path]) -> None:
     panels = [panel for figure in draw_figures(report) for panel in figure.panels]
     assert len(panels) > len(draw_figures(report))  # some figures have several
     assert len(written) == len(set(written)) == 2 * len(panels)
@@ -62,17 +69,17 @@ def test_every_panel_is_a_file_of_each_kind(report: Report, tmp_path: Path) -> N
     assert any(path.name == "perplexity-by-context-length-1.svg" for path in written)
 
 
-def test_an_svg_says_what_it_shows_and_loads_nothing(report: Report, tmp_path: Path) -> None:
-    for path in write_figures(report, tmp_path):
+def test_an_svg_says_what_it_shows_and_loads_nothing(written: list[Path]) -> None:
+    for path in written:
         if path.suffix == ".svg":
             root = ET.parse(path).getroot()
             assert root.tag.endswith("svg")
             assert "http" not in path.read_text().replace("http://www.w3.org/2000/svg", "")
 
 
-def test_a_pdf_has_the_colours_of_paper(report: Report, tmp_path: Path) -> None:
+def test_a_pdf_has_the_colours_of_paper(written: list[Path]) -> None:
     curves = {steps(light) for light, _ in COLOURS}
-    for path in write_figures(report, tmp_path):
+    for path in written:
         if path.suffix == ".pdf":
             content = path.read_bytes()
             assert content.startswith(b"%PDF")
@@ -81,9 +88,10 @@ def test_a_pdf_has_the_colours_of_paper(report: Report, tmp_path: Path) -> None:
             assert found & curves
 
 
-def test_equal_reports_have_equal_files(report: Report, tmp_path: Path) -> None:
-    first, second = (write_figures(report, tmp_path / name) for name in ("first", "second"))
-    for one, other in zip(first, second, strict=True):
+def test_equal_reports_have_equal_files(
+    report: Report, written: list[Path], tmp_path: Path
+) -> None:
+    for one, other in zip(written, write_figures(report, tmp_path), strict=True):
         assert one.read_bytes() == other.read_bytes()
 
 
