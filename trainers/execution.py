@@ -13,8 +13,8 @@ from fope_lab.stages import Resources
 class Execution:
     """The device, the processor and torch's threads of worker 0, and the number of workers.
 
-    `device` is the name of the GPU's driver, or CPU. `workers` is how many there were, which are
-    fewer than planned where a stage went on after it had lost some.
+    `device` is the name that the driver gives the GPU, or CPU. `workers` is smaller than planned
+    where a stage lost some and went on.
     """
 
     device: str
