@@ -1,4 +1,4 @@
-"""What the work of a stage ran on, as the processes saw it that did it."""
+"""What the work of a stage ran on, as seen by the processes that did it."""
 
 from __future__ import annotations
 
