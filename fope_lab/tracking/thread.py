@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.causes import as_tracking_error
 from fope_lab.tracking.errors import TrackingError, UnreachableError
+from fope_lab.tracking.quiet_mlflow import quiet_mlflow
 from fope_lab.tracking.tracker import Tracker
 
 LONGEST_PAUSE = 60.0
@@ -19,8 +20,8 @@ class TrackingThread:
 
     While MLflow is down, slow or refuses a request, `last_error` says so and the pauses grow up to
     a minute. `unreachable` says why MLflow can't be used at all, if it can't. Start the thread
-    after ray is imported: two threads that import the same module at the same time can see it half
-    initialized.
+    after ray is imported: two threads that import the same package at the same time can see a
+    module half initialized, or wait for each other.
     """
 
     def __init__(self, tracker: Tracker, plans: Sequence[Plan], seconds: float = 5.0) -> None:
@@ -31,7 +32,8 @@ class TrackingThread:
         self._thread = threading.Thread(target=self._run, name="fope-lab-tracking", daemon=True)
 
     def start(self) -> None:
-        """Start the thread, which uploads in the background."""
+        """Import MLflow, which takes 2 s, and start the thread, which uploads in the background."""
+        quiet_mlflow()  # here, not in the thread: Ray Tune imports it on the main thread, too
         self._thread.start()
 
     def flush(self, limit: float | None = None) -> str | None:
