@@ -53,7 +53,7 @@ class SweepPart:
     @property
     def sweep(self) -> Sweep:
         """The sweep, read and checked."""
-        return _load(ROOT / self.path)
+        return load_shipped(ROOT / self.path)
 
     @property
     def stages(self) -> list[Stage]:
@@ -159,11 +159,6 @@ class Paper(Section):
 
 class WrongPaperError(Exception):
     """A file of docs/papers is wrong."""
-
-
-@functools.cache
-def _load(path: Path) -> Sweep:
-    return load_shipped(path)
 
 
 def paper_files() -> list[Path]:

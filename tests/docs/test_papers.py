@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +19,13 @@ from docs.generate.shipped import ROOT, load_shipped, sweep_files
 from fope_lab.sweep.claim_group import ClaimGroup
 
 NAMES = [file.stem for file in paper_files()]
-PAGES = {name: page(name) for name in NAMES}
 FILES = [f for f in sweep_files() if f.parent.name in (*NAMES, "mini")]
+
+
+@functools.cache  # not at the import, which costs every process of the tests seconds
+def pages() -> dict[str, str]:
+    """The page of each paper."""
+    return {name: page(name) for name in NAMES}
 
 
 def named(file: Path) -> str:
@@ -28,7 +34,7 @@ def named(file: Path) -> str:
 
 @pytest.mark.parametrize("file", FILES, ids=named)
 def test_a_sweep_is_on_the_page_of_its_paper(file: Path) -> None:
-    shown = [name for name, text in PAGES.items() if f"(../sweeps/{named(file)})" in text]
+    shown = [name for name, text in pages().items() if f"(../sweeps/{named(file)})" in text]
     paper = load_shipped(file).paper
     assert len(shown) == 1
     if file.parent.name != "mini":
@@ -40,7 +46,7 @@ def test_a_sweep_is_on_the_page_of_its_paper(file: Path) -> None:
 @pytest.mark.parametrize("file", FILES, ids=named)
 def test_claims_say_what_they_stand_for_and_their_page_shows_it(file: Path) -> None:
     groups = load_shipped(file).report.claims
-    (text,) = (text for text in PAGES.values() if f"(../sweeps/{named(file)})" in text)
+    (text,) = (text for text in pages().values() if f"(../sweeps/{named(file)})" in text)
     for group in groups:
         assert isinstance(group, ClaimGroup), f"{group}: which sentence, or why none?"
         assert (group.place is None) is (group.quote is None)
@@ -57,12 +63,12 @@ def test_every_item_and_statement_is_on_the_page(name: str) -> None:
     quotes = [statement.quote for statement in paper.statements]
     assert len(set(quotes)) == len(quotes)
     for item in paper.items:
-        assert f"## {item.item}\n" in PAGES[name]
+        assert f"## {item.item}\n" in pages()[name]
         for text in filter(None, (item.shows, item.differs, item.lacks)):
-            assert plain(text) in PAGES[name]
+            assert plain(text) in pages()[name]
     for statement in paper.statements:
-        assert f"“{plain(statement.quote)}”" in PAGES[name]
-        assert plain(statement.here) in PAGES[name]
+        assert f"“{plain(statement.quote)}”" in pages()[name]
+        assert plain(statement.here) in pages()[name]
 
 
 PRINTED = {
@@ -162,4 +168,4 @@ def test_the_exit_code_says_whether_all_were_found(
 def test_a_page_links_only_to_what_was_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(papers_page, "all_results", list)
     assert "results.md" not in page("resonance")
-    assert "results.md" in PAGES["resonance"]
+    assert "results.md" in pages()["resonance"]
