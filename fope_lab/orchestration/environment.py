@@ -17,6 +17,7 @@ RAY_DEFAULTS = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # each watcher would be another process
     "RAY_TRAIN_METRICS_ENABLED": "0",
+    "RAY_prestart_worker_first_driver": "0",  # a process for each CPU, of which none is used
 }
 """What a run changes about Ray; values that the user has set take precedence."""
 

@@ -26,7 +26,6 @@ SWEEP = """
 name: whole
 description: Every kind of stage, and one that fails.
 seeds: [0, 1]
-prepare: {resources: {cpus: 2}}
 stages:
   pretrain:
     kind: pretrain

@@ -207,6 +207,14 @@ def test_stages_downstream_multiply_with_their_parents(tmp_path: Path) -> None:
     }
 
 
+def test_stages_that_prepare_data_reserve_what_prepare_says(tmp_path: Path) -> None:
+    sweep = load(tmp_path, {**BASE, "prepare": {"resources": {"cpus": 2}}})
+    prepared = of(sweep, "prepare-data")
+    assert len(prepared) == 3
+    assert {stage.spec.resources.cpus for stage in prepared} == {2}
+    assert {stage.spec.resources.cpus for stage in of(sweep, "pretrain")} == {1}
+
+
 def test_the_axes_of_a_stage_are_its_own_and_its_ancestors(tmp_path: Path) -> None:
     content = {**BASE, "grid": {"pretrain.embedding": ["rope"], "extend.train.tokens": [4096]}}
     sweep = load(tmp_path, content)
