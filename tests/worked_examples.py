@@ -36,9 +36,8 @@ def files_of(title: str) -> dict[str, str]:
 
 def checkout_with(files: dict[str, str], folder: Path) -> Path:
     """A copy of the checkout in `folder`, with these files added."""
-    for name in FOLDERS:
-        ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, folder / name, ignore=ignore)
+    for name in FOLDERS:  # with the compiled modules: to compile them again takes seconds
+        shutil.copytree(ROOT / name, folder / name)
     for name in SINGLE:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
