@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -18,6 +19,12 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 TEXT = "The pass key is 12345. Remember it. The grass is green. The sky is blue. 123 450 99 10"
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what was imported: to look through it costs 4 % of the time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
