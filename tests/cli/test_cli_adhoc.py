@@ -183,7 +183,7 @@ def test_checkpoints_are_measured_and_analysed_for_real(
             values = {c["mean"] for c in at_length if c["metric"] == "perplexity_by_length"}
             assert len(values) == 2, values
     # The sweep is saved, and running it again is the same sweep.
-    [saved] = (tmp_path / "store" / "adhoc").glob("*swap*.yaml")
+    saved = tmp_path / "store" / "adhoc" / "swap.yaml"
     assert yaml.safe_load(saved.read_text())["stages"]["passkey"]["trials"] == 5
     again = command(tmp_path, "run", saved)
     assert again.returncode == 0
@@ -191,6 +191,7 @@ def test_checkpoints_are_measured_and_analysed_for_real(
 
     done = command(tmp_path, "analyze", "{type: decay, length: 64, pairs: 10}")
     assert done.returncode == 0, done.stderr
+    assert len(list(saved.parent.glob("analyze-*.yaml"))) == 1, "without --name it has one"
     [arrays] = (tmp_path / "store" / "analysis").glob("*/checkpoint/*/arrays.npz")
     assert str(arrays) in done.stdout
     assert str(arrays.with_name("figure.svg")) in done.stdout
