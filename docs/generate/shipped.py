@@ -21,7 +21,7 @@ def sweep_files() -> list[Path]:
     return sorted((ROOT / "sweeps").rglob("*.yaml"))
 
 
-@functools.cache  # the pages ask for every sweep many times, and all of them take a second
+@functools.cache  # the pages ask for every sweep many times
 def load_shipped(file: Path) -> Sweep:
     """The sweep of a shipped file, as for a user who provides the texts that it names."""
     with contextlib.chdir(_TEXTS.name):
