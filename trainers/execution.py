@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fope_lab.devices import CPU
 from fope_lab.processor import processor
 from fope_lab.stages import Resources
 
@@ -27,9 +26,11 @@ def execution_here(resources: Resources, workers: int = 1) -> Execution:
     """What the work of this process, one of so many workers, runs on."""
     import torch
 
+    from trainers.utilisation import device_name
+
     on_gpu = resources.gpus > 0 and torch.cuda.is_available()
     return Execution(
-        device=torch.cuda.get_device_name() if on_gpu else CPU,
+        device=device_name(torch.device("cuda" if on_gpu else "cpu")),
         processor=processor(),
         threads=torch.get_num_threads(),
         workers=workers,

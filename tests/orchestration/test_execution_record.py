@@ -85,7 +85,7 @@ def test_the_process_that_does_the_work_names_what_it_runs_on(
     monkeypatch: pytest.MonkeyPatch, gpus: float, available: bool, device: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA L4")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA L4")
     found = execution_here(Resources(gpus=gpus), 4)
     assert found == Execution(device, processor(), torch.get_num_threads(), 4)
 
