@@ -2,14 +2,16 @@
 
 Pages of docs/pages are copied to build/documentation/pages with their inserts filled in, the
 gallery and the notebooks are added, and Zensical makes build/documentation/site of them. A broken
-link is an error.
+link is an error, and so is a page that lacks something or that would fetch from another place.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -31,6 +33,8 @@ from docs.generate import (
     troubleshooting,
 )
 from docs.generate.shipped import ROOT
+from fope_lab.cli.app import COMMANDS
+from fope_lab.embeddings import embedding_names
 
 PARTS = {
     "architecture": architecture.drawing,
@@ -52,6 +56,8 @@ PARTS = {
     "transcript": transcripts.of_step,
 }
 SOURCES, TARGET = ROOT / "docs" / "pages", ROOT / "build" / "documentation"
+LOADS = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*?(?:src|href)=[\"']?(https?:)?//")
+"""A tag that makes a browser fetch something from another place."""
 
 
 def write_sources(target: Path) -> Path:
@@ -80,11 +86,32 @@ def write_sources(target: Path) -> Path:
     return config
 
 
+def faults(site: Path) -> Iterator[str]:
+    """What the built pages lack, and what they should not have."""
+    for name in embedding_names():
+        if "<svg" not in (site / "gallery" / name / "index.html").read_text(encoding="utf-8"):
+            yield f"gallery/{name}: no picture"
+    commands = (site / "reference" / "commands" / "index.html").read_text(encoding="utf-8")
+    yield from (
+        f"no command {name}" for name in COMMANDS if f'id="fope-lab-{name}"' not in commands
+    )
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        if "<!-- insert" in text:
+            yield f"{page}: a part is not filled in"
+        tags = (tag[0] for tag in LOADS.finditer(text))
+        yield from (f"{page}: fetches {tag}" for tag in tags if 'rel="canonical"' not in tag)
+
+
 def main() -> int:
     """Build the site into build/documentation/site; returns the exit code."""
     config = write_sources(TARGET)
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
-    return subprocess.run([*command, "-f", str(config)], cwd=config.parent, check=False).returncode
+    built = subprocess.run([*command, "-f", str(config)], cwd=config.parent, check=False)
+    found = [] if built.returncode else list(faults(TARGET / "site"))
+    for fault in found:
+        print(f"error: {fault}", file=sys.stderr)
+    return built.returncode or bool(found)
 
 
 if __name__ == "__main__":

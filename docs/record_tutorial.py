@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,10 @@ COLUMNS = 160
 FIGURE = "figures/perplexity-by-context-length.svg"
 
 
-def run(
-    commands: Iterable[str], folder: Path, before: Callable[[str], None] = lambda command: None
-) -> list[dict[str, Any]]:
+def run(commands: Iterable[str], folder: Path) -> list[dict[str, Any]]:
     """Run commands in a folder, one after another, as a user's shell would.
 
-    `before` is called with each command. Raises CalledProcessError for one that fails.
+    Raises CalledProcessError for one that fails.
     """
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("FOPE_LAB", "MLFLOW"))}
     environment.pop("RAY_ADDRESS", None)
@@ -39,7 +37,6 @@ def run(
     environment |= {"PATH": path, "COLUMNS": str(COLUMNS), "TERM": "dumb"}
     record = []
     for command in commands:
-        before(command)
         started = time.monotonic()
         shell = ["bash", "-c", command]
         done = subprocess.run(
