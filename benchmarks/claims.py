@@ -17,10 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.report.compare.correction import chance_rate, holm
-from fope_lab.report.compare.decision import Bound, Outcome, decide
-from fope_lab.report.compare.needed_seeds import POWER, seeds_needed
-from fope_lab.report.compare.seed_test import ALPHA, STUDENT_T
+from fope_lab.statistics.decision import Bound, Outcome, chance_rate, decide, holm
+from fope_lab.statistics.power import POWER, seeds_needed
+from fope_lab.statistics.t_test import ALPHA, STUDENT_T
 from fope_lab.sweep.claims.contrast import Contrast
 from fope_lab.sweep.claims.grammar import parse_claim
 from fope_lab.sweep.claims.statements.along import AlongStatement, Course

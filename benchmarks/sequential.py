@@ -7,7 +7,7 @@ their standard deviation. For each test and effect, the output is how often the 
 equal models its error, α = 0.05 or less), and the mean number of seeds by then. The tests:
 
 - `fope-lab`: the error is spent as n² / (n² + 100), exactly (fope_lab/report/compare/
-  error_spending.py). It stays valid when more seeds are added after the last.
+  sequential.py). It stays valid when more seeds are added after the last.
 - `share n/N`, `O'Brien–Fleming`: the error is spent by the share of the last look (Lan & DeMets,
   1983; Kim & DeMets, 1987), exactly as well. All is spent at the last look: no seed can be added.
 - `O'Brien–Fleming, normal`: its levels for normal statistics, applied to p-values of the t-test.
@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from fope_lab.report.compare.error_spending import Boundary, share_spent
-from fope_lab.report.compare.seed_test import ALPHA
+from fope_lab.statistics.sequential import Boundary, share_spent
+from fope_lab.statistics.t_test import ALPHA
 
 Array = NDArray[np.float64]
 EFFECTS = (0.0, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)

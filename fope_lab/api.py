@@ -31,7 +31,7 @@ def plan(sweep: Sweep | File, store: Place | None = None) -> Plan:
     The default store is FOPE_LAB_STORE, or ./fope-store. Raises SweepError for a wrong file, and
     StoreError if the store is not a folder.
     """
-    from fope_lab.report.compare.needed_states import plan_sweeps
+    from fope_lab.planning.needed_stages import plan_sweeps
 
     place = _store(store)
     [planned] = plan_sweeps([_sweep(sweep, place)], place)

@@ -11,7 +11,7 @@ from pathlib import Path
 from docs.generate.markdown import table
 from docs.generate.shipped import ROOT, load_shipped
 from fope_lab.planning.estimate import PlanEstimate, estimate_plans
-from fope_lab.report.compare.needed_states import plan_sweeps
+from fope_lab.planning.needed_stages import plan_sweeps
 from fope_lab.report.compare.published import load_published
 from fope_lab.report.compare.published_hours import PublishedHours, PublishedTraining
 from fope_lab.store import Store

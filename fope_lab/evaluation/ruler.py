@@ -31,10 +31,10 @@ from fope_lab.evaluation.base import (
     idle_corpus,
 )
 from fope_lab.evaluation.scoring.batches import Work, one_after_another
-from fope_lab.evaluation.scoring.intervals import wilson_interval
 from fope_lab.stages.metric import Metric, accuracy_by_length
 from fope_lab.stages.result import Measurement
 from fope_lab.stages.sections import CorpusSection
+from fope_lab.statistics.intervals import wilson_interval
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.context import Context

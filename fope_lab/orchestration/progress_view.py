@@ -30,7 +30,7 @@ from fope_lab.orchestration.live_screen import (
     time_left_text,
 )
 from fope_lab.orchestration.run_progress import RunProgress, Snapshot, stage_progress
-from fope_lab.report.compare.needed_states import NeededStates
+from fope_lab.planning.needed_stages import NeededStates
 from fope_lab.stages.short_labels import short_labels
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store.observation import observe

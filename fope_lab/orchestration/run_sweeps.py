@@ -19,7 +19,7 @@ from fope_lab.orchestration.sweep_report import keep_pictures, keep_report, trac
 from fope_lab.orchestration.tracked_cells import tracked_cells
 from fope_lab.planning.forecast import forecast_seconds, without_gaps
 from fope_lab.planning.memory_fit import too_large, too_large_error
-from fope_lab.report.compare.needed_states import NeededStates, plan_sweeps
+from fope_lab.planning.needed_stages import NeededStates, plan_sweeps
 from fope_lab.report.files import REPORT_FILES
 from fope_lab.report.numbers import report_numbers
 from fope_lab.report.render.terminal import print_report

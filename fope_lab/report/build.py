@@ -25,7 +25,6 @@ from fope_lab.report.compare.own_settings import own_settings_notes
 from fope_lab.report.compare.paper_comparison import PaperComparison, compare_with_paper
 from fope_lab.report.compare.published import load_published
 from fope_lab.report.compare.seed_needs import seed_test_of
-from fope_lab.report.compare.seed_test import SeedTest
 from fope_lab.report.results.aggregate import Cell, build_cells
 from fope_lab.report.results.analyses import AnalysisResult, read_analyses
 from fope_lab.report.results.heatmaps import HeatmapGroup, group_heatmaps
@@ -45,6 +44,7 @@ from fope_lab.report.results.settings import SettingsGroup, collect_settings
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.report.results.summary import Summary, summarise
 from fope_lab.report.results.training import TrainingCurves, group_training_curves
+from fope_lab.statistics.t_test import SeedTest
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.seed_rule import SeedRule

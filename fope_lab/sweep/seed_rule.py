@@ -30,7 +30,7 @@ CLAIMS: Literal["claims"] = "claims"
 UNTIL = ("seeds", "until")
 """The field of a sweep file that says when to stop adding seeds."""
 MOST_LOOKED_AT = 200
-"""Up to how many seeds the sequential test is exact (report/compare/error_spending.py)."""
+"""Up to how many seeds the sequential test is exact (statistics/sequential.py)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from fope_lab.data.tasks.ruler_tasks import KeyValueTask, RulerTask, VariableTra
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.ruler import Ruler, ruler_accuracy
 from fope_lab.evaluation.run import run
-from fope_lab.evaluation.scoring.intervals import wilson_interval
+from fope_lab.statistics.intervals import wilson_interval
 from fope_lab.store import Store
 
 BYTE = ByteTokenizer()

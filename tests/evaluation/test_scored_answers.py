@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from fope_lab.data.problems import DataError
 from fope_lab.evaluation.scoring.generating import Answer
-from fope_lab.evaluation.scoring.intervals import mean_and_error
 from fope_lab.evaluation.scoring.prompting import Prompt
 from fope_lab.evaluation.scoring.scored_answers import (
     ANSWERS,
@@ -24,6 +23,7 @@ from fope_lab.evaluation.scoring.scored_answers import (
     summary,
     write_answers,
 )
+from fope_lab.statistics.intervals import mean_and_error
 
 ONE = ScoredQuestion(
     ((10, 0), (7, 3)), (Answer("yes", 4, True), Answer(" ", 9, False)), (100.0, 0.0)

@@ -63,7 +63,7 @@ EPILOG = TABLE_WIDTH
 def run(options: argparse.Namespace) -> int:
     """Print the plan; returns the exit code. Raises SweepError for stages that fit no device."""
     from fope_lab.planning.estimate import estimate_plans
-    from fope_lab.report.compare.needed_states import plan_sweeps
+    from fope_lab.planning.needed_stages import plan_sweeps
     from fope_lab.store import Store
     from fope_lab.sweep.nearest import with_nearest
 

@@ -26,8 +26,8 @@ from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import permutation
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.scoring.batches import Work, one_after_another
-from fope_lab.evaluation.scoring.intervals import error_of_mean
 from fope_lab.stages.result import Measurement
+from fope_lab.statistics.intervals import error_of_mean
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.scoring.loglikelihood import Score

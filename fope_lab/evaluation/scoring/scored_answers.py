@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.scoring.batches import Work, one_after_another
-from fope_lab.evaluation.scoring.intervals import mean_and_error
 from fope_lab.evaluation.scoring.prompting import Prompt
+from fope_lab.statistics.intervals import mean_and_error
 
 if TYPE_CHECKING:
     from fope_lab.evaluation.scoring.generating import Answer

@@ -2,16 +2,16 @@
 
 A best mean alone says little: of equal methods, one always has it. A cell counts as clearly best
 only if it is better than every other in the sweep's test over the seeds that both have
-(seed_test.py), each at ALPHA. Of two equal methods one is then called best with probability ALPHA
-at most; of more, more rarely, since it must be better than all. One seed never suffices.
+(statistics/t_test.py), each at ALPHA. Of two equal methods one is then called best with probability
+ALPHA at most; of more, more rarely, since it must be better than all. One seed never suffices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fope_lab.report.compare.seed_test import ALPHA, SeedTest
 from fope_lab.report.results.aggregate import Cell
+from fope_lab.statistics.t_test import ALPHA, SeedTest
 
 
 def meaning(test: SeedTest) -> str:

@@ -1,7 +1,7 @@
 """The difference of two cells, with its interval: paired over the seeds that both have.
 
-A seed fixes the data order and the initial weights, so pairs remove its effect (see seed_test.py).
-If fewer than two seeds are in both, and each cell has several, the interval is Welch's, which
+A seed fixes the data order and the initial weights, so pairs remove its effect
+(statistics/t_test.py). If fewer than two seeds are in both, and each cell has several, the interval is Welch's, which
 treats the seeds of both as independent.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fope_lab.report.compare.seed_test import ALPHA, STUDENT_T
-from fope_lab.report.results.aggregate import Cell, MeanEstimate, estimate_mean
+from fope_lab.report.results.aggregate import Cell
+from fope_lab.statistics.intervals import MeanEstimate, estimate_mean, welch_difference
+from fope_lab.statistics.t_test import ALPHA, STUDENT_T
 
 Change = Literal["better", "worse", "other"]
 
@@ -25,7 +25,7 @@ class Difference:
 
     `paired` says whether it is over the seeds that both have; `estimate.n` is their number, or else
     the smaller number of seeds. `change` is None if the interval has 0 in it, if there is none, and
-    for a few equal differences, which chance alone gives often (see seed_test.py).
+    for a few equal differences, which chance alone gives often (statistics/t_test.py).
     """
 
     estimate: MeanEstimate
@@ -40,7 +40,7 @@ def difference_of(first: Cell, second: Cell) -> Difference | None:
     samples = [list(of.values()) for of in values]
     decided = True
     if len(common) < 2 and all(len(sample) > 1 for sample in samples):
-        estimate, paired = _welch(*samples), False
+        estimate, paired = welch_difference(*samples), False
     elif common:
         differences = [values[1][seed] - values[0][seed] for seed in common]
         estimate, paired = estimate_mean(differences), True
@@ -64,24 +64,6 @@ def _change(estimate: MeanEstimate, better: str | None) -> Change | None:
     if better is None:
         return "other"
     return "better" if (estimate.ci95[0] > 0) == (better == "higher") else "worse"
-
-
-def _welch(first: Sequence[float], second: Sequence[float]) -> MeanEstimate:
-    """The difference of the means of independent samples, with Welch's interval."""
-    n = min(len(first), len(second))
-    if not all(map(math.isfinite, (*first, *second))):
-        return MeanEstimate(n, None, None)
-    mean = statistics.fmean(second) - statistics.fmean(first)
-    shares = [statistics.variance(sample) / len(sample) for sample in (first, second)]
-    if sum(shares) == 0:  # nothing tells how far other seeds would be
-        return MeanEstimate(n, mean, None)
-    parts = zip(shares, (first, second), strict=True)
-    freedom = sum(shares) ** 2 / sum(share**2 / (len(of) - 1) for share, of in parts)
-    # scipy.special loads ten times faster than scipy.stats.
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(freedom, 0.975)) * math.sqrt(sum(shares))
-    return MeanEstimate(n, mean, (mean - half, mean + half))
 
 
 def _without_interval(difference: float) -> MeanEstimate:

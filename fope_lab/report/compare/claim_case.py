@@ -23,12 +23,11 @@ from fope_lab.report.compare.claim_values import (
     read_contrasts,
     unusable,
 )
-from fope_lab.report.compare.correction import chance_rate
-from fope_lab.report.compare.decision import Decision, Outcome, decide, is_true
 from fope_lab.report.compare.mastery import not_learned
-from fope_lab.report.compare.needed_seeds import FEWEST_KNOWN, WouldDecide, seeds_needed
-from fope_lab.report.compare.seed_test import STUDENT_T, SeedTest
 from fope_lab.report.compare.training_history import differences
+from fope_lab.statistics.decision import Decision, Outcome, chance_rate, decide, is_true
+from fope_lab.statistics.power import FEWEST_KNOWN, WouldDecide, seeds_needed
+from fope_lab.statistics.t_test import STUDENT_T, SeedTest
 from fope_lab.sweep.claim_group import StatedClaim
 from fope_lab.sweep.claims.comparison import Comparison
 from fope_lab.sweep.claims.contrast import Combination

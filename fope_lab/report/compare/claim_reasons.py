@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Sequence
 
 from fope_lab.report.compare.claim_values import ContrastValues, SeriesValues
-from fope_lab.report.compare.decision import decide
-from fope_lab.report.compare.seed_test import ALPHA, SeedTest
-from fope_lab.report.results.aggregate import estimate_mean
 from fope_lab.stages.metric import Metric
+from fope_lab.statistics.decision import decide
+from fope_lab.statistics.intervals import estimate_mean
+from fope_lab.statistics.t_test import ALPHA, SeedTest
 from fope_lab.sweep.claims.statements.base import Statement
 
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fope_lab.report.compare.decision import Bound
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.metric import Metric
+from fope_lab.statistics.decision import Bound
 from fope_lab.store import Status
 from fope_lab.sweep.claims.contrast import Combination, Contrast, Seeds, Series
 

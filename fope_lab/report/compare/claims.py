@@ -13,10 +13,10 @@ from typing import Any
 
 from fope_lab.report.compare.claim_case import EXACT, Case, StageSeconds, VerdictWord
 from fope_lab.report.compare.claim_values import Results
-from fope_lab.report.compare.correction import holm
-from fope_lab.report.compare.needed_seeds import WouldDecide
-from fope_lab.report.compare.seed_test import ALPHA, STUDENT_T, SeedTest
 from fope_lab.report.results.stage_results import StageResult
+from fope_lab.statistics.decision import holm
+from fope_lab.statistics.power import WouldDecide
+from fope_lab.statistics.t_test import ALPHA, STUDENT_T, SeedTest
 from fope_lab.sweep.claim_group import Basis
 from fope_lab.sweep.claims.comparison import compare
 from fope_lab.sweep.claims.grammar import parse_claim

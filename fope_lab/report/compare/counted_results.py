@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from fope_lab.report.compare.claim_case import Case, StageSeconds
 from fope_lab.report.compare.claims import Verdict, judge_cases, read_cases
-from fope_lab.report.compare.needed_states import with_needs
 from fope_lab.report.compare.seed_needs import (
     EarlyStopNeeds,
     judge_by_looks,
     seed_needs,
     seed_test_of,
+    with_needs,
 )
 from fope_lab.report.results.stage_results import StageResult, read_stages
 from fope_lab.store import Store

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fope_lab.report.compare.best import best_mean, is_clearly_better
-from fope_lab.report.compare.seed_test import SeedTest
 from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.stages.metric import LENGTH
+from fope_lab.statistics.t_test import SeedTest
 
 
 def findings(groups: Sequence[MetricGroup], test: SeedTest) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ would have, and a later run with a larger `at_most` goes on where this one ended
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -16,12 +16,16 @@ from fope_lab.report.compare.claim_looks import ClaimLooks
 from fope_lab.report.compare.claim_values import Results
 from fope_lab.report.compare.claims import Verdict, judge_cases, read_cases
 from fope_lab.report.compare.early_stops import TrainingSeeds, follow_stops
-from fope_lab.report.compare.seed_test import STUDENT_T, SeedTest
-from fope_lab.report.compare.sequential import SequentialT
 from fope_lab.report.results.aggregate import json_value
+from fope_lab.statistics.sequential import SequentialT
+from fope_lab.statistics.t_test import STUDENT_T, SeedTest
+from fope_lab.store import StageState, Status
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.seed_check import may_stop_early
 from fope_lab.sweep.seed_rule import SeedRule, StoppedEarly
+
+NOT_YET = "its seed is added if the rule of `seeds` asks for it"
+NOT_ASKED = "the rule of `seeds` does not ask for its seed"
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,22 @@ class Needs:
     now: frozenset[str]
     later: frozenset[str] = frozenset()
     uncounted: frozenset[str] = frozenset()
+
+
+def with_needs(states: Mapping[str, StageState], needs: Needs) -> dict[str, StageState]:
+    """The states, in which what is not needed by now says so, and what is now needed waits."""
+    found = {}
+    for key, state in states.items():
+        if state.status in (Status.DONE, Status.RUNNING):
+            found[key] = state
+        elif key in needs.now:
+            waits = state.is_unneeded
+            found[key] = replace(state, status=Status.WAITING, reason="") if waits else state
+        elif key in needs.later:
+            found[key] = replace(state, status=Status.IF_NEEDED, reason=NOT_YET)
+        else:
+            found[key] = replace(state, status=Status.NOT_NEEDED, reason=NOT_ASKED)
+    return found
 
 
 class SeedNeeds(Protocol):

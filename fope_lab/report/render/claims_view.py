@@ -11,9 +11,9 @@ from fope_lab.report.compare.claim_case import VerdictWord
 from fope_lab.report.compare.claim_reasons import format_p
 from fope_lab.report.compare.claims import VERDICTS, Verdict
 from fope_lab.report.compare.comparability_marks import MARK
-from fope_lab.report.compare.seed_test import ALPHA
 from fope_lab.report.results.axes import short_names
 from fope_lab.stages.labels import axis_label
+from fope_lab.statistics.t_test import ALPHA
 
 MARKS: Mapping[VerdictWord, str] = {
     "holds": "✓",

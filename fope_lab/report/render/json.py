@@ -15,7 +15,7 @@ from fope_lab.report.build import Report
 from fope_lab.report.compare.before_after import BeforeAfter
 from fope_lab.report.compare.cell_pairs import Difference, difference_of
 from fope_lab.report.compare.paper_comparison import ComparedNumber, PaperComparison
-from fope_lab.report.results.aggregate import Cell, MeanEstimate, json_value
+from fope_lab.report.results.aggregate import Cell, json_value
 from fope_lab.report.results.analyses import AnalysisResult
 from fope_lab.report.results.heatmaps import HeatmapGroup
 from fope_lab.report.results.selections import choice_of
@@ -23,6 +23,7 @@ from fope_lab.report.results.stage_results import StageResult
 from fope_lab.report.results.training_speed import speed_of
 from fope_lab.stages import Select
 from fope_lab.stages.select import MEANS
+from fope_lab.statistics.intervals import MeanEstimate
 
 
 def render_json(report: Report) -> str:

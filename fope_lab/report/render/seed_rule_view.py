@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from fope_lab.report.build import Report
 from fope_lab.report.compare.claims import Verdict
 from fope_lab.report.compare.counted_results import CountedSeeds
-from fope_lab.report.compare.seed_test import ALPHA
 from fope_lab.stages.labels import stage_label
+from fope_lab.statistics.t_test import ALPHA
 from fope_lab.sweep.seed_rule import SeedRule, StoppedEarly
 
 MOST_TRAININGS = 40

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from fope_lab.report.build import Report
 from fope_lab.report.compare.best import clearly_best, meaning
 from fope_lab.report.compare.comparability_marks import MARK, ComparabilityMarks
-from fope_lab.report.compare.seed_test import STUDENT_T, SeedTest
 from fope_lab.report.results.aggregate import Cell, CellKey
 from fope_lab.report.results.layout import MetricGroup, Series
 from fope_lab.stages.metric import LENGTH, Metric
 from fope_lab.stages.result import Measurement
+from fope_lab.statistics.t_test import STUDENT_T, SeedTest
 
 NOTHING = "–"
 CHOSEN = "§"

@@ -10,10 +10,8 @@ the cell has no mean and no interval, and keeps all its values.
 
 from __future__ import annotations
 
-import functools
 import json
 import math
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,29 +20,11 @@ from typing import Any
 from fope_lab.report.results.stage_results import StageResult, group_by_section, metric_of
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement, MetricPoint
+from fope_lab.statistics.intervals import MeanEstimate, estimate_mean
 from fope_lab.store import Status
 
 CellKey = tuple[str, str, int | None]
 """The key of a cell's series, the name of its metric, and the point on its curve."""
-
-
-@dataclass(frozen=True)
-class MeanEstimate:
-    """The mean of n values and its two-sided 95 % interval; None where there is none."""
-
-    n: int
-    mean: float | None
-    ci95: tuple[float, float] | None
-
-    @property
-    def half_width(self) -> float | None:
-        """Half of the interval's width, the number after ±."""
-        return None if self.ci95 is None else (self.ci95[1] - self.ci95[0]) / 2
-
-    @property
-    def standard_error(self) -> float | None:
-        """The standard error of the mean, s / √n; None without an interval."""
-        return None if self.half_width is None else self.half_width / _t_quantile(self.n)
 
 
 @dataclass(frozen=True)
@@ -107,46 +87,6 @@ class Cell:
     def single(self) -> Measurement | None:
         """The only value, if there is exactly one."""
         return self.values[0].measurement if len(self.values) == 1 else None
-
-
-def estimate_mean(values: Sequence[float]) -> MeanEstimate:
-    """Estimate the mean of `values` and its Student's t interval.
-
-    Equal values have an interval of width 0. Sums are exact, so the order never matters.
-    """
-    n = len(values)
-    if n == 0 or not all(math.isfinite(value) for value in values):
-        return MeanEstimate(n, None, None)
-    mean = statistics.mean(map(float, values))
-    if n == 1:
-        return MeanEstimate(n, mean, None)
-    try:
-        deviation = statistics.stdev(values)
-    except OverflowError:  # the values spread over the whole range of float64
-        return MeanEstimate(n, mean, None)
-    half = _t_quantile(n) * deviation / math.sqrt(n)
-    low, high = mean - half, mean + half
-    finite = math.isfinite(low) and math.isfinite(high)
-    return MeanEstimate(n, mean, (low, high) if finite else None)
-
-
-def interval(estimate: MeanEstimate, level: float) -> tuple[float, float] | None:
-    """Student's two-sided interval of another level than 95 %; None if there is none."""
-    if level == 0.95:
-        return estimate.ci95
-    if estimate.mean is None or estimate.standard_error is None:
-        return None
-    half = _t_quantile(estimate.n, level) * estimate.standard_error
-    return estimate.mean - half, estimate.mean + half
-
-
-@functools.cache
-def _t_quantile(n: int, level: float = 0.95) -> float:
-    """Student's t for the two-sided interval of the mean of `n` values."""
-    # scipy.special loads ten times faster than scipy.stats.
-    from scipy.special import stdtrit
-
-    return float(stdtrit(n - 1, 0.5 + level / 2))
 
 
 def build_cells(results: Sequence[StageResult]) -> tuple[Cell, ...]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from fope_lab.stages.result import MetricPoint
+from fope_lab.statistics.t_test import Side
 from fope_lab.sweep.graph import Stage
 
-Side = Literal["greater", "less"]
 Seeds = Mapping[int | None, Stage]
 
 

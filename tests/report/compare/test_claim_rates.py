@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from benchmarks.claims import Rate, counts, families, power, single_claims
-from fope_lab.report.compare.seed_test import ALPHA
+from fope_lab.statistics.t_test import ALPHA
 
 SETS = 800
 CHANCE = 1e-5

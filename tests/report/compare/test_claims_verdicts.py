@@ -14,9 +14,9 @@ from report_samples import BASE, finish, make_report, write_plan
 
 from fope_lab.report import Report
 from fope_lab.report.compare.claims import Verdict, judge_claims
-from fope_lab.report.results.aggregate import MeanEstimate
 from fope_lab.report.results.stage_results import read_stages
 from fope_lab.stages.result import ResultRecord
+from fope_lab.statistics.intervals import MeanEstimate
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
 

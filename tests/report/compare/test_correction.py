@@ -1,64 +1,19 @@
-"""Holm's correction beside its definition, and how many verdicts come out by chance."""
+"""Verdicts of a file: Holm's correction for all of them, and the seeds that would decide one."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from report_samples import BASE, finish, make_report, write_plan
 
 from fope_lab.report import Report
-from fope_lab.report.compare.correction import chance_rate, holm
+from fope_lab.report.build import build_report
+from fope_lab.statistics.decision import holm
+from fope_lab.statistics.power import WouldDecide
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
-
-ps = st.lists(st.none() | st.floats(0, 1), max_size=12)
-
-
-@given(ps, st.floats(1e-6, 1))
-def test_adjusted_below_alpha_is_what_holms_steps_reject(
-    values: list[float | None], alpha: float
-) -> None:
-    """Step by step, as in the paper: compare the smallest p with α / m, the next with
-    α / (m − 1), until one is not below."""
-    left = sorted((p, i) for i, p in enumerate(values) if p is not None)
-    rejected = set()
-    for step, (p, i) in enumerate(left):
-        if not (len(values) - step) * p < alpha:
-            break
-        rejected.add(i)
-    adjusted = holm(values)
-    assert {i for i, p in enumerate(adjusted) if p is not None and p < alpha} == (
-        rejected if alpha < 1 else {i for i in rejected if adjusted[i] < 1}
-    )
-
-
-@given(ps)
-def test_the_adjusted_keep_their_order_and_are_no_smaller(values: list[float | None]) -> None:
-    pairs = [
-        (p, q) for p, q in zip(values, holm(values), strict=True) if p is not None or q is not None
-    ]
-    assert all(p is not None and q is not None and p <= q <= 1 for p, q in pairs)
-    assert [q for _, q in sorted(pairs)] == sorted(q for _, q in pairs)
-
-
-def test_a_published_example() -> None:
-    """p.adjust(c(0.01, 0.02, 0.03, 0.04, 0.05), "holm") of R."""
-    assert holm([0.01, 0.02, 0.03, 0.04, 0.05]) == pytest.approx([0.05, 0.08, 0.09, 0.09, 0.09])
-
-
-def test_what_was_not_tested_counts() -> None:
-    assert holm([0.02, None, None]) == [0.06, None, None]
-    assert holm([]) == []
-
-
-def test_rates_of_chance() -> None:
-    assert chance_rate(1, two_sided=True) == pytest.approx(0.05)
-    assert chance_rate(2, two_sided=True) == pytest.approx(0.025 + 0.025**2)
-    assert chance_rate(4, two_sided=False) == pytest.approx(0.05)
 
 
 def report_of(folder: Path, section: dict[str, Any]) -> Report:
@@ -90,3 +45,51 @@ def test_the_verdict_is_that_of_the_adjusted_p(tmp_path: Path) -> None:
     assert [one.adjusted_p for one in together.verdicts] == expected
     assert [one.verdict for one in together.verdicts] == ["undecided", "holds", "undecided"]
     assert 0.025 < (together.verdicts[0].p or 0) < 0.05
+
+
+def test_a_verdict_says_how_many_seeds_and_what_they_take(tmp_path: Path) -> None:
+    stages = {name: BASE["stages"][name] for name in ("pretrain", "perplexity")}
+    claims = ["perplexity@64: fope < rope", "perplexity@64: alibi < nope"]
+    plan = write_plan(tmp_path, {"stages": stages, "report": {"claims": claims}})
+    store = Store(tmp_path / "store")
+
+    def numbers(stage: Stage, length: int | None) -> float:
+        if stage.embedding == "fope":
+            return [9.0, 10.0, 9.5][stage.seed or 0]
+        return 10.0 + (stage.embedding == "alibi") * [0.1, -0.1, 0.0][stage.seed or 0]
+
+    finish(plan, store, numbers)
+    priced: list[list[str]] = []
+
+    def seconds(asked: list[Stage]) -> float:
+        priced.append(sorted(stage.label for stage in asked))
+        return 1800.0
+
+    report = build_report(plan.sweep, store, provenance={}, seconds=seconds)
+    found, nothing = report.verdicts
+    assert found.verdict == nothing.verdict == "undecided"
+    assert found.would_decide == WouldDecide(10, 7, 7 * 1800.0)
+    assert found.would_decide.words == (
+        "about 10 seeds would decide it, if the difference is what it seems: 7 more, about 3.5"
+        " hours of work"
+    )
+    looked_at = WouldDecide(10, 7, None, at_least=True)
+    assert looked_at.words.startswith("at least 10 seeds would decide it")
+    assert priced[0] == [
+        f"{kind}[embedding={name},seed=0]"
+        for kind in ("perplexity", "pretrain")
+        for name in ("fope", "rope")
+    ]
+    assert nothing.would_decide == WouldDecide(None, None, None)
+    unpriced = make_report(plan, store).verdicts[0].would_decide
+    assert unpriced == dataclasses.replace(found.would_decide, seconds=None)
+
+
+def test_too_few_seeds_say_nothing(tmp_path: Path) -> None:
+    stages = {name: BASE["stages"][name] for name in ("pretrain", "perplexity")}
+    section = {"claims": ["perplexity@64: fope < rope"]}
+    plan = write_plan(tmp_path, {"stages": stages, "report": section, "seeds": [0, 1]})
+    store = Store(tmp_path / "store")
+    finish(plan, store, lambda stage, length: 5.0 + (stage.seed or 0) * (stage.embedding == "fope"))
+    (verdict,) = make_report(plan, store).verdicts
+    assert (verdict.verdict, verdict.would_decide) == ("undecided", None)

@@ -24,10 +24,11 @@ from fope_lab.report.compare.paper_comparison import PaperComparison, compare_wi
 from fope_lab.report.compare.published import PublishedTable, load_published, read_published
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.paper_view import compared_texts
-from fope_lab.report.results.aggregate import Cell, MeanEstimate, MissingSeed, group_seeds
+from fope_lab.report.results.aggregate import Cell, MissingSeed, group_seeds
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.labels import label
 from fope_lab.stages.result import ResultRecord
+from fope_lab.statistics.intervals import MeanEstimate
 from fope_lab.store import Store
 from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep import SweepError

@@ -14,7 +14,6 @@ from rich.console import Console
 
 from fope_lab.report import Report
 from fope_lab.report.compare.claims import VERDICTS, Verdict
-from fope_lab.report.compare.needed_seeds import WouldDecide
 from fope_lab.report.render.claims_view import (
     MARKS,
     count_verdicts,
@@ -28,6 +27,7 @@ from fope_lab.report.render.json import report_json
 from fope_lab.report.render.markdown import claims_markdown, render_markdown
 from fope_lab.report.render.tables import build_tables
 from fope_lab.report.render.terminal import MOST_VERDICTS, claim_lines, print_report
+from fope_lab.statistics.power import WouldDecide
 from fope_lab.store import Store
 
 VERDICT = {

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from report_samples import BASE, finish, make_report, typical_numbers, write_plan
 
 from fope_lab.report.render.json import report_json
-from fope_lab.report.results.aggregate import Cell, build_cells, estimate_mean, json_value
+from fope_lab.report.results.aggregate import Cell, build_cells, json_value
 from fope_lab.report.results.stage_results import read_stages
+from fope_lab.statistics.intervals import estimate_mean
 from fope_lab.store import Store
 from fope_lab.sweep import Plan
 from fope_lab.sweep.graph import Stage

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
-from fope_lab.sweep.claims.contrast import Contrast, Side
+from fope_lab.statistics.t_test import Side
+from fope_lab.sweep.claims.contrast import Contrast
 from fope_lab.sweep.claims.margins import Reference, Tolerance
 from fope_lab.sweep.claims.operands import Operand
 from fope_lab.sweep.claims.reader import Reader

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
-from fope_lab.sweep.claims.contrast import Contrast, Side
+from fope_lab.statistics.t_test import Side
+from fope_lab.sweep.claims.contrast import Contrast
 from fope_lab.sweep.claims.margins import Reference
 from fope_lab.sweep.claims.operands import (
     Operand,

@@ -6,8 +6,9 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fope_lab.statistics.t_test import Side
 from fope_lab.sweep.claims.axes import Group, group_stages
-from fope_lab.sweep.claims.contrast import Combination, Contrast, Seeds, Series, Side
+from fope_lab.sweep.claims.contrast import Combination, Contrast, Seeds, Series
 from fope_lab.sweep.claims.margins import Reference
 from fope_lab.sweep.claims.operands import Constant, Operand, OtherNumber, Pin
 from fope_lab.sweep.claims.reader import ClaimError

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, Literal, Self
 
-from fope_lab.sweep.claims.contrast import Contrast, Side
+from fope_lab.statistics.t_test import Side
+from fope_lab.sweep.claims.contrast import Contrast
 from fope_lab.sweep.claims.margins import Reference
 from fope_lab.sweep.claims.operands import Operand, read_operand, settle, write_operands
 from fope_lab.sweep.claims.reader import ClaimError, Reader

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
-from fope_lab.sweep.claims.contrast import Contrast, Side
+from fope_lab.statistics.t_test import Side
+from fope_lab.sweep.claims.contrast import Contrast
 from fope_lab.sweep.claims.operands import Operand
 from fope_lab.sweep.claims.reader import Reader
 from fope_lab.sweep.claims.statements.along import AlongStatement, Course, read_along

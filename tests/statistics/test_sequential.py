@@ -12,10 +12,9 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.report.compare.decision import Bound, decide
-from fope_lab.report.compare.error_spending import boundary, share_spent
-from fope_lab.report.compare.seed_test import ALPHA, STUDENT_T
-from fope_lab.report.compare.sequential import LEVELS, SequentialT, repeated_p
+from fope_lab.statistics.decision import Bound, decide
+from fope_lab.statistics.sequential import LEVELS, SequentialT, boundary, repeated_p, share_spent
+from fope_lab.statistics.t_test import ALPHA, STUDENT_T
 
 PATHS = 400_000
 """Simulated experiments of equal models, or of models with a difference."""

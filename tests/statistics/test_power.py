@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-from pathlib import Path
-
 import numpy as np
 import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
-from report_samples import BASE, finish, make_report, write_plan
 
-from fope_lab.report.build import build_report
-from fope_lab.report.compare.decision import Bound
-from fope_lab.report.compare.needed_seeds import WouldDecide, seeds_needed, t_power
-from fope_lab.store import Store
-from fope_lab.sweep.graph import Stage
+from fope_lab.statistics.decision import Bound
+from fope_lab.statistics.power import WouldDecide, seeds_needed, t_power
 
 
 def bound(effect: float, side: str = "greater") -> Bound:
@@ -81,53 +74,3 @@ def test_several_bounds_need_more_than_each() -> None:
     # one of them is on the other side: the claim is to fail by it, at half of α
     fails = seeds_needed([bound(0.8), bound(-0.8)], two_sided=False, alpha=0.05)
     assert fails == seeds_needed([bound(0.8)], two_sided=False, alpha=0.025)
-
-
-def test_a_verdict_says_how_many_seeds_and_what_they_take(tmp_path: Path) -> None:
-    stages = {name: BASE["stages"][name] for name in ("pretrain", "perplexity")}
-    claims = ["perplexity@64: fope < rope", "perplexity@64: alibi < nope"]
-    plan = write_plan(tmp_path, {"stages": stages, "report": {"claims": claims}})
-    store = Store(tmp_path / "store")
-
-    def numbers(stage: Stage, length: int | None) -> float:
-        if stage.embedding == "fope":
-            return [9.0, 10.0, 9.5][stage.seed or 0]
-        return 10.0 + (stage.embedding == "alibi") * [0.1, -0.1, 0.0][stage.seed or 0]
-
-    finish(plan, store, numbers)
-    priced: list[list[str]] = []
-
-    def seconds(asked: list[Stage]) -> float:
-        priced.append(sorted(stage.label for stage in asked))
-        return 1800.0
-
-    report = build_report(plan.sweep, store, provenance={}, seconds=seconds)
-    found, nothing = report.verdicts
-    assert found.verdict == nothing.verdict == "undecided"
-    n = seeds_needed([bound(1.0)], two_sided=True, alpha=0.05)
-    assert n == 10
-    assert found.would_decide == WouldDecide(10, 7, 7 * 1800.0)
-    assert found.would_decide.words == (
-        "about 10 seeds would decide it, if the difference is what it seems: 7 more, about 3.5"
-        " hours of work"
-    )
-    looked_at = WouldDecide(10, 7, None, at_least=True)
-    assert looked_at.words.startswith("at least 10 seeds would decide it")
-    assert priced[0] == [
-        f"{kind}[embedding={name},seed=0]"
-        for kind in ("perplexity", "pretrain")
-        for name in ("fope", "rope")
-    ]
-    assert nothing.would_decide == WouldDecide(None, None, None)
-    unpriced = make_report(plan, store).verdicts[0].would_decide
-    assert unpriced == dataclasses.replace(found.would_decide, seconds=None)
-
-
-def test_too_few_seeds_say_nothing(tmp_path: Path) -> None:
-    stages = {name: BASE["stages"][name] for name in ("pretrain", "perplexity")}
-    section = {"claims": ["perplexity@64: fope < rope"]}
-    plan = write_plan(tmp_path, {"stages": stages, "report": section, "seeds": [0, 1]})
-    store = Store(tmp_path / "store")
-    finish(plan, store, lambda stage, length: 5.0 + (stage.seed or 0) * (stage.embedding == "fope"))
-    (verdict,) = make_report(plan, store).verdicts
-    assert (verdict.verdict, verdict.would_decide) == ("undecided", None)

@@ -1,4 +1,4 @@
-"""The test over seeds that decides claims, as a value that another test can take the place of.
+"""The paired test over seeds that decides claims, and the interface that other tests share.
 
 All models are trained under the same seeds. A seed fixes the data order and the initial weights, so
 the difference of two models under one seed is free of the seed's effect on both. The tests treat
@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
-from fope_lab.report.results.aggregate import MeanEstimate, estimate_mean, interval
-from fope_lab.sweep.claims.contrast import Side
+from fope_lab.statistics.intervals import MeanEstimate, estimate_mean, t_interval
 
+Side = Literal["greater", "less"]
 ALPHA = 0.05
 ROUNDING = 1e-9
 """The share of the largest difference within which all are equal, but for rounding."""
@@ -77,7 +77,7 @@ class StudentT:
 
     def interval(self, estimate: MeanEstimate, level: float) -> tuple[float, float] | None:
         """The interval of Student's t-distribution."""
-        return interval(estimate, level)
+        return t_interval(estimate, level)
 
     def words(self, n: int) -> str:
         """Name the test with its number of seeds."""

@@ -1,19 +1,16 @@
-"""The states of stages whose seeds a rule may leave out: waiting, if needed, or not needed."""
+"""Plans of sweeps that run together, with the stages whose seeds a rule leaves out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from fope_lab.report.compare.seed_needs import Needs, seed_needs
+from fope_lab.report.compare.seed_needs import Needs, seed_needs, with_needs
 from fope_lab.report.results.stage_results import StageResult, read_stage, unread
-from fope_lab.store import StageState, Status, Store
+from fope_lab.store import StageState, Store
 from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.plan import Plan, plan
-
-LATER = "its seed is added if the rule of `seeds` asks for it"
-NEVER = "the rule of `seeds` does not ask for its seed"
 
 
 class NeededStates:
@@ -38,22 +35,6 @@ class NeededStates:
         now = frozenset[str]().union(*(needs.now for needs in found))
         later = frozenset[str]().union(*(needs.later for needs in found))
         return with_needs(states, Needs(now, later))
-
-
-def with_needs(states: Mapping[str, StageState], needs: Needs) -> dict[str, StageState]:
-    """The states, in which what is not needed by now says so, and what is now needed waits."""
-    found = {}
-    for key, state in states.items():
-        if state.status in (Status.DONE, Status.RUNNING):
-            found[key] = state
-        elif key in needs.now:
-            waits = state.is_unneeded
-            found[key] = replace(state, status=Status.WAITING, reason="") if waits else state
-        elif key in needs.later:
-            found[key] = replace(state, status=Status.IF_NEEDED, reason=LATER)
-        else:
-            found[key] = replace(state, status=Status.NOT_NEEDED, reason=NEVER)
-    return found
 
 
 class StoredResults(Mapping[str, StageResult]):

@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fope_lab.report.compare.decision import Bound
-from fope_lab.report.results.aggregate import estimate_mean
+from fope_lab.statistics.decision import Bound
+from fope_lab.statistics.intervals import estimate_mean
 
 POWER = 0.8
 MOST = 1_000

@@ -13,9 +13,9 @@ import scipy.stats
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fope_lab.report.compare.decision import Bound, decide
-from fope_lab.report.compare.seed_test import STUDENT_T, Side
-from fope_lab.report.results.aggregate import estimate_mean
+from fope_lab.statistics.decision import Bound, decide
+from fope_lab.statistics.intervals import estimate_mean
+from fope_lab.statistics.t_test import STUDENT_T, Side
 
 SETS = 3_000
 """Simulated sets of seeds."""

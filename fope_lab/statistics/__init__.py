@@ -1,0 +1,1 @@
+"""Pure functions of numbers: intervals, tests over seeds, decisions, power."""
