@@ -1,8 +1,8 @@
 """The difference of two cells, with its interval: paired over the seeds that both have.
 
 A seed fixes the data order and the initial weights, so pairs remove its effect
-(statistics/t_test.py). If fewer than two seeds are in both, and each cell has several, the interval is Welch's, which
-treats the seeds of both as independent.
+(statistics/t_test.py). If fewer than two seeds are in both, and each cell has several, the interval
+is Welch's, which treats the seeds of both as independent.
 """
 
 from __future__ import annotations
