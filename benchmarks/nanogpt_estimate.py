@@ -41,7 +41,7 @@ def main() -> None:
     store = Store.existing(options.store)
     print("seed  mean of the estimates  standard deviation of one estimate", flush=True)
     for stage in load_sweep(options.sweep).stages:
-        if stage.model_spec is None or stage.model_spec.embedding["type"] != "learned":
+        if stage.model_spec is None or stage.model_spec.embedding.name != "learned":
             continue
         checkpoint = find_checkpoint(store.folder(stage.kind, stage.key).path)
         tokenizer = load_tokenizer(str(checkpoint / "tokenizer" / "tokenizer.json"))

@@ -43,7 +43,7 @@ from torch import Tensor, nn
 from fope_lab.atomic_files import write_atomic
 from fope_lab.data.tasks.passkey import Trial, prompt_form
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
-from fope_lab.embeddings import EmbeddingError, resolve_embedding
+from fope_lab.embeddings import Embedding, EmbeddingError, parse_embedding
 from fope_lab.evaluation.scoring.exact_match import exact_match
 from fope_lab.model import SCALES, Decoder, generate
 from fope_lab.model.export.modeling import FopeLabConfig, FopeLabForCausalLM
@@ -69,11 +69,11 @@ class Uncached(nn.Module):
         return self.model.hidden(input_ids)
 
 
-def described(name: str) -> Any:
+def described(name: str) -> Embedding:
     """The embedding of that name, with factor 4 and a small base where it needs them."""
     for options in ({}, {"factor": 4.0}, {"factor": 4.0, "base": 129.0}):
         try:
-            return resolve_embedding({"type": name, **options})
+            return parse_embedding({"type": name, **options})
         except EmbeddingError as error:
             problem = error
     raise problem
@@ -95,7 +95,7 @@ def exported(model: Decoder) -> FopeLabForCausalLM:
     """The model as transformers has it after an export."""
     config = FopeLabConfig(
         model=dataclasses.asdict(model.config),
-        embedding=model.embedding,
+        embedding=model.embedding.canonical(),
         train_length=model.train_length,
         context_length=model.train_length,
     )

@@ -20,7 +20,7 @@ from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.recipe import Data, Source
 from fope_lab.data.tasks.algorithmic_task import AlgorithmicTask
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, is_built_in
-from fope_lab.embeddings.spec import parse_embedding
+from fope_lab.embeddings import Embedding, parse_embedding
 from fope_lab.evaluation.base import Evaluation
 from fope_lab.model.config import ModelConfig
 from fope_lab.stages import (
@@ -67,17 +67,17 @@ def small_length(length: int, train_length: int) -> int:
     return length if train_length <= LENGTH else max(8, length * LENGTH // train_length)
 
 
-def small_embedding(embedding: Mapping[str, Any], train_length: int) -> dict[str, Any]:
+def small_embedding(embedding: Embedding, train_length: int) -> Embedding:
     """The embedding at the small length: log base is to log(length / 2π) as before."""
-    small = dict(embedding)
+    small = embedding.canonical()
     short = small_length(train_length, train_length)
-    base = getattr(parse_embedding(embedding), "base", None)
+    base = getattr(embedding, "base", None)
     if base is not None and short != train_length:
         turns = math.log(short / (2 * math.pi)) / math.log(train_length / (2 * math.pi))
         small["base"] = base**turns
     if "transforms" in small:
         small["transforms"] = [_small_transform(one, train_length) for one in small["transforms"]]
-    return small
+    return parse_embedding(small)
 
 
 def _small_transform(transform: Mapping[str, Any], train_length: int) -> dict[str, Any]:

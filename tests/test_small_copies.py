@@ -24,7 +24,7 @@ from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.packing import write_packed
 from fope_lab.data.roles import candidate_role
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
-from fope_lab.embeddings import build_embedding, resolve_embedding
+from fope_lab.embeddings import build_embedding, parse_embedding
 from fope_lab.evaluation import leval, longbench
 from fope_lab.model import Decoder, load_model, save_model
 from fope_lab.stages import Extend, Select, StageConfig, SwapEmbedding, TrainingConfig
@@ -40,7 +40,7 @@ from fope_lab.sweep.model_spec import ModelSpec
 @pytest.mark.parametrize("train_length", [512, 2048, 8192])
 def test_a_small_copy_keeps_the_geometry(name: str, train_length: int) -> None:
     """As many pairs of it turn round within the small length, of as many pairs."""
-    embedding = resolve_embedding(name, at=())
+    embedding = parse_embedding(name, at=())
     small = small_embedding(embedding, train_length)
     shares = []
     for one, length in (
@@ -81,7 +81,7 @@ class Workshop:
             asked |= {"embedding": method(asked["embedding"]), "parent": str(parents.get("from"))}
         else:
             asked = method(asked)
-        key = digest([asked, method(stage.model_spec.embedding)])
+        key = digest([asked, method(stage.model_spec.embedding.canonical())])
         if key not in self._done:
             self._done[key] = self._really(spec, key, parents)
         return self._done[key]
@@ -139,7 +139,7 @@ class Workshop:
             folder.mkdir()
             first = model_spec.train_length
             length = small_length(first, first)
-            rope = small_embedding(resolve_embedding("rope", at=()), first)
+            rope = small_embedding(parse_embedding("rope", at=()), first)
             save_model(
                 folder,
                 Decoder(config, rope, train_length=length, seed=0),

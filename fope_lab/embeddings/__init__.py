@@ -9,16 +9,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.embeddings.base import Shape
+from fope_lab.embeddings.base import Embedding, Shape, check_definition
 from fope_lab.embeddings.errors import EmbeddingError
 from fope_lab.embeddings.preset_lookup import preset_of
 from fope_lab.embeddings.presets import PRESETS
 from fope_lab.embeddings.registry import EMBEDDINGS
 from fope_lab.embeddings.spec import (
-    check_embedding,
     embedding_names,
-    learned_parameters,
-    longest_sequence,
     parse_embedding,
     resolve_embedding,
 )
@@ -29,13 +26,12 @@ if TYPE_CHECKING:
 __all__ = [
     "EMBEDDINGS",
     "PRESETS",
+    "Embedding",
     "EmbeddingError",
     "Shape",
     "build_embedding",
-    "check_embedding",
+    "check_definition",
     "embedding_names",
-    "learned_parameters",
-    "longest_sequence",
     "parse_embedding",
     "preset_of",
     "resolve_embedding",

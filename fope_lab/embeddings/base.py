@@ -8,6 +8,7 @@ only, because a sweep is planned from the options without torch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -160,6 +161,11 @@ class Embedding:
     def learned_sizes(self, shape: Shape) -> Mapping[str, tuple[int, ...]]:
         """The size of each learned tensor of one layer, by name. Torch-free."""
         return {}
+
+    def learned_parameters(self, shape: Shape, num_layers: int) -> int:
+        """The number of parameters that it learns in a model of `num_layers`. Torch-free."""
+        of_layer = sum(math.prod(size) for size in self.learned_sizes(shape).values())
+        return of_layer * (num_layers if self.per_layer else 1)
 
     def facts(self, shape: Shape) -> Mapping[str, float]:
         """Numbers that follow from the options and that a report should state. Torch-free."""

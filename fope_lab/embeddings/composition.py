@@ -10,25 +10,22 @@ from typing import Any
 
 from fope_lab.embeddings.base import EMBEDDING_TYPES, TRANSFORM_TYPES, Embedding, FrequencyTransform
 
-Spec = Mapping[str, Any]
-"""A canonical composition, as `spec.resolve_embedding` returns it."""
-
-
-def resolve_embedding(spec: Spec) -> dict[str, Any]:
-    """A copy of the composition, which is canonical already."""
-    return dict(spec)
+Spec = Mapping[str, Any] | Embedding
+"""A canonical composition, as `Embedding.canonical` returns it, or its definition."""
 
 
 def parse_embedding(spec: Spec) -> Embedding:
     """The definition that a canonical composition describes. Raises KeyError for unknown names."""
+    if isinstance(spec, Embedding):
+        return spec
     return EMBEDDING_TYPES.all()[spec["type"]](**_options(spec))
 
 
-def _transform(spec: Spec) -> FrequencyTransform:
+def _transform(spec: Mapping[str, Any]) -> FrequencyTransform:
     return TRANSFORM_TYPES.all()[spec["type"]](**_options(spec))
 
 
-def _options(spec: Spec) -> dict[str, Any]:
+def _options(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a composition; every list among them holds transforms."""
     return {
         option: tuple(map(_transform, value)) if isinstance(value, list) else value

@@ -7,14 +7,14 @@ from typing import Any
 
 from fope_lab.embeddings.presets import PRESETS
 from fope_lab.embeddings.registry import TRANSFORMS
-from fope_lab.embeddings.spec import resolve_embedding
+from fope_lab.embeddings.spec import Spec, resolve_embedding
 
 
-def preset_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A resolved embedding as a preset with options, such as {type: fope, base: 129}.
+def preset_of(spec: Spec) -> dict[str, Any]:
+    """An embedding as a preset with options, such as {type: fope, base: 129}.
 
     If several presets fit, the one that needs the fewest options is chosen; if none does, the
-    result is the resolved embedding itself. Raises EmbeddingError for a wrong description.
+    result is its composition. Raises EmbeddingError for a wrong description.
     """
     resolved = resolve_embedding(spec)
     candidates = []

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fope_lab.embeddings.base import Embedding
 from fope_lab.embeddings.registry import TRANSFORMS
 from fope_lab.embeddings.spec import Spec
 from fope_lab.model.checkpoint_config import CheckpointConfig, CheckpointError
@@ -61,17 +62,17 @@ def save_model(
     """
     from safetensors.torch import save_file
 
-    config = CheckpointConfig(
-        model=model.config,
-        embedding=model.embedding,
-        train_length=model.train_length,
-        context_length=context_length,
-        tokenizer=tokenizer,
-    )
     directory = Path(path)
     directory.mkdir(parents=True, exist_ok=True)
     save_file(dict(model.untied_state() if weights is None else weights), directory / WEIGHTS)
-    description = {"format": FORMAT, **dataclasses.asdict(config)}
+    description = {
+        "format": FORMAT,
+        "model": dataclasses.asdict(model.config),
+        "embedding": model.embedding.canonical(),
+        "train_length": model.train_length,
+        "context_length": context_length,
+        "tokenizer": tokenizer,
+    }
     (directory / CONFIG).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
 
 
@@ -202,7 +203,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _with_embedding_of(
-    model: Decoder, weights: Mapping[str, Tensor], saved: Mapping[str, Any], resizing: Resizing
+    model: Decoder, weights: Mapping[str, Tensor], saved: Embedding, resizing: Resizing
 ) -> dict[str, Tensor]:
     """The weights with the tensors of the model's position embedding, not the checkpoint's."""
     wanted = {name: t for name, t in model.state_dict().items() if name.startswith(POSITIONS)}
@@ -252,13 +253,12 @@ def _widen(weights: dict[str, Tensor], model: Decoder) -> None:
             weights[name] = weights[name].to(state[name].dtype if own else torch.float32)
 
 
-def keeps_tensors(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+def keeps_tensors(saved: Embedding, wanted: Embedding) -> bool:
     """Whether an embedding keeps the tensors of another whose place it takes, if they have the same
-    shapes: the two differ in frequencies only. Both are canonical compositions. Torch-free."""
+    shapes: the two differ in frequencies only. Torch-free."""
     return _without_frequencies(saved) == _without_frequencies(wanted)
 
 
-def _without_frequencies(embedding: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        option: value for option, value in embedding.items() if option not in ("base", TRANSFORMS)
-    }
+def _without_frequencies(embedding: Embedding) -> dict[str, Any]:
+    options = embedding.canonical().items()
+    return {option: value for option, value in options if option not in ("base", TRANSFORMS)}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from fope_lab.config.errors import UserError
+from fope_lab.embeddings.base import Embedding
 from fope_lab.model.config import ModelConfig
 
 
@@ -17,12 +17,12 @@ class CheckpointError(UserError, ValueError):
 class CheckpointConfig:
     """Everything that a checkpoint states besides its weights.
 
-    `embedding` is a canonical composition. `train_length` is the original training length in
-    tokens, `context_length` the length in tokens at which the model was last trained.
+    `train_length` is the original training length in tokens, `context_length` the length in tokens
+    at which the model was last trained.
     """
 
     model: ModelConfig
-    embedding: dict[str, Any]
+    embedding: Embedding
     train_length: int
     context_length: int
     tokenizer: str

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fope_lab.config.options import Entry, Option, entry_of
 from fope_lab.config.section import PositiveInt
 from fope_lab.data.tokenizers.tokenizer import beside
-from fope_lab.embeddings.spec import resolve_embedding
+from fope_lab.embeddings.spec import parse_embedding
 from fope_lab.model.checkpoint_config import CheckpointConfig, CheckpointError
 from fope_lab.model.config import ModelConfig
 from fope_lab.model.huggingface.config import FAMILIES, read_huggingface_config
@@ -80,12 +80,9 @@ def _our_config(description: dict[str, Any], place: ConfigSource) -> CheckpointC
     try:
         given = _FIELDS.read(description)
         model = _SIZES.read(given.pop("model"))
-        config = CheckpointConfig(model=model, **given)
-        return dataclasses.replace(
-            config,
-            embedding=resolve_embedding(config.embedding),
-            tokenizer=beside(place.folder, config.tokenizer),
-        )
+        embedding = parse_embedding(given.pop("embedding"))
+        config = CheckpointConfig(model=model, embedding=embedding, **given)
+        return dataclasses.replace(config, tokenizer=beside(place.folder, config.tokenizer))
     except ValueError as error:
         reason = "; ".join(str(error).splitlines())
         raise CheckpointError(f"{place.config} is damaged: {reason}") from None

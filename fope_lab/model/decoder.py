@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from fope_lab.embeddings.module import PositionEmbedding, build_embedding
-from fope_lab.embeddings.spec import Spec, resolve_embedding
+from fope_lab.embeddings.spec import Spec, parse_embedding
 from fope_lab.model.attention import Attention, Documents
 from fope_lab.model.cache import KeyValueCache
 from fope_lab.model.config import ModelConfig
@@ -82,7 +82,7 @@ class Decoder(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self.embedding = resolve_embedding(embedding)
+        self.embedding = parse_embedding(embedding)
         self.train_length = train_length
         # nn.Embedding(…) would draw weights from the global generator (see UninitializedLinear).
         self.embed_tokens = nn.Embedding.from_pretrained(

@@ -84,7 +84,7 @@ def workload_of(stage: Stage) -> Workload:
         kind=stage.kind,
         family=family,
         question=_question(spec),
-        embedding=str(stage.model_spec.embedding["type"]) if stage.model_spec else None,
+        embedding=stage.model_spec.embedding.name if stage.model_spec else None,
         precision=precision,
         share=min(1.0, spec.resources.gpus),
         batches=batches,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fope_lab.analysis.base import Analysis
@@ -33,9 +33,9 @@ def parts_of_stage(spec: StageConfig) -> list[type[Any]]:
     return list(_parts_of(spec))
 
 
-def parts_of_embedding(composition: Mapping[str, Any]) -> list[type[Any]]:
+def parts_of_embedding(embedding: Embedding) -> list[type[Any]]:
     """The mechanism and the frequency transforms of an embedding."""
-    return [part for part, _ in parts_of(composition)]
+    return list(_parts_of(embedding))
 
 
 def versions_of(parts: Iterable[type[Any]]) -> dict[str, int]:
@@ -67,14 +67,13 @@ def _parts_of(section: Any) -> tuple[type[Any], ...]:
     found = [kind]
     for name in _field_names(kind) or ():
         item = getattr(section, name)
-        if name == "embedding" and isinstance(item, dict):
-            found += parts_of_embedding(item)
-        elif not isinstance(item, PLAIN):
+        if not isinstance(item, PLAIN):
             found += _parts(item)
     if isinstance(section, Analysis):
         for preset in section.presets:
             known = PRESETS.get(preset)
-            found += parts_of_embedding(known.composition if known else {"type": preset})
+            composition = known.composition if known else {"type": preset}
+            found += [part for part, _ in parts_of(composition)]
     return tuple(dict.fromkeys(found))
 
 

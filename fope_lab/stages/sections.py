@@ -13,12 +13,12 @@ from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.recipe import Data, parse_data
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, parse_tokenizer
-from fope_lab.embeddings import resolve_embedding
+from fope_lab.embeddings import Embedding, parse_embedding
 from fope_lab.stages.model_section import parse_model
 
 
-def _parse_embedding(value: Any, base: Path) -> dict[str, Any]:
-    return resolve_embedding(value, at=())
+def _parse_embedding(value: Any, base: Path) -> Embedding:
+    return parse_embedding(value, at=())
 
 
 def _section(name: str) -> functools.partial[dict[str, Any]]:
@@ -26,7 +26,7 @@ def _section(name: str) -> functools.partial[dict[str, Any]]:
     return functools.partial(dict, section=name)
 
 
-EmbeddingSection = Annotated[dict[str, Any], Parsed(_parse_embedding, _section("embedding"))]
+EmbeddingSection = Annotated[Embedding, Parsed(_parse_embedding, _section("embedding"))]
 ModelSection = Annotated[Any, Parsed(parse_model, _section("model"))]
 AnalysisSection = Annotated[Analysis, Parsed(parse_analysis, _section("analyses"))]
 CorpusSection = Annotated[Corpus, Parsed(parse_corpus, _section("corpus"))]

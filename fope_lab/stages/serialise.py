@@ -1,6 +1,6 @@
 """A stage's configuration as JSON values: as it is shown, and as it is hashed for the key.
 
-Data, corpora, tokenizers and analyses are in their shortest form in both.
+Embeddings, data, corpora, tokenizers and analyses are in their shortest form in both.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from fope_lab.config.options import default_of, option_name
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.recipe import Data
 from fope_lab.data.tokenizers.trained import TrainedTokenizer
+from fope_lab.embeddings import Embedding
 from fope_lab.stages.base import StageConfig
 
 PLAIN = (str, int, float, type(None))
 """The types of values that are JSON as they are."""
+SHORTENED = (Analysis, Corpus, Data, Embedding, TrainedTokenizer)
+"""The dataclasses that have a shorter form, `canonical`."""
 
 
 def config_json(spec: StageConfig) -> dict[str, Any]:
@@ -48,7 +51,7 @@ class _Field:
 @functools.cache
 def _fields(kind: Any) -> tuple[_Field, ...] | None:
     """The fields of a dataclass that has no shorter form; None for any other type."""
-    if issubclass(kind, Analysis | Corpus | Data | TrainedTokenizer) or not is_dataclass(kind):
+    if issubclass(kind, SHORTENED) or not is_dataclass(kind):
         return None
     return tuple(_Field(f.name, option_name(f), default_of(f)) for f in fields(kind))
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.config.cache import Cache
@@ -14,14 +12,7 @@ from fope_lab.config.problems import ConfigError, Problem, missing
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, known_vocabulary
 from fope_lab.data.tokenizers.tokenizer import is_built_in, tokenizer_identity
-from fope_lab.embeddings import (
-    EmbeddingError,
-    Shape,
-    check_embedding,
-    learned_parameters,
-    longest_sequence,
-)
-from fope_lab.embeddings.spec import parse_embedding
+from fope_lab.embeddings import Embedding, EmbeddingError, Shape, check_definition
 from fope_lab.model.checkpoint import keeps_tensors
 from fope_lab.model.config import ModelConfig
 from fope_lab.stages import (
@@ -44,23 +35,22 @@ class ModelSpec:
     transforms call the original length; `last_trained_length` is the length that the model was
     last trained at. `embedding_label` is the embedding as the sweep file names it.
     `trained_mechanism` is the type of the embedding that the weights were trained with, if another
-    took its place without training. Equal models can be keys of a mapping: the hash leaves out
-    `embedding`, which can't be hashed.
+    took its place without training.
     """
 
     tokenizer: TokenizerRecipe
     model: ModelConfig
     scale: str | None
-    embedding: dict[str, Any] = field(hash=False)
+    embedding: Embedding
     embedding_label: str
     train_length: int
     last_trained_length: int
     trained_mechanism: str | None = None
 
-    @functools.cached_property
-    def embedding_text(self) -> str:
-        """The embedding as JSON: equal embeddings have equal texts."""
-        return json.dumps(self.embedding, sort_keys=True)
+    @property
+    def shape(self) -> Shape:
+        """The sizes that the embedding is built for."""
+        return Shape(**self.model.head_sizes, train_length=self.train_length)
 
 
 def model_spec_of(
@@ -80,7 +70,7 @@ def model_spec_of(
         _check_embedding(model_spec, cache)
     if isinstance(spec, SwapEmbedding) and parent is not None:
         _check_untrained(model_spec, parent, cache)
-        mechanism = parent.trained_mechanism or parent.embedding["type"]
+        mechanism = parent.trained_mechanism or parent.embedding.name
         model_spec = dataclasses.replace(model_spec, trained_mechanism=mechanism)
     if isinstance(spec, Extend) and parent is not None:
         _check_resizing(spec, model_spec, parent)
@@ -89,16 +79,16 @@ def model_spec_of(
         model_spec = dataclasses.replace(
             model_spec, last_trained_length=spec.data.length, trained_mechanism=None
         )
-    _check_length(spec, model_spec, cache)
+    _check_length(spec, model_spec)
     return model_spec
 
 
 def learned_parameters_of(model_spec: ModelSpec, cache: Cache) -> int:
     """Return the number of parameters that the position embedding learns, in all layers."""
-    layers, sizes = model_spec.model.num_layers, _sizes(model_spec)
+    layers, shape = model_spec.model.num_layers, model_spec.shape
     return cache.get(
-        ("learned parameters", model_spec.embedding_text, layers, *sizes.values()),
-        lambda: learned_parameters(model_spec.embedding, layers, **sizes),
+        ("learned parameters", model_spec.embedding, layers, shape),
+        lambda: model_spec.embedding.learned_parameters(shape, layers),
     )
 
 
@@ -155,18 +145,15 @@ def _with_embedding(parent: ModelSpec, spec: StageConfig, given: Mapping[str, An
     return dataclasses.replace(parent, embedding=spec.embedding, embedding_label=label(embedding))
 
 
-def _base(embedding: Mapping[str, Any]) -> float | None:
-    return getattr(parse_embedding(embedding), "base", None)
+def _base(embedding: Embedding) -> float | None:
+    return getattr(embedding, "base", None)
 
 
 def _check_embedding(model_spec: ModelSpec, cache: Cache) -> None:
     """Raise ConfigError if the embedding does not fit the model's sizes."""
-    sizes = _sizes(model_spec)
+    embedding, shape = model_spec.embedding, model_spec.shape
     try:
-        cache.get(
-            ("embedding fits", model_spec.embedding_text, *sizes.values()),
-            lambda: check_embedding(model_spec.embedding, **sizes),
-        )
+        cache.get(("embedding fits", embedding, shape), lambda: check_definition(embedding, shape))
     except EmbeddingError as error:
         problems = [dataclasses.replace(problem, path=("embedding",)) for problem in error.problems]
         raise ConfigError(problems) from error
@@ -177,10 +164,7 @@ def _check_untrained(model_spec: ModelSpec, parent: ModelSpec, cache: Cache) -> 
     learned = learned_parameters_of(model_spec, cache)
     if not learned:
         return
-    sizes = [
-        parse_embedding(one.embedding).learned_sizes(Shape(**_sizes(one)))
-        for one in (model_spec, parent)
-    ]
+    sizes = [one.embedding.learned_sizes(one.shape) for one in (model_spec, parent)]
     if sizes[0] == sizes[1] and keeps_tensors(parent.embedding, model_spec.embedding):
         return
     message = (
@@ -220,21 +204,13 @@ def _with_tokenizer(model_spec: ModelSpec, spec: StageConfig) -> ModelSpec:
     return dataclasses.replace(model_spec, tokenizer=spec.tokenizer)
 
 
-def _check_length(spec: StageConfig, model_spec: ModelSpec, cache: Cache) -> None:
+def _check_length(spec: StageConfig, model_spec: ModelSpec) -> None:
     """Raise ConfigError if the embedding has too few positions for the stage's sequences."""
     longest = spec.max_sequence_length()
     if longest is None:
         return
     path, length = longest
-    sizes = _sizes(model_spec)
-    positions = cache.get(
-        ("longest sequence", model_spec.embedding_text, *sizes.values()),
-        lambda: longest_sequence(model_spec.embedding, **sizes),
-    )
+    positions = model_spec.embedding.longest_sequence(model_spec.shape)
     if positions is not None and length > positions:
         found = f"found {length}, but {model_spec.embedding_label}"
         raise ConfigError(Problem(path, f"{found} has positions for at most {positions} tokens"))
-
-
-def _sizes(model_spec: ModelSpec) -> dict[str, Any]:
-    return {**model_spec.model.head_sizes, "train_length": model_spec.train_length}

@@ -30,7 +30,7 @@ def mechanism_note(sweep: Sweep) -> str | None:
         for stage in sweep.stages
         if isinstance(stage.spec, SwapEmbedding)
         and stage.model_spec is not None
-        and stage.model_spec.trained_mechanism != stage.model_spec.embedding["type"]
+        and stage.model_spec.trained_mechanism != stage.model_spec.embedding.name
     }
     if not swapped:
         return None
@@ -38,7 +38,7 @@ def mechanism_note(sweep: Sweep) -> str | None:
     others = f" (and {more} more)" if more else ""
     return (
         f"{name}{others}: the weights were trained with {model.trained_mechanism}, and"
-        f" {model.embedding['type']} is another mechanism, which no step of training adapts them to"
+        f" {model.embedding.name} is another mechanism, which no step of training adapts them to"
     )
 
 

@@ -5,12 +5,12 @@ No sweep file names them. Each is made once, however many evaluations need it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fope_lab.config.cache import Cache
 from fope_lab.data.roles import MODEL
+from fope_lab.embeddings import Embedding
 from fope_lab.stages import SwapEmbedding
 from fope_lab.sweep.cost import cost_of
 from fope_lab.sweep.graph import make_stage
@@ -19,7 +19,7 @@ from fope_lab.sweep.parents import Parent
 
 
 def with_swapped_embedding(
-    parent: Parent, embedding: Mapping[str, Any], given: Any, cache: Cache
+    parent: Parent, embedding: Embedding, given: Any, cache: Cache
 ) -> Parent:
     """Return what an evaluation starts from that wants another embedding in its model.
 
@@ -33,7 +33,7 @@ def with_swapped_embedding(
     stage = parent.stage
     spec = SwapEmbedding(
         from_=stage.section if stage else str(parent.external and parent.external.path),
-        embedding=dict(embedding),
+        embedding=embedding,
         seed=(stage.seed if stage else None) or 0,
     )
     model_spec = model_spec_of(spec, {"embedding": given}, before, cache)

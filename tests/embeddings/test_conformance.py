@@ -26,7 +26,6 @@ from fope_lab.embeddings import (
     base,
     build_embedding,
     embedding_names,
-    learned_parameters,
     resolve_embedding,
 )
 from fope_lab.embeddings.base import EMBEDDING_TYPES, TRANSFORM_TYPES, Embedding, Shape, Tensors
@@ -449,9 +448,8 @@ def test_a_decoders_weights_and_its_embeddings_do_not_depend_on_each_other(name:
 def test_its_learned_parameters_are_known_beforehand(name: str) -> None:
     model = Decoder(CONFIG, SPECS[name], train_length=64)
     learned = sum(parameter.numel() for parameter in model.position_embeddings.parameters())
-    assert learned == learned_parameters(
-        SPECS[name], CONFIG.num_layers, **{**SIZES, "num_kv_heads": CONFIG.num_kv_heads}
-    )
+    shape = Shape(**{**SIZES, "num_kv_heads": CONFIG.num_kv_heads})
+    assert learned == model.embedding.learned_parameters(shape, CONFIG.num_layers)
 
 
 @every_embedding

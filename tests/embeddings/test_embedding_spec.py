@@ -16,12 +16,19 @@ from fope_lab.embeddings import (
     EMBEDDINGS,
     PRESETS,
     EmbeddingError,
-    check_embedding,
+    Shape,
+    check_definition,
     embedding_names,
+    parse_embedding,
     resolve_embedding,
 )
 
 SIZES = {"head_dim": 32, "num_heads": 4, "num_kv_heads": 4, "train_length": 64}
+
+
+def check(spec: Any, **sizes: int) -> None:
+    """Check that an embedding fits these sizes, without torch."""
+    check_definition(parse_embedding(spec), Shape(**sizes))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +186,7 @@ def test_what_does_not_fit_the_model_is_refused_with_and_without_torch(
 ) -> None:
     from fope_lab.embeddings import build_embedding
 
-    for attempt in (check_embedding, build_embedding):
+    for attempt in (check, build_embedding):
         with pytest.raises(EmbeddingError, match=re.escape(words)) as raised:
             attempt(spec, **{**SIZES, **sizes})
         assert len(raised.value.problems) == 1
@@ -187,9 +194,9 @@ def test_what_does_not_fit_the_model_is_refused_with_and_without_torch(
 
 def test_what_fits_passes_the_check() -> None:
     for name in ("nope", "rope", "alibi", "fope"):
-        check_embedding(name, **SIZES)
-    check_embedding("alibi", **{**SIZES, "head_dim": 33})
-    check_embedding({"type": "fope-yarn", "factor": 2}, **{**SIZES, "num_kv_heads": 2})
+        check(name, **SIZES)
+    check("alibi", **{**SIZES, "head_dim": 33})
+    check({"type": "fope-yarn", "factor": 2}, **{**SIZES, "num_kv_heads": 2})
 
 
 def test_presets_are_named_first() -> None:
@@ -199,7 +206,7 @@ def test_presets_are_named_first() -> None:
 
 def test_a_share_of_all_pairs_changes_nothing_because_it_says_so() -> None:
     """p = 1 is RoPE: the end of a grid over p, and no silent no-op."""
-    check_embedding({"type": "p-rope", "p": 1.0}, **SIZES)
+    check({"type": "p-rope", "p": 1.0}, **SIZES)
 
 
 GOOD = [
@@ -266,10 +273,10 @@ def test_the_schema_takes_every_composition() -> None:
 def test_planning_needs_no_torch() -> None:
     program = """
 import sys
-from fope_lab.embeddings import EMBEDDINGS, check_embedding, resolve_embedding
+from fope_lab.embeddings import EMBEDDINGS, Shape, check_definition, parse_embedding
 sizes = {"head_dim": 64, "num_heads": 8, "num_kv_heads": 8, "train_length": 512}
-check_embedding({"type": "fope-yarn", "factor": 4}, **sizes)
-resolve_embedding("alibi"), EMBEDDINGS.json_schema()
+check_definition(parse_embedding({"type": "fope-yarn", "factor": 4}), Shape(**sizes))
+parse_embedding("alibi"), EMBEDDINGS.json_schema()
 import fope_lab.model, fope_lab.model.config, fope_lab.model.checkpoint
 assert not {"torch", "ray", "numpy"} & set(sys.modules), "imported"
 """

@@ -9,7 +9,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch.utils.flop_counter import FlopCounterMode
 
-from fope_lab.embeddings import learned_parameters
+from fope_lab.embeddings import Shape, parse_embedding
 from fope_lab.model import SCALES, Decoder, ModelConfig, flops_per_token, parameters
 
 GROUPED = ModelConfig(
@@ -74,7 +74,8 @@ def test_gpt2_has_its_published_count() -> None:
         feed_forward="gelu_tanh",
         tie_embeddings=True,
     )
-    table = learned_parameters("learned", 12, **config.head_sizes, train_length=1024)
+    shape = Shape(**config.head_sizes, train_length=1024)
+    table = parse_embedding("learned").learned_parameters(shape, 12)
     assert parameters(config).total + table == 124_439_808
 
 

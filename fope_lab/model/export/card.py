@@ -83,11 +83,10 @@ def model_card(title: str, config: CheckpointConfig, origin: Origin, *, remote_c
 
 
 def _front_matter(config: CheckpointConfig, origin: Origin) -> dict[str, Any]:
-    kind = config.embedding["type"]
     content: dict[str, Any] = {
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
-        "tags": ["fope-lab", "position-embedding", str(kind)],
+        "tags": ["fope-lab", "position-embedding", config.embedding.name],
     }
     if origin.base_model:
         content["base_model"] = origin.base_model
@@ -107,7 +106,7 @@ def _model(config: CheckpointConfig) -> Iterator[str]:
             ("size of a head", str(model.head_dim)),
             ("hidden size", str(model.hidden_size)),
             ("vocabulary", f"{model.vocab_size:,}"),
-            ("position embedding", f"`{json.dumps(config.embedding)}`"),
+            ("position embedding", f"`{json.dumps(config.embedding.canonical())}`"),
             ("original training length, tokens", f"{config.train_length:,}"),
             ("last training length, tokens", f"{config.context_length:,}"),
         ],

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.data.tokenizers.tokenizer import is_built_in, load_tokenizer
-from fope_lab.embeddings.spec import parse_embedding
 from fope_lab.model.checkpoint import (
     CONFIG,
     WEIGHTS,
@@ -96,7 +95,7 @@ Written = tuple[dict[str, Any], dict[str, "Tensor"]]
 
 
 def _write_ours(folder: Path, model: Decoder, config: CheckpointConfig) -> Written:
-    for name, text in model_sources(parse_embedding(model.embedding)).items():
+    for name, text in model_sources(model.embedding).items():
         (folder / name).write_text(text, encoding="utf-8")
     weights = {f"{DECODER}{name}": tensor for name, tensor in model.untied_state().items()}
     return _description(model, config), weights
@@ -125,7 +124,7 @@ def _description(model: Decoder, config: CheckpointConfig) -> dict[str, Any]:
         },
         "dtype": str(model.embed_tokens.weight.dtype).removeprefix("torch."),
         "model": dataclasses.asdict(model.config),
-        "embedding": model.embedding,
+        "embedding": model.embedding.canonical(),
         "train_length": model.train_length,
         "context_length": config.context_length,
         "tokenizer": config.tokenizer if is_built_in(config.tokenizer) else OWN_TOKENIZER,

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.embeddings.learned import Learned
-from fope_lab.embeddings.spec import parse_embedding
 from fope_lab.model.checkpoint_config import CheckpointError
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def gpt2_description(model: Decoder) -> dict[str, Any]:
 
     Raises CheckpointError, which names everything that GPT-2 does not have.
     """
-    config, embedding = model.config, parse_embedding(model.embedding)
+    config, embedding = model.config, model.embedding
     needed = {**NEEDED, "num_kv_heads": config.num_heads}
     needed["hidden_size"] = config.num_heads * config.head_dim
     problems = [

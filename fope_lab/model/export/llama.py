@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from fope_lab.embeddings.base import Shape
 from fope_lab.embeddings.errors import EmbeddingError
-from fope_lab.embeddings.spec import parse_embedding
 from fope_lab.model.checkpoint_config import CheckpointError
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def llama_description(model: Decoder, context_length: int) -> dict[str, Any]:
         problems.append(f"feed_forward: found {config.feed_forward} (allowed: {allowed})")
     shape = Shape(**config.head_sizes, train_length=model.train_length)
     try:
-        rope = parse_embedding(model.embedding).to_hf(shape, context_length)
+        rope = model.embedding.to_hf(shape, context_length)
     except EmbeddingError as error:
         problems += map(str, error.problems)
     if problems:

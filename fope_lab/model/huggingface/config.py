@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from fope_lab.embeddings.base import hf_transforms
+from fope_lab.embeddings.base import Embedding, Shape, check_definition, hf_transforms
 from fope_lab.embeddings.errors import EmbeddingError
 from fope_lab.embeddings.hf_rope import HfRope
 from fope_lab.embeddings.rotary import Rotary
-from fope_lab.embeddings.spec import check_embedding, resolve_embedding
+from fope_lab.embeddings.spec import parse_embedding
 from fope_lab.model.checkpoint_config import CheckpointConfig, CheckpointError
 from fope_lab.model.config import ModelConfig
 
@@ -162,15 +162,14 @@ def _read(description: Json, where: str, tokenizer: str) -> CheckpointConfig:
     )
 
 
-def _embedding(
-    composition: Json, rope: HfRope, model: ModelConfig, train_length: int
-) -> dict[str, Any]:
-    """The canonical form of a composition. Raises ValueError if the model cannot have it."""
+def _embedding(composition: Json, rope: HfRope, model: ModelConfig, train_length: int) -> Embedding:
+    """The embedding of a composition. Raises ValueError if the model cannot have it."""
     try:
-        check_embedding(composition, **model.head_sizes, train_length=train_length)
+        definition = parse_embedding(composition)
+        check_definition(definition, Shape(**model.head_sizes, train_length=train_length))
     except EmbeddingError as error:
         raise ValueError(f"rope parameters {dict(rope.parameters)}: {error}") from None
-    return resolve_embedding(composition)
+    return definition
 
 
 def _refused(fields: Json, rope: HfRope) -> Iterator[str]:
