@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fope_lab.analysis.base import ANALYSIS_TYPES, Analysis
-from fope_lab.config.defaults import default_address, default_store, default_tracking_uri
+from fope_lab.config.environment import default_address, default_store, default_tracking_uri
 from fope_lab.store import StageState, Store
 from fope_lab.sweep import Plan, Sweep, load_sweep
 

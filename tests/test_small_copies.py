@@ -28,11 +28,10 @@ from fope_lab.embeddings import build_embedding, parse_embedding
 from fope_lab.evaluation import leval, longbench
 from fope_lab.model import Decoder, load_model, save_model
 from fope_lab.stages import Extend, Select, StageConfig, SwapEmbedding, TrainingConfig
-from fope_lab.stages.entry_points import load_function
-from fope_lab.stages.serialise import config_json
+from fope_lab.stages.base import load_function
+from fope_lab.stages.key import config_json, digest
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.keys import digest
 from fope_lab.sweep.model_spec import ModelSpec
 
 

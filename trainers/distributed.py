@@ -21,7 +21,7 @@ from typing import Any
 
 from fope_lab.atomic_files import write_atomic
 from fope_lab.stages import Resources, StageConfig, TrainingConfig
-from fope_lab.stages.entry_points import load_function
+from fope_lab.stages.base import load_function
 from fope_lab.store import (
     Attempt,
     AttemptHandle,

@@ -12,9 +12,9 @@ from fope_lab.data.packing import PackedCorpus, data_identity, write_packed
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import load_for_stage
 from fope_lab.stages import PrepareData
+from fope_lab.stages.key import stage_key
 from fope_lab.stages.result import ResultRecord
 from fope_lab.store import RunWriter, StageFolder
-from fope_lab.sweep.keys import stage_key
 
 
 def run(spec: PrepareData, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:

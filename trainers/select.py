@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fope_lab.config.errors import UserError
+from fope_lab.config.problems import UserError
 from fope_lab.data.roles import candidate_role
 from fope_lab.stages import Select
+from fope_lab.stages.internal import MEANS, SELECTED
 from fope_lab.stages.labels import label
 from fope_lab.stages.result import FORMAT, ResultRecord
-from fope_lab.stages.select import MEANS, SELECTED
 from fope_lab.stages.training import TRAINING_RECORD
 from fope_lab.store import RunWriter, StageFolder
 from fope_lab.store.checkpoint import MANIFEST

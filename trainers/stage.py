@@ -16,7 +16,7 @@ from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.model import load_model, save_model
 from fope_lab.model.device import choose_device
 from fope_lab.stages import TrainingConfig
-from fope_lab.stages.entry_points import load_function
+from fope_lab.stages.base import load_function
 from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import RunWriter
 from trainers.loop import train

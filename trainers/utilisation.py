@@ -14,7 +14,7 @@ import torch
 from fope_lab.devices import recorded_device
 from fope_lab.model import ModelConfig, flops_per_token
 from fope_lab.stages.training import TrainingConfig
-from fope_lab.sweep.computed_tokens import computed_widths
+from fope_lab.sweep.cost import computed_widths
 
 
 def device_name(device: torch.device) -> str:

@@ -20,9 +20,8 @@ from docs.generate.shipped import ROOT, load_shipped
 from fope_lab.analysis.base import ANALYSIS_TYPES
 from fope_lab.config.annotations import Doc
 from fope_lab.config.checks import KnownName
-from fope_lab.config.options import entry_of
+from fope_lab.config.options import Options, entry_of
 from fope_lab.config.problems import ConfigError, Problem
-from fope_lab.config.section import Section
 from fope_lab.embeddings import embedding_names
 from fope_lab.sweep import Sweep
 from fope_lab.sweep.claim_group import ClaimGroup
@@ -70,7 +69,7 @@ class SweepPart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Item(Section):
+class Item(Options):
     """A figure, a table or a result of a paper, and what there is of it."""
 
     item: Annotated[Text, Doc("What the paper calls it, as in Figure 1.")]
@@ -105,7 +104,7 @@ class Item(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Statement(Section):
+class Statement(Options):
     """A sentence of the paper that no claim stands for."""
 
     quote: Annotated[Text, Doc("The sentence, in the words of the paper.")]
@@ -114,7 +113,7 @@ class Statement(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paper(Section):
+class Paper(Options):
     """A paper: where it is, what it has, and its statements without a claim."""
 
     title: Annotated[Text, Doc("Its authors and title.")]

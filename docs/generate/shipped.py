@@ -7,7 +7,7 @@ import functools
 import tempfile
 from pathlib import Path
 
-from fope_lab.stages.serialise import config_json
+from fope_lab.stages.key import config_json
 from fope_lab.sweep import Sweep, load_sweep
 
 ROOT = Path(__file__).parents[2]

@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import torch
-from torch import Tensor
-
 from fope_lab import build_embedding
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.embeddings.base import Shape
 from fope_lab.embeddings.relative import RelativeBias
+from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,7 +41,7 @@ def run_adhoc_sweep(
     from fope_lab.orchestration.run_sweeps import require_unblocked, run_sweeps
     from fope_lab.store import Store
     from fope_lab.sweep import plan
-    from fope_lab.sweep.adhoc_sweep import adhoc_sweep, save_sweep
+    from fope_lab.sweep.adhoc import adhoc_sweep, save_sweep
     from fope_lab.tracking import Tracker
 
     store = Store.open(options.store)

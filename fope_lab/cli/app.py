@@ -24,8 +24,8 @@ from typing import Any
 
 from fope_lab.atomic_files import MAKE_ROOM, is_full_disk
 from fope_lab.cli.console import mute_stdout
-from fope_lab.config.errors import UserError
-from fope_lab.config.exit_codes import INTERRUPTED, OK, WRONG_INPUT
+from fope_lab.config.environment import INTERRUPTED, OK, WRONG_INPUT
+from fope_lab.config.problems import UserError
 
 COMMANDS = (
     *("new", "validate", "plan", "run", "stop", "evaluate", "analyze", "status", "logs"),
@@ -138,7 +138,7 @@ def _run(
         print(f"error: {error}", file=sys.stderr)
         return WRONG_INPUT
     except ModuleNotFoundError as error:
-        from fope_lab.config.extras import EXTRA_OF, missing_packages
+        from fope_lab.config.environment import EXTRA_OF, missing_packages
 
         package = (error.name or "").partition(".")[0]
         if package not in EXTRA_OF:

@@ -62,7 +62,7 @@ def print_machine_notes(
 
     The keys of `done` are of stages that need not run.
     """
-    from fope_lab.config.defaults import default_address
+    from fope_lab.config.environment import default_address
     from fope_lab.planning.this_machine import ELSEWHERE, machine_note
 
     if default_address() != "local":

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from fope_lab.config.defaults import default_store
+from fope_lab.config.environment import default_store
 
 KEY_DIGITS = 8
 """The digits of a key that are offered, as tables show them."""

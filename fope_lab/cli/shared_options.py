@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from fope_lab.config.defaults import default_address, default_store, default_tracking_uri
+from fope_lab.config.environment import default_address, default_store, default_tracking_uri
 
 Number = TypeVar("Number", int, float)
 

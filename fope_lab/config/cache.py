@@ -1,31 +1,11 @@
-"""Work that a grid asks for again and again, done once."""
+"""Remember results that many grid points need."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-
-
-def once_for_each(function: Callable[[Any], T]) -> Callable[[Any], T]:
-    """What a function of one object returns, computed once for each object and kept with it.
-
-    It is for frozen dataclasses: many have fields that can't be hashed, and no value of them ever
-    changes. Callers share what is returned, and must not change it.
-    """
-    place = f"_{function.__module__}.{function.__qualname__}"  # no field has a dot in its name
-
-    @functools.wraps(function)
-    def kept(value: Any) -> T:
-        there = vars(value)
-        if place not in there:
-            there[place] = function(value)
-        found: T = there[place]
-        return found
-
-    return kept
 
 
 class Cache:

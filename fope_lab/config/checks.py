@@ -1,13 +1,15 @@
-"""Annotations of an option whose value must be a known name, a text of a form, or a list of
-different values."""
+"""Annotations of an option: how its value is checked (a known name, a text of a form, a list of
+different values), or which function parses it (`Parsed`)."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fope_lab.config.problems import ConfigError, Problem, shown, unknown_name
@@ -86,3 +88,34 @@ class EachOnce(_Check):
             seen.add(item)
         if repeated:
             raise ConfigError(repeated)
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The value is `parse(VALUE, BASE)`, whatever the annotated type; BASE is the folder that
+    relative paths start from. `parse` raises ConfigError for a wrong value.
+
+    `schema` returns the JSON Schema of what `parse` takes; `noun` says what a list of such values
+    is a list of, such as "sources". Equal values are parsed once for a whole grid and shared, so
+    nobody may change one.
+    """
+
+    parse: Callable[[Any, Path], Any]
+    schema: Callable[[], dict[str, Any]]
+    noun: str = ""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.with_info_plain_validator_function(
+            lambda value, info: self._parse(value, **(info.context or {}))
+        )
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return self.schema()
+
+    def _parse(self, value: Any, base: Path | None = None, cache: Any = None) -> Any:
+        if base is None or cache is None:
+            return self.parse(value, base or Path.cwd())
+        key = (self.parse, base, json.dumps(value, sort_keys=True))
+        return cache.get(key, lambda: self.parse(value, base))

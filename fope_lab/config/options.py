@@ -1,7 +1,7 @@
 """From a mapping to a frozen dataclass: its options, their values and their JSON Schema.
 
 The fields of the dataclass are the options. Their annotations say which values are allowed
-(`Interval`), what they mean (`Doc`) and which package parses them (`Parsed`).
+(`Interval`), what they mean (`Doc`) and which function parses them (`Parsed`).
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, Union
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, Union
 
-from fope_lab.config.annotations import Doc
+from annotated_types import MinLen
+
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.cache import Cache
-from fope_lab.config.parsed import Parsed
+from fope_lab.config.checks import EachOnce, Parsed
 from fope_lab.config.problems import (
     ConfigError,
     Problem,
@@ -25,12 +27,35 @@ from fope_lab.config.problems import (
     shown,
     unknown_name,
 )
-from fope_lab.config.section import Section
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
+
 T = TypeVar("T")
+PositiveInt = Annotated[int, Interval(ge=1)]
+Lengths = Annotated[tuple[Annotated[int, Interval(ge=2)], ...], MinLen(1), EachOnce()]
+"""Different context lengths in tokens, each at least 2."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """A part of a configuration file: reading it checks its values, each and together."""
+
+    excluded_from_key: ClassVar[frozenset[str]] = frozenset()
+    """Fields that the key leaves out: those that can't change a number, and `from`, since the key
+    has the parents."""
+
+    def problems(self) -> Iterable[Problem]:
+        """What is wrong with the values together."""
+        return ()
+
+    def idle_options(self) -> Mapping[str, str]:
+        """The options that have no effect beside the other values, and why.
+
+        A file that gives one is wrong, even if it gives the default.
+        """
+        return {}
 
 
 @dataclass(frozen=True)
@@ -139,7 +164,7 @@ class Entry(Generic[T]):
             raise
         except ValueError as error:  # options that do not go together
             raise ConfigError(str(error)) from error
-        if isinstance(made, Section):
+        if isinstance(made, Options):
             idle = {n: why for n, why in made.idle_options().items() if given.get(n) is not None}
             unused = (Problem((name,), f"has no effect: {why}") for name, why in idle.items())
             if problems := [*made.problems(), *unused]:

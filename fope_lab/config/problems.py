@@ -14,12 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fope_lab.config.errors import UserError
-
 MAX_PRINTED = 100
 """How many problems, and how many names in one of them, an error prints at most."""
 FieldPath = tuple[str | int, ...]
 """The keys and indices that lead to a value, from the outside in."""
+
+
+class UserError(Exception):
+    """Something about the request is wrong, so the text tells the user what to change.
+
+    The command line prints the text without a traceback and exits with code 2. A subclass that is
+    also a ValueError is raised where options are built, and there any ValueError is collected.
+    """
 
 
 @dataclass(frozen=True)
@@ -179,3 +185,8 @@ def in_few_words(options: Mapping[str, Any]) -> str:
         return f"{value[0]} and {len(value) - 1} more" if is_long else value
 
     return ", ".join(f"{name} {short(value)}" for name, value in options.items())
+
+
+def counted(number: int, noun: str = "stage") -> str:
+    """A number of things: "1 stage", "1,200 stages"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"

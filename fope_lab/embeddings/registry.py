@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from fope_lab.config.annotations import Doc
+from fope_lab.config.checks import Parsed
 from fope_lab.config.options import Entry, Option, options_of, summary
-from fope_lab.config.parsed import Parsed
 from fope_lab.config.registry import Registry
 from fope_lab.embeddings.base import (
     EMBEDDING_TYPES,

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.config.annotations import Doc
+from fope_lab.config.options import Lengths, PositiveInt
 from fope_lab.config.problems import FieldPath, Problem
-from fope_lab.config.section import Lengths, PositiveInt
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data
 from fope_lab.data.rows import IGNORED

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from fope_lab.config.annotations import Doc
-from fope_lab.config.section import Lengths, PositiveInt
+from fope_lab.config.options import Lengths, PositiveInt
 from fope_lab.stages.base import ChildConfig, StageConfig
 from fope_lab.stages.sections import EmbeddingSection
 

@@ -18,8 +18,8 @@ from fope_lab.evaluation.shared_work import Alone, SharedWork, Workers
 from fope_lab.model import CheckpointConfig, load_model, read_config
 from fope_lab.model.device import choose_device
 from fope_lab.stages import Select, SwapEmbedding
+from fope_lab.stages.internal import SELECTED
 from fope_lab.stages.result import Measurement, ResultRecord
-from fope_lab.stages.select import SELECTED
 from fope_lab.store import StageFolder
 from fope_lab.store.rows import durable_rows
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.config.annotations import Doc
+from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import FieldPath, Problem
-from fope_lab.config.section import PositiveInt
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tasks.base import task_problem
 from fope_lab.data.tasks.needle import needle_depths, needle_form, needle_trials

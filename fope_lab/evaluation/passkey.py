@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.config.annotations import Doc
+from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import FieldPath, Problem
-from fope_lab.config.section import PositiveInt
 from fope_lab.data.tasks.base import task_problem
 from fope_lab.data.tasks.passkey import prompt_form
 from fope_lab.data.tasks.passkey_task import PasskeyTask

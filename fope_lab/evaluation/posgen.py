@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import FieldPath, Problem, collecting
-from fope_lab.config.section import PositiveInt
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data
 from fope_lab.data.tasks.posgen import FAR, MODULUS, NEAR, SUBTASKS, Subtask, period

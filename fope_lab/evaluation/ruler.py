@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.checks import EachOnce
+from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import FieldPath, Problem, collecting
-from fope_lab.config.section import PositiveInt
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tasks.base import task_problem
 from fope_lab.data.tasks.ruler_tasks import KeyValueTask, RulerTask, VariableTrackingTask

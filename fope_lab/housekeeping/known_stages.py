@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fope_lab.store import StageFolder, Store
-from fope_lab.sweep.stage_names import SHOWN_DIGITS, find_stage
+from fope_lab.sweep.stage_filter import SHOWN_DIGITS, find_stage
 from fope_lab.tracking.ledger import recorded_sweeps
 
 

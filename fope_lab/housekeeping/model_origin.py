@@ -13,9 +13,9 @@ from fope_lab.model.export.card import Origin, Score, TrainingFacts
 from fope_lab.model.huggingface.names import hub_name
 from fope_lab.provenance.checkout import Checkout
 from fope_lab.stages import Select
+from fope_lab.stages.internal import SELECTED
 from fope_lab.stages.labels import label
 from fope_lab.stages.result import FORMAT, ResultRecord
-from fope_lab.stages.select import SELECTED
 from fope_lab.store import StageFolder, Store
 
 PARENT = "from"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fope_lab.config.errors import UserError
+from fope_lab.config.problems import UserError
 from fope_lab.housekeeping.references import referred
 from fope_lab.store import Store
 from fope_lab.store.sweep_files import SweepFiles

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fope_lab.config.errors import UserError
+from fope_lab.config.problems import UserError
 from fope_lab.embeddings.base import Embedding
 from fope_lab.model.config import ModelConfig
 

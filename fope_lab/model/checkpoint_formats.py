@@ -11,8 +11,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.config.options import Entry, Option, entry_of
-from fope_lab.config.section import PositiveInt
+from fope_lab.config.options import Entry, Option, PositiveInt, entry_of
 from fope_lab.data.tokenizers.tokenizer import beside
 from fope_lab.embeddings.spec import parse_embedding
 from fope_lab.model.checkpoint_config import CheckpointConfig, CheckpointError

@@ -11,7 +11,7 @@ import resource
 import socket
 from pathlib import Path
 
-from fope_lab.config.errors import UserError
+from fope_lab.config.problems import UserError
 
 LOCAL = "local"
 """The address of a private Ray cluster that starts and ends with the run."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fope_lab.config.counted import counted
+from fope_lab.config.problems import counted
 from fope_lab.store import StageState, Status, Store
 from fope_lab.sweep.graph import Stage
 

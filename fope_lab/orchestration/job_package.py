@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.atomic_files import files_below, sha256_file
-from fope_lab.config.errors import UserError
+from fope_lab.config.problems import UserError
 from fope_lab.config.yaml_document import Document
 from fope_lab.data.tokenizers.tokenizer import tokenizer_identity
+from fope_lab.stages.key import digest
 from fope_lab.sweep.graph import Sweep
-from fope_lab.sweep.keys import digest
 
 PACKAGES = ("fope_lab", "trainers")
 MAX_BYTES = 50 * 2**20

@@ -14,14 +14,14 @@ from textwrap import wrap
 
 from rich.text import Text
 
-from fope_lab.config.counted import counted
+from fope_lab.config.problems import counted
 from fope_lab.orchestration.failures import States, is_blocked_by_another, listed
 from fope_lab.orchestration.run_progress import Snapshot, StageProgress
 from fope_lab.planning.time_left import TimeLeft
 from fope_lab.store import Status
 from fope_lab.store.state import IMPORTANCE
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.stage_names import SHOWN_DIGITS
+from fope_lab.sweep.stage_filter import SHOWN_DIGITS
 from fope_lab.tracking.names import WIDTH
 
 STYLES = {

@@ -17,7 +17,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from fope_lab.config.counted import counted
+from fope_lab.config.problems import counted
 from fope_lab.orchestration.failures import States, is_blocked_by_another, problem_lines
 from fope_lab.orchestration.live_screen import (
     STYLES,
@@ -36,8 +36,7 @@ from fope_lab.store import StageState, Status, Store
 from fope_lab.store.observation import observe
 from fope_lab.store.time_taken import over_attempts
 from fope_lab.sweep.graph import Stage, Sweep
-from fope_lab.sweep.plan import missing_input
-from fope_lab.sweep.stage_states import block_descendants, read_states
+from fope_lab.sweep.plan import block_descendants, missing_input, read_states
 from fope_lab.tracking.names import run_names
 
 REFRESH_SECONDS = 0.5

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fope_lab.config.exit_codes import WRONG_INPUT
+from fope_lab.config.environment import WRONG_INPUT
 from fope_lab.orchestration.cluster_address import answers_as_ray
 
 GO_ON = "run the same command again: it goes on from the last checkpoints"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ray import tune
 
-from fope_lab.config.errors import UserError
+from fope_lab.config.problems import UserError
 from fope_lab.planning.capacity import Lookahead, amounts
 from fope_lab.stages import Resources
 from fope_lab.sweep.graph import Stage

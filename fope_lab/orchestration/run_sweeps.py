@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from fope_lab.config.counted import counted
-from fope_lab.config.extras import RUN, require_packages
+from fope_lab.config.environment import RUN, require_packages
+from fope_lab.config.problems import counted
 from fope_lab.devices import device_named, this_machine
 from fope_lab.orchestration.cluster_address import LOCAL, require_cluster
 from fope_lab.orchestration.failures import MOST_CAUSES
@@ -31,8 +31,7 @@ from fope_lab.sweep import Plan, Sweep
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.notes import notes
 from fope_lab.sweep.plan import ACTIONS
-from fope_lab.sweep.redo import stages_to_redo
-from fope_lab.sweep.selection import Select, every_stage, stages_of
+from fope_lab.sweep.stage_filter import StageFilter, every_stage, stages_of, stages_to_redo
 from fope_lab.tracking import Tracker, TrackingError, TrackingThread, is_server
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def run_sweeps(
     device: str | None = None,
     redo: Sequence[str] = (),
     redo_stale: bool = False,
-    select: Select = every_stage,
+    select: StageFilter = every_stage,
 ) -> Mapping[str, StageState]:
     """Run every stage that the store lacks and write the reports.
 

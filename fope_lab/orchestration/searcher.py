@@ -25,7 +25,7 @@ from fope_lab.store.lease import Ending, LeaseHeldError, LeaseObserver, LeaseSta
 from fope_lab.store.state import CACHED, ENDED
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.made_by import other_parents, output_digest, read_other_output
-from fope_lab.sweep.stage_states import block_descendants, is_ready
+from fope_lab.sweep.plan import block_descendants, is_ready
 
 WAITING = StageState(Status.WAITING)
 STARTED = StageState(Status.RUNNING)

@@ -23,11 +23,11 @@ import requests
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobStatus, JobSubmissionClient
 
-from fope_lab.config.counted import counted
-from fope_lab.config.exit_codes import FAILED, OK, WRONG_INPUT
+from fope_lab.config.environment import FAILED, OK, WRONG_INPUT
+from fope_lab.config.problems import counted
 from fope_lab.orchestration.job_package import COMMAND, SubmitError, build_package
+from fope_lab.stages.key import digest
 from fope_lab.sweep.graph import Sweep
-from fope_lab.sweep.keys import digest
 
 ANSWER_SECONDS = 10.0
 """How long to wait for the cluster's first answer."""

@@ -21,7 +21,7 @@ from fope_lab.processor import processor
 from fope_lab.provenance.checkout import Checkout, package_versions
 from fope_lab.provenance.source import source_of
 from fope_lab.stages import TrainingConfig
-from fope_lab.stages.entry_points import load_function
+from fope_lab.stages.base import load_function
 from fope_lab.store import (
     Attempt,
     LeaseLostError,

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fope_lab.config.counted import counted
+from fope_lab.config.problems import counted
 from fope_lab.devices import CPU, Device, recorded_device
 from fope_lab.planning.bfloat16 import bfloat16_share
 from fope_lab.planning.threads import speed_up

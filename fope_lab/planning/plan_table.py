@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fope_lab.config.counted import counted
+from fope_lab.config.problems import counted
 from fope_lab.devices import CPU, GIB
 from fope_lab.planning.estimate import PlanEstimate
 from fope_lab.planning.forecast import HOUR

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fope_lab.config.cache import once_for_each
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.config import flops_per_token
 from fope_lab.stages import StageConfig, TrainingConfig
-from fope_lab.stages.serialise import config_json
-from fope_lab.sweep.computed_tokens import computed_widths, rows_at_once
+from fope_lab.stages.key import config_json, digest
+from fope_lab.sweep.cost import computed_widths, rows_at_once
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.keys import digest
 
 TRAINING, EVALUATION = "training", "evaluation"
 """Families of similar kinds: timings of one kind help to estimate another."""
@@ -95,7 +93,6 @@ def workload_of(stage: Stage) -> Workload:
     )
 
 
-@once_for_each
 def _question(spec: StageConfig) -> str:
     settings = config_json(spec).items()
     return digest({name: value for name, value in settings if name not in NOT_SETTINGS})

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.atomic_files import read_json, sha256_file, write_atomic, write_json
-from fope_lab.config.counted import counted
-from fope_lab.config.errors import UserError
+from fope_lab.config.problems import UserError, counted
 from fope_lab.report.build import Report
 from fope_lab.report.fingerprint import fingerprint
 from fope_lab.report.pair import Pair

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 
-from fope_lab.config.errors import UserError
+from fope_lab.config.problems import UserError
 from fope_lab.report.compare.changes import (
     CodeChange,
     SettingChange,

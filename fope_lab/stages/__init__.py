@@ -10,9 +10,14 @@ their keys, and the work is done again under new ones. The kinds that measure ar
 from __future__ import annotations
 
 from fope_lab.stages.base import ChildConfig, Resources, StageConfig
-from fope_lab.stages.data import CopyTokenizer, PrepareData, TrainTokenizer
-from fope_lab.stages.select import Select, SelectRule
-from fope_lab.stages.swap_embedding import SwapEmbedding
+from fope_lab.stages.internal import (
+    BestOf,
+    CopyTokenizer,
+    PrepareData,
+    Select,
+    SwapEmbedding,
+    TrainTokenizer,
+)
 from fope_lab.stages.training import (
     Extend,
     Finetune,
@@ -23,6 +28,7 @@ from fope_lab.stages.training import (
 )
 
 __all__ = [
+    "BestOf",
     "ChildConfig",
     "CopyTokenizer",
     "Extend",
@@ -32,7 +38,6 @@ __all__ = [
     "Pretrain",
     "Resources",
     "Select",
-    "SelectRule",
     "StageConfig",
     "SwapEmbedding",
     "TrainSettings",

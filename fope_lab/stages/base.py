@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from abc import ABC
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -13,8 +14,8 @@ from annotated_types import MinLen
 
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.named_types import NamedTypes
+from fope_lab.config.options import Options, PositiveInt
 from fope_lab.config.problems import FieldPath, Problem
-from fope_lab.config.section import PositiveInt, Section
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.stages.metric import Metric
@@ -26,7 +27,7 @@ STAGE_TYPES: NamedTypes[StageConfig] = NamedTypes("fope_lab.evaluation", skip=("
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resources(Section):
+class Resources(Options):
     """What a stage occupies while it runs; with a fraction of a GPU, several stages share one.
 
     A process has one GPU at most, so a stage on several GPUs has as many workers.
@@ -82,10 +83,10 @@ class Resources(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StageConfig(Section, ABC):
+class StageConfig(Options, ABC):
     """What all kinds of stages have. Defining a class with a `kind` registers it."""
 
-    # The kind and the parents have places of their own in the key (sweep/keys.py).
+    # The kind and the parents have places of their own in the key (stages/key.py).
     excluded_from_key = frozenset({"from_", "resources"})
 
     kind: ClassVar[str]
@@ -199,3 +200,10 @@ class ChildConfig(StageConfig):
             " {perplexity.from: [pretrain, extend]}, which puts several models into one table."
         ),
     ] = field(metadata={"option": "from"})
+
+
+def load_function(name: str) -> Callable[..., Any]:
+    """Import the function `name`, written as "module:function"."""
+    module, _, function = name.partition(":")
+    loaded: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return loaded

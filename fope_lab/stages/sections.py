@@ -1,20 +1,82 @@
-"""Sections of a stage that other packages define and parse: embedding, model, corpus and data."""
+"""Parts of a stage's section that other packages define and parse, and the sizes of a model: a
+scale's name, sizes, or a scale with changed sizes."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from fope_lab.analysis.base import Analysis
 from fope_lab.analysis.spec import parse_analysis
-from fope_lab.config.parsed import Parsed
+from fope_lab.config.checks import Parsed
+from fope_lab.config.options import Entry, Option, entry_of
+from fope_lab.config.problems import ConfigError, Problem, collecting, shown, unknown_name
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.corpora.registry import parse_corpus
 from fope_lab.data.recipe import Data, parse_data
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, parse_tokenizer
 from fope_lab.embeddings import Embedding, parse_embedding
-from fope_lab.stages.model_section import parse_model
+from fope_lab.model.config import SCALES, ModelConfig
+
+SIZES = dataclasses.replace(entry_of(ModelConfig, "a model without a scale"), beside=("scale",))
+CHANGES: Entry[dict[str, Any]] = Entry(
+    "a model",
+    SIZES.description,
+    {name: Option(option.annotation, default=None) for name, option in SIZES.options.items()},
+    dict,
+    beside=SIZES.beside,
+)
+"""The sizes that may be given beside a scale: none has to be."""
+
+
+def parse_model(value: Any, base: Path) -> dict[str, Any]:
+    """Fields of a ModelConfig; `vocab_size` only if it is given, or else it is the tokenizer's.
+
+    Raises ConfigError with every problem found.
+    """
+    if isinstance(value, str):
+        return _scale(value)
+    if not isinstance(value, Mapping):
+        raise ConfigError(Problem((), f"found {shown(value)}", "a scale or a mapping of sizes"))
+    problems: list[Problem] = []
+    fields: dict[str, Any] = {}
+    given = {name: size for name, size in value.items() if name != "scale"}
+    if "scale" in value:
+        with collecting(problems, ("scale",)):
+            fields = _scale(value["scale"])
+    with collecting(problems):
+        (CHANGES if "scale" in value else SIZES).values(given)
+    if problems:
+        raise ConfigError(problems)
+    fields |= given
+    SIZES.read(fields)  # sizes that do not go together
+    return fields
+
+
+def model_json_schema() -> dict[str, Any]:
+    """The JSON Schema of a scale's name, or of a mapping of sizes."""
+    scales = {"description": "The name of a scale.", "enum": list(SCALES)}
+    sizes = SIZES.json_schema()
+    del sizes["properties"]["vocab_size"]["default"]  # the tokenizer's
+    return {"anyOf": [scales, {**sizes, "properties": {"scale": scales, **sizes["properties"]}}]}
+
+
+def _scale(name: Any) -> dict[str, Any]:
+    """The sizes of a scale without those that follow from others, which a file may change."""
+    if not isinstance(name, str) or name not in SCALES:
+        raise ConfigError(unknown_name((), "scale", name, SCALES))
+    scale = SCALES[name]
+    fields = {**dataclasses.asdict(scale), "vocab_size": None}
+    following = {
+        "num_kv_heads": scale.num_heads,
+        "hidden_size": scale.num_heads * scale.head_dim,
+        "intermediate_size": 4 * scale.num_heads * scale.head_dim,
+        "vocab_size": None,
+    }
+    return {k: v for k, v in fields.items() if k not in following or v != following[k]}
 
 
 def _parse_embedding(value: Any, base: Path) -> Embedding:

@@ -8,15 +8,14 @@ from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.options import Options, PositiveInt
 from fope_lab.config.problems import FieldPath, Problem, missing
-from fope_lab.config.section import PositiveInt, Section
 from fope_lab.data.roles import validation_role
 from fope_lab.model.resized_tensors import Resizing
 from fope_lab.stages.base import ChildConfig, StageConfig
+from fope_lab.stages.internal import LEAST, BestOf, SwapEmbedding
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.sections import DataSection, EmbeddingSection, ModelSection, TokenizerSection
-from fope_lab.stages.select import LEAST, SelectRule
-from fope_lab.stages.swap_embedding import SwapEmbedding
 
 TRAINING_RECORD = "training.json"
 """The file of a training's checkpoint with its steps, losses and times. No other stage reads it."""
@@ -30,7 +29,7 @@ Beta = Annotated[float, Interval(ge=0, lt=1)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainSettings(Section):
+class TrainSettings(Options):
     """How long and how to train: AdamW with the learning rate as a function of the step."""
 
     excluded_from_key = frozenset(
@@ -213,7 +212,7 @@ class TrainingConfig(StageConfig):
     data: DataSection
     train: TrainSettings
     select: Annotated[
-        SelectRule | None,
+        BestOf | None,
         Doc(
             "Trains the stage with every value of one axis, and has the stages that start from it"
             " start from the best, for each combination of the other axes."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fope_lab.config.errors import UserError
+from fope_lab.config.problems import UserError
 
 
 class StoreError(UserError):

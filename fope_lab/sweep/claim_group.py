@@ -17,10 +17,9 @@ from typing import Annotated, Any
 from annotated_types import MinLen
 
 from fope_lab.config.annotations import Doc
-from fope_lab.config.options import entry_of
-from fope_lab.config.parsed import Parsed
+from fope_lab.config.checks import Parsed
+from fope_lab.config.options import Options, entry_of
 from fope_lab.config.problems import ConfigError, FieldPath, Problem, shown
-from fope_lab.config.section import Section
 
 Text = Annotated[str, MinLen(1)]
 
@@ -44,7 +43,7 @@ class Basis:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClaimGroup(Section):
+class ClaimGroup(Options):
     """Claims that stand together for a sentence of a paper, or for none."""
 
     quote: Annotated[

@@ -10,13 +10,11 @@ from typing import Any
 
 from fope_lab.data.roles import MODEL
 from fope_lab.stages import StageConfig
+from fope_lab.stages.key import config_json, stage_key
 from fope_lab.stages.labels import stage_label
-from fope_lab.stages.serialise import config_json
 from fope_lab.sweep.cost import Cost
-from fope_lab.sweep.external_model import ExternalModel
-from fope_lab.sweep.keys import stage_key
 from fope_lab.sweep.local_corpora import KnownCorpus, LocalCorpus
-from fope_lab.sweep.model_spec import ModelSpec
+from fope_lab.sweep.model_spec import ExternalModel, ModelSpec
 from fope_lab.sweep.report_section import ReportSection
 from fope_lab.sweep.seed_rule import SeedRule
 

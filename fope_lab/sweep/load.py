@@ -8,7 +8,7 @@ The steps, in this order:
     resolve.py, for each section at each point:
       Cell           a section with the values of its axes              cells.py
       Parent         what the section's `from` means there            parents.py
-      StageSection   the section with the values of the axes          apply_axes.py
+      StageFields   the section with the values of the axes          apply_axes.py
       Stage          the section checked, with its key, and its       stage_builder.py
                      preparation stages                               preparation_stages.py
     Sweep          all stages, and a report section that fits them    report_check.py
@@ -26,15 +26,15 @@ from fope_lab.no_collections import no_collections
 from fope_lab.stages import Resources
 from fope_lab.store import Store
 from fope_lab.sweep.cross_file import StageReferences, SweepLoader
+from fope_lab.sweep.data_stages import PreparationStages
 from fope_lab.sweep.expand import expand_grid
 from fope_lab.sweep.graph import Sweep
+from fope_lab.sweep.model_stages import rule_problems
 from fope_lab.sweep.parents import ParentFinder
-from fope_lab.sweep.preparation_stages import PreparationStages
 from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.report_check import report_problems
 from fope_lab.sweep.resolve import resolve_stages
 from fope_lab.sweep.seed_check import seed_rule_problems
-from fope_lab.sweep.select_stages import rule_problems
 from fope_lab.sweep.stage_builder import StageBuilder
 from fope_lab.sweep.sweep_file import read_sweep_file
 

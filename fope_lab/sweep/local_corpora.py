@@ -24,7 +24,7 @@ from fope_lab.data.corpora.local import file_sha256
 from fope_lab.data.corpora.registry import CORPORA
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import ROWS, WEIGHT
-from fope_lab.stages.data import PrepareData, TrainTokenizer
+from fope_lab.stages.internal import PrepareData, TrainTokenizer
 from fope_lab.store import StageFolder, Store
 from fope_lab.store.corpora import CorpusRecord, CorpusRecords
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from fope_lab.provenance.source import changed_files
 from fope_lab.stages import TrainingConfig
-from fope_lab.stages.parts import parts_of_embedding, parts_of_stage
+from fope_lab.stages.key import parts_of_embedding, parts_of_stage
 from fope_lab.stages.training import TRAINING_RECORD
 from fope_lab.store import StageFolder, Store
 from fope_lab.store.checkpoint import content_digest

@@ -18,10 +18,9 @@ from fope_lab.config.problems import SweepError, did_you_mean, name_list
 from fope_lab.model.checkpoint import CheckpointError
 from fope_lab.model.huggingface.names import PREFIX
 from fope_lab.sweep.cross_file import JoinError, StageReferences
-from fope_lab.sweep.external_model import ExternalModel, read_checkpoint, read_hub_model
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.grid_point import GridPoint
-from fope_lab.sweep.model_spec import ModelSpec
+from fope_lab.sweep.model_spec import ExternalModel, ModelSpec, read_checkpoint, read_hub_model
 
 OTHER_FORMS = "FILE.yaml#STAGE, a checkpoint folder, or hf:NAME@COMMIT"
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.section import Section
+from fope_lab.config.options import Options
 from fope_lab.sweep.claim_group import ClaimOrGroup, StatedClaim, stated_claims
 
 MIN_IN_LENGTH_ACCURACY = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportSection(Section):
+class ReportSection(Options):
     """What the report judges and shows; by default it shows all results."""
 
     claims: Annotated[

@@ -10,13 +10,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fope_lab.config.problems import Problem
-from fope_lab.sweep.apply_axes import StageSection, apply_axes
 from fope_lab.sweep.cells import Cell, Selection, find_cells
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.grid_point import GridPoint
+from fope_lab.sweep.grid_point import GridPoint, StageFields, apply_axes
+from fope_lab.sweep.model_stages import selected_axis
 from fope_lab.sweep.parents import Parent, ParentFinder
 from fope_lab.sweep.problem_collector import ProblemCollector
-from fope_lab.sweep.select_stages import selected_axis
 from fope_lab.sweep.stage_builder import BuiltStage, StageBuilder
 from fope_lab.sweep.sweep_file import SweepFile
 
@@ -72,7 +71,7 @@ class _Resolution:
     ) -> None:
         self._file, self._builder, self._problems = file, builder, problems
         self._cells, self._selected = cells, selected
-        self._sections: dict[Hashable, StageSection] = {}
+        self._sections: dict[Hashable, StageFields] = {}
         self._built: dict[int, BuiltStage] = {}
         self._chosen: dict[Selection, dict[int, Stage]] = {}
         self._stages: dict[str, Stage] = {}
@@ -142,7 +141,7 @@ class _Resolution:
             return Parent(stage=self.choose(parent).get(cell.seed))
         return parent
 
-    def _section(self, cell: Cell) -> StageSection:
+    def _section(self, cell: Cell) -> StageFields:
         """The section with the values of the cell's axes, the same for all that share them."""
         place = (cell.section, cell.origins)
         if place not in self._sections:

@@ -18,11 +18,9 @@ from typing import Annotated, Any, Literal
 from annotated_types import MinLen
 
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.checks import EachOnce
-from fope_lab.config.options import Option, entry_of
-from fope_lab.config.parsed import Parsed
+from fope_lab.config.checks import EachOnce, Parsed
+from fope_lab.config.options import Option, Options, PositiveInt, entry_of
 from fope_lab.config.problems import ConfigError, Problem, shown, unknown_name
-from fope_lab.config.section import PositiveInt, Section
 
 Seed = Annotated[int, Interval(ge=0, lt=2**32)]
 SEED_LIST = Option(Annotated[tuple[Seed, ...], MinLen(1), EachOnce()], MISSING)
@@ -34,7 +32,7 @@ MOST_LOOKED_AT = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoppedEarly(Section):
+class StoppedEarly(Options):
     """Seeds are added to each training until so many of its seeds have stopped early."""
 
     stopped_early: Annotated[
@@ -64,7 +62,7 @@ def _until_schema() -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeedRule(Section):
+class SeedRule(Options):
     """Seeds are added to those that always run, where a rule asks for more."""
 
     first: Annotated[PositiveInt, Doc("The number of seeds that always run, from seed 0 on.")]

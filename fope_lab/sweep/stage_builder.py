@@ -14,18 +14,15 @@ from fope_lab.data.roles import MODEL, candidate_role, text_role
 from fope_lab.evaluation.base import Evaluation
 from fope_lab.stages import Pretrain, Select, StageConfig, SwapEmbedding, TrainingConfig
 from fope_lab.stages.base import UNTRAINED
-from fope_lab.sweep.apply_axes import StageSection
 from fope_lab.sweep.cost import Cost, cost_of
+from fope_lab.sweep.data_stages import PreparationStages, Prepared, inputs_of
 from fope_lab.sweep.graph import Stage, make_stage
-from fope_lab.sweep.hints import needs_of
-from fope_lab.sweep.inputs import inputs_of
-from fope_lab.sweep.kinds import FILE_KINDS
+from fope_lab.sweep.grid_point import StageFields
+from fope_lab.sweep.kinds import FILE_KINDS, needs_of
 from fope_lab.sweep.local_corpora import LocalCorpora
 from fope_lab.sweep.model_spec import ModelSpec, learned_parameters_of, model_spec_of
+from fope_lab.sweep.model_stages import select_stages, with_swapped_embedding
 from fope_lab.sweep.parents import Parent
-from fope_lab.sweep.preparation_stages import PreparationStages, Prepared
-from fope_lab.sweep.select_stages import select_stages
-from fope_lab.sweep.swap_embedding import with_swapped_embedding
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ class StageBuilder:
         self._known: dict[str, Stage] = {}
         """Stages that others may start from, by key."""
 
-    def build(self, section: StageSection, parent: Parent, seed: int) -> BuiltStage:
+    def build(self, section: StageFields, parent: Parent, seed: int) -> BuiltStage:
         """Return the stage of a section that starts from `parent`, under a seed of the sweep."""
         problems = list(section.problems)
         if parent.problem is not None:
@@ -100,7 +97,7 @@ class StageBuilder:
             ]
         return BuiltStage(None, (), tuple(problems))
 
-    def select(self, section: StageSection, candidates: Sequence[Stage]) -> dict[int, Stage]:
+    def select(self, section: StageFields, candidates: Sequence[Stage]) -> dict[int, Stage]:
         """Return the stages that choose among candidates, by their seeds, by the section's rule.
 
         Raises ValueError if there is nothing to choose from.
@@ -112,7 +109,7 @@ class StageBuilder:
         self._known |= {stage.key: stage for stage in made.values()}
         return made
 
-    def _checked(self, section: StageSection) -> StageConfig:
+    def _checked(self, section: StageFields) -> StageConfig:
         """Return a section's configuration, read once for all grid points that set the same in it.
 
         Raises ConfigError.
@@ -125,7 +122,7 @@ class StageBuilder:
         return self._work.get(section, read)
 
     def _resolve(
-        self, spec: StageConfig, section: StageSection, parent: Parent, seed: int
+        self, spec: StageConfig, section: StageFields, parent: Parent, seed: int
     ) -> list[Stage]:
         """Return the preparation stages that a stage needs, and the stage last.
 
@@ -193,7 +190,7 @@ class StageBuilder:
                     _check_unread(spec, prepared, candidate)
             stage = self._before(stage)
 
-    def _prepare(self, spec: StageConfig, section: StageSection, parent: ModelSpec | None) -> _Work:
+    def _prepare(self, spec: StageConfig, section: StageFields, parent: ModelSpec | None) -> _Work:
         """Return what a section's stages that start from models like `parent` have in common.
 
         Raises ConfigError.
@@ -225,7 +222,7 @@ def _check_unread(spec: StageConfig, prepared: Prepared, candidate: Stage) -> No
             raise ConfigError(Problem((field,), f"{fault}, so the number would be too good", needs))
 
 
-def _read_fields(section: StageSection) -> Mapping[str, Any]:
+def _read_fields(section: StageFields) -> Mapping[str, Any]:
     """The fields of a section that count at a grid point.
 
     Where an axis sets `train` to UNTRAINED, data and resources that stand in the section itself are

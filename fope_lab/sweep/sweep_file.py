@@ -13,9 +13,8 @@ from annotated_types import MinLen
 
 from fope_lab.config.annotations import Doc
 from fope_lab.config.checks import KnownName, Pattern
-from fope_lab.config.options import entry_of
+from fope_lab.config.options import Options, PositiveInt, entry_of
 from fope_lab.config.problems import FieldPath, Problem, shown
-from fope_lab.config.section import PositiveInt, Section
 from fope_lab.config.yaml_document import Document
 from fope_lab.papers.index import paper_names
 from fope_lab.stages.base import STAGE_TYPES
@@ -43,7 +42,7 @@ MOST_WRITTEN_SEEDS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreparationResources(Section):
+class PreparationResources(Options):
     """What a preparation stage occupies while it runs. It needs no GPU."""
 
     cpus: Annotated[
@@ -52,14 +51,14 @@ class PreparationResources(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Preparation(Section):
+class Preparation(Options):
     """How the stages run that prepare data and tokenizers for the others."""
 
     resources: PreparationResources = PreparationResources()
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepFile(Section):
+class SweepFile(Options):
     """The top level of a sweep file, with the sections of its stages as they stand in the file."""
 
     name: Annotated[SweepName, Doc("Name of the sweep and of its MLflow experiment.")]

@@ -15,7 +15,7 @@ import yaml
 from fope_lab.analysis import analysis_names
 from fope_lab.cli import main
 from fope_lab.model import Decoder, ModelConfig, save_model
-from fope_lab.sweep.adhoc_stages import analysis_content, evaluation_content
+from fope_lab.sweep.adhoc import analysis_content, evaluation_content
 
 SIZES = ModelConfig(num_layers=1, num_heads=2, head_dim=16, vocab_size=272)
 

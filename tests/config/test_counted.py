@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fope_lab.cli import main
-from fope_lab.config.counted import counted
+from fope_lab.config.problems import counted
 
 
 def test_numbers_of_things() -> None:

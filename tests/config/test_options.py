@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.checks import Parsed
 from fope_lab.config.options import entry_of, options_of
-from fope_lab.config.parsed import Parsed
 from fope_lab.config.problems import ConfigError, Problem
 
 

@@ -11,8 +11,8 @@ from fope_lab.data.packing import PackedCorpus, data_identity
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import tokenizer_identity
 from fope_lab.stages import PrepareData
+from fope_lab.stages.key import stage_key
 from fope_lab.store import Store
-from fope_lab.sweep.keys import stage_key
 from trainers.prepare_data import run
 
 

@@ -13,7 +13,7 @@ from fope_lab.data.benchmarks.longbench import BUCKETS
 from fope_lab.evaluation.context import Context
 from fope_lab.report.results.old_metric_names import metric_named
 from fope_lab.stages import Pretrain, StageConfig
-from fope_lab.stages.entry_points import load_function
+from fope_lab.stages.base import load_function
 from fope_lab.stages.result import Measurement
 from fope_lab.store import Store
 from fope_lab.sweep.kinds import FILE_KINDS

@@ -24,7 +24,7 @@ from fope_lab.store import StageState, Status, Store
 from fope_lab.store.state import CACHED
 from fope_lab.sweep import Sweep, load_sweep
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.stage_states import block_descendants
+from fope_lab.sweep.plan import block_descendants
 from fope_lab.tracking.names import WIDTH, run_names
 
 SWEEP = """

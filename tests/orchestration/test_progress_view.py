@@ -19,7 +19,7 @@ from fope_lab.orchestration.live_screen import seconds_text, summary
 from fope_lab.orchestration.progress_view import observe_states, print_problems, progress_cells
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store.lease import Ending, driver_name
-from fope_lab.sweep.stage_states import block_descendants
+from fope_lab.sweep.plan import block_descendants
 
 STAGES: list[Any] = [
     SimpleNamespace(

@@ -13,8 +13,8 @@ import pytest
 
 from fope_lab.cli import main
 from fope_lab.cli.commands import schema
-from fope_lab.config import extras
-from fope_lab.config.extras import EXTRA_OF, MissingPackageError, require_packages
+from fope_lab.config import environment
+from fope_lab.config.environment import EXTRA_OF, MissingPackageError, require_packages
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -71,13 +71,15 @@ def test_errors_name_the_extra_that_has_the_package() -> None:
 def test_all_is_all() -> None:
     [everything] = PROJECT["optional-dependencies"]["all"]
     assert everything == "fope-lab[train,cluster,tracking]"
-    assert {EXTRA_OF[name] for name in extras.RUN} == {"train", "cluster", "tracking"}
+    assert {EXTRA_OF[name] for name in environment.RUN} == {"train", "cluster", "tracking"}
 
 
 def without(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
     """Let packages not be installed, as far as `require_packages` sees."""
-    real = extras._is_installed
-    monkeypatch.setattr(extras, "_is_installed", lambda name: name not in packages and real(name))
+    real = environment._is_installed
+    monkeypatch.setattr(
+        environment, "_is_installed", lambda name: name not in packages and real(name)
+    )
 
 
 def test_a_run_without_ray_starts_nothing(
@@ -94,9 +96,9 @@ def test_a_run_without_ray_starts_nothing(
 
 
 def test_several_packages_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    without(monkeypatch, *extras.RUN)
+    without(monkeypatch, *environment.RUN)
     with pytest.raises(MissingPackageError) as error:
-        require_packages("this", extras.RUN)
+        require_packages("this", environment.RUN)
     assert str(error.value) == (
         "this needs torch, ray, mlflow, which are not installed: pip install 'fope-lab[all]'"
     )

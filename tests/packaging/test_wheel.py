@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fope_lab.config.extras import EXTRA_OF
+from fope_lab.config.environment import EXTRA_OF
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("fope_lab", "trainers", "sweeps")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fope_lab.embeddings import PRESETS, embedding_names
 from fope_lab.provenance import source
 from fope_lab.provenance.source import SourceFile, changed_files, digest_of_code, source_of
-from fope_lab.stages.parts import parts_of_embedding
+from fope_lab.stages.key import parts_of_embedding
 
 Changed = Callable[[Mapping[str, SourceFile]], list[str]]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fope_lab.stages.labels import stage_label
 from fope_lab.stages.short_labels import LabelParts, short_labels
-from fope_lab.sweep.stage_names import find_stage, find_stages
+from fope_lab.sweep.stage_filter import find_stage, find_stages
 
 ZIPPED = {
     "learned": ("layer", "gelu", 512),

@@ -24,7 +24,7 @@ from fope_lab.planning.plan_table import print_plan
 from fope_lab.planning.workload import workload_of
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep, plan
-from fope_lab.sweep.computed_tokens import _widths, computed_widths, rows_at_once
+from fope_lab.sweep.cost import _widths, computed_widths, rows_at_once
 from fope_lab.sweep.graph import Stage
 from trainers.length_groups import length_groups
 

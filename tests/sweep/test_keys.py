@@ -17,12 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sweep_files import BASE, PRETRAIN, changed, keys, load, of, write
 
-from fope_lab.config.options import default_of, options_of
-from fope_lab.config.section import Section
+from fope_lab.config.options import Options, default_of, options_of
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.stages import Resources, TrainSettings
 from fope_lab.stages.base import STAGE_TYPES
-from fope_lab.stages.serialise import hashed_fields
+from fope_lab.stages.key import hashed_fields
 from fope_lab.sweep import load_sweep
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -313,7 +312,7 @@ def test_a_field_is_in_the_key_unless_its_class_excludes_it(kind: str) -> None:
         assert "batch_tokens" in same_numbers
 
 
-def _fields(section: type[Section]) -> Iterator[str]:
+def _fields(section: type[Options]) -> Iterator[str]:
     names = options_of(section)
     # `method` follows from `stride`, `seed` is the sweep's own, and a kind is another stage.
     return (name for name in names if name not in ("kind", "seed", "method"))

@@ -12,7 +12,7 @@ from fope_lab.config.problems import SweepError
 from fope_lab.store import StageFolder, Status, Store
 from fope_lab.store.lease import LeaseHeldError
 from fope_lab.sweep import Plan, plan
-from fope_lab.sweep.redo import stages_to_redo
+from fope_lab.sweep.stage_filter import stages_to_redo
 
 SWEEP = changed(BASE, {"grid": {"pretrain.embedding": ["alibi", "rope"]}})
 

@@ -12,7 +12,7 @@ from fope_lab.planning.estimate import estimate_plans
 from fope_lab.store import StageState, Status
 from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep import load_sweep, plan
-from fope_lab.sweep.stage_states import block_descendants
+from fope_lab.sweep.plan import block_descendants
 
 RATE = "pretrain.train.learning_rate"
 TRAIN = {**PRETRAIN["train"], "validate_every": 5, "validation_part": "first-half"}

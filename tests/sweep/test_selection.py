@@ -12,7 +12,7 @@ from sweep_files import BASE, changed, load
 from fope_lab.config.problems import SweepError
 from fope_lab.store import StageState, Status
 from fope_lab.sweep import Plan, plan
-from fope_lab.sweep.selection import every_stage, failed, only
+from fope_lab.sweep.stage_filter import every_stage, failed, only
 
 SWEEP = changed(BASE, {"grid": {"pretrain.embedding": ["alibi", "rope"]}})
 ALIBI = "[embedding=alibi,seed=0]"

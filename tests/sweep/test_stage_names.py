@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from fope_lab.config.problems import SweepError
-from fope_lab.sweep.stage_names import find_stage, find_stages
+from fope_lab.sweep.stage_filter import find_stage, find_stages
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fope_lab.store import StageState, Status
-from fope_lab.sweep.stage_states import block_descendants, is_ready, unfinished_parents
+from fope_lab.sweep.plan import block_descendants, is_ready, unfinished_parents
 
 STORED = [s for s in Status if s not in (Status.WAITING, Status.BLOCKED)]
 

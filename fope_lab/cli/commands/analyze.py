@@ -8,7 +8,7 @@ from fope_lab.cli.adhoc_run import ADHOC_ARGUMENTS, run_adhoc_sweep
 from fope_lab.cli.checkpoint_words import checkpoint_places
 from fope_lab.cli.console import make_console
 from fope_lab.cli.shared_options import CHECKPOINT, argument
-from fope_lab.config.exit_codes import FAILED, OK
+from fope_lab.config.environment import FAILED, OK
 
 HELP = "run an analysis from a paper: arrays and a figure"
 ARGUMENTS = (
@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the analysis and print where its results are; returns the exit code."""
     from fope_lab.cli.render.analyses_table import print_analyses, print_figures
     from fope_lab.store import Store
-    from fope_lab.sweep.adhoc_stages import analysis_content
+    from fope_lab.sweep.adhoc import analysis_content
 
     console = make_console()
     if options.name is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fope_lab.cli.shared_options import argument
-from fope_lab.config.exit_codes import OK
+from fope_lab.config.environment import OK
 
 SCRIPTS = {
     "bash": """_fope_lab() {

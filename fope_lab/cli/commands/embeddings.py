@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fope_lab.cli.console import make_console, print_json
 from fope_lab.cli.shared_options import add_json, argument, number, whole_number
-from fope_lab.config.exit_codes import OK
+from fope_lab.config.environment import OK
 
 if TYPE_CHECKING:
     from fope_lab.cli.embedding_sizes import Sizes

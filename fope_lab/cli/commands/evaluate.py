@@ -8,7 +8,7 @@ from fope_lab.cli.adhoc_run import ADHOC_ARGUMENTS, run_adhoc_sweep
 from fope_lab.cli.checkpoint_words import checkpoint_places
 from fope_lab.cli.console import make_console
 from fope_lab.cli.shared_options import CHECKPOINT, add_json, argument
-from fope_lab.config.exit_codes import FAILED, OK
+from fope_lab.config.environment import FAILED, OK
 
 HELP = "evaluate checkpoints without a sweep file"
 ARGUMENTS = (
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     from fope_lab.orchestration.sweep_report import report_of_sweep
     from fope_lab.report.render.json import render_json
     from fope_lab.store import Store
-    from fope_lab.sweep.adhoc_stages import evaluation_content
+    from fope_lab.sweep.adhoc import evaluation_content
 
     checkpoints = checkpoint_places(options.checkpoints, options.store)
     content = evaluation_content(

@@ -7,7 +7,7 @@ import argparse
 from fope_lab.cli.checkpoint_words import checkpoint_places
 from fope_lab.cli.console import make_console
 from fope_lab.cli.shared_options import CHECKPOINT, add_store, argument
-from fope_lab.config.exit_codes import OK
+from fope_lab.config.environment import OK
 
 HELP = "write a model as a folder for Hugging Face's transformers"
 ARGUMENTS = (

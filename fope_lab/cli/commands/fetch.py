@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from fope_lab.cli.shared_options import add_store, argument
-from fope_lab.config.exit_codes import OK
+from fope_lab.config.environment import OK
 
 HELP = "download data that is not bundled"
 ARGUMENTS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fope_lab.cli.shared_options import AddArgument
-from fope_lab.config.exit_codes import OK
+from fope_lab.config.environment import OK
 
 HELP = "print the folder of our tasks for lm-evaluation-harness (lm_eval --include_path)"
 ARGUMENTS: tuple[AddArgument, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fope_lab.cli.shared_options import add_stage, add_store, argument
-from fope_lab.config.exit_codes import OK
+from fope_lab.config.environment import OK
 
 HELP = "print the log of a stage's latest attempt"
 ARGUMENTS = (

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from fope_lab.cli.shared_options import argument
-from fope_lab.config.exit_codes import OK
+from fope_lab.config.environment import OK
 
 HELP = "write a sweep file for your own text, ready to run"
 ARGUMENTS = (
@@ -24,7 +24,7 @@ ARGUMENTS = (
 
 def run(options: argparse.Namespace) -> int:
     """Write the file and print what to do with it; returns the exit code."""
-    from fope_lab.config.counted import counted
+    from fope_lab.config.problems import counted
     from fope_lab.sweep.new_sweep import write_new_sweep
 
     path = Path(options.file)

@@ -21,7 +21,7 @@ from fope_lab.cli.shared_options import (
     number,
     whole_number,
 )
-from fope_lab.config.exit_codes import OK
+from fope_lab.config.environment import OK
 from fope_lab.no_collections import no_collections
 
 HELP = "preview a run: stages, cost, memory and time"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fope_lab.cli.at_commit import load_at_commit
 from fope_lab.cli.console import make_console, print_notes
 from fope_lab.cli.shared_options import add_json, add_store, add_tracking_uri
-from fope_lab.config.exit_codes import OK
+from fope_lab.config.environment import OK
 
 if TYPE_CHECKING:
     from fope_lab.report.pair import Side

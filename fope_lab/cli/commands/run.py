@@ -14,10 +14,10 @@ from fope_lab.cli.shared_options import (
     add_tracking_uri,
     argument,
 )
-from fope_lab.config.exit_codes import FAILED, OK
+from fope_lab.config.environment import FAILED, OK
 
 if TYPE_CHECKING:
-    from fope_lab.sweep.selection import Select
+    from fope_lab.sweep.stage_filter import StageFilter
 
 ONLY = "--only"
 
@@ -95,10 +95,10 @@ def run(options: argparse.Namespace) -> int:
     return FAILED if failed_or_blocked else OK
 
 
-def _selection(options: argparse.Namespace) -> Select:
+def _selection(options: argparse.Namespace) -> StageFilter:
     """Which stages the options select. Raises SweepError for options that contradict each other."""
     from fope_lab.config.problems import Problem, SweepError
-    from fope_lab.sweep.selection import every_stage, failed, only
+    from fope_lab.sweep.stage_filter import every_stage, failed, only
 
     if (options.only or options.retry_failed) and (options.redo or options.redo_stale):
         flag = ONLY if options.only else "--retry-failed"

@@ -6,7 +6,7 @@ import argparse
 
 from fope_lab.cli.console import make_console, print_json
 from fope_lab.cli.shared_options import add_json, whole_number
-from fope_lab.config.exit_codes import OK
+from fope_lab.config.environment import OK
 
 HELP = "list the model sizes: parameters, FLOPs and memory"
 

@@ -6,7 +6,7 @@ import argparse
 
 from fope_lab.cli.console import print_json
 from fope_lab.cli.shared_options import AddArgument
-from fope_lab.config.exit_codes import OK
+from fope_lab.config.environment import OK
 
 HELP = "print the JSON Schema of sweep files, for editors"
 ARGUMENTS: tuple[AddArgument, ...] = ()

@@ -7,7 +7,7 @@ import argparse
 from fope_lab.cli.console import WHOLE_ROWS, make_console, print_json, print_notes
 from fope_lab.cli.inputs import load_sweeps
 from fope_lab.cli.shared_options import TABLE_WIDTH, add_files, add_json, add_store, argument
-from fope_lab.config.exit_codes import FAILED, OK
+from fope_lab.config.environment import FAILED, OK
 
 HELP = "show the progress of sweeps, and whether something is running them"
 ARGUMENTS = (

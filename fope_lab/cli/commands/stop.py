@@ -7,7 +7,7 @@ import argparse
 from fope_lab.cli.console import make_console
 from fope_lab.cli.inputs import name_of_sweep
 from fope_lab.cli.shared_options import add_file, add_store
-from fope_lab.config.exit_codes import FAILED, OK
+from fope_lab.config.environment import FAILED, OK
 
 HELP = "end the runs of a sweep on this machine, as Ctrl-C would"
 ARGUMENTS = (add_file, add_store)

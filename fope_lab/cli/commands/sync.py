@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fope_lab.cli.shared_options import add_store, add_tracking_uri
-from fope_lab.config.exit_codes import OK
+from fope_lab.config.environment import OK
 
 HELP = "bring MLflow up to date with the store"
 ARGUMENTS = (add_store, add_tracking_uri)

@@ -7,7 +7,7 @@ import argparse
 from fope_lab.cli.console import make_console, print_machine_notes
 from fope_lab.cli.inputs import load_sweeps
 from fope_lab.cli.shared_options import add_files
-from fope_lab.config.exit_codes import OK
+from fope_lab.config.environment import OK
 
 HELP = "check sweep files without starting anything"
 ARGUMENTS = (add_files,)
@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> int:
 
     What this machine can't hold is a note on standard error: the sweep may be meant for a cluster.
     """
-    from fope_lab.config.counted import counted
+    from fope_lab.config.problems import counted
 
     sweeps = load_sweeps(options.files)
     for sweep in sweeps:

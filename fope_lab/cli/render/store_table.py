@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fope_lab.config.counted import counted
+from fope_lab.config.problems import counted
 from fope_lab.housekeeping.contents import Contents
 from fope_lab.housekeeping.wording import age, size_text
 from fope_lab.orchestration.live_screen import STYLES
 from fope_lab.stages.labels import ABSENT
 from fope_lab.store.state import IMPORTANCE
-from fope_lab.sweep.stage_names import SHOWN_DIGITS
+from fope_lab.sweep.stage_filter import SHOWN_DIGITS
 
 
 def print_contents(contents: Contents, console: Console) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.checks import Parsed
 from fope_lab.config.named_types import NamedTypes, given_options
-from fope_lab.config.parsed import Parsed
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.corpora.registry import corpus_json_schema, parse_corpus
 from fope_lab.data.problems import DataError

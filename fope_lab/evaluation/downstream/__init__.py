@@ -14,8 +14,8 @@ from annotated_types import MinLen
 
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.checks import EachOnce, KnownName
+from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import FieldPath
-from fope_lab.config.section import PositiveInt
 from fope_lab.data import olmo_eval
 from fope_lab.data.benchmarks.downstream import PAPER_TASKS, TASKS
 from fope_lab.data.problems import DataError

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fope_lab.config.annotations import Doc
+from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import FieldPath, Problem, missing
-from fope_lab.config.section import PositiveInt
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.evaluation.base import ForwardPass, LengthsOption, ModelEvaluation
 from fope_lab.stages.metric import LENGTH, POSITION, Metric

@@ -20,11 +20,9 @@ from typing import Annotated, Any
 from annotated_types import MinLen
 
 from fope_lab.config.annotations import Interval
-from fope_lab.config.checks import Pattern
-from fope_lab.config.options import nested
-from fope_lab.config.parsed import Parsed
+from fope_lab.config.checks import Parsed, Pattern
+from fope_lab.config.options import Options, PositiveInt, nested
 from fope_lab.config.problems import ConfigError, Problem, SweepError, missing
-from fope_lab.config.section import PositiveInt, Section
 from fope_lab.config.yaml_document import Document
 from fope_lab.papers.index import paper_path
 from fope_lab.report.compare.published_hours import PublishedHours
@@ -49,7 +47,7 @@ Repository = Annotated[str, Pattern(r"[\w.-]+/[\w.-]+", "an owner and a name on 
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedColumn(Section):
+class PublishedColumn(Options):
     """A printed column, and what it measures in our terms."""
 
     label: Text
@@ -68,7 +66,7 @@ class PublishedColumn(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedRow(Section):
+class PublishedRow(Options):
     """A printed row: a number for each column, and their printed spreads and average."""
 
     label: Text
@@ -79,7 +77,7 @@ class PublishedRow(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Average(Section):
+class Average(Options):
     """The printed column of averages, and our metric for it.
 
     `divided_by` is the divisor of a row's sum if it is not the number of columns. Ours is compared
@@ -91,7 +89,7 @@ class Average(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedTable(Section):
+class PublishedTable(Options):
     """One table or figure of a paper, or of a repository on GitHub that has none.
 
     A printed number times `factor` is in our unit.

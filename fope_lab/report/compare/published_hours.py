@@ -8,7 +8,7 @@ from typing import Annotated
 from annotated_types import MinLen
 
 from fope_lab.config.annotations import Interval
-from fope_lab.config.section import PositiveInt, Section
+from fope_lab.config.options import Options, PositiveInt
 from fope_lab.stages.labels import label
 from fope_lab.sweep.graph import Stage
 
@@ -16,7 +16,7 @@ Text = Annotated[str, MinLen(1)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedTraining(Section):
+class PublishedTraining(Options):
     """The hours of one training; `where` selects it by the short names of axes and their labels."""
 
     where: dict[str, Text] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class PublishedTraining(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedHours(Section):
+class PublishedHours(Options):
     """What a paper prints of the machine and the time of the trainings of a table or a figure.
 
     `device` is the name that `plan --device` has for the GPU, if it knows it. `trainings` is empty

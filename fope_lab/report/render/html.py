@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from fope_lab.config.counted import counted
+from fope_lab.config.problems import counted
 from fope_lab.drawing.svg import style_variables
 from fope_lab.report.build import Report
 from fope_lab.report.compare.best import meaning

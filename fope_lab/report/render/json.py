@@ -22,7 +22,7 @@ from fope_lab.report.results.selections import choice_of
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.report.results.training_speed import speed_of
 from fope_lab.stages import Select
-from fope_lab.stages.select import MEANS
+from fope_lab.stages.internal import MEANS
 from fope_lab.statistics.intervals import MeanEstimate
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from fope_lab.config.counted import counted
+from fope_lab.config.problems import counted
 from fope_lab.report.compare.changes import UNKNOWN
 from fope_lab.report.compare.match_sweeps import MatchedCell
 from fope_lab.report.pair import Pair

@@ -7,7 +7,7 @@ from typing import Any
 
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages import Select
-from fope_lab.stages.select import SELECTED
+from fope_lab.stages.internal import SELECTED
 
 
 def choice_of(result: StageResult) -> Any:

@@ -18,7 +18,7 @@ from fope_lab.store import Row, StageFolder, StageState, Status, Store
 from fope_lab.store.snapshot import StoreSnapshot
 from fope_lab.store.time_taken import TimeTaken
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.stage_states import block_descendants, read_states, unfinished_parents
+from fope_lab.sweep.plan import block_descendants, read_states, unfinished_parents
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fope_lab.config.counted import counted
+from fope_lab.config.problems import counted
 from fope_lab.report.results.cost import Cost, cost_of
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.report.results.training_speed import TimeLost, time_lost

@@ -6,8 +6,7 @@ import json
 import math
 import re
 
-from fope_lab.config.errors import UserError
-from fope_lab.config.problems import shown
+from fope_lab.config.problems import UserError, shown
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _AXIS = re.compile(r"[A-Za-z0-9_.-]+")

@@ -18,8 +18,8 @@ from fope_lab.report.render.json import report_json
 from fope_lab.report.render.report_tables import report_tables
 from fope_lab.report.render.tables import Table
 from fope_lab.stages import Select
+from fope_lab.stages.internal import MEANS, SELECTED
 from fope_lab.stages.result import Measurement, ResultRecord
-from fope_lab.stages.select import MEANS, SELECTED
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import Plan

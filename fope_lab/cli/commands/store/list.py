@@ -6,7 +6,7 @@ import argparse
 
 from fope_lab.cli.console import WHOLE_ROWS, make_console, print_json
 from fope_lab.cli.shared_options import TABLE_WIDTH, add_json, add_store
-from fope_lab.config.exit_codes import OK
+from fope_lab.config.environment import OK
 
 HELP = "list the stages of a store with their states, sizes and ages, largest first"
 ARGUMENTS = (add_store, add_json)

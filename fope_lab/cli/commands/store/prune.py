@@ -7,7 +7,7 @@ import sys
 
 from fope_lab.cli.console import make_console
 from fope_lab.cli.shared_options import add_store, argument
-from fope_lab.config.exit_codes import OK
+from fope_lab.config.environment import OK
 
 HELP = "remove stages that no recorded sweep has, and what killed and repeated attempts left"
 ARGUMENTS = (

@@ -6,7 +6,7 @@ import argparse
 
 from fope_lab.cli.console import make_console
 from fope_lab.cli.shared_options import add_stage, add_store
-from fope_lab.config.exit_codes import OK
+from fope_lab.config.environment import OK
 
 HELP = "show a stage: its configuration, attempts, parents, children and files"
 ARGUMENTS = (add_stage, add_store)

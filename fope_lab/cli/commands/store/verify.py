@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from fope_lab.cli.console import make_console
 from fope_lab.cli.shared_options import add_store
-from fope_lab.config.counted import counted
-from fope_lab.config.exit_codes import FAILED, OK
+from fope_lab.config.environment import FAILED, OK
+from fope_lab.config.problems import counted
 
 if TYPE_CHECKING:
     from fope_lab.store import StageFolder

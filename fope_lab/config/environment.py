@@ -1,4 +1,4 @@
-"""The optional packages of fope-lab, by the extra that installs them.
+"""What a command finds around it: optional packages, environment variables, and the exit codes.
 
 The base install reads sweeps and stores. What trains, runs on Ray or tracks with MLflow comes with
 an extra: `pip install 'fope-lab[all]'`.
@@ -7,9 +7,13 @@ an extra: `pip install 'fope-lab[all]'`.
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Iterable
 
-from fope_lab.config.errors import UserError
+from fope_lab.config.problems import UserError
+
+OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+"""The exit codes of `fope-lab`, and of `fope-lab run` on a cluster."""
 
 EXTRA_OF = {
     "aiohttp": "cluster",
@@ -59,3 +63,18 @@ def _is_installed(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:
         return False
+
+
+def default_store() -> str:
+    """The folder of the stages: FOPE_LAB_STORE, or ./fope-store."""
+    return os.environ.get("FOPE_LAB_STORE") or "fope-store"
+
+
+def default_tracking_uri() -> str | None:
+    """The MLflow server or database: MLFLOW_TRACKING_URI; None means mlflow.db in the store."""
+    return os.environ.get("MLFLOW_TRACKING_URI")
+
+
+def default_address() -> str:
+    """The Ray cluster: RAY_ADDRESS, or a local one."""
+    return os.environ.get("RAY_ADDRESS") or "local"
