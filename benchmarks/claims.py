@@ -20,11 +20,9 @@ from numpy.typing import NDArray
 from fope_lab.statistics.decision import Bound, Outcome, chance_rate, decide, holm
 from fope_lab.statistics.power import POWER, seeds_needed
 from fope_lab.statistics.t_test import ALPHA, STUDENT_T
-from fope_lab.sweep.claims.contrast import Contrast
+from fope_lab.sweep.claims.compare import Contrast, Term, contrasts_along, contrasts_between
 from fope_lab.sweep.claims.grammar import parse_claim
-from fope_lab.sweep.claims.statements.along import AlongStatement, Course
-from fope_lab.sweep.claims.statements.base import Statement
-from fope_lab.sweep.claims.statements.of_operands import OperandStatement, Place
+from fope_lab.sweep.claims.statement import ALONG, Statement
 
 Values = NDArray[np.float64]
 """Numbers of models under seeds: (models, seeds)."""
@@ -51,11 +49,10 @@ class Rate:
 
 def contrasts_of(statement: Statement, models: int, points: Sequence[float]) -> Sequence[Contrast]:
     """The contrasts of a statement about models `m0`, `m1`, … or about one along points."""
-    if isinstance(statement, AlongStatement):
-        names = tuple(f"m0@{point:g}" for point in points)
-        return statement.contrasts(Course("m0", tuple(points), names, "length"))
-    assert isinstance(statement, OperandStatement)
-    return statement.contrasts([Place(f"m{i}", i) for i in range(models)])
+    if statement.verb in ALONG:
+        names = [f"m0@{point:g}" for point in points]
+        return contrasts_along(statement, "m0", "length", points, names)
+    return contrasts_between(statement, [Term(f"m{i}", i) for i in range(models)])
 
 
 def outcome_of(claim: str, values: Values, points: Sequence[float] = ()) -> Outcome:

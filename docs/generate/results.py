@@ -17,7 +17,7 @@ from docs.generate.shipped import ROOT, load_shipped, reads_own_text
 from fope_lab.stages.labels import label, split_label
 from fope_lab.stages.metric import LENGTH, Metric
 from fope_lab.store import Status
-from fope_lab.sweep.claim_group import Basis
+from fope_lab.sweep.claim_group import Sentence
 
 FOLDER = ROOT / "docs" / "results"
 UNIT, LOSS = "perplexity", "validation_loss"
@@ -114,7 +114,7 @@ class Result:
         return {name: type(one).numbers for name, one in found.items() if one is not None}
 
     @property
-    def bases(self) -> Mapping[str, Basis | None]:
+    def bases(self) -> Mapping[str, Sentence | None]:
         """What each claim stands for, by its text."""
         return {one.text: one.basis for one in load_shipped(ROOT / self.sweep).report.stated}
 

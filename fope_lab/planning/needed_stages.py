@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from fope_lab.report.compare.seed_needs import Needs, seed_needs, with_needs
+from fope_lab.report.claims.counted import seed_needs
+from fope_lab.report.claims.needs import Needs, with_needs
 from fope_lab.report.results.stage_results import StageResult, read_stage, unread
 from fope_lab.store import StageState, Store
 from fope_lab.store.state import NOT_STARTED
@@ -31,7 +32,7 @@ class NeededStates:
         if not self._ruled:
             return dict(states)
         self._results.update(states)
-        found = [needs.needs(self._results) for needs in self._needs]
+        found = [needs(self._results) for needs in self._needs]
         now = frozenset[str]().union(*(needs.now for needs in found))
         later = frozenset[str]().union(*(needs.later for needs in found))
         return with_needs(states, Needs(now, later))

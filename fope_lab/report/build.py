@@ -6,25 +6,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from fope_lab.report.claims.counted import judge_sweep, read_counted, seed_test_of
+from fope_lab.report.claims.judge import StageSeconds, Verdict
+from fope_lab.report.claims.until_stopped import CountedSeeds, counted_seeds
 from fope_lab.report.compare.before_after import BeforeAfter, pair_before_after
-from fope_lab.report.compare.claim_case import StageSeconds
-from fope_lab.report.compare.claims import Verdict
+from fope_lab.report.compare.best import findings
 from fope_lab.report.compare.comparability_marks import (
     ComparabilityMarks,
     comparability_marks,
     read_histories,
 )
-from fope_lab.report.compare.counted_results import (
-    CountedSeeds,
-    counted_seeds,
-    judge_sweep,
-    read_counted,
-)
-from fope_lab.report.compare.findings import findings
 from fope_lab.report.compare.own_settings import own_settings_notes
 from fope_lab.report.compare.paper_comparison import PaperComparison, compare_with_paper
 from fope_lab.report.compare.published import load_published
-from fope_lab.report.compare.seed_needs import seed_test_of
 from fope_lab.report.results.aggregate import Cell, build_cells
 from fope_lab.report.results.analyses import AnalysisResult, read_analyses
 from fope_lab.report.results.heatmaps import HeatmapGroup, group_heatmaps

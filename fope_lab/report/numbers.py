@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from fope_lab.report.build import Report
-from fope_lab.report.compare.claims import VERDICTS
+from fope_lab.report.claims.judge import VERDICTS
 
 NumberPath = tuple[str, ...]
 """The parts of a number's name, from its group to the number itself; any text is allowed."""

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from fope_lab.config.problems import UserError
+from fope_lab.report.claims.counted import read_counted
 from fope_lab.report.compare.changes import (
     CodeChange,
     SettingChange,
@@ -15,7 +16,6 @@ from fope_lab.report.compare.changes import (
     pair_stages,
     setting_changes,
 )
-from fope_lab.report.compare.counted_results import read_counted
 from fope_lab.report.compare.match_sweeps import MatchedCell, match_sweeps
 from fope_lab.report.results.aggregate import build_cells
 from fope_lab.store import Store

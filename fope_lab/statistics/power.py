@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from fope_lab.statistics.decision import Bound
 from fope_lab.statistics.intervals import estimate_mean
@@ -78,39 +77,3 @@ def _fewest(power: Callable[[int], float]) -> int | None:
         else:
             low = middle
     return high
-
-
-@dataclass(frozen=True)
-class WouldDecide:
-    """How many seeds would decide a claim: None for more than a thousand.
-
-    `more` are those beyond the ones that are there, and `seconds` what their stages take; None
-    where unknown. `at_least` says that a sequential test decides, which needs some more.
-    """
-
-    seeds: int | None
-    more: int | None
-    seconds: float | None
-    at_least: bool = False
-
-    @property
-    def words(self) -> str:
-        """One sentence without its full stop."""
-        if self.seeds is None:
-            return f"more than {MOST:,} seeds would be needed to decide it"
-        cost = "" if self.seconds is None else f", about {_duration(self.seconds)} of work"
-        number = f"{'at least' if self.at_least else 'about'} {self.seeds}"
-        return (
-            f"{number} seeds would decide it, if the difference is what it seems:"
-            f" {self.more} more{cost}"
-        )
-
-
-def _duration(seconds: float) -> str:
-    """Two digits of the largest unit that fits: 40 s, 12 min, 3.2 hours."""
-    if seconds < 100:
-        return f"{seconds:.2g} s"
-    if seconds < 6000:
-        return f"{seconds / 60:.0f} min"
-    hours = seconds / 3600
-    return f"{hours:,.0f} hours" if hours >= 10 else f"{hours:.1f} hours"

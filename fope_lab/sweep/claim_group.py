@@ -25,7 +25,7 @@ Text = Annotated[str, MinLen(1)]
 
 
 @dataclass(frozen=True)
-class Basis:
+class Sentence:
     """What a claim stands for: the words of a paper and where they are, and a note of ours.
 
     A claim without a quotation stands for no sentence of a paper, and the note says where it comes
@@ -66,9 +66,9 @@ class ClaimGroup(Options):
     ]
 
     @property
-    def basis(self) -> Basis:
+    def basis(self) -> Sentence:
         """What each of the claims stands for."""
-        return Basis(self.quote or "", self.place or "", self.note or "")
+        return Sentence(self.quote or "", self.place or "", self.note or "")
 
     def problems(self) -> Iterator[Problem]:
         """A group that says nothing about its claims."""
@@ -102,7 +102,7 @@ class StatedClaim:
 
     text: str
     path: FieldPath
-    basis: Basis | None = None
+    basis: Sentence | None = None
 
 
 def stated_claims(claims: tuple[str | ClaimGroup, ...]) -> Iterator[StatedClaim]:

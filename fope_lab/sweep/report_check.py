@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from fope_lab.config.problems import FieldPath, Problem, format_path
-from fope_lab.sweep.claims.comparison import compare
-from fope_lab.sweep.claims.grammar import Claim, parse_claim, parse_quantity
-from fope_lab.sweep.claims.reader import ClaimError
-from fope_lab.sweep.claims.selection import Catalogue
+from fope_lab.sweep.claims.compare import compare
+from fope_lab.sweep.claims.grammar import parse_claim, parse_quantity
+from fope_lab.sweep.claims.lookup import Catalogue
+from fope_lab.sweep.claims.statement import Claim
+from fope_lab.sweep.claims.text import ClaimError
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.report_section import ReportSection
 from fope_lab.sweep.seed_rule import CLAIMS, UNTIL, SeedRule

@@ -5,7 +5,7 @@
     seeds: {first: 5, at_most: 20, until: {stopped_early: 5}}
 
 With a rule, the sweep has the stages of all seeds 0 … at_most − 1. Those of the first seeds always
-run, and what the store holds of them decides which others do (report/compare/seed_needs.py).
+run, and what the store holds of them decides which others do (report/claims/).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import yaml
 from sweep_files import PRETRAIN_LINE, told, write
 
 from fope_lab.sweep import load_sweep
-from fope_lab.sweep.claim_group import Basis
+from fope_lab.sweep.claim_group import Sentence
 from fope_lab.sweep.schema import sweep_json_schema
 
 SWEEP = f"""name: grouped
@@ -37,15 +37,15 @@ def test_claims_know_their_sentence(tmp_path: Path) -> None:
     - {{note: Our own., claims: ["passkey@64: rope > 0.5"]}}
 """
     stated = load_sweep(write(tmp_path / "s.yaml", text)).report.stated
-    basis = Basis("RoPE is ahead.", "§5", "Of two lengths, this is the shorter.")
+    basis = Sentence("RoPE is ahead.", "§5", "Of two lengths, this is the shorter.")
     assert [(claim.text, claim.basis) for claim in stated] == [
         ("passkey@64: rope > nope", None),
         ("passkey@32: rope > nope", basis),
         ("passkey@32: rope > 0.5", basis),
-        ("passkey@64: rope > 0.5", Basis(note="Our own.")),
+        ("passkey@64: rope > 0.5", Sentence(note="Our own.")),
     ]
     assert str(basis) == "“RoPE is ahead.” (§5) Of two lengths, this is the shorter."
-    assert str(Basis(note="Our own.")) == "Our own."
+    assert str(Sentence(note="Our own.")) == "Our own."
     schema = sweep_json_schema()["properties"]["report"]
     jsonschema.validate(yaml.safe_load(text)["report"], schema)
     with pytest.raises(jsonschema.ValidationError):

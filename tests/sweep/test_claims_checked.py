@@ -10,9 +10,9 @@ from sweep_files import PRETRAIN_LINE, load, told, write
 
 from fope_lab.stages.labels import label
 from fope_lab.sweep import load_sweep
-from fope_lab.sweep.claims.comparison import Comparison, compare
+from fope_lab.sweep.claims.compare import Comparison, compare
 from fope_lab.sweep.claims.grammar import parse_claim
-from fope_lab.sweep.claims.selection import Catalogue
+from fope_lab.sweep.claims.lookup import Catalogue
 
 SWEEP = f"""name: checked
 seeds: [3, 4]
@@ -120,7 +120,7 @@ ERRORS: dict[str, str] = {
     " fope(base=129), fope(base=99,sigma=0.2))",
     "passkey@64 where learning_rate=1e-3: rope grows with learning_rate": "learning_rate has one"
     " value, 0.001; needs at least two",
-    "passkey@64: rope >= nope - 2": "rope >= nope - 2.0: 2 is no margin of passkey, which is"
+    "passkey@64: rope >= nope - 2": "rope >= nope - 2: 2 is no margin of passkey, which is"
     " between 0 and 1; 5 points are 0.05",
     "passkey@64: rope ~ nope within 5": "rope ~ nope within 5: 5 is no margin of passkey, which is"
     " between 0 and 1; 5 points are 0.05",
@@ -147,8 +147,8 @@ def test_numbers_are_called_by_their_axis(tmp_path: Path) -> None:
         "loss: train.learning_rate=1e-3 > 2e-3": ("learning_rate=1e-3", "learning_rate=2e-3"),
     }
     for claim, names in called.items():
-        series = found(tmp_path, claim).combinations[0].series
-        assert tuple(one.name for one in series) == names
+        numbers = found(tmp_path, claim).combinations[0].numbers
+        assert tuple(one.name for one in numbers) == names
 
 
 def test_a_range_that_no_model_has_whole_is_an_error(tmp_path: Path) -> None:
@@ -256,8 +256,8 @@ def test_other_axes_are_compared_too(tmp_path: Path) -> None:
     ],
 )
 def test_the_stage_that_is_meant(tmp_path: Path, claim: str, stage: str, metric: str) -> None:
-    selected = found(tmp_path, claim).selected
-    assert (selected.stage, selected.metric.name) == (stage, metric)
+    measured = found(tmp_path, claim).measured
+    assert (measured.stage, measured.metric.name) == (stage, metric)
 
 
 def test_an_axis_that_goes_along_is_compared_with_it(tmp_path: Path) -> None:
@@ -419,7 +419,7 @@ def test_a_statement_without_a_term_has_a_verdict_for_every_model(tmp_path: Path
         {"pretrain.train.learning_rate": 1e-3},
         {"pretrain.train.learning_rate": 2e-3},
     ]
-    names = [one.name for one in along.combinations[0].series]
+    names = [one.name for one in along.combinations[0].numbers]
     assert names == ["passkey[trials=10]", "passkey[trials=20]"]
 
 

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fope_lab.report.compare.claim_case import VerdictWord
-from fope_lab.report.compare.claim_reasons import format_p
-from fope_lab.report.compare.claims import VERDICTS, Verdict
+from fope_lab.report.claims.judge import VERDICTS, Verdict, VerdictWord
+from fope_lab.report.claims.reasons import format_p
 from fope_lab.report.compare.comparability_marks import MARK
 from fope_lab.report.results.axes import short_names
 from fope_lab.stages.labels import axis_label

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from fope_lab.report.build import Report
-from fope_lab.report.compare.claim_reasons import format_p
-from fope_lab.report.compare.claims import Verdict
+from fope_lab.report.claims.judge import Verdict
+from fope_lab.report.claims.reasons import format_p
 from fope_lab.report.compare.paper_comparison import PaperComparison
 from fope_lab.report.render.analyses import analysis_notes, analysis_numbers
 from fope_lab.report.render.claims_view import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fope_lab.report.build import Report
-from fope_lab.report.compare.claims import Verdict
-from fope_lab.report.compare.counted_results import CountedSeeds
+from fope_lab.report.claims.judge import Verdict
+from fope_lab.report.claims.until_stopped import CountedSeeds
 from fope_lab.stages.labels import stage_label
 from fope_lab.statistics.t_test import ALPHA
 from fope_lab.sweep.seed_rule import SeedRule, StoppedEarly

@@ -10,7 +10,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from fope_lab.report.build import Report
-from fope_lab.report.compare.claims import Verdict
+from fope_lab.report.claims.judge import Verdict
 from fope_lab.report.render.claims_view import count_verdicts, describe_chance, group_verdicts
 from fope_lab.report.render.paper_view import paper_table
 from fope_lab.report.render.report_tables import report_tables

@@ -8,7 +8,7 @@ from fope_lab.report.results.layout import GroupKey, MetricGroup
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.metric import Metric
 from fope_lab.sweep.claims.grammar import parse_quantity
-from fope_lab.sweep.claims.selection import Catalogue
+from fope_lab.sweep.claims.lookup import Catalogue
 from fope_lab.sweep.graph import Stage
 
 StagesBySection = Mapping[str, Sequence[Stage]]

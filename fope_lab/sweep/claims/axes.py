@@ -13,13 +13,15 @@ from typing import Any
 
 from fope_lab.config.problems import did_you_mean, name_list, shown
 from fope_lab.stages.labels import axis_label, is_embedding, label_parts
-from fope_lab.sweep.claims.operands import Pin
-from fope_lab.sweep.claims.reader import ClaimError
+from fope_lab.sweep.claims.statement import Pin
+from fope_lab.sweep.claims.text import ClaimError
 from fope_lab.sweep.graph import Stage
+
+Stages = Sequence[Stage]
 
 
 @dataclass(frozen=True)
-class Group:
+class StageGroup:
     """The stages of each term for one combination of the axes that a claim leaves open.
 
     `axes` are the values of those axes, by path.
@@ -29,45 +31,33 @@ class Group:
     members: tuple[tuple[Stage, ...], ...]
 
 
-@dataclass(frozen=True)
-class Grouped:
-    """The groups of a claim; `names` are its terms as a reader should see them.
-
-    That is a number with its axis, `batch_tokens=128`, and anything else as the claim writes it.
-    """
-
-    names: tuple[str, ...]
-    groups: tuple[Group, ...]
-
-
 def group_stages(
-    terms: Sequence[Pin],
-    where: Sequence[Pin],
-    measuring: Sequence[Stage],
-    along: str | None = None,
-) -> Grouped:
+    terms: Sequence[Pin], where: Sequence[Pin], measuring: Stages, along: str | None = None
+) -> tuple[tuple[str, ...], tuple[StageGroup, ...]]:
     """Group the stages that measure something by the axes that a claim leaves open.
 
-    Without terms, each group has all of its stages as the only member. `along` is the path of an
-    axis that the claim runs along, which is neither compared nor left open. Raises ClaimError.
+    Returns the terms as a reader should see them, a number with its axis as `batch_tokens=128`, and
+    the groups. Without terms, each group has all of its stages as the only member. `along` is the
+    path of an axis that the claim runs along, which is neither compared nor left open. Raises
+    ClaimError.
     """
     stages = pinned(where, measuring)
+    used = [] if along is None else [along]
     if not terms:
-        return Grouped((), tuple(_groups([], [], stages, along)))
+        return (), tuple(_groups(None, [], stages, _open_axes(used, stages)))
     try:
         axis, chosen = _compared(terms, stages, along)
     except ClaimError:
         for pin in where:
-            paths = _paths_named(pin.axis or "", measuring)
-            if _values_of(terms, paths, measuring):
+            if _values_of(terms, _paths_named(pin.axis or "", measuring), measuring):
                 message = f"`where` sets {pin.axis}, which is the axis that the claim compares"
                 raise ClaimError(message) from None
         raise
-    groups = tuple(group for group in _groups([axis], chosen, stages, along) if all(group.members))
+    open_axes = _open_axes([axis, *used], stages)
+    groups = tuple(g for g in _groups(axis, chosen, stages, open_axes) if all(g.members))
     if not groups:
-        words = " and ".join(str(term) for term in terms)
-        others = name_list(_open_axes([axis, *filter(None, [along])], stages))
-        raise ClaimError(f"the grid has no {words} with the same {others}")
+        words = " and ".join(map(str, terms))
+        raise ClaimError(f"the grid has no {words} with the same {name_list(open_axes)}")
     values = _values(axis, stages)
     names = tuple(
         term.value
@@ -75,20 +65,51 @@ def group_stages(
         else str(Pin(term.value, axis.rpartition(".")[2]))
         for term, value in zip(terms, chosen, strict=True)
     )
-    return Grouped(names, groups)
+    return names, groups
 
 
-def pinned(where: Sequence[Pin], stages: Sequence[Stage]) -> list[Stage]:
+def _groups(
+    axis: str | None, chosen: Sequence[str], stages: Stages, open_axes: Sequence[str]
+) -> list[StageGroup]:
+    """The stages of each chosen value of an axis, or all of them, by the axes that are open."""
+    members: dict[tuple[str, ...], list[list[Stage]]] = {}
+    axes: dict[tuple[str, ...], dict[str, Any]] = {}
+    for stage in stages:
+        point = tuple(axis_label(stage.axes, path) for path in open_axes)
+        found = members.setdefault(point, [[] for _ in chosen or "."])
+        axes.setdefault(point, {p: stage.axes[p] for p in open_axes if p in stage.axes})
+        for member, value in itertools.zip_longest(found, chosen):
+            if axis is None or axis_label(stage.axes, axis) == value:
+                member.append(stage)
+    return [StageGroup(axes[point], tuple(map(tuple, found))) for point, found in members.items()]
+
+
+def pinned(where: Sequence[Pin], stages: Stages) -> Stages:
     """Return the stages that have the pinned value on every pinned axis. Raises ClaimError."""
-    found = list(stages)
     for i, pin in enumerate(where):
         if pin.axis in [other.axis for other in where[:i]]:
             raise ClaimError(f"`where` sets {pin.axis} twice")
-        found = _pinned(pin, found)
-    return found
+        stages = _pinned(pin.axis or "", pin.value, stages)
+    return stages
 
 
-def numeric_axis(name: str, where: Sequence[Pin], measuring: Sequence[Stage]) -> str:
+def _pinned(axis: str, value: str, stages: Stages) -> Stages:
+    paths = _axes_named(axis, stages)
+    named = {path: _values_named(value, _values(path, stages)) for path in paths}
+    found = {
+        path: [stage for stage in stages if axis_label(stage.axes, path) == values[0]]
+        for path, values in named.items()
+        if len(values) == 1
+    }
+    if found:
+        return found[_only(axis, found)]
+    known = list(dict.fromkeys(label for path in paths for label in _values(path, stages)))
+    raise _several(value, named.values()) or ClaimError(
+        f"{axis} has no value {shown(value)}{_near(value, known)} (has: {name_list(known)})"
+    )
+
+
+def numeric_axis(name: str, where: Sequence[Pin], measuring: Stages) -> str:
     """Return the path of the axis that a claim runs along.
 
     Raises ClaimError if there is none, or if it has less than two values, or one that is no number.
@@ -99,77 +120,34 @@ def numeric_axis(name: str, where: Sequence[Pin], measuring: Sequence[Stage]) ->
     paths = _axes_named(name, stages)
     path = _only(name, {path: [s for s in stages if path in s.axes] for path in paths})
     values = _values(path, stages)
-    odd = [text for text, value in values.items() if not _is_number(value)]
-    if odd:
+    if any(isinstance(v, bool) or not isinstance(v, int | float) for v in values.values()):
         raise ClaimError(f"{name} is not an axis of numbers (has: {name_list(values)})")
     if len(values) < 2:
         raise ClaimError(f"{name} has one value, {next(iter(values))}; needs at least two")
     return path
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _groups(
-    axis: Sequence[str], chosen: Sequence[str], stages: Sequence[Stage], along: str | None
-) -> list[Group]:
-    """The stages of each chosen value of an axis, or all of them, by the axes that are open."""
-    open_axes = _open_axes([*axis, *filter(None, [along])], stages)
-    count = len(chosen) or 1
-    members: dict[tuple[str, ...], list[list[Stage]]] = {}
-    axes: dict[tuple[str, ...], dict[str, Any]] = {}
-    for stage in stages:
-        place = tuple(axis_label(stage.axes, path) for path in open_axes)
-        found = members.setdefault(place, [[] for _ in range(count)])
-        axes.setdefault(place, {p: stage.axes[p] for p in open_axes if p in stage.axes})
-        for member, value in itertools.zip_longest(found, chosen):
-            if value is None or axis_label(stage.axes, axis[0]) == value:
-                member.append(stage)
-    return [Group(axes[place], tuple(map(tuple, found))) for place, found in members.items()]
-
-
-def _pinned(pin: Pin, stages: Sequence[Stage]) -> list[Stage]:
-    """Return the stages that have the pinned value on an axis. Raises ClaimError."""
-    assert pin.axis is not None
-    named = {
-        path: _values_named(pin.value, _values(path, stages))
-        for path in _axes_named(pin.axis, stages)
-    }
-    found = {
-        path: [stage for stage in stages if axis_label(stage.axes, path) == values[0]]
-        for path, values in named.items()
-        if len(values) == 1
-    }
-    if not found:
-        raise _several(pin.value, named.values()) or _no_value(pin, stages)
-    return found[_only(pin.axis, found)]
-
-
-def _compared(
-    terms: Sequence[Pin], stages: Sequence[Stage], along: str | None
-) -> tuple[str, list[str]]:
+def _compared(terms: Sequence[Pin], stages: Stages, along: str | None) -> tuple[str, list[str]]:
     """Return the axis that all terms are values of, and the labels of the values.
 
     Raises ClaimError if no axis has all terms, or if several do.
     """
     paths = [path for path in _paths(stages) if path != along]
-    named = {term.axis for term in terms if term.axis is not None}
-    for name in sorted(named):
+    named = sorted({term.axis for term in terms if term.axis is not None})
+    for name in named:
         paths = [path for path in _axes_named(name, stages) if path in paths]
     if named and not paths:
-        raise ClaimError(f"compares values of different axes: {name_list(sorted(named))}")
+        raise ClaimError(f"compares values of different axes: {name_list(named)}")
     found = _values_of(terms, paths, stages)
     if not found:
         raise _no_axis(terms, paths, stages)
     if len(found) > 1:
-        embeddings = {path: labels for path, labels in found.items() if is_embedding(path)}
-        found = embeddings or found
+        found = {path: found[path] for path in found if is_embedding(path)} or found
     members = {
         path: [s for value in labels for s in stages if axis_label(s.axes, path) == value]
         for path, labels in found.items()
     }
-    axis = _only(" and ".join(str(term) for term in terms), members)
+    axis = _only(" and ".join(map(str, terms)), members)
     labels = found[axis]
     for i, value in enumerate(labels):
         if value in labels[:i]:
@@ -178,19 +156,15 @@ def _compared(
     return axis, labels
 
 
-def _values_of(
-    terms: Sequence[Pin], paths: Sequence[str], stages: Sequence[Stage]
-) -> dict[str, list[str]]:
+def _values_of(terms: Sequence[Pin], paths: Sequence[str], stages: Stages) -> dict[str, list[str]]:
     """Return the labels of all terms, by axis, for the axes that have exactly one for each."""
     found = {}
     for path in paths:
         values = _values(path, stages)
-        found[path] = [_values_named(term.value, values) for term in terms]
-    return {
-        path: [values[0] for values in named]
-        for path, named in found.items()
-        if all(len(values) == 1 for values in named)
-    }
+        named = [_values_named(term.value, values) for term in terms]
+        if all(len(labels) == 1 for labels in named):
+            found[path] = [labels[0] for labels in named]
+    return found
 
 
 def _several(text: str, named: Iterable[list[str]]) -> ClaimError | None:
@@ -199,14 +173,7 @@ def _several(text: str, named: Iterable[list[str]]) -> ClaimError | None:
     return None if values is None else ClaimError(f"{text} is ambiguous: {name_list(values)}")
 
 
-def _no_value(pin: Pin, stages: Sequence[Stage]) -> ClaimError:
-    paths = _axes_named(pin.axis or "", stages)
-    known = list(dict.fromkeys(label for path in paths for label in _labels(path, stages)))
-    near = _near(pin.value, known)
-    return ClaimError(f"{pin.axis} has no value {shown(pin.value)}{near} (has: {name_list(known)})")
-
-
-def _no_axis(terms: Sequence[Pin], paths: Sequence[str], stages: Sequence[Stage]) -> ClaimError:
+def _no_axis(terms: Sequence[Pin], paths: Sequence[str], stages: Stages) -> ClaimError:
     """Return why no axis has all terms: a term is a value of none, or the axes differ."""
     if not paths:
         return ClaimError("compares values of an axis, but the sweep has no axis for these stages")
@@ -222,11 +189,11 @@ def _no_axis(terms: Sequence[Pin], paths: Sequence[str], stages: Sequence[Stage]
         return ClaimError(f"compares values of different axes: {where}")
     best = max(paths, key=lambda path: sum(path in found for found in having.values()))
     if not any(having.values()):
-        best = next((path for path in paths if is_embedding(path)), paths[0])
-    known = _labels(best, stages)
-    near = _near(unknown[0].value, known)
-    names = " and ".join(str(term) for term in unknown)
+        best = next(filter(is_embedding, paths), paths[0])
+    known = list(_values(best, stages))
+    names = " and ".join(map(str, unknown))
     verb = "is not a value" if len(unknown) == 1 else "are not values"
+    near = _near(unknown[0].value, known)
     return ClaimError(f"{names} {verb} of {best}{near} (has: {name_list(known)})")
 
 
@@ -235,7 +202,7 @@ def _near(text: str, labels: Sequence[str]) -> str:
     return did_you_mean(text, [*labels, *(value.partition("(")[0] for value in labels)])
 
 
-def _only(what: str, found: Mapping[str, Sequence[Stage]]) -> str:
+def _only(what: str, found: Mapping[str, Stages]) -> str:
     """Return the first axis if all of them select the same stages. Raises ClaimError."""
     ways = {tuple((stage.key, stage.label) for stage in stages) for stages in found.values()}
     if len(ways) > 1:
@@ -243,7 +210,7 @@ def _only(what: str, found: Mapping[str, Sequence[Stage]]) -> str:
     return next(iter(found))
 
 
-def _open_axes(used: Sequence[str], stages: Sequence[Stage]) -> list[str]:
+def _open_axes(used: Sequence[str], stages: Stages) -> list[str]:
     """Return the axes that make combinations.
 
     They vary, and not together with the axes that are `used` by the claim. Of several that have the
@@ -261,36 +228,30 @@ def _open_axes(used: Sequence[str], stages: Sequence[Stage]) -> list[str]:
     return list(found.values())
 
 
-def _axes_named(name: str, stages: Sequence[Stage]) -> list[str]:
+def _axes_named(name: str, stages: Stages) -> list[str]:
     """Return the paths that a name means: the name itself, or those that end in it.
 
     Raises ClaimError if there are none.
     """
-    found = _paths_named(name, stages)
-    if not found:
-        paths = _paths(stages)
-        endings = {path.rpartition(".")[2]: path for path in paths}
-        near = did_you_mean(name, [*endings, *paths])
-        raise ClaimError(f"no axis {name!r}{near} (allowed: {name_list(paths)})")
-    return found
+    if found := _paths_named(name, stages):
+        return found
+    paths = _paths(stages)
+    endings = {path.rpartition(".")[2]: path for path in paths}
+    near = did_you_mean(name, [*endings, *paths])
+    raise ClaimError(f"no axis {name!r}{near} (allowed: {name_list(paths)})")
 
 
-def _paths_named(name: str, stages: Sequence[Stage]) -> list[str]:
+def _paths_named(name: str, stages: Stages) -> list[str]:
     paths = _paths(stages)
     return [name] if name in paths else [path for path in paths if path.endswith(f".{name}")]
 
 
-def _paths(stages: Sequence[Stage]) -> list[str]:
+def _paths(stages: Stages) -> list[str]:
     return list(dict.fromkeys(path for stage in stages for path in stage.axes))
 
 
-def _labels(path: str, stages: Sequence[Stage]) -> list[str]:
-    """Return the values of an axis in the form that tables show."""
-    return list(_values(path, stages))
-
-
-def _values(path: str, stages: Sequence[Stage]) -> dict[str, Any]:
-    """Return the values of an axis by their labels."""
+def _values(path: str, stages: Stages) -> dict[str, Any]:
+    """Return the values of an axis by their labels, as tables show them."""
     return {axis_label(s.axes, path): s.axes[path] for s in stages if path in s.axes}
 
 

@@ -1,72 +1,47 @@
-"""The text of claims: `[stage.]metric[(corpus)][@x] [where axis=value, …]: statement`.
-
-The forms of a statement are in `statements/`, one per file.
-"""
+"""The grammar of claims: `[stage.]metric[(corpus)][@x] [where axis=value, …]: statement`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from fope_lab.config.problems import shown
-from fope_lab.sweep.claims.operands import (
+from fope_lab.sweep.claims.statement import (
+    TWO_SIDED,
+    Claim,
+    Constant,
+    Itself,
+    Margin,
     Operand,
+    OtherNumber,
     Pin,
+    PointRange,
     Quantity,
+    Statement,
+    read_operand,
     read_subject,
-    refuse_factor_before,
+    write_operands,
 )
-from fope_lab.sweep.claims.other_signs import refuse_other_signs
-from fope_lab.sweep.claims.reader import ClaimError, Reader
-from fope_lab.sweep.claims.statements.base import Span, Statement
-from fope_lab.sweep.claims.statements.change_limit import ChangeLimit
-from fope_lab.sweep.claims.statements.equivalence import Equivalence
-from fope_lab.sweep.claims.statements.no_worse import NoWorse
-from fope_lab.sweep.claims.statements.ranking import Ranking
-from fope_lab.sweep.claims.statements.trend import Trend
+from fope_lab.sweep.claims.text import OTHER_SIGNS, ClaimError, Reader, is_number, other_sign
 
-FORMS: tuple[type[Statement], ...] = (NoWorse, Ranking, Equivalence, ChangeLimit, Trend)
-"""In the order in which they are read: <= before <, `grows at most` before `grows`."""
 FORM = "[stage.]metric[(corpus)]@x [where axis=value, …]: a > b [> c]"
-SIGNS = "one of > < >= <= ~ grows falls stays"
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A statement about a quantity, `at` a point or some points of its curve."""
-
-    quantity: Quantity
-    at: int | Span | None
-    where: tuple[Pin, ...]
-    statement: Statement
-
-    @property
-    def canonical(self) -> Claim:
-        """The same claim in the form that all ways to write it share."""
-        pins = tuple(sorted(self.where, key=str))
-        return replace(self, where=pins, statement=self.statement.canonical)
-
-    def __str__(self) -> str:
-        at = "" if self.at is None else f"@{self.at}"
-        where = f" where {', '.join(map(str, self.where))}" if self.where else ""
-        return f"{self.quantity}{at}{where}: {self.statement}"
 
 
 def parse_claim(text: str) -> Claim:
     """Return the claim that a text states. Raises ClaimError."""
     if not text.strip():
         raise ClaimError(f"is empty; needs {FORM}")
-    refuse_other_signs(text)
+    if sign := other_sign(text):
+        raise ClaimError(f"found {sign} where a claim has {OTHER_SIGNS[sign]}")
     reader = Reader(text)
-    quantity = Quantity.read(reader)
+    quantity = _read_quantity(reader)
     at = _read_points(reader) if reader.skip("@") else None
     where = _read_where(reader)
     if not reader.skip(":"):
         raise reader.wrong("':' and the values to compare")
     subject = read_subject(reader)
-    refuse_factor_before(subject, reader)
-    statement = _read_statement(subject, reader)
-    reader.end(statement.needs_next)
-    return Claim(quantity, at, where, statement)
+    _refuse_factor_before(subject, reader)
+    return Claim(quantity, at, where, _read_statement(subject, reader))
 
 
 def parse_quantity(text: str) -> Quantity:
@@ -74,19 +49,31 @@ def parse_quantity(text: str) -> Quantity:
     if not text.strip():
         raise ClaimError("is empty; needs [stage.]metric[(corpus)]")
     reader = Reader(text)
-    quantity = Quantity.read(reader)
+    quantity = _read_quantity(reader)
     reader.end("the end")
     return quantity
 
 
-def _read_points(reader: Reader) -> int | Span:
+def _read_quantity(reader: Reader) -> Quantity:
+    stage, metric = None, reader.name("a metric")
+    if reader.skip("."):
+        stage, metric = metric, reader.name("a metric")
+    corpus = None
+    if reader.skip("("):
+        corpus, _ = reader.value()
+        if not reader.skip(")"):
+            raise reader.wrong("')' after a corpus")
+    return Quantity(metric, stage, corpus)
+
+
+def _read_points(reader: Reader) -> int | PointRange:
     first = reader.point()
     if not reader.skip(".."):
         return first
     last = reader.point()
     if last <= first:
         raise ClaimError(f"@{first}..{last} is no range: the second point is not above the first")
-    return Span(first, last)
+    return PointRange(first, last)
 
 
 def _read_where(reader: Reader) -> tuple[Pin, ...]:
@@ -101,13 +88,183 @@ def _read_where(reader: Reader) -> tuple[Pin, ...]:
     return tuple(pins)
 
 
+def _refuse_factor_before(operand: Operand, reader: Reader) -> None:
+    """Raise ClaimError if a number is multiplied, as in 1.01 * rope."""
+    if isinstance(operand, Constant) and reader.skip("*"):
+        if reader.at_number():
+            raise ClaimError(f"multiplies {operand}: a margin is for two models")
+        raise ClaimError(f"found {operand} before a *: a factor comes last, as in b * {operand}")
+
+
+def settle(operands: Sequence[Operand]) -> tuple[Operand, ...]:
+    """Decide what bare numbers and names are, from what they stand beside.
+
+    A number is a constant beside a name, `fope > 0.9`, and a value of an axis beside another
+    number, `128 > 256`. Where the quantity itself is compared, a name is another number of its
+    stage. Raises ClaimError for a value of an axis there.
+    """
+    if any(isinstance(operand, Itself) for operand in operands):
+        return tuple(map(_other_number, operands))
+    if any(isinstance(one, Pin) and not is_number(one.value) for one in operands):
+        return tuple(operands)
+    return tuple(Pin(one.text) if isinstance(one, Constant) else one for one in operands)
+
+
+def _other_number(operand: Operand) -> Operand:
+    if not isinstance(operand, Pin):
+        return operand
+    if operand.axis is not None:
+        raise ClaimError(
+            f"compares {operand} with no other value; write one before the sign, or pin it by"
+            " `where`"
+        )
+    return OtherNumber(operand.value)
+
+
 def _read_statement(subject: Operand, reader: Reader) -> Statement:
+    verb = reader.verb()
     for form in FORMS:
-        if (statement := form.read(subject, reader)) is not None:
-            return statement
+        if verb in form.verbs:
+            return form.read(subject, verb, reader)
+    if reader.words("stays"):
+        raise reader.wrong("'within' and a margin, as in 'stays within 5%'")
     if isinstance(subject, Pin) and "~" in subject.value:
         raise ClaimError(
             f"found {shown(subject.value)}: a ~ that compares has a space on each side"
         )
-    reader.end(SIGNS)
+    reader.end("one of > < >= <= ~ grows falls stays")
     raise ClaimError(f"compares {shown(str(subject))} with nothing; needs {FORM}")
+
+
+def _read_order(subject: Operand, verb: str, reader: Reader) -> Statement:
+    operands, signs = [subject, read_operand(reader)], {verb}
+    while sign := reader.skip(">") or reader.skip("<"):
+        signs.add(sign)
+        operands.append(read_operand(reader))
+    if mark := next(filter(None, map(reader.skip, "*+-−")), None):
+        raise ClaimError(f"found {mark} after a > or <: a margin goes with >= or <=")
+    if len(signs) > 1:
+        raise ClaimError("mixes > and <; a chain needs one of them")
+    statement = Statement(settle(operands), verb)
+    reader.end("> or <")
+    return statement
+
+
+def _read_bound(subject: Operand, verb: str, reader: Reader) -> Statement:
+    operands = settle([subject, read_operand(reader)])
+    _refuse_factor_before(operands[1], reader)
+    margin = _read_bound_margin(reader, verb)
+    if margin is None:
+        reader.end("a margin such as * 1.01, + 0.02 or - 0.02, or the end")
+    statement = Statement(operands, verb, margin)
+    reader.end("the end")
+    return statement
+
+
+def _read_bound_margin(reader: Reader, verb: str) -> Margin | None:
+    """Read `* 1.01`, `+ 0.02` or `- 0.02`, which must leave room on the right side."""
+    below = verb == "<="
+    mark = next(filter(None, map(reader.skip, "*+-−")), "").replace("−", "-")
+    if not mark:
+        return None
+    amount = reader.number(f"a number such as {'1.01' if mark == '*' else '0.02'} after {mark}")
+    if reader.skip("%"):
+        share = f"* {1.01 if below else 0.99}"
+        raise ClaimError(f"{mark} {amount:g}%: a margin of 1% is written {share}")
+    if mark == "*":
+        what, needs = "a factor", "more than 1" if below else "between 0 and 1"
+        right = amount > 1 if below else 0 < amount < 1
+    else:
+        sign = "+" if below else "-"
+        what, needs = "a margin", f"{sign} and a number more than 0"
+        right = amount > 0 and mark == sign
+    if not right:
+        raise ClaimError(
+            f"{mark} {amount:g} is no margin of {verb}: {what} that leaves room is {needs}"
+        )
+    return Margin(amount, "*" if mark == "*" else "")
+
+
+def _read_equivalence(subject: Operand, verb: str, reader: Reader) -> Statement:
+    second = read_operand(reader)
+    _refuse_factor_before(second, reader)
+    operands = settle([subject, second])
+    if not reader.words("within"):
+        a, b = write_operands(operands)
+        raise ClaimError(f"{a} ~ {b} needs a margin, such as {a} ~ {b} within 1%".lstrip())
+    statement = Statement(operands, verb, _read_margin(reader, "within", below_all=True))
+    reader.end("the end")
+    return statement
+
+
+def _read_along(subject: Operand, verb: str, reader: Reader) -> Statement:
+    limited = verb not in TWO_SIDED
+    margin = _read_margin(reader, verb, below_all=verb != "grows at most") if limited else None
+    settled = subject if isinstance(subject, Itself) else settle([subject])[0]
+    along = reader.path("an axis after 'with'") if reader.words("with") else None
+    statement = Statement((settled,), verb, margin, along)
+    reader.end("'with' and an axis, or the end")
+    return statement
+
+
+def _read_margin(reader: Reader, after: str, *, below_all: bool) -> Margin:
+    """Read `1%` or `0.02`; `below_all` says that a fall by 100 % is no limit."""
+    amount = reader.number(f"a margin such as 1% or 0.02 after '{after}'")
+    margin = Margin(amount, "%" if reader.skip("%") else "")
+    if amount <= 0 or (margin.unit and 1 + amount / 100 == 1):
+        raise ClaimError(f"{after} {margin}: a margin is more than 0")
+    if below_all and margin.unit and amount >= 100:
+        raise ClaimError(f"{after} {margin}: a margin below a number is less than 100%")
+    return margin
+
+
+@dataclass(frozen=True)
+class Form:
+    """How statements with some verbs are written and read, and what is `tested` of them."""
+
+    verbs: tuple[str, ...]
+    read: Callable[[Operand, str, Reader], Statement]
+    written: str
+    example: str
+    tested: str
+
+
+FORMS = (
+    Form(
+        (">", "<"),
+        _read_order,
+        "a > b [> c]",
+        "perplexity@512: fope < rope",
+        "two-sided, whether the mean of a − b is above 0",
+    ),
+    Form(
+        ("<=", ">="),
+        _read_bound,
+        "a <= b * 1.01",
+        "passkey@512: fope >= rope - 0.02",
+        "one-sided, whether the mean of a − 1.01 · b is below 0",
+    ),
+    Form(
+        ("~",),
+        _read_equivalence,
+        "a ~ b within 1%",
+        "perplexity@64: fope ~ rope within 1%",
+        "two one-sided tests, whether the mean of a − 0.99 · b is above 0 and that of a − 1.01 · b"
+        " below 0",  # Schuirmann 1987
+    ),
+    Form(
+        ("grows", "falls"),
+        _read_along,
+        "a grows [with axis]",
+        "perplexity@512..8192: rope grows",
+        "two-sided, whether the mean slope of a over the doublings of x is above 0",
+    ),
+    Form(
+        ("grows at most", "falls at most", "stays within"),
+        _read_along,
+        "a grows at most 5% [with axis]",
+        "perplexity@128..1024: alibi grows at most 5%",
+        "one-sided, for each later point, whether its mean − 1.05 · the first point is below 0; for"
+        " `stays within`, two one-sided tests for each",
+    ),
+)

@@ -13,7 +13,7 @@ from report_samples import BASE, finish, make_report, write_plan
 from rich.console import Console
 
 from fope_lab.report import Report
-from fope_lab.report.compare.claims import VERDICTS, Verdict
+from fope_lab.report.claims.judge import VERDICTS, Verdict, WouldDecide
 from fope_lab.report.render.claims_view import (
     MARKS,
     count_verdicts,
@@ -27,7 +27,6 @@ from fope_lab.report.render.json import report_json
 from fope_lab.report.render.markdown import claims_markdown, render_markdown
 from fope_lab.report.render.tables import build_tables
 from fope_lab.report.render.terminal import MOST_VERDICTS, claim_lines, print_report
-from fope_lab.statistics.power import WouldDecide
 from fope_lab.store import Store
 
 VERDICT = {

@@ -1,4 +1,4 @@
-"""Which stages of a sweep measure what a claim, a table or a figure names."""
+"""Look up which stages of a sweep measure what a claim, a table or a figure names."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from fope_lab.config.problems import did_you_mean, name_list, shown
 from fope_lab.stages.labels import corpus_label
 from fope_lab.stages.metric import Metric, number_metric
-from fope_lab.sweep.claims.operands import Quantity
-from fope_lab.sweep.claims.reader import ClaimError
+from fope_lab.sweep.claims.statement import Quantity
+from fope_lab.sweep.claims.text import ClaimError
 from fope_lab.sweep.graph import Stage
+
+Measuring = list[tuple[Stage, Metric]]
 
 
 @dataclass(frozen=True)
-class Selected:
+class Measured:
     """One metric of one stage of the sweep file, with the stages that measure it, over axes and
     seeds, each with its own metric; `metric` is that of the first stage.
 
@@ -29,35 +31,36 @@ class Selected:
     measuring: tuple[tuple[Stage, Metric], ...]
     declared: Mapping[str, Metric]
 
-    @property
-    def few_xs(self) -> str:
-        """Some points of the curve, the ends among them."""
-        return _few(self.xs)
-
     @functools.cached_property
     def xs(self) -> tuple[int, ...]:
         """Every point of the curve; none of a single number."""
         return tuple(sorted({x for _, metric in self.measuring for x in metric.xs or ()}))
 
+    @property
+    def few_xs(self) -> str:
+        """Some points of the curve, the ends among them."""
+        xs = self.xs
+        return name_list(xs) if len(xs) <= 12 else f"{name_list(xs[:3])}, …, {xs[-1]}"
+
     def at(self, x: int | None) -> tuple[Stage, ...]:
-        """The stages that measure it at x. Raises ClaimError if none does."""
+        """Return the stages that measure it at x. Raises ClaimError if none does."""
         if found := self._stages_by_x.get(x):
             return found
-        name, measured = self.metric.short_name, self.few_xs
+        name, points = self.metric.short_name, self.few_xs
         if not self.xs:
             raise ClaimError(f"{name} is a single number, and has no @{x}")
         if x is None:
-            raise ClaimError(f"{name} is a curve; needs @x, one of {measured}")
-        raise ClaimError(f"{self.stage} does not measure {name} at {x} (at: {measured})")
+            raise ClaimError(f"{name} is a curve; needs @x, one of {points}")
+        raise ClaimError(f"{self.stage} does not measure {name} at {x} (at: {points})")
 
     def other(self, name: str, x: int | None) -> Metric:
-        """Another metric or number that these stages measure at x. Raises ClaimError."""
+        """Return another metric or number of these stages at x. Raises ClaimError."""
         metric = self.declared.get(name)
         if metric is None:
             near = did_you_mean(name, list(self.declared))
             allowed = name_list(self.declared)
             raise ClaimError(f"{self.stage} does not measure {name!r}{near} (allowed: {allowed})")
-        if metric.xs is None if x is not None else metric.xs is not None:
+        if (metric.xs is None) != (x is None):
             raise ClaimError(f"{name} and {self.metric.short_name} have no point in common")
         if x is not None and x not in (metric.xs or ()):
             raise ClaimError(f"{self.stage} does not measure {name} at {x}")
@@ -80,25 +83,25 @@ class Catalogue:
             name: [(stage, _declared(stage)) for stage in stages]
             for name, stages in by_section.items()
         }
-        self._found: dict[Quantity, Selected] = {}
+        self._found: dict[Quantity, Measured] = {}
 
-    def find(self, quantity: Quantity) -> Selected:
-        """The stages that a quantity names. Raises ClaimError if none has it, or several do."""
+    def find(self, quantity: Quantity) -> Measured:
+        """Return the stages that a quantity names. Raises ClaimError for none, or several."""
         if quantity not in self._found:
             self._found[quantity] = self._find(quantity)
         return self._found[quantity]
 
-    def find_metric(self, quantity: Quantity) -> Selected:
-        """The stages that a quantity names, if tables and figures can show it.
+    def find_metric(self, quantity: Quantity) -> Measured:
+        """Return the stages that a quantity names, if tables and figures can show it.
 
         Raises ClaimError if not.
         """
-        selected = self.find(quantity)
-        if selected.metric.is_number:
+        measured = self.find(quantity)
+        if measured.metric.is_number:
             raise ClaimError(f"{quantity} is a number of an analysis, which no table or figure has")
-        return selected
+        return measured
 
-    def _find(self, quantity: Quantity) -> Selected:
+    def _find(self, quantity: Quantity) -> Measured:
         if quantity.stage is not None and quantity.stage not in self._by_section:
             near = did_you_mean(quantity.stage, list(self._by_section))
             allowed = name_list(self._by_section)
@@ -122,9 +125,9 @@ class Catalogue:
         for one, _ in measuring[1:]:
             theirs = {metric.short_name for metric in _declared(one)}
             common = {name: metric for name, metric in common.items() if name in theirs}
-        return Selected(name, first, mastery, tuple(measuring), common)
+        return Measured(name, first, mastery, tuple(measuring), common)
 
-    def _measuring(self, name: str, quantity: Quantity) -> list[tuple[Stage, Metric]]:
+    def _measuring(self, name: str, quantity: Quantity) -> Measuring:
         return [
             (stage, metric)
             for stage, metrics in self._by_section[name]
@@ -150,16 +153,10 @@ def _declared(stage: Stage) -> list[Metric]:
     return [*stage.spec.metrics(), *map(number_metric, stage.spec.number_names())]
 
 
-Having = dict[str, list[tuple[Stage, Metric]]]
-
-
-def _of_corpus(having: Having, quantity: Quantity) -> Having:
-    """The stages whose metric is measured on the quantity's corpus.
-
-    Raises ClaimError if none is.
-    """
+def _of_corpus(having: Mapping[str, Measuring], quantity: Quantity) -> dict[str, Measuring]:
+    """The stages whose metric is measured on the quantity's corpus. Raises ClaimError for none."""
     labels: dict[str, None] = {}
-    found: Having = {}
+    found: dict[str, Measuring] = {}
     for name, measuring in having.items():
         for stage, metric in measuring:
             if metric.corpus is None:
@@ -179,8 +176,3 @@ def _of_corpus(having: Having, quantity: Quantity) -> Having:
             f" (allowed: {name_list(labels)})"
         )
     return found
-
-
-def _few(xs: Sequence[int]) -> str:
-    """Some points of a curve, the ends among them."""
-    return name_list(xs) if len(xs) <= 12 else f"{name_list(xs[:3])}, …, {xs[-1]}"

@@ -13,7 +13,7 @@ import scipy.stats
 from report_samples import BASE, finish, make_report, write_plan
 
 from fope_lab.report import Report
-from fope_lab.report.compare.claims import Verdict, judge_claims
+from fope_lab.report.claims.judge import Verdict, judge, read_judgements
 from fope_lab.report.results.stage_results import read_stages
 from fope_lab.stages.result import ResultRecord
 from fope_lab.statistics.intervals import MeanEstimate
@@ -502,15 +502,16 @@ def test_another_test_takes_the_place_of_students(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     finish(plan, store, by_table(ACCURACIES))
     sweep = plan.sweep
-    results = read_stages(sweep.stages, store)
-    (verdict,) = judge_claims(sweep.report, sweep.by_section, results, test=Certain())
+    results = {one.stage.key: one for one in read_stages(sweep.stages, store)}
+    judgements = read_judgements(sweep.report, sweep.by_section, results, Certain())  # type: ignore[arg-type]
+    (verdict,) = judge(judgements, sweep.report)
     assert (verdict.verdict, verdict.p) == ("fails", 0.002)
     assert verdict.test == "paired certain of 3, two-sided, α = 0.05"
     assert "95 % interval −7 to 0.95" in verdict.reason
     assert set(seen) == {(3, 0.0, "greater"), (3, 0.0, "less")}
 
 
-def test_means_stand_in_the_order_of_the_course(tmp_path: Path) -> None:
+def test_means_stand_in_the_order_of_the_curve(tmp_path: Path) -> None:
     verdict = one(tmp_path, "passkey@32..128: alibi falls at most 0.4")
     assert verdict.reason.startswith("means alibi@32 0.997, alibi@64 0.980, alibi@128 0.703; ")
 

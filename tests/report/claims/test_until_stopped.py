@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.report.compare.early_stops import TrainingSeeds, follow_stops
+from fope_lab.report.claims.until_stopped import TrainingSeeds, follow_stops
 
 STOPPED, RAN_OUT, UNSAID, OPEN = "stopped", "ran out", "says nothing", "open"
 

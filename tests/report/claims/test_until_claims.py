@@ -15,7 +15,7 @@ from rich.console import Console
 from fope_lab.planning.estimate import estimate_plans
 from fope_lab.planning.needed_stages import NeededStates, plan_sweeps
 from fope_lab.planning.plan_table import print_plan
-from fope_lab.report.compare.claims import Verdict
+from fope_lab.report.claims.judge import Verdict
 from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.markdown import render_markdown

@@ -10,8 +10,8 @@ from report_samples import BASE, finish, make_report, write_plan
 
 from fope_lab.report import Report
 from fope_lab.report.build import build_report
+from fope_lab.report.claims.judge import WouldDecide
 from fope_lab.statistics.decision import holm
-from fope_lab.statistics.power import WouldDecide
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
 

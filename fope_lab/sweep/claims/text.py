@@ -1,4 +1,4 @@
-"""Reads the text of a claim from left to right, one word, number, name or value at a time."""
+"""The text of a claim, read from left to right: one word, number, name or value at a time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,28 @@ _AXIS = re.compile(r"[A-Za-z0-9_.-]+")
 _EQUALS = re.compile(r"=(?![=<>]|~(?:\s|$))")
 _SPACE = re.compile(r"\s*")
 _POINT = re.compile(r"[0-9]{1,18}(?![A-Za-z0-9_]|\.(?!\.))")
-NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _ENDS = frozenset(',:<>=")@*')
 _JSON = json.JSONDecoder(strict=False)
+_WORD_END = r"(?![A-Za-z0-9_.(=-])"
+_VERB = re.compile(
+    r"<=|>=|<|>|~|(?:(?:grows|falls)\s+at\s+most|stays\s+within|grows|falls)" + _WORD_END
+)
+_SUBJECT_LEFT_OUT = re.compile(r"[<>]|~(?=\s|$)|(?:grows|falls|stays)(?=\s|$)")
+
+_EQUAL = "~ and a margin, as in a ~ b within 1%"
+OTHER_SIGNS = {
+    "==": f"{_EQUAL}, or axis=value",
+    **dict.fromkeys(("~=", "=~", "≈", "≃"), _EQUAL),
+    **dict.fromkeys(("!=", "≠", "<>"), "> or <"),
+    **dict.fromkeys(("≤", "=<"), "<="),
+    **dict.fromkeys(("≥", "=>"), ">="),
+}
+"""How other languages write a sign, and what a claim has for it."""
+# Not the =~ of axis=~/folder.
+_OTHER_SIGN = re.compile("|".join(OTHER_SIGNS).replace("=~", r"=~(?=\s)"))
+_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
+_BRACKETS = re.compile(r"\([^()]*\)")
 
 
 class ClaimError(UserError):
@@ -24,7 +43,21 @@ class ClaimError(UserError):
 
 def is_number(text: str) -> bool:
     """Whether a text is a number as a claim writes it: 12, -0.5, 6e-4."""
-    return NUMBER.fullmatch(text) is not None
+    return _NUMBER.fullmatch(text) is not None
+
+
+def other_sign(text: str) -> str:
+    """Return the first of OTHER_SIGNS outside quotes and brackets; empty if there is none."""
+    plain = _QUOTED.sub("", text)
+    while (without := _BRACKETS.sub("", plain)) != plain:
+        plain = without
+    found = _OTHER_SIGN.search(plain)
+    return found[0] if found else ""
+
+
+def quoted(value: str) -> str:
+    """Return a value in the quotes of JSON."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 class Reader:
@@ -43,20 +76,23 @@ class Reader:
 
     def words(self, *words: str) -> bool:
         """Go past these whole words, if they come next; whether they did."""
-        end = r"(?![A-Za-z0-9_.(=-])"
-        return self._match(re.compile(r"\s+".join(words) + end)) is not None
+        return self._match(re.compile(r"\s+".join(words) + _WORD_END)) is not None
 
-    def comes(self, pattern: re.Pattern[str]) -> bool:
-        """Whether what comes next matches a pattern."""
-        self._skip_space()
-        return pattern.match(self._text, self._at) is not None
+    def verb(self) -> str:
+        """Return the sign or verb of a statement, its words one space apart; empty if none."""
+        return " ".join((self._match(_VERB) or "").split())
+
+    def at_verb(self) -> bool:
+        """Whether a statement goes on without having said what it is about."""
+        return self._comes(_SUBJECT_LEFT_OUT)
+
+    def at_number(self) -> bool:
+        """Whether a number comes next."""
+        return self._comes(_NUMBER)
 
     def name(self, what: str) -> str:
         """Return the name that comes next: letters, digits, _ and -."""
-        name = self._match(_NAME)
-        if name is None:
-            raise self.wrong(what)
-        return name
+        return self._need(_NAME, what)
 
     def axis(self) -> str:
         """Return the axis of `axis=` and go past the sign; the empty string if there is none."""
@@ -69,21 +105,15 @@ class Reader:
 
     def path(self, what: str) -> str:
         """Return the name of an axis that comes next, with dots."""
-        path = self._match(_AXIS)
-        if path is None:
-            raise self.wrong(what)
-        return path
+        return self._need(_AXIS, what)
 
     def point(self) -> int:
         """Return the point of a curve that comes next."""
-        digits = self._match(_POINT)
-        if digits is None:
-            raise self.wrong("a whole number such as 1024 after @")
-        return int(digits)
+        return int(self._need(_POINT, "a whole number such as 1024 after @"))
 
     def number(self, what: str) -> float:
         """Return the finite number that comes next."""
-        text = self._match(NUMBER)
+        text = self._match(_NUMBER)
         if text is None or self._text[self._at : self._at + 1] not in ("", " ", "%", "\n", "\t"):
             raise self.wrong(what)
         if not math.isfinite(float(text)):
@@ -127,10 +157,20 @@ class Reader:
         before = self._text[: self._at].rstrip()
         return ClaimError(f"{found} after {shown(before)}, needs {needed}")
 
+    def _comes(self, pattern: re.Pattern[str]) -> bool:
+        self._skip_space()
+        return pattern.match(self._text, self._at) is not None
+
     def _skip_space(self) -> None:
         found = _SPACE.match(self._text, self._at)
         assert found is not None
         self._at = found.end()
+
+    def _need(self, pattern: re.Pattern[str], what: str) -> str:
+        found = self._match(pattern)
+        if found is None:
+            raise self.wrong(what)
+        return found
 
     def _match(self, pattern: re.Pattern[str]) -> str | None:
         self._skip_space()
@@ -139,8 +179,3 @@ class Reader:
             return None
         self._at = found.end()
         return found[0]
-
-
-def quoted(value: str) -> str:
-    """Return a value in the quotes of JSON."""
-    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,316 @@
+"""Verdicts on the claims of a sweep file, from a test over seeds for each combination of the axes.
+
+A claim about a task that models may fail to learn is judged only if all compared models have
+learned the task within their training length. Otherwise the claim would compare guesses. A claim
+about numbers that no model makes, such as those of a closed form, is decided exactly.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Literal
+
+from fope_lab.report.claims.reasons import (
+    describe_test,
+    exact_numbers,
+    gaps,
+    obstacle,
+    tested_numbers,
+)
+from fope_lab.report.claims.samples import (
+    MeasuredContrast,
+    Results,
+    distinct_samples,
+    not_learned,
+    read_contrasts,
+)
+from fope_lab.report.compare.training_history import differences
+from fope_lab.statistics.decision import (
+    Bound,
+    Decision,
+    Outcome,
+    chance_rate,
+    decide,
+    holm,
+    is_true,
+)
+from fope_lab.statistics.power import FEWEST_KNOWN, MOST, seeds_needed
+from fope_lab.statistics.t_test import ALPHA, STUDENT_T, SeedTest
+from fope_lab.sweep.claim_group import Sentence, StatedClaim
+from fope_lab.sweep.claims.compare import Combination, Comparison, compare
+from fope_lab.sweep.claims.grammar import parse_claim
+from fope_lab.sweep.claims.lookup import Catalogue
+from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.report_section import ReportSection
+
+VerdictWord = Decision | Literal["not trained"]
+VERDICTS: tuple[VerdictWord, ...] = ("holds", "fails", "undecided", "not trained")
+EXACT = "exact: no seeds"
+StageSeconds = Callable[[Sequence[Stage]], float | None]
+"""How long stages take in all, None if unknown."""
+
+
+@dataclass(frozen=True)
+class WouldDecide:
+    """How many seeds would decide a claim: None for more than a thousand.
+
+    `more` are those beyond the ones that are there, and `seconds` what their stages take; None
+    where unknown. `at_least` says that a sequential test decides, which needs some more.
+    """
+
+    seeds: int | None
+    more: int | None
+    seconds: float | None
+    at_least: bool = False
+
+    @property
+    def words(self) -> str:
+        """One sentence without its full stop."""
+        if self.seeds is None:
+            return f"more than {MOST:,} seeds would be needed to decide it"
+        cost = "" if self.seconds is None else f", about {_duration(self.seconds)} of work"
+        number = f"{'at least' if self.at_least else 'about'} {self.seeds}"
+        return (
+            f"{number} seeds would decide it, if the difference is what it seems:"
+            f" {self.more} more{cost}"
+        )
+
+
+def _duration(seconds: float) -> str:
+    """Two digits of the largest unit that fits: 40 s, 12 min, 3.2 hours."""
+    if seconds < 100:
+        return f"{seconds:.2g} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    hours = seconds / 3600
+    return f"{hours:,.0f} hours" if hours >= 10 else f"{hours:.1f} hours"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The verdict on a claim for one combination of the axes that the claim leaves open.
+
+    `n` is the number of seeds with a value of every compared number; of several differences, that
+    of the one with the fewest, and 0 for what is exact. `p` is None if nothing was tested, and
+    `adjusted_p` is p after a correction for all verdicts of the file, None without one. `reason`
+    gives the numbers, `unequal` what else the compared models differ in, and `would_decide` how
+    many seeds an undecided claim needs, where that can be said. `by_chance` is the rate at which
+    the verdict is decided by chance if no difference existed, 0 if nothing was tested. `looks` is
+    how often a sequential test has looked, None for another, and `added` are the seeds that the
+    claim had added for it. `basis` is what the claim stands for, None if its file does not say.
+    """
+
+    text: str
+    axes: Mapping[str, Any]
+    verdict: VerdictWord
+    p: float | None
+    n: int
+    test: str
+    reason: str
+    unequal: tuple[str, ...] = ()
+    adjusted_p: float | None = None
+    would_decide: WouldDecide | None = None
+    by_chance: float = 0.0
+    looks: int | None = None
+    added: tuple[int, ...] = ()
+    basis: Sentence | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether there was nothing random to test."""
+        return self.test == EXACT
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim for one combination of its open axes, judged by the results of all stages.
+
+    `minimum` is the accuracy from which on a task counts as learned.
+    """
+
+    stated: StatedClaim
+    comparison: Comparison
+    combination: Combination
+    results: Results
+    minimum: float
+    test: SeedTest
+
+    def over(self, counts: Callable[[Stage], bool]) -> Judgement:
+        """Return the same over those of the compared stages that count."""
+        numbers = tuple(
+            replace(one, stages={seed: s for seed, s in one.stages.items() if counts(s)})
+            for one in self.combination.numbers
+        )
+        return replace(self, combination=replace(self.combination, numbers=numbers))
+
+    @functools.cached_property
+    def contrasts(self) -> tuple[MeasuredContrast, ...]:
+        """What is tested, with the values."""
+        return read_contrasts(self.combination, self.results)
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether the claim is tested against both sides."""
+        return self.comparison.claim.statement.two_sided
+
+    @property
+    def _bounds(self) -> list[Bound]:
+        return [one.bound for one in self.contrasts]
+
+    @property
+    def _fewest(self) -> int:
+        """The number of seeds of the contrast with the fewest."""
+        return min(len(one.seeds) for one in self.contrasts)
+
+    @functools.cached_property
+    def obstacle(self) -> str:
+        """Why the numbers can't be compared; empty if they can."""
+        return obstacle(self.contrasts, self.comparison.measured.metric)
+
+    @functools.cached_property
+    def untrained(self) -> str:
+        """Which models did not learn the task, and why; empty if all did, or none is needed."""
+        return not_learned(self.contrasts, self.comparison.measured, self.results, self.minimum)
+
+    @functools.cached_property
+    def outcome(self) -> Outcome | None:
+        """The p-values of the two verdicts; None if nothing is tested."""
+        if self.obstacle or self.untrained or self.combination.is_exact:
+            return None
+        return decide(self._bounds, self.test, two_sided=self.two_sided)
+
+    @property
+    def p(self) -> float | None:
+        """The p-value of the verdict that is nearer; None if nothing is tested."""
+        return None if self.outcome is None else self.outcome.p
+
+    def word(self, p: float | None) -> VerdictWord:
+        """Return the verdict at a p-value, which may be adjusted for other claims."""
+        if self.untrained:
+            return "not trained"
+        if self.combination.is_exact and not self.obstacle:
+            closed = not self.two_sided
+            return "holds" if all(is_true(one, closed=closed) for one in self._bounds) else "fails"
+        return "undecided" if self.outcome is None or p is None else self.outcome.verdict(p)
+
+    def verdict(
+        self, adjusted: float | None, alpha: float, seconds: StageSeconds | None
+    ) -> Verdict:
+        """Return the verdict at the adjusted p-value, or at the claim's own; `alpha` is the level
+        that this claim alone is tested at."""
+        word = self.word(self.p if adjusted is None else adjusted)
+        exact, two_sided = self.combination.is_exact, self.two_sided
+        tested = describe_test(self.contrasts, self.test, self._fewest, two_sided=two_sided)
+        return Verdict(
+            text=self.stated.text,
+            basis=self.stated.basis,
+            axes=self.combination.axes,
+            verdict=word,
+            p=self.p,
+            n=0 if exact else self._fewest,
+            test=EXACT if exact else tested,
+            reason="; ".join(filter(None, [self._why(), gaps(self.contrasts, self.results)])),
+            unequal=self._unequal(),
+            adjusted_p=adjusted,
+            would_decide=self._would_decide(alpha, seconds) if word == "undecided" else None,
+            by_chance=0.0
+            if self.outcome is None
+            else chance_rate(len(self.contrasts), two_sided=two_sided),
+        )
+
+    def _why(self) -> str:
+        metric = self.comparison.measured.metric
+        if self.untrained or self.obstacle:
+            return self.untrained or self.obstacle
+        if self.combination.is_exact:
+            return exact_numbers(distinct_samples(self.contrasts), metric)
+        return tested_numbers(self.contrasts, self.test, metric, two_sided=self.two_sided)
+
+    def _unequal(self) -> tuple[str, ...]:
+        """What the models of each pair differ in apart from their embedding, under the first seed
+        in which they differ."""
+        found: dict[str, None] = {}
+        names = (pairwise(sample.name for sample in one.samples) for one in self.contrasts)
+        pairs = dict.fromkeys(pair for pairs in names for pair in pairs)
+        stages = {one.name: one.number.stages for one in distinct_samples(self.contrasts)}
+        for first, second in pairs:
+            of = f"{first} and {second}: " if len(pairs) > 1 else ""
+            for seed in stages[first].keys() & stages[second].keys():
+                keys = stages[first][seed].key, stages[second][seed].key
+                if words := differences(self.results, *keys):
+                    found |= dict.fromkeys(f"{of}{word}" for word in words)
+                    break
+        return tuple(found)
+
+    def _would_decide(self, alpha: float, seconds: StageSeconds | None) -> WouldDecide | None:
+        """How many seeds would decide the claim at a level, and what those to come take.
+
+        None if nothing was tested, or if there are too few seeds to say.
+        """
+        n = self._fewest
+        if self.outcome is None or n < FEWEST_KNOWN:
+            return None
+        needed = seeds_needed(self._bounds, two_sided=self.two_sided, alpha=alpha)
+        if needed is None:
+            return WouldDecide(None, None, None)
+        more = max(needed - n, 1)
+        one = None if seconds is None else seconds(list(self._stages_of_a_seed()))
+        cost = None if one is None else one * more
+        return WouldDecide(n + more, more, cost, at_least=self.test is not STUDENT_T)
+
+    def _stages_of_a_seed(self) -> Iterator[Stage]:
+        """The stages that one more seed needs, as those of the first seed: what is compared and
+        whatever it is made from, but for what all seeds share."""
+        seed = self.contrasts[0].seeds[0]
+        wanted = [
+            one.number.stages[seed].key
+            for one in distinct_samples(self.contrasts)
+            if seed in one.number.stages
+        ]
+        seen: set[str] = set()
+        while wanted:
+            key = wanted.pop()
+            if key in seen or key not in self.results:
+                continue
+            seen.add(key)
+            stage = self.results[key].stage
+            if stage.seed == seed:
+                yield stage
+            wanted.extend(stage.parents.values())
+
+
+def read_judgements(
+    section: ReportSection,
+    by_section: Mapping[str, Sequence[Stage]],
+    results: Results,
+    test: SeedTest,
+) -> list[Judgement]:
+    """Return the claims of a checked sweep file, in its order, each for every combination.
+
+    `by_section` holds the stages of each section, and `test` decides every claim.
+    """
+    catalogue = Catalogue(by_section)
+    return [
+        Judgement(stated, comparison, combination, results, section.min_in_length_accuracy, test)
+        for stated in section.stated
+        for comparison in [compare(parse_claim(stated.text), catalogue)]
+        for combination in comparison.combinations
+    ]
+
+
+def judge(
+    judgements: Sequence[Judgement], section: ReportSection, seconds: StageSeconds | None = None
+) -> tuple[Verdict, ...]:
+    """Return the verdicts on all claims of a file, with its correction for their number.
+
+    `seconds` prices the seeds that would decide a claim.
+    """
+    if section.correction == "none":
+        return tuple(one.verdict(None, ALPHA, seconds) for one in judgements)
+    tested = [one for one in judgements if not one.combination.is_exact]
+    adjusted = dict(zip(map(id, tested), holm([one.p for one in tested]), strict=True))
+    alpha = ALPHA / max(len(tested), 1)
+    return tuple(one.verdict(adjusted.get(id(one)), alpha, seconds) for one in judgements)

@@ -1,0 +1,270 @@
+"""What a claim says: a statement about a quantity, and how both are written.
+
+A statement has a verb: a sign between operands, or a word for what a number does along an axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from fope_lab.statistics.t_test import Side
+from fope_lab.sweep.claims.text import ClaimError, Reader, is_number, other_sign, quoted
+
+VERBS: Mapping[str, tuple[Side, ...]] = {
+    "<=": ("less",),
+    ">=": ("greater",),
+    ">": ("greater",),
+    "<": ("less",),
+    "~": ("greater", "less"),
+    "grows": ("greater",),
+    "falls": ("less",),
+    "grows at most": ("less",),
+    "falls at most": ("greater",),
+    "stays within": ("greater", "less"),
+}
+"""On which sides of a limit the compared differences are, by what a claim says of them."""
+TWO_SIDED = frozenset({">", "<", "grows", "falls"})
+ALONG = frozenset({"grows", "falls", "grows at most", "falls at most", "stays within"})
+"""Verbs of one model along an axis; the others compare operands at one point."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """`[stage.]metric[(corpus)]`: the numbers that a claim, a table or a figure is about."""
+
+    metric: str
+    stage: str | None = None
+    corpus: str | None = None
+
+    def __str__(self) -> str:
+        stage = f"{self.stage}." if self.stage else ""
+        corpus = "" if self.corpus is None else f"({_written(self.corpus)})"
+        return f"{stage}{self.metric}{corpus}"
+
+
+@dataclass(frozen=True)
+class PointRange:
+    """The points of a curve from `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"{self.first}..{self.last}"
+
+
+@dataclass(frozen=True)
+class Pin:
+    """`axis=value`, or only `value` in a term that leaves the axis open."""
+
+    value: str
+    axis: str | None = None
+
+    def __str__(self) -> str:
+        axis = "" if self.axis is None else f"{self.axis}="
+        return f"{axis}{_written(self.value)}"
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A number that the models' numbers are compared with; `text` is how the claim wrote it."""
+
+    value: float
+    text: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        return _number_text(self.value)
+
+
+@dataclass(frozen=True)
+class OtherNumber:
+    """Another number of the same stage, such as the bound of a measured number."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Itself:
+    """The quantity that the claim is about, without a value of an axis."""
+
+    def __str__(self) -> str:
+        return ""
+
+
+Operand = Pin | Constant | OtherNumber | Itself
+
+
+@dataclass(frozen=True)
+class Margin:
+    """How much worse, or how far apart, two numbers may be: a factor, a percentage or an amount."""
+
+    amount: float
+    unit: Literal["*", "%", ""] = ""
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the margin is a share of a number, which must then be positive."""
+        return self.unit != ""
+
+    def limit(self, side: Side) -> tuple[float, float]:
+        """Return the factor and the shift of a number that give the limit on this side of it."""
+        signed = self.amount if side == "less" else -self.amount
+        if self.unit == "*":
+            return self.amount, 0.0
+        return (1 + signed / 100, 0.0) if self.unit == "%" else (1.0, signed)
+
+    def __str__(self) -> str:
+        return f"{_number_text(self.amount)}{'%' * (self.unit == '%')}"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a claim says after its colon; each difference is on the VERBS side of its limit.
+
+    `operands` are compared in their order, and a verb of ALONG has one. `along` is the axis of the
+    grid that such a verb runs along; without it, that of the curve. Raises ClaimError for what can
+    never be compared.
+    """
+
+    operands: tuple[Operand, ...]
+    verb: str
+    margin: Margin | None = None
+    along: str | None = None
+
+    def __post_init__(self) -> None:
+        first, *others = self.operands
+        if not others and isinstance(first, Constant | OtherNumber):
+            raise ClaimError(f"{first} is a constant, which does not change")
+        for i, operand in enumerate(self.operands):
+            if operand in self.operands[:i]:
+                raise ClaimError(f"names {operand} twice")
+        if all(isinstance(operand, Constant) for operand in self.operands):
+            raise ClaimError("compares constants")
+        if self.verb in ("<=", ">="):
+            self._check_bound()
+        limit = self.operands[-1]
+        share = self.margin is not None and self.margin.is_share
+        if share and isinstance(limit, Constant) and limit.value <= 0:
+            raise ClaimError(f"{self}: a share of {limit} is no margin; write an amount")
+
+    def _check_bound(self) -> None:
+        between_models = all(isinstance(operand, Pin) for operand in self.operands)
+        if between_models and self.margin is None:
+            margin = "* 1.01" if self.verb == "<=" else "* 0.99"
+            raise ClaimError(
+                f"{self} needs a margin, such as {self} {margin}:"
+                " no number of seeds shows that equal models do not differ"
+            )
+        if not between_models and self.margin is not None:
+            raise ClaimError(f"{self}: a margin is for two models; here, write the limit itself")
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether neither verdict is right where a difference is exactly its limit, as for a > b
+        between equal models. Each side then has half of the error rate."""
+        return self.verb in TWO_SIDED
+
+    @property
+    def amount(self) -> float:
+        """The margin in the unit of the metric; 0 for none, or for a share."""
+        return 0.0 if self.margin is None or self.margin.is_share else self.margin.amount
+
+    @property
+    def words(self) -> str:
+        """The verb with its margin: `stays within 5%`."""
+        return f"{self.verb} {self.margin}" if self.margin else self.verb
+
+    @property
+    def canonical(self) -> Statement:
+        """The same statement in the form that all ways to write it share."""
+        share = self.margin is not None and self.margin.is_share
+        if self.verb == "~" and not share:
+            return replace(self, operands=tuple(sorted(self.operands, key=str)))
+        if self.verb in ("<", "<=") and not share:  # a share belongs to the last, and stays there
+            return replace(self, operands=self.operands[::-1], verb=self.verb.replace("<", ">"))
+        return self
+
+    def __str__(self) -> str:
+        operands = write_operands(self.operands)
+        if self.verb in ALONG:
+            axis = "" if self.along is None else f" with {self.along}"
+            return f"{operands[0]} {self.words}{axis}".lstrip()
+        text = f" {self.verb} ".join(operands).lstrip()
+        if self.margin is None:
+            return text
+        sign = "within" if self.verb == "~" else self.margin.unit or "-+"[self.verb == "<="]
+        return f"{text} {sign} {self.margin}"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement about a quantity, `at` a point or some points of its curve."""
+
+    quantity: Quantity
+    at: int | PointRange | None
+    where: tuple[Pin, ...]
+    statement: Statement
+
+    @property
+    def canonical(self) -> Claim:
+        """The same claim in the form that all ways to write it share."""
+        pins = tuple(sorted(self.where, key=str))
+        return replace(self, where=pins, statement=self.statement.canonical)
+
+    def __str__(self) -> str:
+        at = "" if self.at is None else f"@{self.at}"
+        where = f" where {', '.join(map(str, self.where))}" if self.where else ""
+        return f"{self.quantity}{at}{where}: {self.statement}"
+
+
+def _number_text(value: float) -> str:
+    return f"{value!r}".removesuffix(".0")
+
+
+def write_operands(operands: Sequence[Operand]) -> list[str]:
+    """Write operands so that they are read as the same: a number that is a value in quotes, if it
+    would be read as a constant."""
+    named = any(isinstance(one, Pin) and not is_number(one.value) for one in operands)
+    return [
+        quoted(one.value)
+        if named and isinstance(one, Pin) and one.axis is None and is_number(one.value)
+        else str(one)
+        for one in operands
+    ]
+
+
+def _written(value: str) -> str:
+    """Return a value as a claim writes it, in quotes if it would be read as something else."""
+    reader = Reader(value)
+    try:
+        operand = read_subject(reader)
+        reader.end("nothing")
+    except ClaimError:
+        return quoted(value)
+    if other_sign(value):
+        return quoted(value)
+    plain = Pin(operand.text) if isinstance(operand, Constant) else operand
+    return value if plain == Pin(value) else quoted(value)
+
+
+def read_operand(reader: Reader) -> Pin | Constant:
+    """Read a value of an axis, or a number that may be a constant. Raises ClaimError."""
+    axis = reader.axis()
+    value, in_quotes = reader.value()
+    if axis or in_quotes or not is_number(number := value.removesuffix("%")):
+        return Pin(value, axis or None)
+    constant = Constant(Reader(number).number("a number"), number)
+    if number != value or reader.skip("%"):
+        share = f"{constant.value / 100:g}"
+        raise ClaimError(f"found {number}%, needs a number such as {share}; % is for margins")
+    return constant
+
+
+def read_subject(reader: Reader) -> Operand:
+    """Read what stands before a verb, which may be nothing."""
+    return Itself() if reader.at_verb() else read_operand(reader)
