@@ -22,15 +22,12 @@ from fope_lab.atomic_files import read_json, sha256_file, write_atomic, write_js
 from fope_lab.config.problems import UserError, counted
 from fope_lab.report.build import Report
 from fope_lab.report.fingerprint import fingerprint
-from fope_lab.report.pair import Pair
 from fope_lab.report.render.figure import Drawing
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import render_json
 from fope_lab.report.render.latex import label_of
 from fope_lab.report.render.markdown import render_markdown
-from fope_lab.report.render.pair import pair_html, title_of
-from fope_lab.store.sweep_files import REPORTS
 
 REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN = "report.html", "report.json", "report.md"
 REPORT_FILES = (REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN)
@@ -90,14 +87,6 @@ def write_report(report: Report, folder: Path) -> WrittenReport:
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     write_json(folder / INPUTS, {"inputs": made_from, "files": digests})
     return WrittenReport(folder / REPORT_HTML, earlier, lost)
-
-
-def write_pair(pair: Pair) -> Path:
-    """Write the page of a comparison beside the report of its first sweep; returns the page."""
-    name = f"compared-{label_of(title_of(pair))[:LONGEST_NAME]}.html"
-    page = pair.first.store.root / REPORTS / pair.first.sweep.name / name
-    write_atomic(page, pair_html(pair))
-    return page
 
 
 def _is_made_from(made_from: str, folder: Path) -> bool:

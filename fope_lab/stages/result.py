@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 FORMAT = 2
-"""A file without a format is older; report/results/old_results.py reads it."""
 MetricPoint = tuple[str, int | None]
 """A metric's name and the point of its curve, None for a single number."""
 Z_95 = 1.9599639845400536  # 97.5 % of a normal distribution are below; no import for one number
@@ -87,13 +86,13 @@ class ResultRecord:
 
     @classmethod
     def parse(cls, content: Mapping[str, Any]) -> Self:
-        """The record that `as_json` made `content` of."""
+        """The record that `as_json` made `content` of; what is missing is empty."""
         return cls(
-            metrics=tuple(Measurement.parse(metric) for metric in content["metrics"]),
-            numbers=content.get("numbers", {}),  # older files have none
-            recorded=content["recorded"],
-            heatmaps=tuple(content["heatmaps"]),
-            details=content["details"],
+            metrics=tuple(Measurement.parse(metric) for metric in content.get("metrics", ())),
+            numbers=content.get("numbers", {}),
+            recorded=content.get("recorded", {}),
+            heatmaps=tuple(content.get("heatmaps", ())),
+            details=content.get("details", {}),
         )
 
 

@@ -11,7 +11,6 @@ from sections import read_section
 
 from fope_lab.data.benchmarks.longbench import BUCKETS
 from fope_lab.evaluation.context import Context
-from fope_lab.report.results.old_metric_names import metric_named
 from fope_lab.stages import Pretrain, StageConfig
 from fope_lab.stages.base import load_function
 from fope_lab.stages.result import Measurement
@@ -129,29 +128,6 @@ def test_a_training_measures_its_losses() -> None:
 
     assert names() == ["loss"]
     assert names(validate_every=5) == ["loss", "validation_loss", "least_validation_loss"]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        *SECTIONS,
-        {"kind": "downstream"},
-        {"kind": "leval", "revision": "a" * 40},
-        {"kind": "longbench"},
-    ],
-    ids=lambda options: str(options["kind"]),
-)
-def test_a_name_alone_says_what_is_declared(options: dict[str, Any]) -> None:
-    """So that results from before the declarations are read alike. Bits per byte came later."""
-    for metric in section(options).metrics():
-        if metric.short_name == "bits_per_byte":
-            continue
-        named = metric_named(metric.name)
-        assert named is not None
-        shown = ("label", "better", "unit", "axis", "shown_as")
-        assert {name: getattr(named, name) for name in shown} == {
-            name: getattr(metric, name) for name in shown
-        }
 
 
 def test_a_metric_that_is_not_declared_is_an_error(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,9 +11,12 @@ from typing import Any
 
 import yaml
 
+from fope_lab.evaluation.passkey import Passkey
 from fope_lab.report import Report, RunLinks, build_report
+from fope_lab.stages.metric import Metric
+from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import Store
-from fope_lab.sweep import Plan, load_sweep, plan
+from fope_lab.sweep import Plan, Sweep, load_sweep, plan
 from fope_lab.sweep.graph import Stage
 
 Numbers = Callable[[Stage, int | None], float]
@@ -92,33 +96,46 @@ def finish(
 
 
 def _work(stage: Stage, attempt: Any, numbers: Numbers) -> None:
-    if stage.kind == "prepare-data":
-        attempt.finish({"tokens": 123456, "documents": 78})
-    elif stage.kind == "train-tokenizer":
-        attempt.finish({"vocabulary": 300})
-    elif stage.kind == "swap-embedding":
-        attempt.finish({"parameters": {"body": 99}})
-    elif stage.spec.trains:
+    if stage.spec.trains:
         last = numbers(stage, None)
         steps = stage.spec.train.steps
         for step in range(10, steps + 1, 10):
             loss = last + 3 * math.exp(-5 * step / steps)
             attempt.writer.log(step, {"loss": loss, "learning_rate": 6e-4, "gradient_norm": 1.0})
-        attempt.finish({"loss": last, "steps": steps, "seconds": 1.5, "parameters": {"body": 99}})
+        recorded = {"steps": steps, "seconds": 1.5, "parameters": {"body": 99}}
+        attempt.finish(result(Measurement(name="loss", value=last), **recorded))
     elif stage.kind == "perplexity":
+        measured = []
         for length in stage.spec.lengths:
             value = numbers(stage, length)
             loss = math.log(value) if value > 0 else value
             values = {"perplexity_by_length": value, "loss_by_length": loss}
             values["bits_per_byte_by_length"] = loss / math.log(2)
-            attempt.writer.log(length, values)
-        entries = [{"length": length, "tokens": 19999} for length in stage.spec.lengths]
-        attempt.finish({"method": "chunked", "stride": None, "lengths": entries})
+            measured += [Measurement(name=n, x=length, value=v) for n, v in values.items()]
+        tokens = {str(length): 19999 for length in stage.spec.lengths}
+        attempt.finish(result(*measured, method="chunked", stride=None, tokens=tokens))
+    elif stage.kind == "passkey":
+        measured = [
+            Measurement(name="passkey_accuracy_by_length", x=length, value=numbers(stage, length))
+            for length in stage.spec.lengths
+        ]
+        trials = {str(length): 200 for length in stage.spec.lengths}
+        attempt.finish(result(*measured, form="symbolic", trials=trials))
     else:
-        for length in stage.spec.lengths:
-            attempt.writer.log(length, {"passkey_accuracy_by_length": numbers(stage, length)})
-        entries = [{"length": length, "trials": 200, "correct": 1} for length in stage.spec.lengths]
-        attempt.finish({"form": "symbolic", "lengths": entries})
+        attempt.finish(result(**OF_KIND.get(stage.kind, {})))
+
+
+OF_KIND: dict[str, dict[str, Any]] = {
+    "prepare-data": {"tokens": 123456, "documents": 78},
+    "train-tokenizer": {"vocabulary": 300},
+    "swap-embedding": {"parameters": {"body": 99}},
+}
+"""What stages that measure nothing record."""
+
+
+def result(*metrics: Measurement, **recorded: Any) -> dict[str, Any]:
+    """A result.json with these measurements and facts."""
+    return ResultRecord(metrics=metrics, recorded=recorded).as_json()
 
 
 class _MadeToFailError(Exception):
@@ -132,13 +149,34 @@ def write_plan(folder: Path, changes: dict[str, Any] | None = None) -> Plan:
     return plan(load_sweep(path))
 
 
+def declaring(plan: Plan, *metrics: Metric) -> Sweep:
+    """The sweep of a plan whose passkey stages declare other metrics."""
+
+    class Declaring(Passkey):
+        def metrics(self) -> tuple[Metric, ...]:
+            return metrics
+
+    stages = tuple(
+        dataclasses.replace(stage, spec=Declaring(**_options(stage.spec)))
+        if isinstance(stage.spec, Passkey)
+        else stage
+        for stage in plan.sweep.stages
+    )
+    return dataclasses.replace(plan.sweep, stages=stages)
+
+
+def _options(spec: Passkey) -> dict[str, Any]:
+    return {option.name: getattr(spec, option.name) for option in dataclasses.fields(spec)}
+
+
 NO_LINKS = RunLinks()
 
 
-def make_report(plan: Plan, store: Store, links: RunLinks = NO_LINKS) -> Report:
+def make_report(plan: Plan | Sweep, store: Store, links: RunLinks = NO_LINKS) -> Report:
     """The report of a plan, with a made-up provenance."""
     provenance = {"sweep file": "sample.yaml", "fope-lab": "0.1.0", "commit": "abc1234"}
-    return build_report(plan.sweep, store, provenance=provenance, links=links)
+    sweep = plan if isinstance(plan, Sweep) else plan.sweep
+    return build_report(sweep, store, provenance=provenance, links=links)
 
 
 def links_of(plan: Plan, address: str = "http://127.0.0.1:5000") -> RunLinks:

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fope_lab.analysis.base import ANALYSIS_TYPES
-from fope_lab.report.results.stage_results import read_record
 from fope_lab.stages.labels import label
+from fope_lab.stages.result import ResultRecord
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
 
@@ -43,7 +43,7 @@ def print_figures(stages: Iterable[Stage], store: Store, console: Console) -> No
         if stage.kind != ANALYSIS or checkpoint is None or result is None:
             continue
         paths = sorted(path for path in checkpoint.path.iterdir() if path.suffix in RESULTS)
-        numbers = read_record(stage, result, ()).numbers
+        numbers = ResultRecord.parse(result).numbers
         lines = [stage.label, *(f"  {name} {value:.6g}" for name, value in numbers.items())]
         for line in (*lines, *(f"  {path}" for path in paths)):
             console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fope_lab.report.results.layout import MetricGroup, Series
-from fope_lab.report.results.selections import choice_of, chosen_keys
-from fope_lab.report.results.stage_results import StageResult
+from fope_lab.report.results.stage_results import StageResult, chosen_keys
 from fope_lab.stages import Select, TrainingConfig
 from fope_lab.stages.labels import label
 
@@ -37,7 +36,7 @@ def own_settings_notes(group: MetricGroup, results: Mapping[str, StageResult]) -
             spec = result.stage.spec
             if isinstance(spec, Select):
                 section = next(iter(_candidates(result, results)), result).stage.section
-                value = choice_of(result)
+                value = result.choice
                 text = PENDING if value is None else label(value)
                 rule, name = (spec.over, spec.by), _name(series)
                 chosen.setdefault(rule, {})[name] = text

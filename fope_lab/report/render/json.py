@@ -18,7 +18,6 @@ from fope_lab.report.compare.paper_comparison import ComparedNumber, PaperCompar
 from fope_lab.report.results.aggregate import Cell, json_value
 from fope_lab.report.results.analyses import AnalysisResult
 from fope_lab.report.results.heatmaps import HeatmapGroup
-from fope_lab.report.results.selections import choice_of
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.report.results.training_speed import speed_of
 from fope_lab.stages import Select
@@ -123,7 +122,7 @@ def _selection(result: StageResult) -> dict[str, Any]:
         "axes": json_value(stage.axes),
         "seed": stage.seed,
         **{name: json_value(stage.config[name]) for name in ("over", "by", "values", "seeds")},
-        "value": json_value(choice_of(result)),
+        "value": json_value(result.choice),
         "means": json_value(recorded.get(MEANS)),
     }
 

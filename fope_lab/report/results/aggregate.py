@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fope_lab.report.results.stage_results import StageResult, group_by_section, metric_of
+from fope_lab.report.results.stage_results import StageResult, group_by_section
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement, MetricPoint
 from fope_lab.statistics.intervals import MeanEstimate, estimate_mean
@@ -143,12 +143,6 @@ def _expected(seeds: Sequence[StageResult], known: Iterable[MetricPoint]) -> lis
     return sorted(own, key=lambda point: (point[0], point[1] is not None, point[1] or 0))
 
 
-def _metric(result: StageResult, name: str) -> Metric:
-    metric = metric_of(result.stage, name)
-    assert metric is not None  # StageResult.measurements leaves out the others
-    return metric
-
-
 def _cell(seeds: Sequence[StageResult], point: MetricPoint) -> Cell:
     values, missing = [], []
     for result in seeds:
@@ -162,7 +156,7 @@ def _cell(seeds: Sequence[StageResult], point: MetricPoint) -> Cell:
     first = seeds[0]
     return Cell(
         section=first.stage.section,
-        metric=_metric(first, point[0]),
+        metric=first.metrics[point[0]],
         x=point[1],
         axes=dict(first.stage.axes),
         estimate=estimate_mean([value.value for value in values]),

@@ -16,8 +16,7 @@ from typing import Any
 
 from fope_lab.report.results.aggregate import Cell, json_value
 from fope_lab.report.results.axes import read_axes
-from fope_lab.report.results.selections import chosen_keys
-from fope_lab.report.results.stage_results import StageResult
+from fope_lab.report.results.stage_results import StageResult, chosen_keys
 from fope_lab.stages import Select
 from fope_lab.stages.metric import LENGTH, Metric
 

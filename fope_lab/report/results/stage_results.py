@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.data.roles import MODEL, candidate_role
-from fope_lab.report.results.old_metric_names import metric_named
-from fope_lab.report.results.old_results import lift_numbers, lift_result
 from fope_lab.stages import Select
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement, MetricPoint, ResultRecord
+from fope_lab.stages.internal import SELECTED
 from fope_lab.store import Row, StageFolder, StageState, Status, Store
 from fope_lab.store.snapshot import StoreSnapshot
 from fope_lab.store.time_taken import TimeTaken
@@ -54,11 +53,14 @@ class StageResult:
         return stage.parents.get(stage.spec.chosen_role(self.record.recorded) or first)
 
     @cached_property
+    def metrics(self) -> Mapping[str, Metric]:
+        """The metrics that the stage declares, by name."""
+        return {metric.name: metric for metric in self.stage.spec.metrics()}
+
+    @cached_property
     def measurements(self) -> Mapping[MetricPoint, Measurement]:
-        """What the stage measured of its metrics, by the metric's name and x; empty unless done."""
-        metrics = self.record.metrics
-        known = {m.name for m in metrics if metric_of(self.stage, m.name) is not None}
-        return {(m.name, m.x): m for m in metrics if m.name in known}
+        """What the stage measured, by the metric's name and x; empty unless done."""
+        return {(m.name, m.x): m for m in self.record.metrics if m.name in self.metrics}
 
     def value_at(self, point: MetricPoint) -> float | None:
         """The value of a metric, or of a number of an analysis, at a point; None if it has none."""
@@ -67,6 +69,11 @@ class StageResult:
             return measured.value
         name, x = point
         return self.record.numbers.get(name) if x is None else None
+
+    @property
+    def choice(self) -> Any:
+        """The value that a stage of kind `select` chose; None if it has not chosen yet."""
+        return self.record.recorded.get(SELECTED, {}).get("value")
 
 
 def read_stages(stages: Sequence[Stage], store: Store) -> tuple[StageResult, ...]:
@@ -91,25 +98,6 @@ def group_by_section(results: Iterable[StageResult]) -> dict[str, list[StageResu
     return groups
 
 
-def metric_of(stage: Stage, name: str) -> Metric | None:
-    """The metric that a stage declares under a name.
-
-    What it does not declare has the name of an older result, or describes the run: None.
-    """
-    declared = next((metric for metric in stage.spec.metrics() if metric.name == name), None)
-    return declared or metric_named(name)
-
-
-def read_record(stage: Stage, content: Mapping[str, Any], rows: Iterable[Row]) -> ResultRecord:
-    """The result of a finished stage, from its result.json of any age."""
-    if "format" not in content:
-        return lift_result(content, rows, lambda name: metric_of(stage, name))
-    record = ResultRecord.parse(content)
-    if "numbers" not in content and not tuple(stage.spec.metrics()):
-        return lift_numbers(record)
-    return record
-
-
 def unread(stage: Stage, state: StageState) -> StageResult:
     """A stage that has no result yet, or whose result is not asked for."""
     nothing = ResultRecord()
@@ -124,9 +112,19 @@ def read_stage(stage: Stage, folder: StageFolder, state: StageState) -> StageRes
         folder=folder.path,
         state=state,
         rows=rows,
-        record=ResultRecord() if content is None else read_record(stage, content, rows),
+        record=ResultRecord() if content is None else ResultRecord.parse(content),
         taken=folder.time_taken(),
         started=folder.started_at(),
         finished=folder.finished_at(),
         device=folder.device(),
     )
+
+
+def chosen_keys(results: Iterable[StageResult]) -> frozenset[str]:
+    """The keys of the candidates that stages of kind `select` chose."""
+    found = set()
+    for result in results:
+        spec = result.stage.spec
+        if isinstance(spec, Select) and (role := spec.chosen_role(result.record.recorded)):
+            found.add(result.stage.parents[role])
+    return frozenset(found)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fope_lab.report.results.axes import Axes, read_axes
-from fope_lab.report.results.stage_results import StageResult, group_by_section, metric_of
+from fope_lab.report.results.stage_results import StageResult, group_by_section
 from fope_lab.stages.metric import Metric
 
 BINS = 200
@@ -48,8 +48,9 @@ def group_training_curves(results: Iterable[StageResult]) -> tuple[TrainingCurve
     for section, members in group_by_section(results).items():
         axes = read_axes(result.stage for result in members)
         names = dict.fromkeys(name for r in members for row in r.rows for name in row.values)
-        for metric in (metric_of(members[0].stage, name) for name in names):
-            if metric is None or metric.better is None or metric.axis is not None:
+        declared = members[0].metrics
+        for metric in (declared[name] for name in names if name in declared):
+            if metric.better is None or metric.axis is not None:
                 continue
             group = _group(section, metric, members, axes)
             if group.curves:

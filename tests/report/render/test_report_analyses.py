@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,6 @@ from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.markdown import render_markdown
-from fope_lab.report.results.stage_results import read_record
-from fope_lab.stages.result import Measurement
 from fope_lab.store import Store
 from fope_lab.sweep import Plan
 
@@ -74,16 +71,11 @@ def test_a_figure_with_what_the_paper_says_and_the_numbers(tmp_path: Path, store
 def test_no_number_of_an_analysis_is_a_metric(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever it is called, and also in results that have it among their metrics."""
     monkeypatch.setattr(Decay, "numbers", lambda self, arrays: {"decay_loss": 0.5})
-    plan = plan_of(tmp_path)
-    assert done(plan, store).cells == ()
-    [stage] = plan.sweep.stages
-    content = dict(store.folder(stage.kind, stage.key).result() or {})
-    assert content.pop("numbers") == {"decay_loss": 0.5}
-    content["metrics"] = [dataclasses.asdict(Measurement(name="decay_loss", value=0.5))]
-    record = read_record(stage, content, ())
-    assert (record.metrics, record.numbers) == ((), {"decay_loss": 0.5})
+    report = done(plan_of(tmp_path), store)
+    assert report.cells == ()
+    [result] = report.stages
+    assert (result.record.metrics, result.record.numbers) == ((), {"decay_loss": 0.5})
 
 
 def test_axes_tell_figures_apart(tmp_path: Path, store: Store) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fope_lab.report.results.axes import read_axes, short_folders, short_names, shorten_labels
-from fope_lab.report.results.old_metric_names import metric_named
+from fope_lab.stages.metric import Metric, Unit
 
 
 @dataclass(frozen=True)
@@ -176,45 +176,20 @@ def test_short_labels_stay_distinct(labels: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "label", "x", "better"),
+    ("unit", "value", "spread", "text"),
     [
-        ("perplexity_by_length", "perplexity", "length", "lower"),
-        ("passkey_accuracy_by_length", "passkey accuracy", "length", "higher"),
-        ("posgen_accuracy_by_position", "posgen accuracy", "position", "higher"),
-        ("longbench_trec_by_bucket", "longbench trec", "bucket", "higher"),
-        ("perplexity_ratio", "perplexity ratio", None, "lower"),
-        ("arc_easy_accuracy", "arc easy accuracy", None, "higher"),
-        ("loss", "loss", None, "lower"),
-        ("heads_by_layer", "heads", "layer", None),
-    ],
-)
-def test_metric_names_are_read(name: str, label: str, x: str | None, better: str | None) -> None:
-    metric = metric_named(name)
-    assert metric is not None
-    assert (metric.label, metric.by, metric.better) == (label, x or "", better)
-
-
-@pytest.mark.parametrize("name", ["learning_rate", "tokens_per_second", "loss_stderr"])
-def test_other_names_are_no_results(name: str) -> None:
-    assert metric_named(name) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "spread", "text"),
-    [
-        ("perplexity_by_length", 12.345, None, "12.35"),
-        ("perplexity_by_length", 123.45, 6.789, "123.5 ± 6.8"),
-        ("perplexity_by_length", 12345.6, None, "12,346"),
-        ("perplexity_by_length", 1.5e9, None, "1.50e+09"),
-        ("perplexity_by_length", float("inf"), None, "∞"),
-        ("passkey_accuracy_by_length", 0.9995, None, "1.000"),
-        ("passkey_accuracy_by_length", 0.5, 0.0123, "0.500 ± 0.012"),
-        ("loss", float("nan"), None, "NaN"),
+        ("perplexity", 12.345, None, "12.35"),
+        ("perplexity", 123.45, 6.789, "123.5 ± 6.8"),
+        ("perplexity", 12345.6, None, "12,346"),
+        ("perplexity", 1.5e9, None, "1.50e+09"),
+        ("perplexity", float("inf"), None, "∞"),
+        ("fraction", 0.9995, None, "1.000"),
+        ("fraction", 0.5, 0.0123, "0.500 ± 0.012"),
+        ("nats", float("nan"), None, "NaN"),
     ],
 )
 def test_numbers_are_written_at_a_fitting_precision(
-    name: str, value: float, spread: float | None, text: str
+    unit: Unit, value: float, spread: float | None, text: str
 ) -> None:
-    metric = metric_named(name)
-    assert metric is not None
+    metric = Metric(name="m", short_name="m", better=None, unit=unit)
     assert metric.format(value, spread) == text
