@@ -87,11 +87,14 @@ class ResultRecord:
     @classmethod
     def parse(cls, content: Mapping[str, Any]) -> Self:
         """The record that `as_json` made `content` of; what is missing is empty."""
+        maps = content.get("heatmaps")
         return cls(
             metrics=tuple(Measurement.parse(metric) for metric in content.get("metrics", ())),
             numbers=content.get("numbers", {}),
             recorded=content.get("recorded", {}),
-            heatmaps=tuple(content.get("heatmaps", ())),
+            heatmaps=tuple(m for m in maps if isinstance(m, Mapping))
+            if isinstance(maps, list)
+            else (),
             details=content.get("details", {}),
         )
 

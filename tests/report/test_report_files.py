@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_samples import BASE, finish, make_report, write_plan
+from report_samples import BASE, finish, make_report, result, write_plan
 
 from fope_lab.report.files import INPUTS, REPORT_FILES, write_report
 from fope_lab.store import Store
@@ -52,7 +52,7 @@ def finish_the_rest(plan: Plan, store: Store) -> None:
     [stage] = [stage for stage in plan.sweep.stages if stage.label not in done]
     with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
         attempt.writer.log(32, {"perplexity_by_length": 9.0})
-        attempt.finish({"method": "chunked", "stride": None, "lengths": []})
+        attempt.finish(result(method="chunked"))
 
 
 def test_an_emptier_report_leaves_the_full_one(plan: Plan, store: Store, page: Path) -> None:

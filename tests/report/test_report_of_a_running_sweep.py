@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from report_samples import finish, write_plan
+from report_samples import finish, result, write_plan
 
 from fope_lab.cli.app import main
 from fope_lab.store import Store
@@ -54,7 +54,7 @@ def test_what_is_finished_is_shown_and_the_rest_is_waited_for(
         assert main(["report", file, "--store", place]) == 0
         assert capsys.readouterr().out.rstrip().endswith("(unchanged)")
         other.writer.log(32, {"passkey_accuracy_by_length": 0.5})
-        other.finish({"form": "symbolic", "lengths": []})
+        other.finish(result(form="symbolic"))
         assert main(["report", file, "--store", place]) == 0
         assert not capsys.readouterr().out.rstrip().endswith("(unchanged)")
     finally:

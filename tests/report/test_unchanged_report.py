@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from report_samples import finish, make_report, write_plan
+from report_samples import finish, make_report, result, write_plan
 
 from fope_lab.analysis.base import ARRAYS
 from fope_lab.evaluation.run import run
@@ -70,7 +70,7 @@ def another_value(plan: Plan, store: Store) -> None:
     stage_folder.set_aside("test")
     with stage_folder.begin("test", {"config": stage.config}) as attempt:
         attempt.writer.log(32, {"passkey_accuracy_by_length": 0.123456})
-        attempt.finish({"form": "symbolic", "lengths": []})
+        attempt.finish(result(form="symbolic"))
 
 
 def a_failed_attempt(plan: Plan, store: Store) -> None:

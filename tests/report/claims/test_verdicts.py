@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
-from report_samples import BASE, finish, make_report, write_plan
+from report_samples import BASE, finish, make_report, result, write_plan
 
 from fope_lab.report import Report
 from fope_lab.report.claims.judge import Verdict, judge, read_judgements
 from fope_lab.report.results.stage_results import read_stages
-from fope_lab.stages.result import ResultRecord
+from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.statistics.intervals import MeanEstimate
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage
@@ -271,11 +271,13 @@ def posgen_report(folder: Path, within: float) -> Report:
     store = Store(folder / "store")
     for stage in plan.sweep.stages:
         with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
-            if stage.kind == "posgen":
-                beyond = {"fope": 0.7, "rope": 0.3}.get(stage.embedding or "", 0.5)
-                values = {"posgen_ood_accuracy": beyond * (1 + 0.01 * (stage.seed or 0) ** 2)}
-                attempt.writer.log(128, {**values, "posgen_accuracy": within})
-            attempt.finish({})
+            beyond = {"fope": 0.7, "rope": 0.3}.get(stage.embedding or "", 0.5)
+            values = {
+                "posgen_ood_accuracy": beyond * (1 + 0.01 * (stage.seed or 0) ** 2),
+                "posgen_accuracy": within,
+            }
+            measured = [Measurement(name=name, value=value) for name, value in values.items()]
+            attempt.finish(result(*(measured if stage.kind == "posgen" else ())))
     return make_report(plan, store)
 
 

@@ -234,18 +234,6 @@ def test_nothing_is_drawn_where_nothing_is_finite(tmp_path: Path, store: Store) 
     assert "Perplexity by context length" not in figures_of(tmp_path, store, numbers=numbers)
 
 
-def test_chance_is_drawn_where_results_name_it(tmp_path: Path, store: Store) -> None:
-    plan = write_plan(tmp_path, {"seeds": [0]})
-    finish(plan, store, skip={"passkey[embedding=rope,seed=0]"})
-    stage = next(s for s in plan.sweep.stages if s.label == "passkey[embedding=rope,seed=0]")
-    with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
-        attempt.writer.log(64, {"passkey_accuracy_by_length": 0.5})
-        attempt.finish({"chance": 0.1})
-    drawn = {f.title: words_of(f.drawings[0]) for f in draw_figures(make_report(plan, store))}
-    assert "chance" in drawn["Passkey accuracy by context length"]
-    assert "chance" not in drawn["Perplexity by context length"]
-
-
 def test_a_dollar_or_a_tag_in_a_label_is_text() -> None:
     label = "$x_1$ <script>&"
     svg = inline_svg(
