@@ -10,9 +10,9 @@ from typing import Any
 
 from fope_lab.data.roles import MODEL, candidate_role
 from fope_lab.stages import Select
+from fope_lab.stages.internal import SELECTED
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement, MetricPoint, ResultRecord
-from fope_lab.stages.internal import SELECTED
 from fope_lab.store import Row, StageFolder, StageState, Status, Store
 from fope_lab.store.snapshot import StoreSnapshot
 from fope_lab.store.time_taken import TimeTaken
