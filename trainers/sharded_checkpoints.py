@@ -26,8 +26,8 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save
 
 from fope_lab.atomic_files import is_full_disk
+from fope_lab.model.checkpoint_files import SHARDS
 from fope_lab.model.decoder import Decoder
-from fope_lab.model.weights import SHARDS
 from fope_lab.store import Checkpoint, RunWriter, StoreError
 from fope_lab.store.writer import CheckpointDraft
 from trainers.worker_group import WorkerGroup

@@ -13,8 +13,7 @@ from docs.generate.standings import standings
 from fope_lab.cli.render.embeddings_table import as_yaml, in_words
 from fope_lab.embeddings import embedding_names
 from fope_lab.embeddings.base import Shape
-from fope_lab.embeddings.describe import EXAMPLES, Description, Part, describe
-from fope_lab.embeddings.inspect import inspect_embedding
+from fope_lab.embeddings.describe import EXAMPLES, Description, Part, describe, inspect_embedding
 
 FOLDER = "gallery"
 

@@ -19,8 +19,7 @@ from typing import Annotated
 import torch
 from fope_lab import build_embedding
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.embeddings.base import Shape
-from fope_lab.embeddings.relative import RelativeBias
+from fope_lab.embeddings.base import RelativeBias, Shape
 from torch import Tensor
 
 
@@ -48,7 +47,7 @@ embedding = build_embedding(spec, head_dim=16, num_heads=2, train_length=32)
 embedding.bias(torch.tensor([20]), torch.arange(21))[0, 0]
 
 # %%
-from fope_lab.embeddings.errors import EmbeddingError
+from fope_lab.embeddings.base import EmbeddingError
 
 try:
     build_embedding({"type": "soft-window", "widht": 8}, head_dim=16, num_heads=2, train_length=32)

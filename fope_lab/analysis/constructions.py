@@ -19,7 +19,7 @@ from fope_lab.config.number_words import NumberWords
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.embeddings import parse_embedding
-from fope_lab.embeddings.ladder import rope_ladder
+from fope_lab.embeddings.frequencies import rope_ladder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

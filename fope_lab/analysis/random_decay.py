@@ -16,7 +16,7 @@ from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.rotation import as_complex
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.number_words import NumberWords
-from fope_lab.embeddings.ladder import rope_ladder
+from fope_lab.embeddings.frequencies import rope_ladder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

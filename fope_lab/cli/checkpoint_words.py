@@ -17,7 +17,7 @@ def checkpoint_places(words: Iterable[str], store: str) -> list[str]:
 
 
 def _place(word: str, store: str) -> str:
-    from fope_lab.model.huggingface.names import PREFIX
+    from fope_lab.model.hub import PREFIX
     from fope_lab.store import Store
 
     place = Store.open(store)

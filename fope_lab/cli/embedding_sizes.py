@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fope_lab.config.problems import Problem
-from fope_lab.embeddings.base import Shape
+from fope_lab.embeddings.base import EmbeddingError, Shape
 from fope_lab.embeddings.describe import EXAMPLES
-from fope_lab.embeddings.errors import EmbeddingError
 
 NUM_HEADS = 8
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.embeddings.base import Embedding, Shape, check_definition
-from fope_lab.embeddings.errors import EmbeddingError
-from fope_lab.embeddings.preset_lookup import preset_of
+from fope_lab.embeddings.base import Embedding, EmbeddingError, Shape, check_definition
 from fope_lab.embeddings.presets import PRESETS
-from fope_lab.embeddings.registry import EMBEDDINGS
 from fope_lab.embeddings.spec import (
+    EMBEDDINGS,
     embedding_names,
     parse_embedding,
+    preset_of,
     resolve_embedding,
 )
 

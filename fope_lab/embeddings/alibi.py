@@ -6,13 +6,11 @@ Press et al., "Train Short, Test Long", arXiv 2108.12409, §3.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from fope_lab.config.annotations import Doc
-from fope_lab.embeddings.base import Shape, Tensors
-from fope_lab.embeddings.relative import RelativeBias
+from fope_lab.embeddings.base import Named, RelativeBias, Shape, Tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,6 +55,6 @@ class Alibi(RelativeBias, name="alibi", source="Press et al., arXiv 2108.12409, 
             constants={"slopes": torch.tensor(slopes, dtype=torch.float32, device="cpu")}
         )
 
-    def of_distance(self, shape: Shape, tensors: Mapping[str, Tensor], distance: Tensor) -> Tensor:
+    def of_distance(self, shape: Shape, tensors: Named, distance: Tensor) -> Tensor:
         """The bias −slope·distance, float32 (…, num_heads, queries, keys)."""
         return -tensors["slopes"][:, None, None] * distance

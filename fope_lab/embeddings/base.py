@@ -8,21 +8,25 @@ only, because a sweep is planned from the options without torch.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fope_lab.config.named_types import NamedTypes, given_options
-from fope_lab.config.problems import FieldPath, Problem, name_list
-from fope_lab.embeddings.errors import EmbeddingError
+from fope_lab.config.problems import ConfigError, FieldPath, Problem, name_list
+from fope_lab.embeddings.frequencies import TRANSFORM_TYPES, FrequencyTransform
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from fope_lab.embeddings.hf_rope import HfRope
-    from fope_lab.embeddings.ladder import Ladder
+    from fope_lab.embeddings.frequencies import HfRope
+
+
+class EmbeddingError(ConfigError):
+    """An embedding that cannot be built; `problems` holds everything that is wrong with it."""
 
 
 LARGEST = {
@@ -80,12 +84,10 @@ class Tensors:
     learned: Mapping[str, Tensor] = field(default_factory=dict)
 
 
+Named = Mapping[str, "Tensor"]
+"""Tensors by their attribute name in the module."""
 EMBEDDING_TYPES: NamedTypes[Embedding] = NamedTypes("fope_lab.embeddings", skip=("module",))
 """Every embedding by name. Planning finds them, so `module`, which imports torch, is skipped."""
-TRANSFORM_TYPES: NamedTypes[FrequencyTransform] = NamedTypes(
-    "fope_lab.embeddings", skip=("module",)
-)
-"""Every frequency transform by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,9 +191,7 @@ class Embedding:
         """
         return 1.0
 
-    def cos_sin(
-        self, shape: Shape, tensors: Mapping[str, Tensor], positions: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def cos_sin(self, shape: Shape, tensors: Named, positions: Tensor) -> tuple[Tensor, Tensor]:
         """The cosines and sines that rotate pair i, which is dimensions i and i + head_dim/2.
 
         Positions are (length,) or (batch, length), and the last of them ends the sequence. Both
@@ -201,11 +201,7 @@ class Embedding:
         raise NotImplementedError
 
     def bias(
-        self,
-        shape: Shape,
-        tensors: Mapping[str, Tensor],
-        query_positions: Tensor,
-        key_positions: Tensor,
+        self, shape: Shape, tensors: Named, query_positions: Tensor, key_positions: Tensor
     ) -> Tensor:
         """The bias that is added to attention logits, float32 (…, num_heads, queries, keys).
 
@@ -214,9 +210,7 @@ class Embedding:
         """
         raise NotImplementedError
 
-    def embed(
-        self, shape: Shape, tensors: Mapping[str, Tensor], hidden: Tensor, positions: Tensor
-    ) -> Tensor:
+    def embed(self, shape: Shape, tensors: Named, hidden: Tensor, positions: Tensor) -> Tensor:
         """Token embeddings (batch, length, width) with absolute positions added, in their dtype."""
         return hidden
 
@@ -249,69 +243,6 @@ class Embedding:
         raise EmbeddingError([not_in_transformers(self)])
 
 
-@dataclass(frozen=True, kw_only=True)
-class FrequencyTransform:
-    """A pure function from one ladder of frequencies to another (see `ladder.Ladder`).
-
-    A subclass gives its `name` in sweep files and its `source`, the paper and equation.
-    """
-
-    name: ClassVar[str]
-    source: ClassVar[str]
-    version: ClassVar[int] = 1
-    """Part of a stage's key. Raise it when the same options give other numbers than before."""
-    elementwise: ClassVar[bool] = False
-    """Whether a new frequency depends only on the old frequency, and not on its place."""
-    dynamic: ClassVar[bool] = False
-    """Whether the result depends on the current length of the sequence."""
-    hf_types: ClassVar[tuple[str, ...]] = ()
-    """The values of transformers' `rope_type` that `from_hf` reads."""
-    hf_reads: ClassVar[tuple[str, ...]] = ()
-    """Parameters of those types that a config.json may not have with any other type."""
-
-    def __init_subclass__(cls, *, name: str, source: str) -> None:
-        cls.name, cls.source = name, source
-        TRANSFORM_TYPES.register(name, cls)
-
-    def canonical(self) -> dict[str, Any]:
-        """The shortest composition that describes it: options at their default are left out."""
-        return {"type": self.name, **given_options(self)}
-
-    @property
-    def may_keep_all(self) -> bool:
-        """Whether these options may leave every frequency as it is, which is otherwise an error."""
-        return False
-
-    def problems(self, ladder: Ladder) -> Iterator[str]:
-        """Yield a sentence for every reason why these options cannot be used on a ladder."""
-        return iter(())
-
-    def apply(self, ladder: Ladder) -> Ladder:
-        """The ladder with the frequencies that this transform gives."""
-        raise NotImplementedError
-
-    @classmethod
-    def from_hf(cls, rope: HfRope) -> tuple[Mapping[str, Any] | None, int]:
-        """Read a rotation of transformers whose `rope_type` is one of `hf_types`.
-
-        Returns the options of this transform, as a sweep file has them, or None if no frequency
-        changes; and the original length in tokens. Raises KeyError for a missing parameter,
-        ValueError or TypeError for a parameter that is not a number.
-        """
-        raise NotImplementedError
-
-    def hf_problems(self) -> Iterator[Problem]:
-        """Yield a problem for every option that transformers cannot express."""
-        return iter(())
-
-    def to_hf(self, ladder: Ladder, rope: HfRope) -> HfRope:
-        """Add this transform to `rope`, the form that transformers has of `ladder`.
-
-        A transform without this method has no form in transformers.
-        """
-        raise NotImplementedError
-
-
 def check_definition(definition: Embedding, shape: Shape, at: FieldPath = ("embedding",)) -> None:
     """Raise EmbeddingError, with every problem, if a definition does not fit a shape."""
     found = list(shape.problems()) or definition.problems(shape)
@@ -330,7 +261,37 @@ def not_in_transformers(definition: Embedding) -> Problem:
     )
 
 
-def hf_transforms() -> Mapping[str, type[FrequencyTransform] | None]:
-    """The transform that each `rope_type` of transformers means; None for "default"."""
-    kinds = {name: kind for kind in TRANSFORM_TYPES.all().values() for name in kind.hf_types}
-    return {"default": None, **kinds}
+class RelativeBias(Embedding):
+    """A bias b_h(|i − j|) of head h, which a subclass gives by `of_distance`.
+
+    Attention reads it from a table (num_heads, length) and never needs the bias of all pairs of
+    tokens.
+    """
+
+    biases: ClassVar[bool] = True
+
+    def of_distance(self, shape: Shape, tensors: Named, distance: Tensor) -> Tensor:
+        """The bias at distances of at least 0 tokens.
+
+        Distances are (…, 1, queries, keys), the result is float32 (…, num_heads, queries, keys).
+        """
+        raise NotImplementedError
+
+    def bias(
+        self, shape: Shape, tensors: Named, query_positions: Tensor, key_positions: Tensor
+    ) -> Tensor:
+        """The bias b_h(|i − j|), float32 (…, num_heads, queries, keys)."""
+        distance = (query_positions[..., :, None] - key_positions[..., None, :]).abs()
+        return self.of_distance(shape, tensors, distance[..., None, :, :])
+
+
+def generator(what: str, shape: Shape) -> torch.Generator:
+    """A generator on the CPU for the purpose `what`.
+
+    Different purposes, seeds or layers share no random numbers, even if the seeds are neighbours.
+    """
+    import torch
+
+    named = f"{what}, seed {shape.seed}, layer {shape.layer}"
+    digest = hashlib.sha256(named.encode()).digest()
+    return torch.Generator("cpu").manual_seed(int.from_bytes(digest[:8], "big") >> 1)

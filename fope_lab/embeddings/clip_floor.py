@@ -9,9 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fope_lab.embeddings.base import FrequencyTransform
-from fope_lab.embeddings.ladder import Ladder
-from fope_lab.embeddings.shared_options import OriginalLength
+from fope_lab.embeddings.frequencies import FrequencyTransform, Ladder, OriginalLength
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fope_lab.embeddings.base import EMBEDDING_TYPES, TRANSFORM_TYPES, Embedding, FrequencyTransform
+from fope_lab.embeddings.base import EMBEDDING_TYPES, Embedding
+from fope_lab.embeddings.frequencies import TRANSFORM_TYPES, FrequencyTransform
 
 Spec = Mapping[str, Any] | Embedding
 """A canonical composition, as `Embedding.canonical` returns it, or its definition."""

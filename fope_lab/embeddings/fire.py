@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from fope_lab.config.annotations import Doc
-from fope_lab.embeddings.base import Embedding, Shape, Tensors
-from fope_lab.embeddings.rng import generator
+from fope_lab.embeddings.base import Embedding, Named, Shape, Tensors, generator
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -83,11 +82,7 @@ class Fire(Embedding, name="fire", source="Li et al., arXiv 2310.04418"):
         return Tensors(learned=learned)
 
     def bias(
-        self,
-        shape: Shape,
-        tensors: Mapping[str, Tensor],
-        query_positions: Tensor,
-        key_positions: Tensor,
+        self, shape: Shape, tensors: Named, query_positions: Tensor, key_positions: Tensor
     ) -> Tensor:
         """The network's output at each normalised distance, (…, num_heads, queries, keys).
 

@@ -3,7 +3,7 @@
 Hua et al., "Fourier Position Embedding", arXiv 2412.17739, Eq. 11–13: pair m is multiplied by
 e^{iω_m n} + Σ_ω a_ω e^{iωn}, with separate coefficients for cosines and sines. The series acts on
 queries and on keys at their own positions, as in the paper's listing, so that scores are not
-exactly functions of position differences. `eq13.py` has the form whose scores are.
+exactly functions of position differences. `eq13_relative` has the form whose scores are.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.embeddings.base import Shape, Tensors
-from fope_lab.embeddings.ladder import rope_ladder
-from fope_lab.embeddings.rng import generator
+from fope_lab.embeddings.base import Named, Shape, Tensors, generator
+from fope_lab.embeddings.frequencies import rope_ladder
 from fope_lab.embeddings.rotary import STILL_SIN, Rotary, as_tensor, cos_sin_at, transformed
 
 if TYPE_CHECKING:
@@ -242,9 +241,7 @@ class Fourier(Rotary, name="fourier", source="Hua et al., arXiv 2412.17739, Eq. 
             return Tensors(constants=constants, learned=drawn)
         return Tensors(constants=constants, drawn=drawn)
 
-    def cos_sin(
-        self, shape: Shape, tensors: Mapping[str, Tensor], positions: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def cos_sin(self, shape: Shape, tensors: Named, positions: Tensor) -> tuple[Tensor, Tensor]:
         """The cosine and sine series at each position, float32 (…, heads, length, head_dim/2)."""
         import torch
 
@@ -301,3 +298,34 @@ def _among(omega: float, ascending: Sequence[float]) -> bool:
     at = bisect.bisect_left(ascending, omega)
     near = ascending[max(0, at - 1) : at + 1]
     return any(math.isclose(omega, other, rel_tol=1e-9) for other in near)
+
+
+def eq13_relative(
+    definition: Fourier,
+    shape: Shape,
+    tensors: Named,
+    q: Tensor,
+    k: Tensor,
+    query_positions: Tensor,
+    key_positions: Tensor,
+) -> Tensor:
+    """The attention logits (batch, num_heads, queries, keys), not divided by √head_dim.
+
+    Pair m scores Re(q_m · conj(k_m) · h_m(i − j)) with the h_m of Eq. 11–13 (arXiv 2412.17739).
+    `tensors` are those of the embedding, q is (batch, num_heads, queries, head_dim), k is
+    (batch, num_kv_heads, keys, head_dim), and positions are (queries,) and (keys,).
+    """
+    distance = query_positions[:, None] - key_positions[None, :]
+    cos, sin = definition.cos_sin(shape, tensors, distance.flatten())
+    groups = q.shape[1] // cos.shape[-3]
+    cos, sin = (
+        table.unflatten(-2, distance.shape).repeat_interleave(groups, dim=-4).to(q.dtype)
+        for table in (cos, sin)
+    )
+    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+    q_real, q_imaginary = q[..., :, None, :].chunk(2, dim=-1)
+    k_real, k_imaginary = k[..., None, :, :].chunk(2, dim=-1)
+    real = q_real * k_real + q_imaginary * k_imaginary
+    imaginary = q_imaginary * k_real - q_real * k_imaginary
+    scale = definition.attention_factor(shape) ** 2
+    return scale * (real * cos - imaginary * sin).sum(-1)

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from fope_lab.config.annotations import Doc
-from fope_lab.embeddings.base import FrequencyTransform
-from fope_lab.embeddings.ladder import Ladder
-from fope_lab.embeddings.shared_options import OriginalLength
+from fope_lab.embeddings.frequencies import FrequencyTransform, Ladder, OriginalLength
 
 
 def _nearest_wavelength(cycles: float) -> float:

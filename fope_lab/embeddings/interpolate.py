@@ -10,10 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fope_lab.embeddings.base import FrequencyTransform
-from fope_lab.embeddings.hf_rope import HfRope
-from fope_lab.embeddings.ladder import Ladder
-from fope_lab.embeddings.shared_options import Factor
+from fope_lab.embeddings.frequencies import Factor, FrequencyTransform, HfRope, Ladder
 
 
 @dataclass(frozen=True, kw_only=True)

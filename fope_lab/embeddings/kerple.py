@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from fope_lab.config.annotations import Doc
-from fope_lab.embeddings.base import Shape, Tensors
-from fope_lab.embeddings.relative import RelativeBias
-from fope_lab.embeddings.rng import generator
+from fope_lab.embeddings.base import Named, RelativeBias, Shape, Tensors, generator
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,7 +48,7 @@ class Kerple(Kernel, name="kerple", source="Chi et al., arXiv 2205.09921, logari
         p, a = _initial_values("kerple", shape)
         return Tensors(learned={"log_p": p.log(), "log_a": a.log()})
 
-    def of_distance(self, shape: Shape, tensors: Mapping[str, Tensor], distance: Tensor) -> Tensor:
+    def of_distance(self, shape: Shape, tensors: Named, distance: Tensor) -> Tensor:
         """The bias −p·ln(1 + a·distance), float32 (…, num_heads, queries, keys)."""
         p, a = (_for_heads(tensors[name]).exp() for name in ("log_p", "log_a"))
         return -p * (a * distance).log1p()
@@ -72,7 +70,7 @@ class KerplePower(Kernel, name="kerple_power", source="Chi et al., arXiv 2205.09
         p, a = _initial_values("kerple_power", shape)
         return Tensors(learned={"log_a": a.log(), "p_logit": (p / 2).logit()})
 
-    def of_distance(self, shape: Shape, tensors: Mapping[str, Tensor], distance: Tensor) -> Tensor:
+    def of_distance(self, shape: Shape, tensors: Named, distance: Tensor) -> Tensor:
         """The bias −a·distance^p, float32 (…, num_heads, queries, keys).
 
         The gradient at distance 0 is 0, which torch's `pow` takes care of.

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.embeddings.base import Embedding, Shape, Tensors
-from fope_lab.embeddings.rng import generator
+from fope_lab.embeddings.base import Embedding, Named, Shape, Tensors, generator
 
 if TYPE_CHECKING:
     import torch
@@ -114,9 +113,7 @@ class Learned(Embedding, name="learned", source="Radford et al., GPT-2 (2019)"):
         offsets = (drawn * (spare + 1)).long().clamp(max=spare)
         return (offsets[:, None] + start).clamp(max=self.longest_sequence(shape) - 1)
 
-    def embed(
-        self, shape: Shape, tensors: Mapping[str, Tensor], hidden: Tensor, positions: Tensor
-    ) -> Tensor:
+    def embed(self, shape: Shape, tensors: Named, hidden: Tensor, positions: Tensor) -> Tensor:
         """Add the rows of the positions, and return hidden's dtype.
 
         Raises IndexError on a CPU for a position that the table does not have.

@@ -10,8 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fope_lab.embeddings.base import FrequencyTransform
-from fope_lab.embeddings.ladder import Ladder
+from fope_lab.embeddings.frequencies import FrequencyTransform, Ladder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,22 +6,26 @@ Su et al., "RoFormer", arXiv 2104.09864, Eq. 34. Pair i is the dimensions i and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.embeddings.base import (
     Embedding,
-    FrequencyTransform,
+    EmbeddingError,
+    Named,
     Shape,
     Tensors,
-    hf_transforms,
     not_in_transformers,
 )
-from fope_lab.embeddings.errors import EmbeddingError
-from fope_lab.embeddings.hf_rope import HfRope
-from fope_lab.embeddings.ladder import Ladder, rope_ladder
+from fope_lab.embeddings.frequencies import (
+    FrequencyTransform,
+    HfRope,
+    Ladder,
+    hf_transforms,
+    rope_ladder,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -121,9 +125,7 @@ class Rotary(Embedding, name="rotary", source="Su et al., arXiv 2104.09864, Eq. 
         """The factor of queries and of keys that the transforms set."""
         return self.ladder(shape).attention_factor
 
-    def cos_sin(
-        self, shape: Shape, tensors: Mapping[str, Tensor], positions: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def cos_sin(self, shape: Shape, tensors: Named, positions: Tensor) -> tuple[Tensor, Tensor]:
         """The cosines and sines of position times frequency, float32 (…, length, head_dim/2)."""
         frequencies = tensors["inv_freq"]
         if self.dynamic and positions.shape[-1]:

@@ -5,12 +5,11 @@ Vaswani et al., "Attention Is All You Need", arXiv 1706.03762, §3.5.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.embeddings.base import Embedding, Shape
+from fope_lab.embeddings.base import Embedding, Named, Shape
 from fope_lab.embeddings.rotary import cos_sin_at
 
 if TYPE_CHECKING:
@@ -32,9 +31,7 @@ class Sinusoidal(Embedding, name="sinusoidal", source="Vaswani et al., arXiv 170
         """False, because positions are absolute."""
         return False
 
-    def embed(
-        self, shape: Shape, tensors: Mapping[str, Tensor], hidden: Tensor, positions: Tensor
-    ) -> Tensor:
+    def embed(self, shape: Shape, tensors: Named, hidden: Tensor, positions: Tensor) -> Tensor:
         """Add the waves in float32 or a wider type, and return hidden's dtype.
 
         The last dimension of an odd width is a sine.

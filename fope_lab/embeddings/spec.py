@@ -6,13 +6,105 @@ A description is a preset's name, a mapping `{type: NAME, option: value}` or a c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
+from fope_lab.config.annotations import Doc
+from fope_lab.config.checks import Parsed
+from fope_lab.config.options import Entry, Option, options_of, summary
 from fope_lab.config.problems import FieldPath
-from fope_lab.embeddings.base import EMBEDDING_TYPES, Embedding
+from fope_lab.config.registry import Registry
+from fope_lab.embeddings.base import EMBEDDING_TYPES, Embedding, EmbeddingError
+from fope_lab.embeddings.frequencies import TRANSFORM_TYPES, FrequencyTransform
 from fope_lab.embeddings.presets import PRESETS
-from fope_lab.embeddings.registry import EMBEDDINGS
+
+TRANSFORMS = "transforms"
+"""The option that holds frequency transforms."""
+
+
+class _Transforms(Registry[FrequencyTransform]):
+    def title(self, name: str) -> str:
+        """The name alone, because the path in an error says of what."""
+        return name
+
+
+FREQUENCY_TRANSFORMS = _Transforms("frequency transform", TRANSFORM_TYPES, error=EmbeddingError)
+"""Every frequency transform by name."""
+
+
+class _Embeddings(Registry[Embedding]):
+    """A preset is a composition, whose options go to each of its parts that has them."""
+
+    def all_names(self) -> tuple[str, ...]:
+        """The name of every mechanism, then of every preset."""
+        return tuple(dict.fromkeys((*EMBEDDING_TYPES.all(), *PRESETS)))
+
+    def entry(self, name: str) -> Entry[Embedding]:
+        """What the name of a mechanism or of a preset stands for."""
+        if name in PRESETS:
+            preset = PRESETS[name]
+            return _entry(name, f"The preset {name}: {preset.source}.", preset.composition)
+        return _entry(name, summary(EMBEDDING_TYPES.all()[name]), {"type": name})
+
+
+EMBEDDINGS = _Embeddings("embedding", EMBEDDING_TYPES, error=EmbeddingError)
+"""Every mechanism and preset by name."""
+
+
+def parts_of(composition: Mapping[str, Any]) -> list[tuple[type[Any], dict[str, Any]]]:
+    """The mechanism of a preset's composition and its transforms, each with the options set."""
+    parts = [composition, *composition.get(TRANSFORMS, ())]
+    kinds: list[Mapping[str, type[Any]]] = [EMBEDDING_TYPES.all()]
+    kinds += [TRANSFORM_TYPES.all()] * (len(parts) - 1)
+    return [
+        (types[part["type"]], {name: value for name, value in part.items() if name != "type"})
+        for types, part in zip(kinds, parts, strict=True)
+    ]
+
+
+def embedding_options(kind: type[Any]) -> Mapping[str, Option]:
+    """The options of a mechanism or transform by name."""
+    options = dict(options_of(kind))
+    if TRANSFORMS in options:
+        registry = FREQUENCY_TRANSFORMS
+        each = Parsed(registry.parse, registry.json_schema, f"{registry.noun}s")
+        listed = tuple[Annotated[FrequencyTransform, each], ...]
+        annotation = Annotated[listed, Doc(options[TRANSFORMS].doc)]
+        options[TRANSFORMS] = Option(annotation, options[TRANSFORMS].default)
+    return options
+
+
+def _entry(name: str, description: str, composition: Mapping[str, Any]) -> Entry[Embedding]:
+    """The entry of a composition: the options that it sets are defaults, its transforms stay."""
+    parts = parts_of(composition)
+    options = {
+        option: Option(each.annotation, given.get(option, each.default))
+        for kind, given in parts
+        for option, each in embedding_options(kind).items()
+        if not (option == TRANSFORMS and TRANSFORMS in given)
+    }
+    refused = {TRANSFORMS: f"{name} rotates nothing: it takes no frequency transforms"}
+    if parts[0][0].rotates:
+        mechanism = f"{{type: {parts[0][0].name}, {TRANSFORMS}: […]}}"
+        refused = {TRANSFORMS: f"{name} has its own transforms; for others, write {mechanism}"}
+    return Entry(name, description, options, _maker(parts), refused)
+
+
+def _maker(parts: list[tuple[type[Any], dict[str, Any]]]) -> Callable[..., Embedding]:
+    def make(**values: Any) -> Embedding:
+        built = []
+        for kind, given in parts:
+            own = {name: value for name, value in values.items() if name in options_of(kind)}
+            fixed = {name: value for name, value in given.items() if name != TRANSFORMS}
+            built.append(kind(**{**fixed, **own}))
+        mechanism, *transforms = built
+        if not transforms:
+            return mechanism
+        return dataclasses.replace(mechanism, **{TRANSFORMS: tuple(transforms)})
+
+    return make
+
 
 Spec = str | Mapping[str, Any] | Embedding
 """A description, or the definition that it stands for."""
@@ -36,3 +128,39 @@ def resolve_embedding(spec: Spec, at: FieldPath = ("embedding",)) -> dict[str, A
 def parse_embedding(spec: Spec, at: FieldPath = ("embedding",)) -> Embedding:
     """The definition that a description stands for. Raises EmbeddingError."""
     return spec if isinstance(spec, Embedding) else EMBEDDINGS.parse(spec, at=at)
+
+
+def preset_of(spec: Spec) -> dict[str, Any]:
+    """An embedding as a preset with options, such as {type: fope, base: 129}.
+
+    If several presets fit, the one that needs the fewest options is chosen; if none does, the
+    result is its composition. Raises EmbeddingError for a wrong description.
+    """
+    resolved = resolve_embedding(spec)
+    candidates = []
+    for name, preset in PRESETS.items():
+        if preset.composition["type"] != resolved["type"]:
+            continue
+        options = _options(resolved, preset.composition)
+        if options is not None:
+            candidate = {"type": name, **options}
+            if resolve_embedding(candidate) == resolved:
+                candidates.append(candidate)
+    return min(candidates, key=len, default=dict(resolved))
+
+
+def _options(resolved: Mapping[str, Any], composition: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The options that differ from a preset's composition; None if the transforms differ."""
+    own, theirs = (
+        [{"type": part} if isinstance(part, str) else part for part in spec.get(TRANSFORMS, ())]
+        for spec in (resolved, composition)
+    )
+    if [part["type"] for part in own] != [part["type"] for part in theirs]:
+        return None
+    pairs = [*zip(own, theirs, strict=True), (resolved, composition)]
+    return {
+        option: value
+        for part, fixed in pairs
+        for option, value in part.items()
+        if option not in ("type", TRANSFORMS) and fixed.get(option) != value
+    }

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.embeddings.base import FrequencyTransform
-from fope_lab.embeddings.ladder import Ladder
+from fope_lab.embeddings.frequencies import FrequencyTransform, Ladder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,10 +12,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
-from fope_lab.embeddings.base import FrequencyTransform
-from fope_lab.embeddings.hf_rope import HfRope
-from fope_lab.embeddings.ladder import Ladder
-from fope_lab.embeddings.shared_options import Factor, OriginalLength
+from fope_lab.embeddings.frequencies import (
+    Factor,
+    FrequencyTransform,
+    HfRope,
+    Ladder,
+    OriginalLength,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

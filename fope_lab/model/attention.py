@@ -19,16 +19,15 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from fope_lab.embeddings.base import RelativeBias
 from fope_lab.embeddings.module import CosSin, PositionEmbedding
-from fope_lab.embeddings.relative import RelativeBias
 from fope_lab.model import flex
 from fope_lab.model.block_attention import Packed, block_attention, packed
 from fope_lab.model.cache import LayerCache
 from fope_lab.model.chunked_attention import PairBias, TableBias, chunked_attention
 from fope_lab.model.config import ModelConfig
+from fope_lab.model.layers import QK_NORMS, UninitializedLinear
 from fope_lab.model.no_compile import no_compile
-from fope_lab.model.qk_norm import QK_NORMS
-from fope_lab.model.uninitialized_linear import UninitializedLinear
 
 
 class Attention(nn.Module):

@@ -8,19 +8,26 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from fope_lab.config.options import Entry, Option, PositiveInt, entry_of
+from fope_lab.data.tokenizers.tokenizer import beside
 from fope_lab.embeddings.base import Embedding
-from fope_lab.embeddings.registry import TRANSFORMS
-from fope_lab.embeddings.spec import Spec
-from fope_lab.model.checkpoint_config import CheckpointConfig, CheckpointError
-from fope_lab.model.checkpoint_formats import FORMAT, ConfigSource, format_of
-from fope_lab.model.huggingface.names import config_file, hub_name, model_folder
-from fope_lab.model.huggingface.pinned_configs import PINNED_CONFIGS
-from fope_lab.model.resized_tensors import Resizing, resized
-from fope_lab.model.weights import SHARDS, WEIGHTS, weight_files
+from fope_lab.embeddings.spec import TRANSFORMS, Spec, parse_embedding
+from fope_lab.model.checkpoint_files import (
+    SHARDS,
+    WEIGHTS,
+    CheckpointConfig,
+    CheckpointError,
+    read_weights,
+    weight_files,
+)
+from fope_lab.model.config import ModelConfig
+from fope_lab.model.hub import PINNED_CONFIGS, config_file, hub_name, model_folder
+from fope_lab.model.huggingface import FAMILIES, read_huggingface_config, read_huggingface_weights
 from fope_lab.store import StageFolder, Status
 from fope_lab.store.checkpoint import require_intact
 
@@ -28,6 +35,99 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fope_lab.model.decoder import Decoder
+
+
+FORMAT = 1
+EXPORTED = "fope-lab"
+"""The `model_type` of a model that was exported for transformers (`export/`)."""
+DECODER = "decoder."
+"""The prefix of the names of tensors in an exported folder."""
+_FIELDS: Entry[dict[str, Any]] = Entry(
+    title="",
+    description="What config.json says of a checkpoint in our format, beside the format.",
+    options={
+        "model": Option(dict[str, Any], MISSING),
+        "embedding": Option(dict[str, Any] | str, MISSING),
+        "train_length": Option(PositiveInt, MISSING),
+        "context_length": Option(PositiveInt, MISSING),
+        "tokenizer": Option(str, MISSING),
+    },
+    make=dict,
+)
+_SIZES = entry_of(ModelConfig)
+OWN_TOKENIZER = "."
+"""The tokenizer of an exported model whose tokenizer is in the same folder."""
+
+
+@dataclass(frozen=True)
+class ConfigSource:
+    """The origin of a config.json: its name in errors, its folder, and the tokenizer beside it."""
+
+    config: str
+    folder: Path
+    tokenizer: str
+
+
+@dataclass(frozen=True)
+class Format:
+    """The readers of a format: one for config.json and one for the weights."""
+
+    config: Callable[[dict[str, Any], ConfigSource], CheckpointConfig]
+    weights: Callable[[Path, dict[str, Any], CheckpointConfig], dict[str, Tensor]]
+
+
+def format_of(description: Mapping[str, Any]) -> Format:
+    """The format of a folder, by its config.json."""
+    kind = description.get("model_type")
+    return _FORMATS.get(kind if kind is None else str(kind), _HUGGINGFACE)
+
+
+def _our_config(description: dict[str, Any], place: ConfigSource) -> CheckpointConfig:
+    if "format" not in description:
+        raise CheckpointError(
+            f"{place.config} has neither a format (allowed: {FORMAT}, in a checkpoint of fope-lab)"
+            f" nor a model_type (allowed: {', '.join([EXPORTED, *FAMILIES])})"
+        )
+    if description.pop("format") != FORMAT:
+        raise CheckpointError(f"{place.config} is not of checkpoint format {FORMAT}")
+    try:
+        given = _FIELDS.read(description)
+        model = _SIZES.read(given.pop("model"))
+        embedding = parse_embedding(given.pop("embedding"))
+        config = CheckpointConfig(model=model, embedding=embedding, **given)
+        return dataclasses.replace(config, tokenizer=beside(place.folder, config.tokenizer))
+    except ValueError as error:
+        reason = "; ".join(str(error).splitlines())
+        raise CheckpointError(f"{place.config} is damaged: {reason}") from None
+
+
+def _exported_config(description: dict[str, Any], place: ConfigSource) -> CheckpointConfig:
+    """Read a config.json that `export` wrote, or transformers after it."""
+    fields = [field.name for field in dataclasses.fields(CheckpointConfig)]
+    ours = {name: description[name] for name in fields if name in description}
+    config = _our_config({"format": FORMAT, "tokenizer": OWN_TOKENIZER, **ours}, place)
+    own = config.tokenizer == OWN_TOKENIZER
+    return dataclasses.replace(config, tokenizer=place.tokenizer) if own else config
+
+
+def _exported_weights(
+    directory: Path, description: dict[str, Any], config: CheckpointConfig
+) -> dict[str, Tensor]:
+    parts = map(read_weights, weight_files(directory))
+    return {name.removeprefix(DECODER): tensor for part in parts for name, tensor in part.items()}
+
+
+_HUGGINGFACE = Format(
+    lambda description, place: read_huggingface_config(description, place.config, place.tokenizer),
+    read_huggingface_weights,
+)
+_FORMATS: Mapping[str | None, Format] = {
+    None: Format(_our_config, lambda directory, *_: read_weights(directory / WEIGHTS)),
+    EXPORTED: Format(_exported_config, _exported_weights),
+}
+"""The formats by the `model_type` of config.json, which our own format does not have. Any other
+`model_type` is Hugging Face's."""
+
 
 __all__ = [
     "CONFIG",
@@ -93,7 +193,7 @@ def load_model(
 
     `embedding` replaces the position embedding. If the mechanism and its options stay, and only
     frequencies change (`base`, `transforms`), the new embedding keeps the tensors of the checkpoint
-    if all their shapes agree; if not, `resizing` says what becomes of them (resized_tensors.py).
+    if all their shapes agree; if not, `resizing` says what becomes of them (`RESIZINGS`).
     Otherwise its random and learned tensors are drawn from `seed`.
     Raises CheckpointError, StoreError if a checkpoint no longer holds what was written, or
     EmbeddingError if the new embedding does not fit the model.
@@ -161,7 +261,7 @@ def read_config(path: str | os.PathLike[str]) -> CheckpointConfig:
     """Read the configuration of a checkpoint directory or of a model of the hub.
 
     Of a model of the hub only config.json is downloaded, unless it is pinned (see
-    `pinned_configs.py`). Raises CheckpointError for a configuration that is missing or wrong.
+    `PINNED_CONFIGS`). Raises CheckpointError for a configuration that is missing or wrong.
     """
     name = hub_name(path)
     known = PINNED_CONFIGS.get(name.tokenizer) if name else None
@@ -262,3 +362,34 @@ def keeps_tensors(saved: Embedding, wanted: Embedding) -> bool:
 def _without_frequencies(embedding: Embedding) -> dict[str, Any]:
     options = embedding.canonical().items()
     return {option: value for option, value in options if option not in ("base", TRANSFORMS)}
+
+
+Resizing = Literal["draw", "expand", "pad"]
+"""How tensors get another size: all drawn, or the old values and a rest that is drawn or 0."""
+
+
+def resized(
+    old: Mapping[str, Tensor], drawn: Mapping[str, Tensor], resizing: Resizing
+) -> dict[str, Tensor]:
+    """Return the tensors of a new embedding from those of an old one and from newly drawn ones.
+
+    Names and numbers of dimensions agree. If all shapes do, the old tensors stay as they are.
+    """
+    if all(old[name].shape == tensor.shape for name, tensor in drawn.items()):
+        return {name: old[name] for name in drawn}
+    return {name: RESIZINGS[resizing](old[name], tensor) for name, tensor in drawn.items()}
+
+
+def _expanded(old: Tensor, drawn: Tensor) -> Tensor:
+    corner = tuple(slice(0, min(sizes)) for sizes in zip(old.shape, drawn.shape, strict=True))
+    result = drawn.clone()
+    result[corner] = old[corner].to(drawn)
+    return result
+
+
+RESIZINGS: Mapping[Resizing, Callable[[Tensor, Tensor], Tensor]] = {
+    "draw": lambda old, drawn: drawn,
+    "expand": _expanded,
+    "pad": lambda old, drawn: _expanded(old, drawn.new_zeros(drawn.shape)),
+}
+"""A tensor of the new size, from the old one and a drawn one."""

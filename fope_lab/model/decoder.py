@@ -18,10 +18,8 @@ from fope_lab.embeddings.spec import Spec, parse_embedding
 from fope_lab.model.attention import Attention, Documents
 from fope_lab.model.cache import KeyValueCache
 from fope_lab.model.config import ModelConfig
-from fope_lab.model.feed_forward import FEED_FORWARDS
+from fope_lab.model.layers import FEED_FORWARDS, NORMS, UninitializedLinear
 from fope_lab.model.loss import linear_cross_entropy
-from fope_lab.model.norms import NORMS
-from fope_lab.model.uninitialized_linear import UninitializedLinear
 
 INITIAL_DEVIATION = 0.02
 

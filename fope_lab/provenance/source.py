@@ -28,9 +28,8 @@ ROOMS = (
 )
 """The packages that decide numbers. The others plan, record and show them."""
 NOT_FOLLOWED = (
-    "fope_lab.embeddings.preset_lookup",
     "fope_lab.embeddings.presets",
-    "fope_lab.embeddings.registry",
+    "fope_lab.embeddings.spec",
 )
 """Modules that import every embedding to name it. A stage computes with those that it names."""
 DIGITS = 20

@@ -24,9 +24,10 @@ from fope_lab.data.recipe import Data
 from fope_lab.data.roles import TOKENIZER, text_role
 from fope_lab.data.tasks.base import Task
 from fope_lab.data.tokenizers.trained import TrainedTokenizer
-from fope_lab.embeddings.base import Embedding, FrequencyTransform
+from fope_lab.embeddings.base import Embedding
+from fope_lab.embeddings.frequencies import FrequencyTransform
 from fope_lab.embeddings.presets import PRESETS
-from fope_lab.embeddings.registry import parts_of
+from fope_lab.embeddings.spec import parts_of
 from fope_lab.stages.base import StageConfig
 
 KEY_LENGTH = 20  # hexadecimal digits: 80 bits

@@ -15,7 +15,7 @@ from fope_lab.atomic_files import write_atomic
 from fope_lab.config.problems import FieldPath, did_you_mean, name_list, shown
 from fope_lab.config.yaml_document import Document
 from fope_lab.evaluation.base import ModelEvaluation
-from fope_lab.model.huggingface.names import PREFIX
+from fope_lab.model.hub import PREFIX
 from fope_lab.stages.base import STAGE_TYPES
 from fope_lab.stages.key import digest
 from fope_lab.store import Store

@@ -33,7 +33,7 @@ from fope_lab.model.checkpoint import (
     read_config,
 )
 from fope_lab.model.config import ModelConfig
-from fope_lab.model.huggingface.names import hub_name
+from fope_lab.model.hub import hub_name
 from fope_lab.stages import (
     Extend,
     Finetune,

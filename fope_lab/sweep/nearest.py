@@ -15,7 +15,7 @@ import yaml
 from fope_lab.config.problems import FieldPath, format_path
 from fope_lab.data.roles import MODEL, TOKENIZER, text_role, validation_role
 from fope_lab.embeddings import preset_of
-from fope_lab.embeddings.errors import EmbeddingError
+from fope_lab.embeddings.base import EmbeddingError
 from fope_lab.stages.key import hashed_fields
 from fope_lab.stages.labels import label
 from fope_lab.store import StageFolder, Status, Store

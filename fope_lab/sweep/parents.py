@@ -16,7 +16,7 @@ from typing import Any
 from fope_lab.config.cache import Cache
 from fope_lab.config.problems import SweepError, did_you_mean, name_list
 from fope_lab.model.checkpoint import CheckpointError
-from fope_lab.model.huggingface.names import PREFIX
+from fope_lab.model.hub import PREFIX
 from fope_lab.sweep.cross_file import JoinError, StageReferences
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.grid_point import GridPoint

@@ -15,8 +15,9 @@ from rich.console import Console
 from fope_lab.cli import main
 from fope_lab.cli.commands import embeddings as command
 from fope_lab.embeddings import PRESETS, embedding_names
-from fope_lab.embeddings.base import EMBEDDING_TYPES, TRANSFORM_TYPES
+from fope_lab.embeddings.base import EMBEDDING_TYPES
 from fope_lab.embeddings.describe import describe
+from fope_lab.embeddings.frequencies import TRANSFORM_TYPES
 
 SIZES = ("--head-dim", "64", "--train-length", "512", "--factor", "4")
 

@@ -15,7 +15,8 @@ from docs.generate.formula import formula, formulas
 from docs.generate.troubleshooting import is_in_code
 from fope_lab.cli.app import COMMANDS
 from fope_lab.embeddings import embedding_names
-from fope_lab.embeddings.base import EMBEDDING_TYPES, TRANSFORM_TYPES
+from fope_lab.embeddings.base import EMBEDDING_TYPES
+from fope_lab.embeddings.frequencies import TRANSFORM_TYPES
 
 
 def test_a_fault_of_a_built_page_is_found(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fope_lab.embeddings.ladder import Ladder
+from fope_lab.embeddings.frequencies import Ladder
 
 
 def ladder_of(*frequencies: float, train_length: int = 64) -> Ladder:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ladders import ladder_of
 
 from fope_lab.embeddings.clip_floor import ClipFloor
-from fope_lab.embeddings.ladder import rope_ladder
+from fope_lab.embeddings.frequencies import rope_ladder
 
 
 @given(

@@ -28,11 +28,12 @@ from fope_lab.embeddings import (
     embedding_names,
     resolve_embedding,
 )
-from fope_lab.embeddings.base import EMBEDDING_TYPES, TRANSFORM_TYPES, Embedding, Shape, Tensors
+from fope_lab.embeddings.base import EMBEDDING_TYPES, Embedding, Shape, Tensors
+from fope_lab.embeddings.frequencies import TRANSFORM_TYPES
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.embeddings.presets import PRESETS
-from fope_lab.embeddings.registry import embedding_options, parts_of
 from fope_lab.embeddings.rotary import Rotary
+from fope_lab.embeddings.spec import embedding_options, parts_of
 from fope_lab.model import Decoder, ModelConfig
 from fope_lab.model.attention import causal_attention
 

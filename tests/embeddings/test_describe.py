@@ -23,10 +23,16 @@ from fope_lab.embeddings import (
     embedding_names,
     resolve_embedding,
 )
-from fope_lab.embeddings.base import EMBEDDING_TYPES, TRANSFORM_TYPES, Embedding
-from fope_lab.embeddings.describe import EXAMPLES, describe
-from fope_lab.embeddings.inspect import Inspection, inspect_all, inspect_embedding
-from fope_lab.embeddings.registry import TRANSFORMS
+from fope_lab.embeddings.base import EMBEDDING_TYPES, Embedding
+from fope_lab.embeddings.describe import (
+    EXAMPLES,
+    Inspection,
+    describe,
+    inspect_all,
+    inspect_embedding,
+)
+from fope_lab.embeddings.frequencies import TRANSFORM_TYPES
+from fope_lab.embeddings.spec import TRANSFORMS
 
 SHAPE = Shape(head_dim=64, num_heads=8, num_kv_heads=4, train_length=512)
 NONE = dataclasses.MISSING

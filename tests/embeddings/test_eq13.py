@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from fope_lab.embeddings import build_embedding
-from fope_lab.embeddings.eq13 import eq13_relative
-from fope_lab.embeddings.fourier import Fourier
+from fope_lab.embeddings.fourier import Fourier, eq13_relative
 from fope_lab.embeddings.module import PositionEmbedding
 
 HEAD_DIM, HEADS = 16, 4

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ladders import ladder_of
 
 from fope_lab.embeddings import build_embedding
+from fope_lab.embeddings.frequencies import rope_ladder
 from fope_lab.embeddings.full_cycles import ROUNDINGS, FullCycles
-from fope_lab.embeddings.ladder import rope_ladder
 from fope_lab.embeddings.truncate import Truncate
 
 

@@ -12,7 +12,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from fope_lab.embeddings import build_embedding
 from fope_lab.embeddings.clip_floor import ClipFloor
-from fope_lab.embeddings.ladder import rope_ladder
+from fope_lab.embeddings.frequencies import rope_ladder
 from fope_lab.embeddings.yarn import Yarn
 
 

@@ -11,7 +11,7 @@ from ladders import ladder_of
 from torch import Tensor
 
 from fope_lab.embeddings import build_embedding
-from fope_lab.embeddings.ladder import Ladder, rope_ladder
+from fope_lab.embeddings.frequencies import Ladder, rope_ladder
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.embeddings.resonance import Resonance
 from fope_lab.embeddings.truncate import Truncate

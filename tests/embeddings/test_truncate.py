@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fope_lab.embeddings import EmbeddingError, build_embedding
-from fope_lab.embeddings.ladder import rope_ladder
+from fope_lab.embeddings.frequencies import rope_ladder
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.embeddings.truncate import Truncate
 

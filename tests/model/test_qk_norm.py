@@ -18,7 +18,7 @@ from fope_lab.model import (
     save_model,
 )
 from fope_lab.model.attention import Attention
-from fope_lab.model.qk_norm import QK_NORMS
+from fope_lab.model.layers import QK_NORMS
 
 SIZES = {"num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "head_dim": 16, "vocab_size": 50}
 

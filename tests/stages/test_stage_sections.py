@@ -11,7 +11,8 @@ from fope_lab.data.corpora.registry import CORPORA
 from fope_lab.data.recipe import TASKS
 from fope_lab.embeddings import EMBEDDINGS as REGISTERED
 from fope_lab.embeddings import PRESETS
-from fope_lab.embeddings.base import EMBEDDING_TYPES, TRANSFORM_TYPES
+from fope_lab.embeddings.base import EMBEDDING_TYPES
+from fope_lab.embeddings.frequencies import TRANSFORM_TYPES
 from fope_lab.model.config import SCALES as MODEL_SCALES
 from fope_lab.sweep.kinds import FILE_KINDS
 

@@ -60,8 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _describe_one(name: str, sizes: Sizes | None, *, as_json: bool) -> None:
     from fope_lab.cli.render.embeddings_json import description_json
-    from fope_lab.embeddings.describe import describe
-    from fope_lab.embeddings.inspect import InspectionRow, inspect_embedding
+    from fope_lab.embeddings.describe import InspectionRow, describe, inspect_embedding
 
     description = describe(_parse_name(name))
     inspection = None
@@ -84,8 +83,7 @@ def _describe_one(name: str, sizes: Sizes | None, *, as_json: bool) -> None:
 def _list_all(sizes: Sizes | None, *, as_json: bool, as_markdown: bool) -> None:
     from fope_lab.cli.embedding_sizes import DEFAULT, wrong_option
     from fope_lab.cli.render.embeddings_json import table_json
-    from fope_lab.embeddings.describe import describe
-    from fope_lab.embeddings.inspect import inspect_all
+    from fope_lab.embeddings.describe import describe, inspect_all
     from fope_lab.embeddings.spec import embedding_names
 
     descriptions = [describe(name) for name in embedding_names()]

@@ -27,8 +27,7 @@ ARGUMENTS = (
 def run(options: argparse.Namespace) -> int:
     """Write the folder and print how to load it; returns the exit code."""
     from fope_lab.housekeeping.model_origin import origin_of
-    from fope_lab.model.export.folder import export
-    from fope_lab.model.export.sources import MODEL_FILE
+    from fope_lab.model.export.folder import MODEL_FILE, export
     from fope_lab.store import Store
 
     [checkpoint] = checkpoint_places([options.checkpoint], options.store)

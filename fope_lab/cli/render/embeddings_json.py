@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fope_lab.config.options import summary
-from fope_lab.embeddings.describe import Description
-from fope_lab.embeddings.inspect import Inspection, InspectionRow
+from fope_lab.embeddings.describe import Description, Inspection, InspectionRow
 
 SHAPE = ("head_dim", "train_length", "num_heads", "num_kv_heads")
 PAIR = ("pair", "frequency", "wavelength", "cycles")

@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from fope_lab.config.options import summary
-from fope_lab.embeddings.base import TRANSFORM_TYPES, Shape
-from fope_lab.embeddings.describe import Description, Part
-from fope_lab.embeddings.inspect import Inspection, InspectionRow, PairRotation
-from fope_lab.embeddings.registry import TRANSFORMS
+from fope_lab.embeddings.base import Shape
+from fope_lab.embeddings.describe import Description, Inspection, InspectionRow, PairRotation, Part
+from fope_lab.embeddings.frequencies import TRANSFORM_TYPES
+from fope_lab.embeddings.spec import TRANSFORMS
 
 NOTHING = "–"
 CATALOGUE = ("embedding", "composition", "learns", "needs", "paper")

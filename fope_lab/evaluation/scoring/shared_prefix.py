@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fope_lab.embeddings.relative import RelativeBias
+from fope_lab.embeddings.base import RelativeBias
 from fope_lab.evaluation.scoring.hidden_states import device_of, final_states, pass_over
 from fope_lab.model.cache import KeyValueCache
 from fope_lab.model.decoder import Decoder

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from fope_lab.model.checkpoint_config import CheckpointConfig
+from fope_lab.model.checkpoint_files import CheckpointConfig
 from fope_lab.model.config import parameters
 
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import importlib.util
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.data.tokenizers.tokenizer import is_built_in, load_tokenizer
+from fope_lab.embeddings.base import Embedding
 from fope_lab.model.checkpoint import (
     CONFIG,
+    DECODER,
+    EXPORTED,
+    OWN_TOKENIZER,
     WEIGHTS,
     CheckpointConfig,
     CheckpointError,
@@ -21,17 +27,104 @@ from fope_lab.model.checkpoint import (
     load_model,
     read_config,
 )
-from fope_lab.model.checkpoint_formats import DECODER, EXPORTED, OWN_TOKENIZER
 from fope_lab.model.decoder import Decoder
 from fope_lab.model.export.card import Origin, model_card
-from fope_lab.model.export.gpt2 import gpt2_description, gpt2_weights
-from fope_lab.model.export.llama import llama_description, llama_weights
-from fope_lab.model.export.sources import MODEL, MODEL_FILE, file_name, model_sources
+from fope_lab.model.export.own_classes import (
+    gpt2_description,
+    gpt2_weights,
+    llama_description,
+    llama_weights,
+)
 from fope_lab.model.export.tokenizer import write_tokenizer
-from fope_lab.model.huggingface.names import hub_name
+from fope_lab.model.hub import hub_name
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+PACKAGE = "fope_lab"
+MODEL = "fope_lab.model.export.modeling"
+DISCOVERY = "fope_lab.config.discovery"
+INSTEAD = {"fope_lab.embeddings.spec": "fope_lab.embeddings.composition"}
+
+
+def file_name(module: str) -> str:
+    """The name of a module's file in an export: `fope_lab.model.decoder` → `model_decoder`."""
+    return module.removeprefix(f"{PACKAGE}.").replace(".", "_")
+
+
+MODEL_FILE = f"{file_name(MODEL)}.py"
+"""The file of an exported folder that the loader of remote code starts from."""
+
+
+def model_sources(embedding: Embedding) -> dict[str, str]:
+    """The text of each source file of a model with this embedding, by the name of the file."""
+    parts = (embedding, *getattr(embedding, "transforms", ()))
+    modules = _with_imports([MODEL, *dict.fromkeys(type(part).__module__ for part in parts)])
+    texts = {module: _flat(text) for module, text in modules.items() if module != DISCOVERY}
+    texts[DISCOVERY] = _naming(texts)
+    return {f"{file_name(module)}.py": text for module, text in texts.items()}
+
+
+def _with_imports(start: Iterable[str]) -> dict[str, str]:
+    """The sources of these modules and of all our modules that they import, by module."""
+    found: dict[str, str] = {}
+    pending = list(start)
+    while pending:
+        module = pending.pop()
+        if module not in found:
+            found[module] = _source(module)
+            pending += [imported for _, imported, _ in _imports(found[module])]
+    return found
+
+
+def _source(module: str) -> str:
+    spec = importlib.util.find_spec(module)
+    assert spec is not None, module  # it was imported by a module that works
+    assert spec.origin is not None, module
+    return Path(spec.origin).read_text(encoding="utf-8")
+
+
+def _imports(source: str) -> Iterator[tuple[int, str, str | None]]:
+    """Yield the line and the module of each import of ours, and the name of a whole module."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.ImportFrom) or node.module is None:
+            continue
+        if node.module.partition(".")[0] != PACKAGE:
+            continue
+        [first, *_] = node.names
+        whole = f"{node.module}.{first.name}"
+        if node.module.count(".") == 1:  # a package, of which a module is imported
+            assert len(node.names) == 1, whole
+            yield node.lineno, INSTEAD.get(whole, whole), first.asname or first.name
+        else:
+            yield node.lineno, INSTEAD.get(node.module, node.module), None
+
+
+def _flat(source: str) -> str:
+    """The source of a module with relative imports in place of ours, line for line."""
+    lines = source.splitlines(keepends=True)
+    for number, module, bound in _imports(source):
+        line = lines[number - 1]
+        indent = line[: len(line) - len(line.lstrip())]
+        name = file_name(module)
+        if bound is None:
+            _, _, rest = line.partition(" import ")
+            lines[number - 1] = f"{indent}from .{name} import {rest}"
+        else:
+            lines[number - 1] = f"{indent}from . import {name} as {bound}\n"
+    return "".join(lines)
+
+
+def _naming(texts: Mapping[str, str]) -> str:
+    """A `discovery` that imports every module by name, so that the loader copies all of them."""
+    names = sorted(map(file_name, texts))
+    imports = "\n".join(f"    from .{name} import __name__ as _" for name in names)
+    return (
+        '"""Every module of this model by name, so that the loader copies all of them."""\n\n\n'
+        f"def discover(package: str, skip: tuple[str, ...] = ()) -> None:\n{imports}\n"
+    )
+
 
 CARD = "README.md"
 """The model card, under the name that the Hugging Face hub shows."""
@@ -51,8 +144,8 @@ def export(
     logits bit for bit, and needs only torch and transformers. With `to="llama"` or `to="gpt2"` the
     folder holds transformers' own LlamaForCausalLM or GPT2LMHeadModel, which need no remote code;
     their logits differ by rounding.
-    The folder also holds the tokenizer, which AutoTokenizer loads, and a model card (card.py),
-    which tells the `origin` of the model. Returns the absolute path of the folder. Raises
+    The folder also holds the tokenizer, which AutoTokenizer loads, and a model card (card.py) with
+    the `origin` of the model. Returns the absolute path of the folder. Raises
     CheckpointError if the folder is not empty or transformers' class cannot express the model, and
     DataError if the tokenizer cannot be loaded.
     """

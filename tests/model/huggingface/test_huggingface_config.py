@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fope_lab.model import SCALES, CheckpointError, ModelConfig, read_config
-from fope_lab.model.huggingface.config import read_huggingface_config
+from fope_lab.model.huggingface import read_huggingface_config
 
 LLAMA: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],

@@ -19,7 +19,7 @@ from fope_lab.model import (
     parameters,
     read_config,
 )
-from fope_lab.model.huggingface.names import HubName, hub_name
+from fope_lab.model.hub import HubName, hub_name
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

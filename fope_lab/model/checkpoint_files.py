@@ -1,15 +1,38 @@
-"""Reading tensors from safetensors: one file, or shards with an index."""
+"""What a checkpoint states, and its weights in safetensors: one file, or shards with an index."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fope_lab.model.checkpoint_config import CheckpointError
+from fope_lab.config.problems import UserError
+from fope_lab.embeddings.base import Embedding
+from fope_lab.model.config import ModelConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+class CheckpointError(UserError, ValueError):
+    """A checkpoint that does not exist or cannot be read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointConfig:
+    """Everything that a checkpoint states besides its weights.
+
+    `train_length` is the original training length in tokens, `context_length` the length in tokens
+    at which the model was last trained.
+    """
+
+    model: ModelConfig
+    embedding: Embedding
+    train_length: int
+    context_length: int
+    tokenizer: str
+
 
 WEIGHTS = "model.safetensors"
 SHARDS = "shards"

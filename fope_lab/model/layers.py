@@ -1,4 +1,4 @@
-"""The feed-forward blocks of a decoder layer: gated (SwiGLU, GeGLU) or plain (ReLU, GELU)."""
+"""What a decoder layer has beside attention: feed-forward blocks, norms, and their linear maps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from fope_lab.model.config import ModelConfig
-from fope_lab.model.uninitialized_linear import UninitializedLinear
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -55,3 +54,51 @@ FEED_FORWARDS: Mapping[str, Callable[[ModelConfig], nn.Module]] = {
     "gelu_tanh": functools.partial(Plain, GELU_TANH),  # GPT-2's
 }
 """The constructors of modules on (batch, length, width), by the option `feed_forward`."""
+
+
+class UninitializedLinear(nn.Linear):
+    """A linear map with uninitialized weights, which the decoder draws, and a bias of 0 or none.
+
+    `nn.Linear` would draw weights from the global generator, which is slow and changes what others
+    draw from it.
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, bias: bool = False) -> None:
+        super().__init__(inputs, outputs, bias=bias)
+
+    def reset_parameters(self) -> None:
+        """Set the bias to 0; the weights stay uninitialized."""
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+
+NORMS: Mapping[str, Callable[[ModelConfig], nn.Module]] = {
+    "rms": lambda config: nn.RMSNorm(config.hidden_size, eps=config.norm_eps),
+    "layer": lambda config: nn.LayerNorm(
+        config.hidden_size, eps=config.norm_eps, bias=config.biases
+    ),
+}
+"""The constructors of modules on (…, width), by the option `norm`. Gains start at 1, and biases at
+0."""
+
+
+class HeadLayerNorm(nn.Module):
+    """Each head gets mean 0 and variance 1, without parameters, as in the text of the paper."""
+
+    def __init__(self, num_heads: int, head_dim: int, eps: float) -> None:
+        super().__init__()
+        self.num_heads, self.head_dim, self.eps = num_heads, head_dim, eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise each head of (…, num_heads · head_dim)."""
+        heads = x.unflatten(-1, (self.num_heads, self.head_dim))
+        return F.layer_norm(heads, (self.head_dim,), eps=self.eps).flatten(-2)
+
+
+QK_NORMS: Mapping[str, Callable[[int, int, float], nn.Module]] = {
+    "none": lambda num_heads, head_dim, eps: nn.Identity(),
+    "layer": HeadLayerNorm,
+    # Over all heads together, with a learned gain, as in the released code.
+    "rms": lambda num_heads, head_dim, eps: nn.RMSNorm(num_heads * head_dim, eps=eps),
+}
+"""The constructors from num_heads, head_dim and ε to a module, by the option `qk_norm`."""

@@ -1,1 +1,0 @@
-"""Reads checkpoints of transformers: their configuration and their weights."""
