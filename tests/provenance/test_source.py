@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fope_lab.embeddings import PRESETS, embedding_names
+from fope_lab.embeddings.spec import parts_of
 from fope_lab.provenance import source
 from fope_lab.provenance.source import SourceFile, changed_files, digest_of_code, source_of
-from fope_lab.stages.key import parts_of_embedding
 
 Changed = Callable[[Mapping[str, SourceFile]], list[str]]
 
@@ -107,7 +107,8 @@ def _changed_texts(path: Path) -> list[str]:
 def test_a_constant_of_any_embeddings_formula_is_noticed(
     name: str, tmp_path: Path, changed_in: Changed
 ) -> None:
-    parts = parts_of_embedding(PRESETS[name].composition if name in PRESETS else {"type": name})
+    composition = PRESETS[name].composition if name in PRESETS else {"type": name}
+    parts = [part for part, _ in parts_of(composition)]
     recorded = source_of(["trainers.stage", *(part.__module__ for part in parts)])
     assert changed_in(recorded) == []
     for part in parts:
