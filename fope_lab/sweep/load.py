@@ -4,13 +4,12 @@ The steps, in this order:
 
     Document       the YAML text, with the line of every field        config/yaml_document.py
     SweepFile      the top level of the file                          sweep_file.py
+    OtherStages    the stages of the files that it refers to          (here, by the same steps)
     GridPoint      the value of every axis, and a seed                expand.py
-    resolve.py, for each section at each point:
-      Cell           a section with the values of its axes              cells.py
-      Parent         what the section's `from` means there            parents.py
-      StageFields   the section with the values of the axes          apply_axes.py
-      Stage          the section checked, with its key, and its       stage_builder.py
-                     preparation stages                               preparation_stages.py
+    Draft          a section at a grid point, and its parent          drafts.py
+    StageFields    the section with the values of its axes            grid_point.py
+    Stage          the fields checked, with their key, and the        stage_builder.py
+                   stages that prepare the data                       data_stages.py
     Sweep          all stages, and a report section that fits them    report_check.py
 
 A step reports what is wrong and leaves it out, so that one SweepError holds the problems of all.
@@ -18,25 +17,30 @@ A step reports what is wrong and leaves it out, so that one SweepError holds the
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from fope_lab.config.cache import Cache
+from fope_lab.config.problems import Problem, SweepError, did_you_mean, name_list
 from fope_lab.config.shipped import sweep_path
 from fope_lab.config.yaml_document import Document
 from fope_lab.no_collections import no_collections
 from fope_lab.stages import Resources
 from fope_lab.store import Store
-from fope_lab.sweep.cross_file import StageReferences, SweepLoader
 from fope_lab.sweep.data_stages import PreparationStages
+from fope_lab.sweep.drafts import Drafts, OtherStages
 from fope_lab.sweep.expand import expand_grid
 from fope_lab.sweep.graph import Sweep
-from fope_lab.sweep.model_stages import rule_problems
-from fope_lab.sweep.parents import ParentFinder
+from fope_lab.sweep.grid_point import same_value
+from fope_lab.sweep.local_corpora import LocalCorpora
+from fope_lab.sweep.model_stages import rule_problems, selected_axes
 from fope_lab.sweep.problem_collector import ProblemCollector
 from fope_lab.sweep.report_check import report_problems
-from fope_lab.sweep.resolve import resolve_stages
 from fope_lab.sweep.seed_check import seed_rule_problems
 from fope_lab.sweep.stage_builder import StageBuilder
-from fope_lab.sweep.sweep_file import read_sweep_file
+from fope_lab.sweep.sweep_file import SweepFile, read_sweep_file
 
 
 def load_sweep(path: str | Path, store: Store | None = None) -> Sweep:
@@ -46,7 +50,7 @@ def load_sweep(path: str | Path, store: Store | None = None) -> Sweep:
     Local files that are gone count as `store` recorded them; without a store they are a problem.
     """
     with no_collections():
-        return SweepLoader(_load, store).load(sweep_path(path).absolute())
+        return _Loader(store).load(sweep_path(path).absolute())
 
 
 def parse_sweep(text: str, path: Path, store: Store | None = None) -> Sweep:
@@ -54,52 +58,136 @@ def parse_sweep(text: str, path: Path, store: Store | None = None) -> Sweep:
 
     Relative paths start from the file's folder. Otherwise as load_sweep.
     """
-    own = path.absolute()
-
-    def load(wanted: Path, loader: SweepLoader) -> Sweep:
-        return _load(wanted, loader, text if wanted == own else None)
-
-    return SweepLoader(load, store).load(own)
+    return _Loader(store).load(path.absolute(), text)
 
 
-def _load(path: Path, loader: SweepLoader, text: str | None = None) -> Sweep:
-    document = Document(path, text)
-    problems = ProblemCollector(document)
-    file = read_sweep_file(document, problems)
-    if file is None:
-        raise problems.error()
-    references = StageReferences(path, loader)
-    points = expand_grid(file, references.axes(file, problems), problems)
-    problems.add(*rule_problems(file))
-    axes_known = not problems.concern("grid", "zip", "include", "exclude")
-    cpus = float(file.prepare.resources.cpus)
-    corpora = loader.corpora
-    preparation = PreparationStages(loader.cache, corpora, Resources(cpus=cpus))
-    resolved = resolve_stages(
-        file,
-        points,
-        ParentFinder(file.stages, path.parent, references, loader.cache, axes_known),
-        StageBuilder(path.parent, file.name, preparation, corpora, loader.cache, axes_known),
-        problems,
-    )
-    by_section = None if problems else resolved.by_section
-    if not problems.concern("report"):
-        stages = None if problems else resolved.stages
-        problems.add(*seed_rule_problems(file.seed_rule, file.report, stages, by_section))
-    problems.add(*report_problems(file.report, by_section, file.max_stages, file.seed_rule))
-    if problems:
-        raise problems.error(points)
-    return Sweep(
-        path=path,
-        name=file.name,
-        description=file.description,
-        seeds=file.every_seed,
-        seed_rule=file.seed_rule,
-        stages=resolved.stages,
-        by_section=resolved.by_section,
-        selected=resolved.selected,
-        report=file.report,
-        paper=file.paper,
-        local_corpora=corpora.read,
-        missing_corpora=corpora.replaced,
-    )
+class _Loader:
+    """Reads each sweep file once; the files that refer to each other share a cache."""
+
+    def __init__(self, store: Store | None) -> None:
+        self._results: dict[Path, Sweep | SweepError] = {}
+        self._open: list[Path] = []
+        self._cache = Cache()
+        self._corpora = LocalCorpora(store)
+
+    def load(self, path: Path, text: str | None = None) -> Sweep:
+        """Return the sweep in a file; a `text` stands for the file's content.
+
+        Raises SweepError, and LookupError for a file that is still being read: a cycle.
+        """
+        real = path.resolve()
+        if real in self._open:
+            if real == self._open[-1]:
+                raise LookupError("this is the file itself; leave out the part before the #")
+            names = [file.name for file in [*self._open[self._open.index(real) :], real]]
+            raise LookupError(f"a cycle: {' → '.join(names)}")
+        if real not in self._results:
+            self._open.append(real)
+            try:
+                self._results[real] = self._read(path, text)
+            except SweepError as error:
+                self._results[real] = error
+            finally:
+                self._open.pop()
+        result = self._results[real]
+        if isinstance(result, SweepError):
+            raise result
+        return result
+
+    def _read(self, path: Path, text: str | None) -> Sweep:
+        document = Document(path, text)
+        problems = ProblemCollector(document)
+        file = read_sweep_file(document, problems)
+        if file is None:
+            raise problems.error()
+        others = self._other_stages(file, path, problems)
+        points = expand_grid(file, _axes_of(others), problems)
+        problems.add(*rule_problems(file))
+        axes_known = not problems.concern("grid", "zip", "include", "exclude")
+        drafts = Drafts(
+            file, path.parent, others, self._cache, problems, selected_axes(file), axes_known
+        )
+        for point in points:
+            drafts.add_point(point)
+        preparation = PreparationStages(
+            self._cache, self._corpora, Resources(cpus=float(file.prepare.resources.cpus))
+        )
+        builder = StageBuilder(
+            file, path.parent, drafts, preparation, self._corpora, self._cache, problems, axes_known
+        )
+        builder.build_all()
+        by_section = None if problems else builder.by_section()
+        if not problems.concern("report"):
+            stages = None if problems else builder.stages
+            problems.add(*seed_rule_problems(file.seed_rule, file.report, stages, by_section))
+        problems.add(*report_problems(file.report, by_section, file.max_stages, file.seed_rule))
+        if problems:
+            raise problems.error(points)
+        return Sweep(
+            path=path,
+            name=file.name,
+            description=file.description,
+            seeds=file.every_seed,
+            seed_rule=file.seed_rule,
+            stages=builder.stages,
+            by_section=builder.by_section(),
+            selected=builder.selected(),
+            report=file.report,
+            paper=file.paper,
+            local_corpora=self._corpora.read,
+            missing_corpora=self._corpora.replaced,
+        )
+
+    def _other_stages(
+        self, file: SweepFile, path: Path, problems: ProblemCollector
+    ) -> dict[str, OtherStages]:
+        """Return what each `FILE.yaml#STAGE` in a file means.
+
+        References that name no stage are reported, as are the problems of the other files.
+        """
+        found: dict[str, OtherStages] = {}
+        for at, reference in file.references():
+            if not isinstance(reference, str) or "#" not in reference:
+                continue
+            try:
+                found[reference] = self._other(reference, path.parent)
+            except SweepError as error:
+                problems.add(*error.problems)
+            except LookupError as error:
+                problems.add(Problem(at, str(error.args[0])))
+        return found
+
+    def _other(self, reference: str, folder: Path) -> OtherStages:
+        """Return what a reference means; of a section with `select`, the chosen stages.
+
+        Raises LookupError if it names no stage, and the SweepError of the other file.
+        """
+        given, _, name = reference.rpartition("#")
+        file = os.path.expanduser(given)
+        folders = list(dict.fromkeys([folder, folder.parent, Path.cwd()]))
+        path = next((place / file for place in folders if os.path.isfile(place / file)), None)
+        if path is None:
+            names = [str(p.relative_to(place)) for place in folders for p in place.glob("*.yaml")]
+            near = did_you_mean(given, names)
+            raise LookupError(f"no sweep file {given!r} in {name_list(folders)}{near}")
+        sweep = self.load(path)
+        if name not in sweep.by_section:
+            names = list(sweep.by_section)
+            fault = (
+                f"{sweep.path} has no stage {name!r}{did_you_mean(name, names)}"
+                if name
+                else f"needs a stage of {sweep.path} after the #"
+            )
+            raise LookupError(f"{fault} (allowed: {name_list(names)})")
+        return OtherStages(sweep, sweep.selected.get(name) or sweep.by_section[name])
+
+
+def _axes_of(others: Mapping[str, OtherStages]) -> dict[str, list[Any]]:
+    """Return the axes of all stages of other files, with their values."""
+    axes: dict[str, list[Any]] = {}
+    stages = (stage for other in others.values() for stage in other.stages)
+    for axis, value in (item for stage in stages for item in stage.axes.items()):
+        values = axes.setdefault(axis, [])
+        if not any(same_value(value, known) for known in values):
+            values.append(value)
+    return axes

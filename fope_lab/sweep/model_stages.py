@@ -19,9 +19,9 @@ from fope_lab.embeddings import Embedding
 from fope_lab.stages import BestOf, Select, SwapEmbedding
 from fope_lab.stages.labels import label, stage_label
 from fope_lab.sweep.cost import Cost, cost_of
+from fope_lab.sweep.drafts import Parent
 from fope_lab.sweep.graph import Stage, make_stage
 from fope_lab.sweep.model_spec import learned_parameters_of, model_spec_of
-from fope_lab.sweep.parents import Parent
 from fope_lab.sweep.sweep_file import SweepFile
 
 TRAIN = "train"
@@ -32,7 +32,7 @@ MEASURE = frozenset(
 """Those that change what a candidate is measured by."""
 
 
-def selected_axis(section: str, content: Any) -> str | None:
+def _selected_axis(section: str, content: Any) -> str | None:
     """The axis that a section selects over, by its path in the grid; None if it does not select.
 
     A rule that can't be read gives None: the check of the section says what is wrong with it.
@@ -42,12 +42,18 @@ def selected_axis(section: str, content: Any) -> str | None:
     return f"{section}.{over}" if isinstance(over, str) and over else None
 
 
+def selected_axes(file: SweepFile) -> dict[str, str]:
+    """The axis that each section with `select` selects over."""
+    axes = {name: _selected_axis(name, content) for name, content in file.stages.items()}
+    return {name: axis for name, axis in axes.items() if axis is not None}
+
+
 def rule_problems(file: SweepFile) -> Iterator[Problem]:
     """Yield what is wrong with the axes that sections select over, each with its place."""
     included = (axis for point in file.include for axis in point)
     axes = dict.fromkeys([*file.grid, *file.zip, *included])
     for name, content in file.stages.items():
-        selected = selected_axis(name, content)
+        selected = _selected_axis(name, content)
         if selected is None or (selected in axes and _is_setting(selected)):
             continue
         if selected in axes and selected.rpartition(".")[2] in MEASURE:

@@ -1,9 +1,12 @@
-"""From a stage's section at a grid point to the stage: checked, with its parents and its key."""
+"""From the drafts of a sweep to its stages: checked, with their parents and their keys.
+
+Equal stages become one. The drafts are counted before the first is built.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,35 +19,21 @@ from fope_lab.stages import Pretrain, Select, StageConfig, SwapEmbedding, Traini
 from fope_lab.stages.base import UNTRAINED
 from fope_lab.sweep.cost import Cost, cost_of
 from fope_lab.sweep.data_stages import PreparationStages, Prepared, inputs_of
+from fope_lab.sweep.drafts import Candidates, Draft, Drafts, Parent
 from fope_lab.sweep.graph import Stage, make_stage
-from fope_lab.sweep.grid_point import StageFields
+from fope_lab.sweep.grid_point import StageFields, apply_axes
 from fope_lab.sweep.kinds import FILE_KINDS, needs_of
 from fope_lab.sweep.local_corpora import LocalCorpora
 from fope_lab.sweep.model_spec import ModelSpec, learned_parameters_of, model_spec_of
 from fope_lab.sweep.model_stages import select_stages, with_swapped_embedding
-from fope_lab.sweep.parents import Parent
+from fope_lab.sweep.problem_collector import ProblemCollector
+from fope_lab.sweep.sweep_file import SweepFile
 
 
 @dataclass(frozen=True)
-class BuiltStage:
-    """The stage of a section at a grid point.
-
-    `stage` is None if something is wrong; `problems` say what, each with its place in the file.
-    `stages` are all stages that come into the sweep with this one, parents first: its ancestors in
-    other files, its preparation stages and itself.
-    """
-
-    stage: Stage | None
-    stages: tuple[Stage, ...]
-    problems: tuple[Problem, ...]
-
-
-@dataclass(frozen=True)
-class _Work:
-    """What a section's stages have in common, whatever their seeds and their parents' keys.
-
-    `spec` is without a seed of the sweep.
-    """
+class _SharedWork:
+    """What stages with the same fields and like models have in common, whatever their seeds and
+    their parents' keys. `spec` is without a seed of the sweep."""
 
     spec: StageConfig
     model_spec: ModelSpec
@@ -54,75 +43,154 @@ class _Work:
 
 
 class StageBuilder:
-    """Builds the stages of one sweep file.
+    """Builds the stages of one sweep file, each once, parents before their children.
 
-    `folder` is where relative paths start, and `sweep` the name of the sweep. With `axes_known`
-    false, because a part of the grid is wrong, no field is called missing: an axis may be meant to
-    set it.
+    `folder` is where relative paths start. With `axes_known` false, because a part of the grid is
+    wrong, no field is called missing: an axis may be meant to set it. What is wrong goes to
+    `problems`.
     """
 
     def __init__(
         self,
+        file: SweepFile,
         folder: Path,
-        sweep: str,
+        drafts: Drafts,
         preparation: PreparationStages,
         corpora: LocalCorpora,
         cache: Cache,
+        problems: ProblemCollector,
         axes_known: bool,
     ) -> None:
-        self._folder, self._sweep = folder, sweep
+        self._file, self._folder, self._drafts = file, folder, drafts
         self._preparation, self._corpora = preparation, corpora
-        self._cache, self._axes_known = cache, axes_known
-        self._work = Cache()  # of its own: it knows the sections of this file alone
-        self._known: dict[str, Stage] = {}
-        """Stages that others may start from, by key."""
+        self._cache, self._problems, self._axes_known = cache, problems, axes_known
+        self._fields: dict[Hashable, StageFields] = {}
+        self._shared = Cache()  # the seeds and parents of a grid ask for the same work again
+        self._stages: dict[str, Stage] = {}
+        self._built: dict[int, Stage | None] = {}
+        self._chosen: dict[Candidates, dict[int, Stage]] = {}
+        self._models: dict[str, Stage] = {}
+        """Stages that leave a model, by key."""
 
-    def build(self, section: StageFields, parent: Parent, seed: int) -> BuiltStage:
-        """Return the stage of a section that starts from `parent`, under a seed of the sweep."""
-        problems = list(section.problems)
+    def build_all(self) -> None:
+        """Build every draft, until nobody would read more problems; none if they are too many."""
+        drafts, most = self._drafts, self._file.max_stages
+        count = len(drafts.all) + len(drafts.candidates) * len(self._file.every_seed)
+        if count > most:
+            found = f"{count:,} stages with all axes and seeds"
+            self._problems.add(self._file.too_many(found, "stages"))
+            return
+        for number in range(len(drafts.all)):
+            self._build(number)
+            if self._problems.is_full():
+                break
+        for candidates in drafts.candidates:
+            self._choose(candidates)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """Every stage that was built, parents first, equal ones once."""
+        return tuple(self._stages.values())
+
+    def by_section(self) -> dict[str, tuple[Stage, ...]]:
+        """The stages of each section, equal ones once for each way that leads to them."""
+        sections: dict[str, list[Stage]] = {name: [] for name in self._file.stages}
+        for _, stage in sorted(self._built.items()):
+            if stage is not None:
+                sections[stage.section].append(stage)
+        return {name: tuple(stages) for name, stages in sections.items()}
+
+    def selected(self) -> dict[str, tuple[Stage, ...]]:
+        """For each section with `select`, the stages that choose among its own."""
+        sections: dict[str, list[Stage]] = {}
+        for candidates, chosen in self._chosen.items():
+            section = self._drafts.all[candidates.numbers[0]].section
+            sections.setdefault(section, []).extend(chosen.values())
+        return {name: tuple(stages) for name, stages in sections.items()}
+
+    def _build(self, number: int) -> Stage | None:
+        """Return the stage of a draft; None if something is wrong, which is reported."""
+        if number in self._built:
+            return self._built[number]
+        draft = self._drafts.all[number]
+        parent = self._parent(draft)
+        fields = self._fields_of(draft)
+        problems = list(fields.problems)
         if parent.problem is not None:
-            problems.append(Problem(section.locate(("from",)), parent.problem))
+            problems.append(Problem(fields.locate(("from",)), parent.problem))
+        stage = None
         try:
-            spec = self._checked(section)
+            spec = self._checked(fields)
             if not problems and (parent.exists or spec.stands_alone()):
-                *needed, stage = self._resolve(spec, section, parent, seed)
-                return BuiltStage(stage, (*parent.ancestors, *needed, stage), ())
+                *needed, stage = self._resolve(spec, fields, parent, draft.seed)
+                for each in (*parent.ancestors, *needed, stage):
+                    self._stages.setdefault(each.key, each)
         except ConfigError as error:
             problems += [
                 dataclasses.replace(
-                    problem, path=section.locate(problem.path), needs=needs_of(problem, section)
+                    problem, path=fields.locate(problem.path), needs=needs_of(problem, fields)
                 )
                 for problem in error.problems
                 if self._axes_known or not problem.is_missing
             ]
-        return BuiltStage(None, (), tuple(problems))
+        for point in draft.points if problems else ():
+            self._problems.add_at_point(point, *problems)
+        self._built[number] = stage
+        return stage
 
-    def select(self, section: StageFields, candidates: Sequence[Stage]) -> dict[int, Stage]:
-        """Return the stages that choose among candidates, by their seeds, by the section's rule.
+    def _choose(self, candidates: Candidates) -> dict[int, Stage]:
+        """Return the stages that choose among candidates, by seed; none if a candidate is wrong."""
+        if candidates in self._chosen:
+            return self._chosen[candidates]
+        built = [self._build(number) for number in candidates.numbers]
+        stages = [stage for stage in built if stage is not None]
+        first = self._drafts.all[candidates.numbers[0]]
+        chosen: dict[int, Stage] = {}
+        self._chosen[candidates] = chosen
+        is_axis = self._drafts.selected[first.section] in first.choices  # or else it is reported
+        if is_axis and len(stages) == len(built):
+            spec = self._checked(self._fields_of(first))
+            assert isinstance(spec, TrainingConfig), "only a training has the option"
+            assert spec.select is not None, "the section has it"
+            try:
+                chosen |= select_stages(spec.select, stages)
+            except ValueError as error:
+                problem = Problem(("stages", first.section, "select", "over"), str(error))
+                for number in candidates.numbers:
+                    for point in self._drafts.all[number].points:
+                        self._problems.add_at_point(point, problem)
+            by_key = {stage.key: stage for stage in chosen.values()}
+            self._models |= by_key
+            self._stages |= by_key
+        return chosen
 
-        Raises ValueError if there is nothing to choose from.
-        """
-        spec = self._checked(section)
-        assert isinstance(spec, TrainingConfig), "only a training has the option"
-        assert spec.select is not None, "the caller looks for it"
-        made = select_stages(spec.select, candidates)
-        self._known |= {stage.key: stage for stage in made.values()}
-        return made
+    def _parent(self, draft: Draft) -> Parent:
+        if isinstance(draft.parent, int):
+            return Parent(stage=self._build(draft.parent))
+        if isinstance(draft.parent, Candidates):
+            return Parent(stage=self._choose(draft.parent).get(draft.seed))
+        return draft.parent
 
-    def _checked(self, section: StageFields) -> StageConfig:
-        """Return a section's configuration, read once for all grid points that set the same in it.
+    def _fields_of(self, draft: Draft) -> StageFields:
+        """The section with the values of the draft's axes, the same for all drafts that share
+        them."""
+        place = (draft.section, draft.origins)
+        if place not in self._fields:
+            section = self._file.stages[draft.section]
+            self._fields[place] = apply_axes(draft.section, section, draft.choices)
+        return self._fields[place]
 
-        Raises ConfigError.
-        """
+    def _checked(self, fields: StageFields) -> StageConfig:
+        """Return the configuration that fields give. Raises ConfigError."""
 
         def read() -> StageConfig:
-            fields = self._corpora.located(_read_fields(section), self._folder, self._sweep)
-            return FILE_KINDS.parse(fields, self._folder, cache=self._cache)
+            located = self._corpora.located(_fields_read(fields), self._folder, self._file.name)
+            return FILE_KINDS.parse(located, self._folder, cache=self._cache)
 
-        return self._work.get(section, read)
+        return self._shared.get(fields, read)
 
     def _resolve(
-        self, spec: StageConfig, section: StageFields, parent: Parent, seed: int
+        self, spec: StageConfig, fields: StageFields, parent: Parent, seed: int
     ) -> list[Stage]:
         """Return the preparation stages that a stage needs, and the stage last.
 
@@ -130,113 +198,120 @@ class StageBuilder:
         if it can't read its data.
         """
         needed: tuple[Stage, ...] = ()
-        self._known |= {stage.key: stage for stage in parent.ancestors}
-        chain = list(self._chain(parent.stage))
+        self._models |= {stage.key: stage for stage in parent.ancestors}
         if parent.stage is not None:
-            _check_parent(spec, parent.stage, chain[-1])
+            _check_parent(spec, parent.stage, self._trained_by(parent.stage))
         if isinstance(spec, Evaluation) and spec.embedding is not None and parent.exists:
-            given = section.fields["embedding"]
+            given = fields.fields["embedding"]
             parent = with_swapped_embedding(parent, spec.embedding, given, self._cache)
             needed = parent.ancestors
             spec = dataclasses.replace(spec, embedding=None)
-        axes = {**(parent.stage.axes if parent.stage else {}), **section.axes}
+        axes = {**(parent.stage.axes if parent.stage else {}), **fields.axes}
         if not parent.exists and not isinstance(spec, Pretrain):  # an analysis of no model
             replaced = spec.key_replacements()
-            return [make_stage(spec, section=section.name, axes=axes, key_replacements=replaced)]
+            return [make_stage(spec, section=fields.name, axes=axes, key_replacements=replaced)]
         model = parent.model_spec
-        work = self._work.get((section, model), lambda: self._prepare(spec, section, model))
-        spec = work.spec
-        self._check_text(spec, work.prepared, parent.stage)
+        work = self._shared.get((fields, model), lambda: self._prepare(spec, fields, model))
+        self._check_text(work, parent.stage)
         of_parent = parent.stage.seed if parent.stage else None
-        if isinstance(spec, TrainingConfig):
-            spec = dataclasses.replace(spec, seed=seed, select=None)
-        elif isinstance(spec, SwapEmbedding):
-            spec = dataclasses.replace(spec, seed=of_parent or 0)
+        own = work.spec
+        if isinstance(own, TrainingConfig):
+            own = dataclasses.replace(own, seed=seed, select=None)
+        elif isinstance(own, SwapEmbedding):
+            own = dataclasses.replace(own, seed=of_parent or 0)
         stage = make_stage(
-            spec,
-            section=section.name,
+            own,
+            section=fields.name,
             axes=axes,
-            seed=spec.seed if isinstance(spec, TrainingConfig) else of_parent,
+            seed=seed if isinstance(own, TrainingConfig) else of_parent,
             parents=({MODEL: parent.stage.key} if parent.stage else {}) | work.prepared.parents,
             external=parent.external,
             key_replacements=work.key_replacements,
             model_spec=work.model_spec,
             cost=work.cost,
         )
-        if spec.leaves_model:
-            self._known[stage.key] = stage
+        if own.leaves_model:
+            self._models[stage.key] = stage
         return [*needed, *work.prepared.stages, stage]
 
-    def _chain(self, stage: Stage | None) -> Iterator[Stage]:
-        """The stage and those before it, up to the one that trained its model, if any did: stages
-        may only have chosen the model, or exchanged its embedding."""
-        while stage is not None:
-            yield stage
-            if not isinstance(stage.spec, SwapEmbedding | Select):
-                break
-            stage = self._before(stage)
-
-    def _before(self, stage: Stage) -> Stage | None:
-        """The stage whose model a stage goes on with; of a selection, the first candidate."""
-        keys = stage.parents
-        return self._known.get(keys.get(MODEL) or keys.get(candidate_role(0, stage.seed or 0), ""))
-
-    def _check_text(self, spec: StageConfig, prepared: Prepared, stage: Stage | None) -> None:
-        """Raise ConfigError if a stage measures a loss on text by which its model was selected, or
-        one that this was trained from: the number would be too good."""
-        while stage is not None and spec.part_read() is not None:
-            if isinstance(stage.spec, Select):
-                for candidate in map(self._known.__getitem__, stage.parents.values()):
-                    _check_unread(spec, prepared, candidate)
-            stage = self._before(stage)
-
-    def _prepare(self, spec: StageConfig, section: StageFields, parent: ModelSpec | None) -> _Work:
-        """Return what a section's stages that start from models like `parent` have in common.
+    def _prepare(
+        self, spec: StageConfig, fields: StageFields, parent: ModelSpec | None
+    ) -> _SharedWork:
+        """Return what all stages with these fields share that start from models like `parent`.
 
         Raises ConfigError.
         """
         replaced = spec.key_replacements()
-        model_spec = model_spec_of(spec, section.fields, parent, self._cache)
-        inputs = inputs_of(spec, section.fields, model_spec.tokenizer)
+        model_spec = model_spec_of(spec, fields.fields, parent, self._cache)
+        inputs = inputs_of(spec, fields.fields, model_spec.tokenizer)
         prepared = self._preparation.prepare(spec, model_spec.tokenizer, inputs)
         if isinstance(spec, Pretrain):
             spec = dataclasses.replace(spec, model=model_spec.model)
         cost = cost_of(spec, model_spec.model, learned_parameters_of(model_spec, self._cache))
-        return _Work(spec, model_spec, prepared, {**prepared.key_replacements, **replaced}, cost)
+        return _SharedWork(
+            spec, model_spec, prepared, {**prepared.key_replacements, **replaced}, cost
+        )
+
+    def _lineage(self, stage: Stage | None) -> Iterator[Stage]:
+        """Yield a stage and those whose model it goes on with; of a selection, the first
+        candidate."""
+        while stage is not None:
+            yield stage
+            keys = stage.parents
+            key = keys.get(MODEL) or keys.get(candidate_role(0, stage.seed or 0))
+            stage = self._models.get(key or "")
+
+    def _trained_by(self, stage: Stage) -> Stage:
+        """Return the stage that trained a stage's model: others chose it, or swapped its
+        embedding. Of a model that no stage trained, the earliest stage."""
+        for each in self._lineage(stage):
+            stage = each
+            if not isinstance(each.spec, SwapEmbedding | Select):
+                break
+        return stage
+
+    def _check_text(self, work: _SharedWork, parent: Stage | None) -> None:
+        """Raise ConfigError if a stage measures a loss on text that selected its model, or a model
+        that this was trained from: the score would be biased."""
+        if work.spec.part_read() is None:
+            return
+        for stage in self._lineage(parent):
+            if isinstance(stage.spec, Select):
+                for key in stage.parents.values():
+                    _check_unread(work, self._models[key])
 
 
-def _check_unread(spec: StageConfig, prepared: Prepared, candidate: Stage) -> None:
+def _check_unread(work: _SharedWork, candidate: Stage) -> None:
     """Raise ConfigError if the validations of a candidate read what a stage measures a loss on."""
-    trained, section = candidate.spec, candidate.section
+    trained, section, spec = candidate.spec, candidate.section, work.spec
     assert isinstance(trained, TrainingConfig), "only trainings are selected"
     if trained.train.validation_part != "all" and spec.part_read() != "all":
         return
     read = {key for role, key in candidate.parents.items() if role in trained.held_out()}
     for i, field in enumerate(spec.corpora()):
-        if prepared.parents.get(text_role(i)) in read:
-            fault = f"is text by which select chose the model of {section}"
+        if work.prepared.parents.get(text_role(i)) in read:
+            fault = f"this text selected the model of {section}: the score would be biased"
             needs = (
                 f"part: second-half here and train.validation_part: first-half in {section}, or"
                 " another corpus"
             )
-            raise ConfigError(Problem((field,), f"{fault}, so the number would be too good", needs))
+            raise ConfigError(Problem((field,), fault, needs))
 
 
-def _read_fields(section: StageFields) -> Mapping[str, Any]:
+def _fields_read(fields: StageFields) -> Mapping[str, Any]:
     """The fields of a section that count at a grid point.
 
     Where an axis sets `train` to UNTRAINED, data and resources that stand in the section itself are
     those of the points that train.
     """
-    if section.fields.get("train") != UNTRAINED or ("train",) not in section.origins:
-        return section.fields
-    of_training = {name for name in ("data", "resources") if (name,) not in section.origins}
-    return {name: value for name, value in section.fields.items() if name not in of_training}
+    if fields.fields.get("train") != UNTRAINED or ("train",) not in fields.origins:
+        return fields.fields
+    of_training = {name for name in ("data", "resources") if (name,) not in fields.origins}
+    return {name: value for name, value in fields.fields.items() if name not in of_training}
 
 
 def _check_parent(spec: StageConfig, parent: Stage, trained: Stage) -> None:
-    """Raise ConfigError if a stage can't start from the model of another stage, which `trained` has
-    trained."""
+    """Raise ConfigError if a stage can't start from a stage whose model `trained` has trained."""
     if not parent.spec.leaves_model:
         message = f"{parent.section} is a stage of kind {parent.kind}, which produces no model"
         raise ConfigError(Problem(("from",), message))

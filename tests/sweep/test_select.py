@@ -222,7 +222,7 @@ def test_text_of_the_selection_is_not_evaluated(tmp_path: Path) -> None:
         {"stages.pretrain.train.validation_part": "all"},
     ):
         [found] = told(tmp_path, changed(SWEEP, changes))
-        assert "perplexity.corpus: is text by which select chose the model of pretrain" in found
+        assert "perplexity.corpus: this text selected the model of pretrain" in found
     other = {"stages.perplexity.part": "all", "stages.perplexity.corpus": "python-source"}
     assert load(tmp_path, changed(SWEEP, other)).stages
 

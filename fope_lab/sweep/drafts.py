@@ -1,0 +1,296 @@
+"""The drafts of a sweep's stages: which sections there are at which grid points, from what parents.
+
+A draft is a section with the values of its axes and a parent, under one seed. If a parent has
+several variants, so has its child. The child of a section with `select` starts from the best of
+several candidates: the drafts of all values of the selected axis, under all seeds.
+
+`from` names a stage of the same file, a stage of another file (`file.yaml#stage`), a checkpoint
+folder, or a model of the Hugging Face hub (`hf:NAME@COMMIT`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fope_lab.config.cache import Cache
+from fope_lab.config.problems import Problem, did_you_mean, name_list
+from fope_lab.model.checkpoint import CheckpointError
+from fope_lab.model.hub import PREFIX
+from fope_lab.stages.labels import label
+from fope_lab.sweep.graph import Stage, Sweep
+from fope_lab.sweep.grid_point import Choice, GridPoint, comparable, same_value
+from fope_lab.sweep.model_spec import ExternalModel, ModelSpec, read_checkpoint, read_hub_model
+from fope_lab.sweep.problem_collector import ProblemCollector
+from fope_lab.sweep.sweep_file import SweepFile
+
+OTHER_FORMS = "FILE.yaml#STAGE, a checkpoint folder, or hf:NAME@COMMIT"
+
+
+class JoinError(LookupError):
+    """No stage of another file matches a grid point, or several stages do."""
+
+
+@dataclass(frozen=True)
+class OtherStages:
+    """What `FILE.yaml#STAGE` names: a sweep, and those of its stages that are meant."""
+
+    sweep: Sweep
+    stages: tuple[Stage, ...]
+
+    def joined(self, reference: str, point: GridPoint) -> Stage:
+        """Return the stage that matches a grid point in all axes and in the seed that both have.
+
+        Raises JoinError if none matches, or several do.
+        """
+        seeds = sorted({stage.seed for stage in self.stages if stage.seed is not None})
+        if seeds and point.seed not in seeds:
+            allowed = name_list(seeds)
+            raise JoinError(f"{reference} has no stage with seed {point.seed} (allowed: {allowed})")
+        matching = {
+            stage.key: stage
+            for stage in self.stages
+            if stage.seed in (None, point.seed) and _matches(stage.axes, point)
+        }
+        if len(matching) == 1:
+            return next(iter(matching.values()))
+        shared = {
+            axis: label(choice.value)
+            for axis, choice in point.choices.items()
+            if any(axis in stage.axes for stage in self.stages)
+        }
+        where = ", ".join(f"{axis} {value}" for axis, value in shared.items()) or "every grid point"
+        if not matching:
+            raise JoinError(f"{reference} has no stage for {where}")
+        free = sorted({axis for s in matching.values() for axis in s.axes} - point.choices.keys())
+        labels = name_list(stage.label for stage in matching.values())
+        raise JoinError(
+            f"{reference} is ambiguous for {where}: {labels}; choose one in grid by"
+            f" {name_list(free)}"
+        )
+
+    def ancestors(self, stage: Stage) -> tuple[Stage, ...]:
+        """Return the stages that one of the stages needs, parents first, and itself."""
+        needed = {stage.key}
+        for other in reversed(self.sweep.stages):  # children before their parents
+            if other.key in needed:
+                needed.update(other.parents.values())
+        return tuple(other for other in self.sweep.stages if other.key in needed)
+
+
+def _matches(axes: Mapping[str, Any], point: GridPoint) -> bool:
+    return all(
+        same_value(point.choices[axis].value, value)
+        for axis, value in axes.items()
+        if axis in point.choices
+    )
+
+
+@dataclass(frozen=True)
+class Parent:
+    """What a stage starts from at a grid point: a stage, a model that no stage makes, or nothing.
+
+    `problem` says why there is nothing; it is None if the stage has no `from`, and if the parent
+    has a problem of its own. `memo_key` tells parents apart: equal stages that different axes lead
+    to are different parents. `ancestors` are the stages of other files that come into the sweep
+    with this parent, itself included.
+    """
+
+    memo_key: Hashable = None
+    stage: Stage | None = None
+    external: ExternalModel | None = None
+    problem: str | None = None
+    ancestors: tuple[Stage, ...] = ()
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a stage or a model to start from."""
+        return self.stage is not None or self.external is not None
+
+    @property
+    def model_spec(self) -> ModelSpec | None:
+        """The model to start from."""
+        origin = self.stage or self.external
+        return origin.model_spec if origin else None
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """The drafts of a section that one is chosen from, by their numbers in the file's order."""
+
+    numbers: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A section with the choices for its axes, a parent, a seed, and the grid points that share it.
+
+    `origins` tells the choices from those of other drafts. `parent` is the number of another draft,
+    candidates of which the best under the draft's seed is the parent, or one from outside the file.
+    """
+
+    section: str
+    choices: Mapping[str, Choice]
+    origins: Hashable
+    parent: int | Candidates | Parent
+    seed: int
+    points: list[GridPoint] = field(default_factory=list)
+
+
+class Drafts:
+    """Finds the drafts of all grid points, each once: `all`, and the `candidates` among them.
+
+    `others` has the stages of other files by their reference; what is missing there has been
+    reported. `folder` is where relative paths start. `selected` has the selected axis of each
+    section with `select`. With `axes_known` false, because a part of the grid is wrong, a stage of
+    another file that does not match a grid point is no problem.
+    """
+
+    def __init__(
+        self,
+        file: SweepFile,
+        folder: Path,
+        others: Mapping[str, OtherStages],
+        cache: Cache,
+        problems: ProblemCollector,
+        selected: Mapping[str, str],
+        axes_known: bool,
+    ) -> None:
+        self.all: list[Draft] = []
+        self.selected = selected
+        self._file, self._folder, self._others = file, folder, others
+        self._cache, self._problems, self._axes_known = cache, problems, axes_known
+        self._numbers: dict[Hashable, int] = {}
+        self._candidates: dict[Hashable, Candidates] = {}
+
+    @property
+    def candidates(self) -> list[Candidates]:
+        """All candidates, once for all seeds."""
+        return list(self._candidates.values())
+
+    def add_point(self, point: GridPoint) -> None:
+        """Add the drafts of a grid point, the parent before its children; report cycles."""
+        choices: dict[str, dict[str, Choice]] = {}
+        for axis, choice in point.choices.items():
+            choices.setdefault(axis.partition(".")[0], {})[axis] = choice
+        references = {
+            name: own[f"{name}.from"].value if f"{name}.from" in own else section.get("from")
+            for name, section in self._file.stages.items()
+            if isinstance(section, dict)
+            for own in [choices.get(name, {})]
+        }
+        drafted: dict[str, int | Candidates] = {}
+        for name in self._parents_first(references, choices, point):
+            reference = references[name]
+            if isinstance(reference, str) and reference in drafted:
+                parent: int | Candidates | Parent = drafted[reference]
+            else:
+                parent = self._outside(reference, name, point)
+            drafted[name] = self._add(name, choices.get(name, {}), parent, point)
+
+    def _add(
+        self, name: str, own: Mapping[str, Choice], parent: int | Candidates | Parent, at: GridPoint
+    ) -> int | Candidates:
+        """Add a section at a grid point; returns what its children start from."""
+        came_from = parent.memo_key if isinstance(parent, Parent) else parent
+        origins = tuple(sorted((axis, choice.origin) for axis, choice in own.items()))
+        key = (name, origins, type(parent), came_from, at.seed)
+        is_new = key not in self._numbers
+        if is_new:
+            self._numbers[key] = len(self.all)
+            self.all.append(Draft(name, own, origins, parent, at.seed))
+        number = self._numbers[key]
+        self.all[number].points.append(at)
+        if name not in self.selected:
+            return number
+        group = self._group(number, self.selected[name])
+        candidates = self._candidates.setdefault(group, Candidates())
+        if is_new:
+            candidates.numbers.append(number)
+        return candidates
+
+    def _group(self, number: int, without: str | None = None) -> Hashable:
+        """What a draft has in common with those that differ in their seed and in one axis."""
+        draft = self.all[number]
+        values = (
+            (axis, comparable(choice.value))
+            for axis, choice in draft.choices.items()
+            if axis != without
+        )
+        parent = draft.parent
+        before: Hashable = parent
+        if isinstance(parent, int):
+            before = self._group(parent)
+        elif isinstance(parent, Parent):
+            stage = parent.stage
+            before = (
+                (stage.section, json.dumps(stage.axes, sort_keys=True))
+                if stage
+                else parent.memo_key
+            )
+        return draft.section, tuple(sorted(values)), before
+
+    def _parents_first(
+        self,
+        references: Mapping[str, Any],
+        choices: Mapping[str, Mapping[str, Choice]],
+        point: GridPoint,
+    ) -> list[str]:
+        order: dict[str, None] = {}
+        for start in references:
+            chain: dict[str, None] = {}
+            name = start
+            while name in references and name not in order and name not in chain:
+                chain[name] = None
+                name = references[name] if isinstance(references[name], str) else ""
+            if name in chain:
+                cycle = list(chain)[list(chain).index(name) :]
+                choice = choices.get(name, {}).get(f"{name}.from")
+                at = choice.origin if choice else ("stages", name, "from")
+                problem = Problem(at, f"a cycle: {' → '.join([*cycle, name])}")
+                self._problems.add_at_point(point, problem)
+            order.update(dict.fromkeys(reversed(chain)))
+        return list(order)
+
+    def _outside(self, reference: Any, section: str, point: GridPoint) -> Parent:
+        """Return what the `from` of a section means at a grid point outside this file."""
+        if not isinstance(reference, str) or not reference:
+            return Parent()  # the check of the section says what is wrong with it
+        if reference in self._file.stages:  # a cycle, or no mapping: reported there
+            return Parent()
+        try:
+            if "#" in reference and not reference.startswith(PREFIX):
+                return self._in_other_file(reference, point)
+            model = self._model(reference, section)
+        except JoinError as error:
+            return Parent(problem=str(error) if self._axes_known else None)
+        except (LookupError, CheckpointError) as error:
+            return Parent(problem=str(error.args[0]))
+        return Parent(model.key, external=model)
+
+    def _in_other_file(self, reference: str, point: GridPoint) -> Parent:
+        """Return the stage of another file that a reference means. Raises JoinError."""
+        other = self._others.get(reference)
+        if other is None:
+            return Parent()  # reported where the file was read
+        stage = other.joined(reference, point)
+        memo_key = (stage.key, json.dumps(stage.axes, sort_keys=True))
+        return Parent(memo_key, stage, ancestors=other.ancestors(stage))
+
+    def _model(self, reference: str, section: str) -> ExternalModel:
+        """Return the model of the hub or of a folder. Raises LookupError and CheckpointError."""
+        folder = self._folder
+        if reference.startswith(PREFIX):
+            return self._cache.get(("hub", reference), lambda: read_hub_model(reference))
+        if "/" in reference or os.path.exists(folder / reference):
+            key = ("checkpoint", reference, folder)
+            return self._cache.get(key, lambda: read_checkpoint(reference, folder))
+        names = [name for name in self._file.stages if name != section]
+        raise LookupError(
+            f"no stage named {reference!r} in this file{did_you_mean(reference, names)} "
+            f"(allowed: {name_list([*names, OTHER_FORMS])})"
+        )
