@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import string
 from pathlib import Path
@@ -10,111 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.sweep.claims.grammar import FORMS, Form, parse_claim, parse_quantity, settle
+from fope_lab.sweep.claims.grammar import parse_claim, parse_quantity
 from fope_lab.sweep.claims.statement import (
+    VERBS,
     Claim,
     Constant,
     Itself,
     Margin,
     OtherNumber,
     Pin,
-    PointRange,
     Quantity,
     Statement,
 )
 from fope_lab.sweep.claims.text import ClaimError
 
-names = st.text(f"{string.ascii_letters}{string.digits}_-", min_size=1, max_size=8)
-axes = st.text(f"{string.ascii_letters}{string.digits}_.-", min_size=1, max_size=8)
-values = st.one_of(
-    names,
-    st.text(max_size=8),
-    st.sampled_from(
-        ["fope(sigma=0.1,base=129)", "10e9", "a(b(c,d),e=f)", "hf:x/y@1", "(", ")", " a", "a b(c"]
-    ),
-    st.sampled_from(["grows", "falls", "stays", "~", "a*b", "0.5", "-1e-3", "with", "within"]),
-)
-quantities = st.builds(Quantity, names, st.none() | names, st.none() | values)
-terms = st.builds(Pin, values, st.none() | axes)
-numbers = st.floats(allow_nan=False, allow_infinity=False)
-constants = st.builds(Constant, numbers)
-amounts = st.builds(Margin, st.floats(1e-6, 1e6))
-shares = st.builds(Margin, st.floats(1e-6, 99.9), st.just("%"))
-
-
-def operands(most: int) -> st.SearchStrategy[tuple[Pin | Constant | OtherNumber | Itself, ...]]:
-    """Two to `most` operands: values of an axis, one with a constant, or numbers of a stage."""
-    pins = st.lists(terms, min_size=2, max_size=most, unique=True)
-    mixed = st.tuples(terms.filter(lambda term: not settled_away(term)), constants).map(list)
-    other = st.one_of(constants, st.builds(OtherNumber, names.filter(is_name)))
-    own = st.tuples(st.just(Itself()), other).map(list)
-    return st.one_of(pins, mixed, own).map(tuple)
-
-
-def settled_away(term: Pin) -> bool:
-    """Whether a number beside this term is a value of an axis."""
-    return settle([term, Constant(1.0, "1")])[1] == Pin("1")
-
-
-def is_name(text: str) -> bool:
-    """Whether a text is no number."""
-    return settle([Pin(text), Constant(1.0, "1")])[1] == Constant(1.0)
-
-
-subjects = st.tuples(st.one_of(terms, st.just(Itself())))
-along = st.none() | axes
-two_terms = st.lists(terms, min_size=2, max_size=2, unique=True).map(tuple)
-limits = st.tuples(st.just(Itself()), constants)
-statements = st.one_of(
-    st.builds(Statement, operands(4), st.sampled_from(["<", ">"])),
-    st.builds(Statement, operands(2), st.just("~"), amounts),
-    st.builds(Statement, two_terms, st.just("~"), shares),
-    st.builds(
-        Statement, two_terms, st.just("<="), st.builds(Margin, st.floats(1.001, 1e6), st.just("*"))
-    ),
-    st.builds(
-        Statement, two_terms, st.just(">="), st.builds(Margin, st.floats(1e-6, 0.999), st.just("*"))
-    ),
-    st.builds(Statement, two_terms, st.sampled_from(["<=", ">="]), amounts),
-    st.builds(Statement, limits, st.sampled_from(["<=", ">="])),
-    st.builds(
-        Statement,
-        subjects,
-        st.sampled_from(["grows at most", "falls at most", "stays within"]),
-        amounts | shares,
-        along,
-    ),
-    st.builds(Statement, subjects, st.sampled_from(["grows", "falls"]), st.none(), along),
-)
-ranges = st.tuples(st.integers(0, 10**9), st.integers(1, 10**9)).map(
-    lambda pair: PointRange(pair[0], sum(pair))
-)
-claims = st.builds(
-    Claim,
-    quantities,
-    st.none() | st.integers(0, 10**9) | ranges,
-    st.lists(st.builds(Pin, values, axes), max_size=3).map(tuple),
-    statements,
-)
-
-
-@given(claims)
-def test_what_is_written_is_read_as_the_same(claim: Claim) -> None:
-    assert parse_claim(str(claim)) == claim
-
-
-@given(quantities)
-def test_so_is_what_a_table_shows(quantity: Quantity) -> None:
-    assert parse_quantity(str(quantity)) == quantity
-
 
 @given(st.text(f'{string.printable}"', max_size=30))
 def test_any_text_is_a_claim_or_an_error(text: str) -> None:
-    try:
-        claim = parse_claim(text)
-    except ClaimError:
-        return
-    assert parse_claim(str(claim)) == claim
+    with contextlib.suppress(ClaimError):
+        parse_claim(text)
 
 
 @pytest.mark.parametrize(
@@ -166,9 +81,34 @@ def test_examples(text: str, claim: Claim) -> None:
     assert parse_claim(text) == claim
 
 
-def test_the_written_form() -> None:
-    text = 'a.loss(files(2))@8 where x.y=1, from="hf:n": fope(base=129) > "b c" > s=1'
-    assert str(parse_claim(text)) == text
+STATEMENTS = {
+    "a > b > c": Statement((Pin("a"), Pin("b"), Pin("c")), ">"),
+    "a > 0.9": Statement((Pin("a"), Constant(0.9)), ">"),
+    "128 > 256": Statement((Pin("128"), Pin("256")), ">"),
+    'a > "128"': Statement((Pin("a"), Pin("128")), ">"),
+    '"a b" > "0.5" > s=1': Statement((Pin("a b"), Pin("0.5"), Pin("1", "s")), ">"),
+    "< 0.9": Statement((Itself(), Constant(0.9)), "<"),
+    "> bound": Statement((Itself(), OtherNumber("bound")), ">"),
+    "a <= 0.9": Statement((Pin("a"), Constant(0.9)), "<="),
+    "a<=b*1.01": Statement((Pin("a"), Pin("b")), "<=", Margin(1.01, "*")),
+    "a >= b * 0.99": Statement((Pin("a"), Pin("b")), ">=", Margin(0.99, "*")),
+    "a <= b + 0.02": Statement((Pin("a"), Pin("b")), "<=", Margin(0.02)),
+    "a >= b − 2e-2": Statement((Pin("a"), Pin("b")), ">=", Margin(0.02)),
+    "a ~ b within 1 %": Statement((Pin("a"), Pin("b")), "~", Margin(1.0, "%")),
+    "a ~ 0.5 within 0.02": Statement((Pin("a"), Constant(0.5)), "~", Margin(0.02)),
+    "grows": Statement((Itself(),), "grows"),
+    "lr=1 falls with x.y": Statement((Pin("1", "lr"),), "falls", None, "x.y"),
+    "64 grows  at most 5%": Statement((Pin("64"),), "grows at most", Margin(5.0, "%")),
+    "falls at most 0.1 with lr": Statement((Itself(),), "falls at most", Margin(0.1), "lr"),
+    "a(b,c=d) stays within 2%": Statement((Pin("a(b,c=d)"),), "stays within", Margin(2.0, "%")),
+    '"grows" > b': Statement((Pin("grows"), Pin("b")), ">"),
+}
+
+
+@pytest.mark.parametrize("text", STATEMENTS)
+def test_every_form_of_a_statement(text: str) -> None:
+    for quantity in ("a.loss(files(2))@8 where x.y=1: ", "loss@8..16:", "loss :  "):
+        assert parse_claim(f"{quantity}{text}").statement == STATEMENTS[text]
 
 
 @pytest.mark.parametrize(
@@ -277,16 +217,10 @@ def test_what_no_table_shows(text: str, message: str) -> None:
 PAGE = Path(__file__).parents[2] / "docs" / "pages" / "explanation" / "claims.md"
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_the_page_has_every_form_with_an_example_and_its_test(form: Form) -> None:
-    assert parse_claim(form.example).statement.verb in form.verbs
-    assert f"| `{form.written}` | `{form.example}` | {form.tested}" in PAGE.read_text("utf-8")
-
-
-def test_every_claim_on_the_page_is_one() -> None:
-    found = re.findall(
-        r"`([a-z0-9_.()-]+(?:@[0-9.]+)?(?: where [^:`]+)?: [^`]+)`", PAGE.read_text()
-    )
+def test_the_page_has_every_verb_and_every_claim_on_it_is_one() -> None:
+    page = PAGE.read_text("utf-8")
+    found = re.findall(r"`([a-z0-9_.()-]+(?:@[0-9.]+)?(?: where [^:`]+)?: [^`]+)`", page)
     assert len(found) > 10
     for text in found:
-        assert parse_claim(str(parse_claim(text))) == parse_claim(text)
+        parse_claim(text)
+    assert all(verb in page for verb in VERBS)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
 from fope_lab.config.problems import shown
 from fope_lab.sweep.claims.statement import (
+    ALONG,
     TWO_SIDED,
     Claim,
     Constant,
@@ -18,9 +18,6 @@ from fope_lab.sweep.claims.statement import (
     PointRange,
     Quantity,
     Statement,
-    read_operand,
-    read_subject,
-    write_operands,
 )
 from fope_lab.sweep.claims.text import OTHER_SIGNS, ClaimError, Reader, is_number, other_sign
 
@@ -39,7 +36,7 @@ def parse_claim(text: str) -> Claim:
     where = _read_where(reader)
     if not reader.skip(":"):
         raise reader.wrong("':' and the values to compare")
-    subject = read_subject(reader)
+    subject = _read_subject(reader)
     _refuse_factor_before(subject, reader)
     return Claim(quantity, at, where, _read_statement(subject, reader))
 
@@ -88,6 +85,24 @@ def _read_where(reader: Reader) -> tuple[Pin, ...]:
     return tuple(pins)
 
 
+def _read_operand(reader: Reader) -> Pin | Constant:
+    """Read a value of an axis, or a number that may be a constant. Raises ClaimError."""
+    axis = reader.axis()
+    value, in_quotes = reader.value()
+    if axis or in_quotes or not is_number(number := value.removesuffix("%")):
+        return Pin(value, axis or None)
+    constant = Constant(Reader(number).number("a number"), number)
+    if number != value or reader.skip("%"):
+        share = f"{constant.value / 100:g}"
+        raise ClaimError(f"found {number}%, needs a number such as {share}; % is for margins")
+    return constant
+
+
+def _read_subject(reader: Reader) -> Operand:
+    """Read what stands before a verb, which may be nothing."""
+    return Itself() if reader.at_verb() else _read_operand(reader)
+
+
 def _refuse_factor_before(operand: Operand, reader: Reader) -> None:
     """Raise ClaimError if a number is multiplied, as in 1.01 * rope."""
     if isinstance(operand, Constant) and reader.skip("*"):
@@ -121,26 +136,11 @@ def _other_number(operand: Operand) -> Operand:
     return OtherNumber(operand.value)
 
 
-def _read_statement(subject: Operand, reader: Reader) -> Statement:
-    verb = reader.verb()
-    for form in FORMS:
-        if verb in form.verbs:
-            return form.read(subject, verb, reader)
-    if reader.words("stays"):
-        raise reader.wrong("'within' and a margin, as in 'stays within 5%'")
-    if isinstance(subject, Pin) and "~" in subject.value:
-        raise ClaimError(
-            f"found {shown(subject.value)}: a ~ that compares has a space on each side"
-        )
-    reader.end("one of > < >= <= ~ grows falls stays")
-    raise ClaimError(f"compares {shown(str(subject))} with nothing; needs {FORM}")
-
-
 def _read_order(subject: Operand, verb: str, reader: Reader) -> Statement:
-    operands, signs = [subject, read_operand(reader)], {verb}
+    operands, signs = [subject, _read_operand(reader)], {verb}
     while sign := reader.skip(">") or reader.skip("<"):
         signs.add(sign)
-        operands.append(read_operand(reader))
+        operands.append(_read_operand(reader))
     if mark := next(filter(None, map(reader.skip, "*+-−")), None):
         raise ClaimError(f"found {mark} after a > or <: a margin goes with >= or <=")
     if len(signs) > 1:
@@ -151,7 +151,7 @@ def _read_order(subject: Operand, verb: str, reader: Reader) -> Statement:
 
 
 def _read_bound(subject: Operand, verb: str, reader: Reader) -> Statement:
-    operands = settle([subject, read_operand(reader)])
+    operands = settle([subject, _read_operand(reader)])
     _refuse_factor_before(operands[1], reader)
     margin = _read_bound_margin(reader, verb)
     if margin is None:
@@ -186,11 +186,11 @@ def _read_bound_margin(reader: Reader, verb: str) -> Margin | None:
 
 
 def _read_equivalence(subject: Operand, verb: str, reader: Reader) -> Statement:
-    second = read_operand(reader)
+    second = _read_operand(reader)
     _refuse_factor_before(second, reader)
     operands = settle([subject, second])
     if not reader.words("within"):
-        a, b = write_operands(operands)
+        a, b = operands
         raise ClaimError(f"{a} ~ {b} needs a margin, such as {a} ~ {b} within 1%".lstrip())
     statement = Statement(operands, verb, _read_margin(reader, "within", below_all=True))
     reader.end("the end")
@@ -218,53 +218,23 @@ def _read_margin(reader: Reader, after: str, *, below_all: bool) -> Margin:
     return margin
 
 
-@dataclass(frozen=True)
-class Form:
-    """How statements with some verbs are written and read, and what is `tested` of them."""
-
-    verbs: tuple[str, ...]
-    read: Callable[[Operand, str, Reader], Statement]
-    written: str
-    example: str
-    tested: str
+_READERS: Mapping[str, Callable[[Operand, str, Reader], Statement]] = {
+    **dict.fromkeys((">", "<"), _read_order),
+    **dict.fromkeys(("<=", ">="), _read_bound),
+    "~": _read_equivalence,
+    **dict.fromkeys(ALONG, _read_along),
+}
 
 
-FORMS = (
-    Form(
-        (">", "<"),
-        _read_order,
-        "a > b [> c]",
-        "perplexity@512: fope < rope",
-        "two-sided, whether the mean of a − b is above 0",
-    ),
-    Form(
-        ("<=", ">="),
-        _read_bound,
-        "a <= b * 1.01",
-        "passkey@512: fope >= rope - 0.02",
-        "one-sided, whether the mean of a − 1.01 · b is below 0",
-    ),
-    Form(
-        ("~",),
-        _read_equivalence,
-        "a ~ b within 1%",
-        "perplexity@64: fope ~ rope within 1%",
-        "two one-sided tests, whether the mean of a − 0.99 · b is above 0 and that of a − 1.01 · b"
-        " below 0",  # Schuirmann 1987
-    ),
-    Form(
-        ("grows", "falls"),
-        _read_along,
-        "a grows [with axis]",
-        "perplexity@512..8192: rope grows",
-        "two-sided, whether the mean slope of a over the doublings of x is above 0",
-    ),
-    Form(
-        ("grows at most", "falls at most", "stays within"),
-        _read_along,
-        "a grows at most 5% [with axis]",
-        "perplexity@128..1024: alibi grows at most 5%",
-        "one-sided, for each later point, whether its mean − 1.05 · the first point is below 0; for"
-        " `stays within`, two one-sided tests for each",
-    ),
-)
+def _read_statement(subject: Operand, reader: Reader) -> Statement:
+    verb = reader.verb()
+    if verb:
+        return _READERS[verb](subject, verb, reader)
+    if reader.words("stays"):
+        raise reader.wrong("'within' and a margin, as in 'stays within 5%'")
+    if isinstance(subject, Pin) and "~" in subject.value:
+        raise ClaimError(
+            f"found {shown(subject.value)}: a ~ that compares has a space on each side"
+        )
+    reader.end("one of > < >= <= ~ grows falls stays")
+    raise ClaimError(f"compares {shown(str(subject))} with nothing; needs {FORM}")

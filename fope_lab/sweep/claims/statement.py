@@ -1,16 +1,16 @@
-"""What a claim says: a statement about a quantity, and how both are written.
+"""What a claim says: a statement about a quantity.
 
 A statement has a verb: a sign between operands, or a word for what a number does along an axis.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from fope_lab.statistics.t_test import Side
-from fope_lab.sweep.claims.text import ClaimError, Reader, is_number, other_sign, quoted
+from fope_lab.sweep.claims.text import ClaimError
 
 VERBS: Mapping[str, tuple[Side, ...]] = {
     "<=": ("less",),
@@ -40,7 +40,7 @@ class Quantity:
 
     def __str__(self) -> str:
         stage = f"{self.stage}." if self.stage else ""
-        corpus = "" if self.corpus is None else f"({_written(self.corpus)})"
+        corpus = "" if self.corpus is None else f"({self.corpus})"
         return f"{stage}{self.metric}{corpus}"
 
 
@@ -64,7 +64,7 @@ class Pin:
 
     def __str__(self) -> str:
         axis = "" if self.axis is None else f"{self.axis}="
-        return f"{axis}{_written(self.value)}"
+        return f"{axis}{self.value}"
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class Statement:
         return self
 
     def __str__(self) -> str:
-        operands = write_operands(self.operands)
+        operands = [str(operand) for operand in self.operands]
         if self.verb in ALONG:
             axis = "" if self.along is None else f" with {self.along}"
             return f"{operands[0]} {self.words}{axis}".lstrip()
@@ -216,55 +216,6 @@ class Claim:
         pins = tuple(sorted(self.where, key=str))
         return replace(self, where=pins, statement=self.statement.canonical)
 
-    def __str__(self) -> str:
-        at = "" if self.at is None else f"@{self.at}"
-        where = f" where {', '.join(map(str, self.where))}" if self.where else ""
-        return f"{self.quantity}{at}{where}: {self.statement}"
-
 
 def _number_text(value: float) -> str:
     return f"{value!r}".removesuffix(".0")
-
-
-def write_operands(operands: Sequence[Operand]) -> list[str]:
-    """Write operands so that they are read as the same: a number that is a value in quotes, if it
-    would be read as a constant."""
-    named = any(isinstance(one, Pin) and not is_number(one.value) for one in operands)
-    return [
-        quoted(one.value)
-        if named and isinstance(one, Pin) and one.axis is None and is_number(one.value)
-        else str(one)
-        for one in operands
-    ]
-
-
-def _written(value: str) -> str:
-    """Return a value as a claim writes it, in quotes if it would be read as something else."""
-    reader = Reader(value)
-    try:
-        operand = read_subject(reader)
-        reader.end("nothing")
-    except ClaimError:
-        return quoted(value)
-    if other_sign(value):
-        return quoted(value)
-    plain = Pin(operand.text) if isinstance(operand, Constant) else operand
-    return value if plain == Pin(value) else quoted(value)
-
-
-def read_operand(reader: Reader) -> Pin | Constant:
-    """Read a value of an axis, or a number that may be a constant. Raises ClaimError."""
-    axis = reader.axis()
-    value, in_quotes = reader.value()
-    if axis or in_quotes or not is_number(number := value.removesuffix("%")):
-        return Pin(value, axis or None)
-    constant = Constant(Reader(number).number("a number"), number)
-    if number != value or reader.skip("%"):
-        share = f"{constant.value / 100:g}"
-        raise ClaimError(f"found {number}%, needs a number such as {share}; % is for margins")
-    return constant
-
-
-def read_subject(reader: Reader) -> Operand:
-    """Read what stands before a verb, which may be nothing."""
-    return Itself() if reader.at_verb() else read_operand(reader)

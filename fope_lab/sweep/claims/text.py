@@ -55,11 +55,6 @@ def other_sign(text: str) -> str:
     return found[0] if found else ""
 
 
-def quoted(value: str) -> str:
-    """Return a value in the quotes of JSON."""
-    return json.dumps(value, ensure_ascii=False)
-
-
 class Reader:
     """A text and the position reached in it. What can't be read raises ClaimError."""
 
