@@ -40,7 +40,7 @@ def encode_by_template(
         )
     if MARK.search(str(template)):
         marks = {"return_dict": True, "return_assistant_tokens_mask": True}
-        written = [_write(tokenizer, chat, tokenize=True, **marks) for chat in chats]
+        written = [write_chat(tokenizer, chat, tokenize=True, **marks) for chat in chats]
         return [
             (list(each["input_ids"]), [int(mask) for mask in each["assistant_masks"]])
             for each in written
@@ -76,15 +76,18 @@ def _beginnings(tokenizer: Any, chat: Chat) -> Iterator[str]:
     for place, message in enumerate(chat):
         if message["role"] == ASSISTANT:
             if place > 0:
-                yield _write(tokenizer, chat[:place], tokenize=False, add_generation_prompt=True)
-            turn = _write(tokenizer, chat[: place + 1], tokenize=False)
+                yield write_chat(
+                    tokenizer, chat[:place], tokenize=False, add_generation_prompt=True
+                )
+            turn = write_chat(tokenizer, chat[: place + 1], tokenize=False)
             if place == 0:  # templates can't write an empty chat
                 yield turn[: max(turn.rfind(message["content"].strip()), 0)]
             yield turn
-    yield _write(tokenizer, chat, tokenize=False)
+    yield write_chat(tokenizer, chat, tokenize=False)
 
 
-def _write(tokenizer: Any, chat: Chat, **options: Any) -> Any:
+def write_chat(tokenizer: Any, chat: Chat, **options: Any) -> Any:
+    """Return what the tokenizer's template makes of a chat. Raises DataError if it can't."""
     from jinja2 import TemplateError
 
     try:

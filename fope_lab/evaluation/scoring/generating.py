@@ -18,7 +18,9 @@ from fope_lab.model.generation import generate
 
 
 class Answer(NamedTuple):
-    """What a model wrote: `tokens` new ones, the last of which `ended` it, or else the budget."""
+    """What a model wrote: `tokens` new ones, the last of which `ended` it, or else the budget.
+
+    An answer that a text ended may have tokens after that text."""
 
     text: str
     tokens: int
@@ -32,6 +34,7 @@ def answer(
     *,
     max_new_tokens: int,
     stop: Collection[int] = (),
+    until: Sequence[str] = (),
     min_new_tokens: int = 0,
     batch_tokens: int = 16_384,
     progress: Callable[[int], None] = lambda done: None,
@@ -39,16 +42,17 @@ def answer(
 ) -> list[Answer]:
     """What a model writes after each prompt, token ids (length,), in their order.
 
-    An answer ends with the tokenizer's end of text or one of `stop`, which are not part of its
-    text, or after `max_new_tokens`; the first `min_new_tokens` are none of these. Prompts of one
-    length are answered together, with about `batch_tokens` tokens in the cache at once; `progress`
-    takes how many are answered, and `work` gives the results of batches. `model` has
-    `config.num_layers`, `hidden(input_ids, cache=…)` and `head`, as a decoder does.
+    An answer ends with the tokenizer's end of text, one of `stop` or a text of `until`, which are
+    not part of its text, or after `max_new_tokens`; the first `min_new_tokens` are none of these.
+    Prompts of one length are answered together, with about `batch_tokens` tokens in the cache at
+    once; `progress` takes how many are answered, and `work` gives the results of batches. `model`
+    has `config.num_layers`, `hidden(input_ids, cache=…)` and `head`, as a decoder does.
 
     Raises ValueError for an empty prompt and for a model that produces NaN logits; what the model
     itself raises is an error, never an answer.
     """
     ends = {tokenizer.eos_id, *stop}
+    texts = [text for text in until if text]
     unsaid = ends | {tokenizer.pad_id, *tokenizer.prefix_ids}
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     batches: list[list[int]] = []
@@ -58,9 +62,10 @@ def answer(
     def compute(batch: list[int]) -> Result:
         ids = torch.from_numpy(np.stack([prompts[i] for i in batch])).to(device_of(model))
         choice = _Choice(sorted(ends), min_new_tokens)
-        rows = generate(model, ids, max_new_tokens, choose=choice, ends=ends)[:, ids.shape[1] :]
+        finished = _Finished(tokenizer, texts) if texts else None
+        rows = generate(model, ids, max_new_tokens, choose=choice, ends=ends, finished=finished)
         choice.check()
-        return (rows.cpu().numpy(),)
+        return (rows[:, ids.shape[1] :].cpu().numpy(),)
 
     embeddings = getattr(model, "position_embeddings", ())
     draws = any(one.draws_positions for one in embeddings)
@@ -75,7 +80,7 @@ def answer(
     results = work(batches, compute, skip, divisible=not draws)
     for batch, (rows,) in zip(batches, results, strict=True):
         for place, row in zip(batch, rows.tolist(), strict=True):
-            answers[place] = _answer(tokenizer, row, ends, unsaid)
+            answers[place] = _answer(tokenizer, row, ends, unsaid, texts)
         done += len(batch)
         progress(done)
     return [one for one in answers if one is not None]
@@ -102,10 +107,35 @@ class _Choice:
             raise ValueError("model produced NaN logits")
 
 
+class _Finished:
+    """Which rows of new tokens (batch, new) hold one of some texts."""
+
+    def __init__(self, tokenizer: Tokenizer, texts: Sequence[str]) -> None:
+        self._tokenizer, self._texts = tokenizer, texts
+        self._longest = max(len(text.encode()) for text in texts)  # in tokens, at the most
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        found = [
+            self._has_one(row[-self._longest :]) and self._has_one(row) for row in rows.tolist()
+        ]
+        return torch.tensor(found, device=rows.device)
+
+    def _has_one(self, ids: Sequence[int]) -> bool:
+        text = self._tokenizer.decode(ids)
+        return any(one in text for one in self._texts)
+
+
 def _answer(
-    tokenizer: Tokenizer, row: Sequence[int], ends: Collection[int], unsaid: Collection[int]
+    tokenizer: Tokenizer,
+    row: Sequence[int],
+    ends: Collection[int],
+    unsaid: Collection[int],
+    until: Sequence[str],
 ) -> Answer:
     end = next((place for place, token in enumerate(row) if token in ends), None)
     tokens = len(row) if end is None else end + 1
     text = tokenizer.decode([token for token in row[:tokens] if token not in unsaid])
-    return Answer(text, tokens, end is not None)
+    stopped = any(one in text for one in until)
+    for one in until:
+        text = text.partition(one)[0]
+    return Answer(text, tokens, stopped or end is not None)

@@ -1,0 +1,253 @@
+"""Tasks of lm-evaluation-harness, which asks our model through its own interface.
+
+The harness writes the prompts and scores the answers (https://github.com/EleutherAI/lm-evaluation-
+harness); model.py computes log-probabilities and answers as all our evaluations do. Validating a
+sweep reads the tasks' YAML files (tasks.py) and imports neither the harness nor torch.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from annotated_types import MinLen
+
+from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.checks import EachOnce
+from fope_lab.config.parsed import Parsed
+from fope_lab.config.problems import ConfigError, FieldPath, Problem, collecting
+from fope_lab.config.section import PositiveInt
+from fope_lab.data.problems import DataError
+from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
+from fope_lab.evaluation.base import ModelEvaluation
+from fope_lab.evaluation.lm_eval.tasks import (
+    FRACTIONS,
+    HarnessTask,
+    Item,
+    TaskFinder,
+    TaskMetric,
+    all_groups,
+    all_tasks,
+    missing_harness,
+)
+from fope_lab.stages.labels import tokenizer_label
+from fope_lab.stages.metric import WORDS, Metric
+from fope_lab.stages.result import Measurement
+
+if TYPE_CHECKING:
+    from fope_lab.evaluation.context import Context
+    from fope_lab.evaluation.lm_eval.model import Outcome
+
+ANSWERS = "answers.jsonl"
+"""The file with a line for each question and filter: what was answered, and its scores."""
+
+
+def _parse_folder(value: Any, base: Path) -> str:
+    """An existing folder, made absolute."""
+    if not isinstance(value, str) or not value:
+        raise ConfigError(Problem((), f"found {value!r}", "the path of a folder"))
+    folder = Path(os.path.abspath(base / Path(value).expanduser()))
+    if not folder.is_dir():
+        raise ConfigError(Problem((), f"found no folder {folder}"))
+    return str(folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LMEval(ModelEvaluation, kind="lm-eval"):
+    """Any tasks of lm-evaluation-harness, with a metric for each task, metric and filter."""
+
+    tasks: Annotated[
+        tuple[Annotated[str, MinLen(1)], ...],
+        MinLen(1),
+        EachOnce(),
+        Doc("Names of tasks, groups and tags, as `lm_eval ls tasks` lists them."),
+    ]
+    num_fewshot: Annotated[
+        Annotated[int, Interval(ge=0)] | None,
+        Doc("The number of solved examples before a question; the default is each task's own."),
+    ] = None
+    limit: Annotated[
+        PositiveInt | None, Doc("The most questions of each task; the default is all.")
+    ] = None
+    include_path: Annotated[
+        Annotated[str, Parsed(_parse_folder, lambda: {"type": "string", "minLength": 1})] | None,
+        Doc(
+            "A folder with task files of your own, in the harness's format. Their data files may be"
+            " relative to them. The key has their content."
+        ),
+    ] = None
+    format: Annotated[
+        Literal["plain", "chat"],
+        Doc("How a prompt is written: as plain text, or in the tokenizer's chat template."),
+    ] = "plain"
+    context_length: Annotated[
+        Annotated[int, Interval(ge=2)] | None,
+        Doc(
+            "The most tokens of prompt and answer together; the default is the length that the "
+            "model was trained at."
+        ),
+    ] = None
+    cut: Annotated[
+        Literal["beginning", "middle"],
+        Doc(
+            "What a prompt loses that is too long: its beginning, as in the harness, or its"
+            " middle, as in LongBench."
+        ),
+    ] = "beginning"
+    by_words: Annotated[
+        Annotated[tuple[PositiveInt, ...], MinLen(1), EachOnce()] | None,
+        Doc(
+            "Upper ends of ranges of words, by the field `length` that LongBench's questions have:"
+            " every metric is then a curve over them. Longer questions are in the last range."
+        ),
+    ] = None
+
+    @functools.cached_property
+    def items(self) -> list[Item]:
+        """The tasks and groups. Raises ConfigError for an unknown name or a wrong file."""
+        if message := missing_harness():
+            raise ConfigError(message)
+        folder = None if self.include_path is None else Path(self.include_path)
+        finder, items = TaskFinder(folder), []
+        problems: list[Problem] = []
+        for place, name in enumerate(self.tasks):
+            with collecting(problems, at=("tasks", place)):
+                items += finder.find(name)
+        if problems:
+            raise ConfigError(problems)
+        return items
+
+    def metrics(self) -> Iterable[Metric]:
+        """Every metric of every task and group through every filter; claims call the first one of a
+        task by the task's name."""
+        for task in all_tasks(self.items):
+            yield from self._declared(task.name, task.metrics, self.by_words)
+        for group in all_groups(self.items) if self.by_words is None else ():
+            yield from self._declared(group.name, group.metrics, None)
+
+    def _declared(
+        self, task: str, metrics: Iterable[TaskMetric], xs: Sequence[int] | None
+    ) -> Iterable[Metric]:
+        for place, one in enumerate(metrics):
+            name = metric_name(task, one)
+            yield Metric(
+                name=name if xs is None else f"{name}_by_{WORDS.name}",
+                short_name=name if place else _word(task),
+                better="higher" if one.higher_is_better else "lower",
+                unit="fraction" if one.metric in FRACTIONS else "number",
+                axis=None if xs is None else WORDS,
+                xs=None if xs is None else tuple(sorted(xs)),
+            )
+
+    @functools.cached_property
+    def identities(self) -> dict[str, Any]:
+        """What every task and group was when the stage was planned. Raises ConfigError."""
+        return {item.name: item.identity() for item in self.items}
+
+    def key_replacements(self) -> Mapping[str, Any]:
+        """The version and the data of every task; the content of task files of one's own."""
+        try:
+            return {"tasks": self.identities, "include_path": None}
+        except ConfigError as error:
+            raise DataError(error.problems) from error
+
+    def max_sequence_length(self) -> tuple[FieldPath, int] | None:
+        """The length of prompt and answer, where the stage gives one."""
+        return None if self.context_length is None else (("context_length",), self.context_length)
+
+    def tokenizer_problems(self, tokenizer: TokenizerRecipe) -> Iterable[Problem]:
+        """A chat template that the tokenizer lacks."""
+        if self.format == "chat" and not may_write_chats(tokenizer):
+            label = tokenizer_label(tokenizer)
+            message = f"the tokenizer {label} has no chat template to write prompts in"
+            yield Problem(("format",), message)
+
+    def problems(self) -> Iterable[Problem]:
+        """A harness that is not installed, wrong tasks, and a context without room."""
+        yield from super().problems()
+        found: list[Problem] = []
+        with collecting(found):
+            yield from self._task_problems(list(all_tasks(self.items)))
+        yield from found
+
+    def _task_problems(self, tasks: Sequence[HarnessTask]) -> Iterable[Problem]:
+        seen = set()
+        for task in tasks:
+            if why := task.unusable():
+                yield Problem(("tasks",), f"the task {task.name} {why}: no stage can run it")
+            if task.name in seen:
+                yield Problem(("tasks",), f"{task.name} is twice among the tasks and groups")
+            seen.add(task.name)
+        longest = max(tasks, key=lambda task: task.answer_tokens)
+        budget = longest.answer_tokens
+        if self.context_length is not None and self.context_length <= budget:
+            needs = f"more than the {budget} tokens that an answer of {longest.name} may have"
+            yield Problem(("context_length",), f"found {self.context_length}", needs)
+
+    def run(self, context: Context) -> dict[str, Any]:
+        """Log the metrics of every task and group; keep what was answered to every question."""
+        from fope_lab.evaluation.lm_eval.model import evaluate
+
+        for item in self.items:
+            if item.identity() != self.identities[item.name]:
+                raise DataError(
+                    f"the files of {item.name} hold something else here than where and when the "
+                    "sweep was planned; run the sweep again to plan with them"
+                )
+        outcome = evaluate(self, context)
+        if self.by_words is None:
+            measured: list[Item] = [*all_tasks(self.items), *all_groups(self.items)]
+            for item in measured:
+                context.log(*(outcome.overall(item.name, one) for one in item.metrics))
+        else:
+            for x in sorted(self.by_words):
+                found = list(self._measured(outcome, x))
+                if found:
+                    context.log(*found)
+        context.save(lambda folder: _write_answers(folder / ANSWERS, outcome.samples))
+        context.keep(tasks=outcome.results)
+        return {
+            "lm_eval": outcome.version,
+            "tasks": self.identities,
+            "questions": outcome.questions,
+            "num_fewshot": outcome.num_fewshot,
+            "context_length": outcome.context_length,
+            "format": self.format,
+            "cut": self.cut,
+            "prompts_cut": outcome.prompts_cut,
+            "tokens_left_out": outcome.tokens_left_out,
+        }
+
+    def _measured(self, outcome: Outcome, x: int) -> Iterable[Measurement]:
+        """All metrics of the questions in the range that ends at `x`."""
+        for task in all_tasks(self.items):
+            for one in task.metrics:
+                if (found := outcome.in_range(task.name, one, x)) is not None:
+                    yield found
+
+
+def metric_name(task: str, one: TaskMetric) -> str:
+    """The name of a task's metric: TASK_METRIC, and _FILTER if the task has filters."""
+    through = () if one.filter == "none" else (one.filter,)
+    return _word("_".join((task, one.metric, *through)))
+
+
+def _word(text: str) -> str:
+    """A text as one word that claims and MLflow can name; `_by_` is left to curves."""
+    return re.sub(r"\W+", "_", text).replace("_by_", "_per_")
+
+
+def _write_answers(path: Path, samples: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for task, asked in samples.items():
+            for one in asked:
+                scores = {name: one[name] for name in one["metrics"]}
+                line = {"task": task, "question": one["doc_id"], "filter": one["filter"]}
+                line |= {"answers": one["filtered_resps"], "scores": scores}
+                file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
