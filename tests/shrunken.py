@@ -9,10 +9,15 @@ within the stage's own.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import json
 import math
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from fope_lab.analysis import Analysis
 from fope_lab.data.corpora.base import Corpus
@@ -22,6 +27,8 @@ from fope_lab.data.tasks.algorithmic_task import AlgorithmicTask
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, is_built_in
 from fope_lab.embeddings import Embedding, parse_embedding
 from fope_lab.evaluation.base import Evaluation
+from fope_lab.evaluation.lm_eval import LMEval
+from fope_lab.evaluation.lm_eval.tasks import all_tasks
 from fope_lab.model.config import ModelConfig
 from fope_lab.stages import (
     Finetune,
@@ -142,11 +149,42 @@ def _small_evaluation(spec: Evaluation, first: int) -> dict[str, Any]:
         changes["tokens"] = 2 * max(changes.get("lengths", (LONGEST,))) + 1
     if given.get("stride") is not None:
         changes["stride"] = min(given["stride"], *changes.get("lengths", ()))
+    if isinstance(spec, LMEval):
+        changes["include_path"] = _small_tasks(spec)
     if "context_length" in given:
         changes |= {"context_length": 2048, "format": "plain"}
     if "analysis" in given:
         changes["analysis"] = _small_analysis(given["analysis"])
     return changes
+
+
+@functools.cache
+def _small_tasks(spec: LMEval) -> str:
+    """A folder with tasks of the names and metrics of a stage's, whose data is there."""
+    folder = Path(tempfile.mkdtemp())
+    words = spec.by_words or (1,)
+    rows = [{"text": "A context.", "length": end - 1} for end in words]
+    (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    names = {one.metric for task in all_tasks(spec.items) for one in task.metrics}
+    code = f"def score(doc, results):\n    return dict.fromkeys({sorted(names)}, 0.5)\n"
+    (folder / "scores.py").write_text(code)
+    for task in all_tasks(spec.items):
+        content = {
+            "task": task.name,
+            "dataset_path": "json",
+            "dataset_kwargs": {"data_files": {"test": "data.jsonl"}},
+            "test_split": "test",
+            "doc_to_text": "text",
+            "doc_to_target": "text",
+            "generation_kwargs": {"until": ["\n"], "max_gen_toks": 4},
+            "metric_list": [
+                {"metric": one.metric, "aggregation": "mean", "higher_is_better": True}
+                for one in task.metrics
+            ],
+        }
+        text = yaml.safe_dump(content) + "process_results: !function scores.score\n"
+        (folder / f"{task.name}.yaml").write_text(text)
+    return str(folder)
 
 
 def _small_analysis(analysis: Analysis) -> Analysis:

@@ -18,14 +18,13 @@ from shrunken import small_embedding, small_length, small_model, small_stage
 
 from fope_lab.data.benchmarks.downstream.base import DownstreamQuestion, DownstreamTask
 from fope_lab.data.benchmarks.leval import LEvalQuestion
-from fope_lab.data.benchmarks.longbench import BUCKETS, LongBenchQuestion
 from fope_lab.data.corpora import local as local_corpora
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.packing import write_packed
 from fope_lab.data.roles import candidate_role
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.embeddings import build_embedding, parse_embedding
-from fope_lab.evaluation import leval, longbench
+from fope_lab.evaluation import leval
 from fope_lab.model import Decoder, load_model, save_model
 from fope_lab.stages import Extend, Select, StageConfig, SwapEmbedding, TrainingConfig
 from fope_lab.stages.base import load_function
@@ -161,16 +160,6 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
         # The questions of benchmarks are not here, and answers of a model that knows nothing are
         # as long as they may be.
         patch.setattr(DownstreamTask, "questions", lambda task, store: [QUESTION])
-        buckets = [
-            LongBenchQuestion("Which?", "A context.", ("A",), bucket.start, ("A", "B"))
-            for bucket in BUCKETS
-        ]
-        short = {
-            name: dataclasses.replace(task, max_new_tokens=4)
-            for name, task in longbench.TASKS.items()
-        }
-        patch.setattr(longbench.source, "read_questions", lambda files, task: buckets)
-        patch.setattr(longbench, "TASKS", short)
         asked = LEvalQuestion("A document.", ABOUT_IT, "A")
         patch.setattr(leval.source, "read_questions", lambda files, task: [asked])
         patch.setattr(leval, "MAX_NEW_TOKENS", 4)

@@ -37,7 +37,6 @@ COMMANDS = (
         "fetch",
         "schema",
         "export",
-        "harness",
         "embeddings",
         "scales",
         "store",

@@ -23,7 +23,6 @@ EXTRA_OF = {
     "mlflow": "tracking",
     "ray": "cluster",
     "requests": "tracking",
-    "rouge_score": "train",
     "safetensors": "train",
     "sqlalchemy": "tracking",
     "tokenizers": "train",

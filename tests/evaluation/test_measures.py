@@ -9,7 +9,6 @@ import pytest
 from measured import measured
 from sections import read_section
 
-from fope_lab.data.benchmarks.longbench import BUCKETS
 from fope_lab.evaluation.context import Context
 from fope_lab.stages import Pretrain, StageConfig
 from fope_lab.stages.base import load_function
@@ -101,12 +100,6 @@ def test_tasks_are_called_by_their_names() -> None:
         ("gsm100", "leval_gsm100"),
         ("sci_fi", "leval_sci_fi"),
         ("leval", "leval_average"),
-    ]
-    longbench = section({"kind": "longbench", "tasks": ["trec"]})
-    steps = tuple(bucket.step for bucket in BUCKETS)
-    assert [(one.short_name, one.name, one.xs) for one in longbench.metrics()] == [
-        ("trec", "longbench_trec_by_words", steps),
-        ("longbench", "longbench_average_by_words", steps),
     ]
 
 

@@ -43,7 +43,7 @@ FULL: dict[str, Any] = changed(
         "stages.ruler": {"kind": "ruler", "from": "extend", "lengths": [2000], "corpus": "c4"},
         "stages.downstream": {"kind": "downstream", "from": "extend"},
         "stages.posgen": {"kind": "posgen", "from": "extend", "subtask": "cot"},
-        "stages.longbench": {"kind": "longbench", "from": "extend", "revision": REVISION},
+        "stages.lm-eval": {"kind": "lm-eval", "from": "extend", "tasks": ["wikitext"]},
         "stages.leval": {"kind": "leval", "from": "extend", "revision": REVISION},
         "stages.figure": {"kind": "analysis", "analysis": {"type": "decay", "length": 16}},
         "stages.analysis": {"kind": "analysis", "from": "extend", "corpus": "c4"}
@@ -158,13 +158,12 @@ CHANGES: dict[str, tuple[Any, ...]] = {
     "posgen.k": (4,),
     "posgen.official_leaky": (True,),
     "posgen.trained_length": (64, 65),
-    "longbench.dataset": ("a/b",),
-    "longbench.revision": ("f" * 40, None),
-    "longbench.tasks": (["trec"], ["trec", "samsum"], ["samsum", "trec"]),
-    "longbench.context_length": (2000, 4000),
-    "longbench.format": ("llama2",),
-    "longbench.limit": (10,),
-    "longbench.rouge": ("rouge",),
+    "lm-eval.tasks": (["arc_easy"], ["arc_easy", "wikitext"]),
+    "lm-eval.num_fewshot": (0, 1),
+    "lm-eval.limit": (10,),
+    "lm-eval.context_length": (2000, 4000),
+    "lm-eval.cut": ("middle",),
+    "lm-eval.by_words": ([4000], [4000, 8000]),
     "leval.dataset": ("a/b",),
     "leval.revision": ("f" * 40,),
     "leval.tasks": (["codeU"], ["codeU", "tpo"]),
@@ -192,7 +191,7 @@ NO_CHANGES: dict[str, Any] = {
     "perplexity.resources.cpus": 0.5,
     "perplexity.batch_tokens": 99,
     "passkey.batch_tokens": 99,
-    "longbench.batch_tokens": 99,
+    "lm-eval.batch_tokens": 99,
     "leval.batch_tokens": 99,
     "posgen.batch_tokens": 99,
     "needle.batch_tokens": 99,
@@ -283,8 +282,9 @@ def test_every_field_of_the_kinds_above_is_in_one_of_the_tables() -> None:
     tested = {path.split(".", 1)[1] for path in [*CHANGES, *NO_CHANGES]}
     tested |= {path.rsplit(".", 1)[0] for path in tested if "." in path}
     shared = {"data", "train", "resources", "embedding", "from"}  # tested in one of the kinds
-    tested.add("select")  # in test_select.py: its axis must be there
-    shared.add("select")
+    elsewhere = {"select", "include_path", "format"}  # in test_select.py and test_lm_eval.py
+    tested |= elsewhere
+    shared |= elsewhere
     for name in sorted({section["kind"] for section in FULL["stages"].values()}):
         own = {path.split(".", 1)[1] for path in [*CHANGES, *NO_CHANGES] if path.startswith(name)}
         own |= {path.split(".")[0] for path in own}
@@ -497,8 +497,8 @@ GOLDEN = {
     "finetune[seed=3]": "ab940cfbf5e2f6a61de8",
     "leval[seed=0]": "e8477404fad6fedf0544",
     "leval[seed=3]": "77bfd31a67c9e1a0c4aa",
-    "longbench[seed=0]": "156600f3846598abb184",
-    "longbench[seed=3]": "696d6e61172ae5a0bcfc",
+    "lm-eval[seed=0]": "1f196f5383e70f687d63",
+    "lm-eval[seed=3]": "9a5bcca89de4b1006985",
     "needle[seed=0]": "50ee31c9fdfc16ca6834",
     "needle[seed=3]": "f37814b9412fa106a9c1",
     "passkey[seed=0]": "65fb578e7917ef0ad1c7",

@@ -8,10 +8,11 @@ option counts as A, and one that is empty as an incomplete choice.
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable, Mapping, Sequence
 
-from fope_lab.evaluation.longbench.metrics import ARTICLES, PUNCTUATION
-
+PUNCTUATION = str.maketrans("", "", string.punctuation)
+ARTICLES = re.compile(r"\b(a|an|the)\b")
 OPTIONS = "ABCD"
 INCOMPLETE = 0.25
 """The score of a choice of options that lacks some of the right ones."""
