@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from annotated_types import MinLen
 
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.checks import EachOnce
-from fope_lab.config.parsed import Parsed
+from fope_lab.config.checks import EachOnce, Parsed
+from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import ConfigError, FieldPath, Problem, collecting
-from fope_lab.config.section import PositiveInt
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, may_write_chats
 from fope_lab.evaluation.base import ModelEvaluation
