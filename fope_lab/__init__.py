@@ -8,7 +8,8 @@ What a script or a notebook needs, each imported when it is first used:
     results          the numbers of a sweep's finished stages, as a pandas frame
     load_model       a model of a checkpoint, or of a Hugging Face model
     build_embedding  a position embedding as a torch module
-    analyses         the papers' analyses by name
+    analyses         all analyses by name
+    load_plugins     code of one's own: embeddings, evaluations, analyses and the like
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fope_lab.api import analyses, load_sweep, plan, results, run
+    from fope_lab.config.plugins import load_plugins
     from fope_lab.embeddings import build_embedding
     from fope_lab.model import load_model
 
@@ -25,13 +27,18 @@ __all__ = [
     "analyses",
     "build_embedding",
     "load_model",
+    "load_plugins",
     "load_sweep",
     "plan",
     "results",
     "run",
 ]
 
-_HOMES = {"build_embedding": "fope_lab.embeddings", "load_model": "fope_lab.model"}
+_HOMES = {
+    "build_embedding": "fope_lab.embeddings",
+    "load_model": "fope_lab.model",
+    "load_plugins": "fope_lab.config.plugins",
+}
 """The modules of the names that fope_lab/api.py does not have."""
 
 

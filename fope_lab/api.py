@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fope_lab.analysis.base import ANALYSIS_TYPES, Analysis
 from fope_lab.config.environment import default_address, default_store, default_tracking_uri
@@ -21,8 +21,14 @@ Place = str | os.PathLike[str] | Store
 File = str | os.PathLike[str]
 """The path of a sweep file."""
 
-analyses: Mapping[str, type[Analysis]] = ANALYSIS_TYPES.all()
-"""Every analysis of a paper by name: a dataclass of options, with `compute` and `draw`."""
+analyses: Mapping[str, type[Analysis]]
+"""Every analysis by name: a dataclass of options, with `compute` and `draw`."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "analyses":
+        return ANALYSIS_TYPES.all()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def plan(sweep: Sweep | File, store: Place | None = None) -> Plan:

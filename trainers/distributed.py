@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.atomic_files import write_atomic
+from fope_lab.config.plugins import WithPlugins
 from fope_lab.stages import Resources, StageConfig, TrainingConfig
 from fope_lab.stages.base import load_function
 from fope_lab.store import (
@@ -88,8 +89,9 @@ def run_workers(
     if is_retry:
         size = _available_size(spec.resources, sizes_to_go_on(spec))
         spec = with_size(spec, size)
+    inputs: Any = WithPlugins(WorkerInputs(spec, attempt.writer.handle, parents, folder))
     trainer = TorchTrainer(
-        functools.partial(_work, WorkerInputs(spec, attempt.writer.handle, parents, folder)),
+        functools.partial(_work, inputs),
         # Some sums, such as those of counts, are on the CPU.
         torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if on_gpus else "gloo"),
         scaling_config=ScalingConfig(

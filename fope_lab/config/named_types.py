@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from fope_lab.config.discovery import discover
+from fope_lab.config.problems import NameTakenError
 
 T = TypeVar("T")
 
@@ -19,25 +20,45 @@ class NamedTypes(Generic[T]):
     """Frozen dataclasses by name. Defining one registers it, so a new file needs no other change.
 
     The modules of `package` are imported when the classes are first asked for; modules named in
-    `skip` define none.
+    `skip` define none. Plug-ins register theirs in the same way (plugins.py).
     """
 
     def __init__(self, package: str, skip: tuple[str, ...] = ()) -> None:
         self._package, self._skip = package, skip
         self._types: dict[str, type[T]] = {}
         self._sorted: dict[str, type[T]] = {}
+        self._presets: frozenset[str] = frozenset()
 
     def register(self, name: str, kind: type[T]) -> None:
-        """Add a class. Raises ValueError if another class has the name."""
-        taken = self._types.get(name)
-        if taken is not None and _identity(taken) != _identity(kind):
-            raise ValueError(f"{name!r} is already the name of {'.'.join(_identity(taken))}")
+        """Add a class. Raises NameTakenError if another class, or a preset, has the name."""
+        taken, (module, own) = self._types.get(name), _identity(kind)
+        if taken is not None and _identity(taken) != (module, own):
+            has = ".".join(_identity(taken))
+            raise NameTakenError(f"{own} can't be {name!r}, which is the name of {has}")
+        if name in self._presets and not module.startswith("fope_lab."):
+            raise NameTakenError(f"{own} can't be {name!r}, which is the name of a preset")
         self._types[name] = kind
         self._sorted = {}
 
+    def reserve(self, presets: Iterable[str]) -> None:
+        """Keep the names of presets from the classes of plug-ins."""
+        self._presets = frozenset(presets)
+
+    def registered(self) -> dict[str, type[T]]:
+        """The classes that are registered by now."""
+        return dict(self._types)
+
+    def restore(self, types: Mapping[str, type[T]]) -> None:
+        """Go back to the classes that `registered` returned."""
+        self._types, self._sorted = dict(types), {}
+
+    def discover(self) -> None:
+        """Import whatever defines a class."""
+        discover(self._package, self._skip)
+
     def all(self) -> Mapping[str, type[T]]:
         """Every class, in an order that does not depend on what was imported first."""
-        discover(self._package, self._skip)
+        self.discover()
         if self._sorted.keys() != self._types.keys():
             self._sorted = dict(sorted(self._types.items()))
         return self._sorted

@@ -28,6 +28,10 @@ class UserError(Exception):
     """
 
 
+class NameTakenError(ValueError):
+    """Two classes have one name in sweep files."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """One problem of the value at `path`; converting it to text gives the whole sentence.

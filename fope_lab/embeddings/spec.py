@@ -48,6 +48,7 @@ class _Embeddings(Registry[Embedding]):
         return _entry(name, summary(EMBEDDING_TYPES.all()[name]), {"type": name})
 
 
+EMBEDDING_TYPES.reserve(PRESETS)
 EMBEDDINGS = _Embeddings("embedding", EMBEDDING_TYPES, error=EmbeddingError)
 """Every mechanism and preset by name."""
 

@@ -20,6 +20,7 @@ import ray
 from ray import tune
 
 from fope_lab.atomic_files import MAKE_ROOM, is_full_disk
+from fope_lab.config.plugins import WithPlugins
 from fope_lab.orchestration.cluster_address import LOCAL, ClusterError
 from fope_lab.orchestration.environment import RAY_DEFAULTS
 from fope_lab.orchestration.last_checkpoints import LastCheckpoints, Say
@@ -127,7 +128,7 @@ def _tuner(
     trainable = tune.with_resources(
         tune.with_parameters(
             run_stage,
-            stages=stages,
+            stages=WithPlugins(stages),
             store_root=str(store.root),
             checkout=Checkout.current(),
             code={path: file.code for path, file in source_of(modules).items()},

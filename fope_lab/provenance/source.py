@@ -1,9 +1,9 @@
 """The source code that a stage's numbers depend on, as digests that survive moving a file.
 
 `source_of(modules)` follows the imports of the modules that do the work, inside the packages that
-decide numbers. A module's digest is that of its syntax tree without what changes no number:
-docstrings, annotations, imports, and the errors that it raises. So a module that is moved, renamed
-or reformatted keeps its digest.
+decide numbers and inside plug-ins. A module's digest is that of its syntax tree without what
+changes no number: docstrings, annotations, imports, and the errors that it raises. So a module that
+is moved, renamed or reformatted keeps its digest.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import importlib.util
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from fope_lab.config.plugins import INIT, loaded_plugins, plugin_of
 
 ROOT = Path(__file__).parents[2]
 ROOMS = (
@@ -23,10 +26,11 @@ ROOMS = (
     "fope_lab.embeddings",
     "fope_lab.evaluation",
     "fope_lab.model",
+    "fope_lab.papers",
     "fope_lab.stages",
     "trainers",
 )
-"""The packages that decide numbers. The others plan, record and show them."""
+"""The packages of ours that decide numbers, as plug-ins do. The others plan, record and show."""
 NOT_FOLLOWED = (
     "fope_lab.embeddings.presets",
     "fope_lab.embeddings.spec",
@@ -45,16 +49,20 @@ class SourceFile:
 
 
 def source_of(modules: Iterable[str]) -> dict[str, SourceFile]:
-    """The files that these modules and their imports consist of, by path from the checkout."""
-    return {_shown(path): _source_file(path) for path in sorted(_closure(modules))}
+    """The files that these modules and their imports consist of, by path from the checkout; those
+    of a plug-in by its module, as in `plugin_mine.py`, wherever it is."""
+    files = _closure(modules)
+    return {name: _source_file(files[name]) for name in sorted(files)}
 
 
 def changed_files(recorded: Mapping[str, SourceFile]) -> list[str]:
-    """Of recorded files, those whose code is nowhere in today's checkout, by their paths."""
-    suspects = [path for path in recorded if _bytes_digest(ROOT / path) != recorded[path].bytes]
-    other = [path for path in suspects if _code_digest(ROOT / path) != recorded[path].code]
-    today = set(_codes_of_checkout()) if other else set()
-    return [path for path in other if recorded[path].code not in today]
+    """Of recorded files, those whose code is nowhere in today's checkout and plug-ins."""
+    plugins = dict(_plugin_files())
+    today = {name: plugins.get(name, ROOT / name) for name in recorded}
+    suspects = [name for name in recorded if _bytes_digest(today[name]) != recorded[name].bytes]
+    other = [name for name in suspects if _code_digest(today[name]) != recorded[name].code]
+    codes = {*_codes_of_checkout(), *map(_code_digest, plugins.values())} if other else set()
+    return [name for name in other if recorded[name].code not in codes]
 
 
 @functools.cache
@@ -93,42 +101,46 @@ class _Plain(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _closure(modules: Iterable[str]) -> set[Path]:
-    found: set[Path] = set()
-    pending = [path for name in modules if (path := _path_of(name)) is not None]
+def _closure(modules: Iterable[str]) -> dict[str, Path]:
+    """The files of modules and of what they import, except for type checking only."""
+    found: dict[str, Path] = {}
+    pending = list(modules)
     while pending:
-        path = pending.pop()
-        if path not in found:
-            found.add(path)
-            pending += _imports(path)
+        module = pending.pop()
+        path = _path_of(module)
+        if path is None or (name := _shown(module, path)) in found:
+            continue
+        found[name] = path
+        package = module if path.name == INIT else module.rpartition(".")[0]
+        imported = _imported_names(path.read_text(encoding="utf-8"), package)
+        pending += filter(_decides, imported)
     return found
 
 
-def _imports(path: Path) -> tuple[Path, ...]:
-    """The files of ROOMS that a file imports, except for type checking only."""
-    paths = map(_path_of, _imported_names(path.read_text(encoding="utf-8")))
-    return tuple(path for path in paths if path is not None)
-
-
 @functools.cache
-def _imported_names(text: str) -> tuple[str, ...]:
-    return tuple(name for name in dict.fromkeys(_imported(ast.parse(text))) if _decides(name))
+def _imported_names(text: str, package: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_imported(ast.parse(text), package)))
 
 
 def _decides(module: str) -> bool:
-    inside = any(module == room or module.startswith(f"{room}.") for room in ROOMS)
-    return inside and module not in NOT_FOLLOWED
+    return (_is_ours(module) or plugin_of(module) is not None) and module not in NOT_FOLLOWED
 
 
-def _imported(node: ast.AST) -> Iterator[str]:
+def _is_ours(module: str) -> bool:
+    return any(module == room or module.startswith(f"{room}.") for room in ROOMS)
+
+
+def _imported(node: ast.AST, package: str) -> Iterator[str]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
             yield from (alias.name for alias in child.names)
-        elif isinstance(child, ast.ImportFrom) and child.module:
-            yield child.module
-            yield from (f"{child.module}.{alias.name}" for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            relative = "." * child.level + (child.module or "")
+            module = importlib.util.resolve_name(relative, package)
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in child.names)
         elif not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
-            yield from _imported(child)
+            yield from _imported(child, package)
 
 
 def _source_file(path: Path) -> SourceFile:
@@ -158,8 +170,24 @@ def _codes_of_checkout() -> Iterator[str]:
                 yield code
 
 
-def _shown(path: Path) -> str:
-    return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
+def _plugin_files() -> Iterator[tuple[str, Path]]:
+    """All files of the plug-ins from outside, each under its name in a record."""
+    for plugin in loaded_plugins():
+        if _is_ours(plugin.module):
+            continue
+        place = plugin.place
+        for path in [place] if place.is_file() else place.rglob("*.py"):
+            inner = path.relative_to(place).with_suffix("").parts
+            parts = inner[:-1] if path.name == INIT else inner
+            yield _shown(".".join([plugin.module, *parts]), path), path
+
+
+def _shown(module: str, path: Path) -> str:
+    """The name of a module's file in a record."""
+    if _is_ours(module) or plugin_of(module) is None:
+        return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
+    name = module.replace(".", "/")
+    return f"{name}/{INIT}" if path.name == INIT else f"{name}.py"
 
 
 @functools.cache
@@ -168,8 +196,14 @@ def _path_of(module: str) -> Path | None:
     loaded = getattr(sys.modules.get(module), "__file__", None)
     if loaded:
         return Path(loaded)
-    inside = ROOT.joinpath(*module.split("."))
-    for path in (inside.with_suffix(".py"), inside / "__init__.py"):
+    plugin = plugin_of(module)
+    if plugin is None or _is_ours(module):
+        inside = ROOT.joinpath(*module.split("."))
+    elif plugin.file.name == INIT:
+        inside = plugin.file.parent.joinpath(*module.removeprefix(plugin.module).split("."))
+    else:
+        return None
+    for path in (inside.with_suffix(".py"), inside / INIT):
         if path.is_file():
             return path
     return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 from annotated_types import MinLen
@@ -14,7 +15,8 @@ from annotated_types import MinLen
 from fope_lab.config.annotations import Doc
 from fope_lab.config.checks import KnownName, Pattern
 from fope_lab.config.options import Options, PositiveInt, entry_of
-from fope_lab.config.problems import FieldPath, Problem, shown
+from fope_lab.config.plugins import load_plugins
+from fope_lab.config.problems import ConfigError, FieldPath, Problem, shown
 from fope_lab.config.yaml_document import Document
 from fope_lab.papers.index import paper_names
 from fope_lab.stages.base import STAGE_TYPES
@@ -71,6 +73,13 @@ class SweepFile(Options):
             " only where they are needed."
         ),
     ] = (0,)
+    plugins: Annotated[
+        tuple[Annotated[str, MinLen(1)], ...],
+        Doc(
+            "Code of one's own that the sweep uses: files such as ./mine.py, by their paths from"
+            " the sweep file, and names of modules."
+        ),
+    ] = ()
     stages: Annotated[
         dict[SectionName, dict[str, Any]], MinLen(1), Doc("Sections of the stages, by name.")
     ]
@@ -141,11 +150,13 @@ def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile
     reported.
 
     A stage's section that is not a mapping stays, so that a reference to the stage is not reported
-    too. Returns None if too little is right to go on.
+    too. Imports the plug-ins. Returns None if too little is right to go on.
     """
     value = document.value
     if not isinstance(value, dict):
         problems.add(no_mapping(value))
+        return None
+    if not _has_plugins(value.get("plugins"), document.path.parent, problems):
         return None
     right, wrong = entry_of(SweepFile).right_values(value)
     problems.add(*(_with_seeds(problem, value) for problem in wrong))
@@ -161,6 +172,17 @@ def read_sweep_file(document: Document, problems: ProblemCollector) -> SweepFile
     message = "this name is reserved for a preparation stage"
     problems.add(*(Problem(("stages", name), message) for name in reserved if name in stages))
     return file
+
+
+def _has_plugins(names: Any, folder: Path, problems: ProblemCollector) -> bool:
+    """Import the plug-ins that a file names; False if one can't be used, which is reported."""
+    names = names if isinstance(names, list) else []  # reported with the other fields
+    try:
+        load_plugins([name for name in names if name and isinstance(name, str)], folder)
+    except ConfigError as error:
+        problems.add(*(problem.under(("plugins",)) for problem in error.problems))
+        return False
+    return True
 
 
 def no_mapping(value: Any) -> Problem:

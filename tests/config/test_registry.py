@@ -110,7 +110,7 @@ def test_a_name_belongs_to_one_class() -> None:
     types: NamedTypes[Shape] = NamedTypes("fope_lab.drawing")
     types.register("dot", Dot)
     types.register("dot", Dot)  # a module that is imported again
-    with pytest.raises(ValueError, match=r"'dot' is already the name of .*\.Dot"):
+    with pytest.raises(ValueError, match=r"'dot', which is the name of .*\.Dot"):
         types.register("dot", Circle)
 
 
