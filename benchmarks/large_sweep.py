@@ -193,7 +193,7 @@ def pages(sweep: Sweep, store: Store) -> None:
     print("  seconds until the browser shows it")
     with served(store) as address, sync_playwright() as driver:
         links = tracker.view_links(sweep.name, address)
-        experiment = tracker.experiment_id(sweep)
+        experiment = next(run.experiment_id for run in tracker.runs(sweep).values())
         targets: dict[str, tuple[str, Callable[[Any], object]]] = {
             "list of runs": (
                 f"{address}/#/experiments/{experiment}/runs",

@@ -6,14 +6,13 @@ The first part logs rows through the store's writer, as a training does, while t
 of a run uploads them: to a server that is up, to one that takes connections and never answers, and
 to one that is down. Beside them are the same rows without any tracking. The second part writes a
 sweep of many finished stages through the store's own calls, and sends it to the store's database:
-for the first time, again by a new process that finds nothing new, and as an upgrade of what an
-older version sent.
+for the first time, again by a new process that finds nothing new, and after the store lost its
+records.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import socket
@@ -149,10 +148,6 @@ def sweep_cost(root: Path, stages: int) -> None:
     print(f"  first time                {seconds_to_sync(store):6.1f}")
     size = sum(f.stat().st_size for f in store.root.glob("mlflow.db*")) / 1e6
     print(f"  nothing new               {seconds_to_sync(store):6.1f}   database {size:.1f} MB")
-    for path in store.root.glob("*/*/tracking/*.json"):
-        record = json.loads(path.read_text())
-        path.write_text(json.dumps(record | {"form": 1}))
-    print(f"  sent by an older version  {seconds_to_sync(store):6.1f}")
     for path in store.root.glob("*/*/tracking/*.json"):
         path.unlink()
     print(f"  records lost              {seconds_to_sync(store):6.1f}")

@@ -15,12 +15,10 @@ from fope_lab.orchestration.cluster_address import LOCAL, require_cluster
 from fope_lab.orchestration.failures import MOST_CAUSES
 from fope_lab.orchestration.progress_view import live_view, print_line, print_problems
 from fope_lab.orchestration.run_progress import RunProgress
-from fope_lab.orchestration.sweep_report import keep_pictures, keep_report, tracked_report
-from fope_lab.orchestration.tracked_cells import tracked_cells
+from fope_lab.orchestration.sweep_report import keep_report, report_artifacts, tracked_report
 from fope_lab.planning.forecast import forecast_seconds, without_gaps
 from fope_lab.planning.memory_fit import too_large, too_large_error
 from fope_lab.planning.needed_stages import NeededStates, plan_sweeps
-from fope_lab.report.files import REPORT_FILES
 from fope_lab.report.numbers import report_numbers
 from fope_lab.report.render.terminal import print_report
 from fope_lab.store import StageState, Status, Store, StoreError
@@ -295,10 +293,9 @@ def _finish(
         try:
             written = keep_report(report, store)
             where = str(written)
-            files = [written.page.parent / name for name in REPORT_FILES]
-            numbers = report_numbers(report)
-            tracker.keep_report(planned, files, numbers, tracked_cells(report))
-            keep_pictures(report, tracker, planned)
+            if not written.unchanged or not tracker.has_report(report.name):
+                files = report_artifacts(report, written)
+                tracker.keep_report(planned, files, report_numbers(report))
         except TrackingError as error:
             unrecorded = str(error)
         except OSError as error:

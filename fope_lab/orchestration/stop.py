@@ -16,7 +16,7 @@ from fope_lab.store import Status, Store, StoreError
 from fope_lab.store.lease import AttemptRecord, DriverProcess, process_of
 from fope_lab.store.observation import observe
 from fope_lab.tracking.ledger import recorded_sweeps
-from fope_lab.tracking.view import Outline
+from fope_lab.tracking.outline import Outline
 
 END_SECONDS = 120.0
 """How long to wait for a run to end, which writes checkpoints, stops Ray and tells MLflow."""

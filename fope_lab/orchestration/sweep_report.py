@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,13 +9,13 @@ from pathlib import Path
 
 from fope_lab.planning.forecast import forecast_seconds
 from fope_lab.report import Report, RunLinks, build_report
-from fope_lab.report.files import WrittenReport, named_panels, write_report
+from fope_lab.report.files import REPORT_FILES, WrittenReport, named_panels, write_report
 from fope_lab.report.provenance import provenance
-from fope_lab.report.render.json import report_json
+from fope_lab.report.results.frame import results_frame
 from fope_lab.store import Store
 from fope_lab.store.snapshot import StoreSnapshot
 from fope_lab.store.sweep_files import REPORTS
-from fope_lab.sweep import Plan, Sweep
+from fope_lab.sweep import Sweep
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.notes import keep_file
 from fope_lab.tracking import Tracker, run_link
@@ -64,21 +62,13 @@ class _StageSeconds:
         return forecast_seconds(self.sweep.stages, self.store)
 
 
-def keep_pictures(report: Report, tracker: Tracker, plan: Plan) -> None:
-    """Draw the report's figures for MLflow, unless those that are kept show the same numbers.
-
-    Raises TrackingError if the store can't be written.
-    """
-    content = report_json(report)
-    shown = [content[part] for part in ("cells", "heatmaps", "analyses")]
-    rows = [(one.stage.key, one.finished, len(one.rows)) for one in report.stages]
-    text = json.dumps([shown, rows, report.provenance.get("commit")])
-
-    def draw() -> dict[str, bytes]:
-        panels = named_panels(report).items()
-        return {f"{name}.svg": panel.svg().encode() for name, panel in panels}
-
-    tracker.keep_pictures(plan, hashlib.sha256(text.encode()).hexdigest(), draw)
+def report_artifacts(report: Report, written: WrittenReport) -> dict[str, bytes]:
+    """The files that MLflow gets of a report: itself, its numbers as a table, and its figures."""
+    files = {name: (written.page.parent / name).read_bytes() for name in REPORT_FILES}
+    table = results_frame(report.stages).to_csv(index=False)
+    figures = named_panels(report).items()
+    drawn = {f"figures/{name}.svg": panel.svg().encode() for name, panel in figures}
+    return files | {"results.csv": table.encode()} | drawn
 
 
 def keep_report(report: Report, store: Store) -> WrittenReport:

@@ -8,26 +8,28 @@ never use. So one process at a time makes a database, under another name, and re
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from enum import Enum, auto
 from pathlib import Path
+from typing import BinaryIO
 
 from fope_lab.atomic_files import sync_directory, sync_file
-from fope_lab.tracking.causes import is_damage, is_locked, sqlite_codes
-from fope_lab.tracking.errors import DamagedDatabaseError, UnreachableError
-from fope_lab.tracking.locks import locked
-from fope_lab.tracking.quiet_mlflow import quiet_mlflow
+from fope_lab.tracking.client import is_damage, is_locked, quiet_mlflow, sqlite_codes
+from fope_lab.tracking.errors import DamagedDatabaseError, TrackingError, UnreachableError
 from fope_lab.tracking.uris import sqlite_uri
 
+LOCK_SECONDS = 8.0
+"""How long to wait for another process that holds a lock file."""
 BUSY_SECONDS = 5.0
 """How long to wait for a process that has locked the whole database."""
 SIDE_FILES = ("-journal", "-wal", "-shm")
-"""What SQLite keeps beside a database, and would apply to another database of the same name."""
+"""SQLite's sidecar files; a stale one corrupts a new database of the same name."""
 NOT_DAMAGE = (
     *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY),
     *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM),
@@ -43,6 +45,31 @@ class State(Enum):
     FOREIGN = auto()  # it has tables, but none of MLflow's
     UNFINISHED = auto()  # MLflow's tables, but those of an older version, or half of them
     WHOLE = auto()
+
+
+@contextlib.contextmanager
+def locked(
+    path: Path, busy: TrackingError, progress: Callable[[], object] = lambda: None
+) -> Iterator[BinaryIO]:
+    """Hold the lock on the file `path`, and yield the file.
+
+    Raises the error `busy` if another holds the lock for LOCK_SECONDS, counted
+    again from each change of what `progress` returns.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        seen, deadline = progress(), time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if (now := progress()) != seen:
+                    seen, deadline = now, time.monotonic() + LOCK_SECONDS
+                if time.monotonic() > deadline:
+                    raise busy from None
+                time.sleep(0.05)
+        yield file
 
 
 def identity(path: Path) -> Identity | None:

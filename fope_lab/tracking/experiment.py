@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
+import tempfile
 from collections.abc import Collection, Mapping, Sequence, Set
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from fope_lab.tracking.causes import concerns_one_run
-from fope_lab.tracking.inputs import Dataset
-from fope_lab.tracking.logged_models import LoggedModels
-from fope_lab.tracking.patience import Patience
-from fope_lab.tracking.points import Point
-from fope_lab.tracking.view import SUMMARY, Outline, StageTimeline
+from fope_lab.store import Checkpoint
+from fope_lab.tracking.client import Patience, concerns_one_run
+from fope_lab.tracking.outline import Outline
+from fope_lab.tracking.points import Point, PointId
+from fope_lab.tracking.stage_run import CHECKPOINT, MODEL_ID, SUMMARY, Dataset, Timeline
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -24,29 +25,30 @@ ENTRIES_PER_BATCH = 1_000
 """MLflow's limit for the metrics, parameters and tags of a request."""
 PARAMS_PER_BATCH = TAGS_PER_BATCH = 100
 """MLflow's limits for the parameters and for the tags of a request."""
+WITHOUT_MODELS = ("ENDPOINT_NOT_FOUND", "NOT_IMPLEMENTED", "FEATURE_DISABLED")
+"""The error codes of a server that has no models, because it is too old, say."""
 
 
 class Run:
     """A run, and what the server has of it: as it was loaded, updated by everything sent since.
 
-    `sent` is the number of a stage's rows that are known to have arrived, with their digest.
-    `model_id` is the id of the model that the run has made, or None.
+    `metrics` has the names of its metrics.
     """
 
     def __init__(self, client: MlflowClient, run: MlflowRun, patience: Patience) -> None:
         self._client, self._patience = client, patience
         self.run_id: str = run.info.run_id
         self.tags: dict[str, str] = dict(run.data.tags)
-        self.sent: tuple[int, str] | None = None
+        self._points: set[PointId] | None = None
         self._artifacts: str = run.info.artifact_uri
         self._params: set[str] = set(run.data.params)
-        self._metrics: set[str] = set(run.data.metrics)
+        self.metrics: set[str] = set(run.data.metrics)
         self._status: str = run.info.status
         self._ended: int | None = run.info.end_time
         inputs = run.inputs.dataset_inputs if run.inputs else []
         self._datasets = {(one.dataset.name, one.dataset.digest) for one in inputs}
-        models = run.outputs.model_outputs if run.outputs else []
-        self.model_id: str | None = models[0].model_id if models else None
+        outputs = run.outputs.model_outputs if run.outputs else []
+        self._made = {one.model_id for one in outputs}
 
     def log(
         self, points: Sequence[Point], tags: Mapping[str, str], params: Mapping[str, str]
@@ -66,17 +68,9 @@ class Run:
             del changed[:TAGS_PER_BATCH], missing[:PARAMS_PER_BATCH], metrics[:room]
         self.tags.update(tags)
         self._params.update(params)
-        self._metrics.update(point.name for point in points)
-
-    @property
-    def metrics(self) -> Set[str]:
-        """The names of the metrics that the run has."""
-        return self._metrics
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the run has ended well, which is the last thing that is sent of it."""
-        return self._status == "FINISHED"
+        self.metrics.update(point.name for point in points)
+        if self._points is not None:
+            self._points.update(point.id for point in points)
 
     def remove_tag(self, name: str) -> None:
         """Remove a tag from the run if it has the tag."""
@@ -84,13 +78,19 @@ class Run:
             self._client.delete_tag(self.run_id, name)
             del self.tags[name]
 
-    def points(self) -> set[tuple[str, int, int]]:
-        """The (name, step, timestamp) of every point that the server has; asks the server."""
-        return {
-            (name, metric.step, metric.timestamp)
-            for name in self._metrics
-            for metric in self._client.get_metric_history(self.run_id, name)
-        }
+    def points(self) -> Set[PointId]:
+        """Every point that the server has. It is asked once; this process knows what it sends."""
+        if self._points is None:
+            self._points = {
+                (name, metric.step, metric.timestamp)
+                for name in self.metrics
+                for metric in self._client.get_metric_history(self.run_id, name)
+            }
+        return self._points
+
+    def forget_points(self) -> None:
+        """Free the memory of the points of a run that gets no more."""
+        self._points = None
 
     def add_file(self, path: Path, folder: str | None = None) -> None:
         """Add or replace the artifact that has the file's name, in a folder if it is given."""
@@ -103,13 +103,11 @@ class Run:
         from requests import HTTPError
 
         present = [file.path for file in self._client.list_artifacts(self.run_id, folder)]
-        others = [path for path in present if PurePosixPath(path).name not in names]
-        if not others:
-            return
         repository = get_artifact_repository(self._artifacts, self._client.tracking_uri)
-        for path in others:
-            with self._patience.asking(), contextlib.suppress(NotImplementedError, HTTPError):
-                repository.delete_artifacts(path)
+        for path in present:
+            if PurePosixPath(path).name not in names:
+                with self._patience.asking(), contextlib.suppress(NotImplementedError, HTTPError):
+                    repository.delete_artifacts(path)
 
     def add_text(self, name: str, text: str) -> None:
         """Add or replace the artifact `name`, unless it would be empty."""
@@ -135,27 +133,35 @@ class Run:
         self._client.log_inputs(self.run_id, inputs)
         self._datasets.update((one.name, one.digest) for one in missing)
 
-    def add_model(self, model_id: str) -> None:
-        """Add a model as an input of the run."""
-        from mlflow.entities import LoggedModelInput
+    def add_made_model(self, model_id: str, step: int) -> None:
+        """Add a model as the output of the run, made at a step, unless the run has it."""
+        from mlflow.entities import LoggedModelOutput
 
-        self._client.log_inputs(self.run_id, models=[LoggedModelInput(model_id)])
+        if model_id not in self._made:
+            self._client.log_outputs(self.run_id, [LoggedModelOutput(model_id, step)])
+            self._made.add(model_id)
 
-    def log_of_model(self, model_id: str, points: Sequence[Point], dataset: Dataset | None) -> None:
-        """Send points that the run has as those of a model, measured on a dataset if it is known.
+    def add_read_model(
+        self, model_id: str, measured: Sequence[Point], dataset: Dataset | None
+    ) -> None:
+        """Add a model as the input of the run, and the points that the run measured of it.
 
-        Both have each point once, however often it is sent.
+        The run has these points already. Both have each point once, however often it is sent. The
+        tag MODEL_ID, which is sent last, says that all of it has arrived.
         """
-        from mlflow.entities import Metric
+        from mlflow.entities import LoggedModelInput, Metric
 
         data = {} if dataset is None else {"dataset_name": dataset.name}
         data |= {} if dataset is None else {"dataset_digest": dataset.digest}
         metrics = [
-            Metric(p.name, p.value, p.timestamp, p.step, model_id=model_id, **data) for p in points
+            Metric(p.name, p.value, p.timestamp, p.step, model_id=model_id, **data)
+            for p in measured
         ]
         for start in range(0, len(metrics), ENTRIES_PER_BATCH):
             part = metrics[start : start + ENTRIES_PER_BATCH]
             self._client.log_batch(self.run_id, metrics=part)
+        self._client.log_inputs(self.run_id, models=[LoggedModelInput(model_id)])
+        self.log((), {MODEL_ID: model_id}, {})
 
     def set_status(self, status: str, ended: int | None) -> None:
         """Set the status, and the end (ms since 1970) if it is known."""
@@ -168,12 +174,12 @@ class Run:
 
 
 class Experiment:
-    """An experiment and the runs of a store in it: those of stages and cells by key, and the
-    report's run under SUMMARY.
+    """An experiment and the runs of a store in it: those of stages by key, and the report's run
+    under SUMMARY.
 
-    `settled` holds, by key, the progress of a stage when its run was last brought up to date, and
-    `marks` which file DONE it had then. `cells` says with which cells, and with which runs, the
-    runs of cells were last brought up to date. All three are of one edition of the sweep.
+    `models` has the models that the runs made, by the ids of the runs; it is None if the server has
+    no models. `settled` holds, by key, the progress of a stage when its run was last brought up to
+    date with the outline, and what its file DONE was then.
     """
 
     def __init__(
@@ -183,19 +189,16 @@ class Experiment:
         self.experiment_id: str = entity.experiment_id
         self.created: int = entity.creation_time
         self.store_id = store_id
-        self.models = LoggedModels(client, entity.experiment_id)
         self._tags: dict[str, str] = dict(entity.tags)
         self.runs: dict[str, Run] = {}
-        self.settled: dict[str, StageTimeline] = {}
-        self.marks: dict[str, tuple[int, int] | None] = {}
-        self.cells: tuple[object, Set[str]] | None = None
+        self.models: dict[str, str] | None = {}
+        self.settled: dict[str, tuple[Timeline, object]] = {}
         self._outline: Outline | None = None
 
     def start(self, outline: Outline) -> None:
         """Begin to bring the runs up to date with `outline`: all of them, if it was another one."""
         if self._outline != outline:
-            self.settled, self.marks, self.cells = {}, {}, None
-            self._outline = outline
+            self.settled, self._outline = {}, outline
 
     def is_same(self, other: Experiment) -> bool:
         """Whether both are one experiment, rather than one that was made again under its name."""
@@ -230,21 +233,55 @@ class Experiment:
         return run
 
     def replace(self, key: str, tags: Mapping[str, str], started: int) -> Run:
-        """Delete a run, which MLflow can restore, and create an empty run in its place."""
-        run = self.runs[key]
-        if run.model_id is not None:
-            self.models.retire(run.model_id, run.run_id)
-        self._client.delete_run(run.run_id)
-        return self.create(key, tags, started)
+        """Delete a run, which MLflow can restore, and create an empty run in its place.
 
-    @property
-    def run_ids(self) -> Set[str]:
-        """The ids of all runs."""
-        return {run.run_id for run in self.runs.values()}
+        Its model goes as well, unless a user has registered it.
+        """
+        old = self.runs[key].run_id
+        self._client.delete_run(old)
+        run = self.create(key, tags, started)
+        model = (self.models or {}).pop(old, None)
+        if model is not None and not self._client.search_model_versions(f"run_id = '{old}'"):
+            self._client.delete_logged_model(model)
+        return run
 
-    def remove(self, key: str) -> None:
-        """Delete a run, which MLflow can restore."""
-        self._client.delete_run(self.runs.pop(key).run_id)
+    def log_model(
+        self, run: Run, checkpoint: Checkpoint, kind: str, params: Mapping[str, str]
+    ) -> None:
+        """Make the model of a run, or update the place of its checkpoint; weights stay there."""
+        from mlflow.models import Model, infer_signature
+
+        if self.models is None:
+            return
+        place = {CHECKPOINT: str(checkpoint.path)}
+        model_id = self.models.get(run.run_id)
+        if model_id is None:
+            own = {name: text for name, text in run.tags.items() if not name.startswith("mlflow.")}
+            made = self._client.create_logged_model(
+                self.experiment_id,
+                re.sub(r"[/:.%\"']", "_", run.tags["mlflow.runName"]),  # what MLflow refuses
+                run.run_id,
+                tags={**own, **place, "mlflow.model.isExternal": "true"},
+                params=dict(params),
+                model_type=kind,
+            )
+            model_id = str(made.model_id)
+            with tempfile.TemporaryDirectory() as folder:  # the registry needs a file MLmodel
+                path = Path(folder) / "MLmodel"
+                Model(
+                    model_uuid=model_id,
+                    model_id=model_id,
+                    run_id=run.run_id,
+                    signature=infer_signature(True, True),  # Unity Catalog refuses one without any
+                    metadata={**place, "mlflow.model.isExternal": True},
+                ).save(str(path))
+                self._client.log_model_artifact(model_id, str(path))
+            self._client.finalize_logged_model(model_id, "READY")
+            self.models[run.run_id] = model_id
+        elif run.tags.get(CHECKPOINT) != place[CHECKPOINT]:
+            self._client.set_logged_model_tags(model_id, place)
+        run.add_made_model(model_id, checkpoint.step)
+        run.log((), place, {})
 
     def load(self) -> None:
         """Load the runs of the store from the server, one for each key."""
@@ -267,7 +304,33 @@ class Experiment:
                     self.runs[key] = run
             token = page.token
             if not token:
-                return
+                break
+        self._load_models()
+
+    def _load_models(self) -> None:
+        """Load the models of the runs. One whose making was cut off is deleted and made again."""
+        from mlflow.entities import LoggedModelStatus
+
+        ours, token = {run.run_id for run in self.runs.values()}, None
+        self.models = {}
+        try:
+            while True:
+                page = self._client.search_logged_models([self.experiment_id], page_token=token)
+                for model in page:
+                    if model.source_run_id not in ours:
+                        continue
+                    ready = model.status == LoggedModelStatus.READY
+                    if ready and model.source_run_id not in self.models:
+                        self.models[model.source_run_id] = str(model.model_id)
+                    else:
+                        self._client.delete_logged_model(model.model_id)
+                token = page.token
+                if not token:
+                    return
+        except Exception as error:
+            if getattr(error, "error_code", None) not in WITHOUT_MODELS:
+                raise
+            self.models = None
 
 
 def _key(tags: Mapping[str, str]) -> str | None:

@@ -4,10 +4,9 @@
     <store>/tracking/id                                    distinguishes the runs of two stores
     <store>/tracking/<hash of URI and sweep>.lock          one writer at a time
     <store>/tracking/<hash of URI and sweep>.views.json    the pages of its prepared views
-    <store>/tracking/<hash of URI and sweep>.settled.json  with what MLflow needed nothing, see
-                                                           settled.py
-    <store>/tracking/sweeps/<name>/                        the last plan, and the last report, see
-                                                           kept_report.py
+    <store>/tracking/sweeps/<name>/plan.json               the last plan
+    <store>/tracking/sweeps/<name>/report.meta.json        the numbers of the last report, and the
+                                                           names of its files, which are beside it
 
 If any of these is lost or damaged, nothing else is: the server can be asked which points it has and
 which store a run is of, and the next run records its plan and its report again.
@@ -18,28 +17,29 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import json
 import re
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 from urllib.parse import quote
 
-from fope_lab.atomic_files import create_exclusive, read_json, sha256_file, write_atomic, write_json
+from pydantic import TypeAdapter
+
+from fope_lab.atomic_files import create_exclusive, write_atomic, write_json
 from fope_lab.store import Store
 from fope_lab.sweep.plan import Plan
+from fope_lab.tracking.database import locked
 from fope_lab.tracking.errors import TrackingError
-from fope_lab.tracking.kept_report import KeptReport
-from fope_lab.tracking.locks import locked
+from fope_lab.tracking.outline import Outline
 from fope_lab.tracking.uris import shown
-from fope_lab.tracking.view import Outline
 
-PLAN = "plan.json"
+PLAN, REPORT = "plan.json", "report.meta.json"
+T = TypeVar("T")
 STORE_ID = re.compile(r"[0-9a-f]{32}")
-FORM = 3
-"""The form of what is sent. Raise it when a complete run is to get more than before: `sync` then
-sends what is missing to the runs that an older version completed: files, and metrics under names
-that it did not know. Tags and parameters need no new form."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,30 @@ class RunRecord:
     `complete` is the time (ms since 1970) at which the stage finished, or None until everything
     about it is uploaded. The progress of an incomplete upload is not recorded: a response may be
     lost after the points arrived, so only the server knows. `failed` is the time of the failure
-    whose log is uploaded, if it failed. `form` is the FORM of the version that uploaded it; a
-    version that knew of none had the form 1.
+    whose log is uploaded, if it failed.
     """
 
     experiment_id: str
     run_id: str
     complete: int | None
-    failed: int | None = None
-    form: int = FORM
+    failed: int | None
+
+
+@dataclass(frozen=True)
+class ReportRecord:
+    """The last report of a sweep: its numbers by the names of metrics, and the names of its files.
+
+    `content` is a digest of both, and `time` the moment (ms since 1970) at which it last changed.
+    """
+
+    content: str
+    time: int
+    metrics: Mapping[str, float]
+    files: tuple[str, ...]
+
+
+_RUN, _REPORT = TypeAdapter(RunRecord), TypeAdapter(ReportRecord)
+_PAGES = TypeAdapter(dict[str, str])
 
 
 class Ledger:
@@ -104,37 +119,25 @@ class Ledger:
 
     def run(self, sweep: str, kind: str, key: str) -> RunRecord | None:
         """The recorded run of a stage in the sweep's experiment, or None."""
-        raw = read_json(self._record_file(sweep, kind, key))
-        if not isinstance(raw, dict):
-            return None
-        experiment, run = raw.get("experiment_id"), raw.get("run_id")
-        times = [raw.get(name) for name in ("complete", "failed")]
-        form = raw.get("form", 1)
-        if not (isinstance(experiment, str) and isinstance(run, str) and isinstance(form, int)):
-            return None
-        complete, failed = (time if isinstance(time, int) else None for time in times)
-        return RunRecord(experiment, run, complete, failed, form)
+        return _read(_RUN, self._run_file(sweep, kind, key))
 
     def set_run(self, sweep: str, kind: str, key: str, record: RunRecord) -> None:
         """Record the run of a stage in the sweep's experiment."""
         if self.run(sweep, kind, key) != record:
-            write_json(self._record_file(sweep, kind, key), dataclasses.asdict(record))
+            write_json(self._run_file(sweep, kind, key), dataclasses.asdict(record))
 
     def pages(self, sweep: str) -> Mapping[str, str]:
         """The recorded pages of a sweep's prepared views, by their names."""
-        raw = read_json(self._root / f"{self._hash(sweep)}.views.json")
-        if not isinstance(raw, dict) or not all(isinstance(page, str) for page in raw.values()):
-            return {}
-        return raw
+        return _read(_PAGES, self._pages_file(sweep)) or {}
 
     def set_pages(self, sweep: str, pages: Mapping[str, str]) -> None:
         """Record the pages of a sweep's prepared views."""
         if self.pages(sweep) != pages:
-            write_json(self._root / f"{self._hash(sweep)}.views.json", dict(pages))
+            write_json(self._pages_file(sweep), dict(pages))
 
     def save_outline(self, plan: Plan) -> Outline:
         """Save the outline of a plan and return it; `cached` stays as it was first recorded."""
-        path = self._sweep_folder(plan.sweep.name) / PLAN
+        path = self.folder(plan.sweep.name) / PLAN
         before = _read_outline(path)
         cached = {stage.key: stage.cached for stage in before.stages} if before else {}
         outline = Outline.of(plan, cached)
@@ -142,21 +145,38 @@ class Ledger:
             write_atomic(path, outline.json())
         return outline
 
-    def plan_digest(self, sweep: str) -> str | None:
-        """The SHA-256 of the recorded plan of a sweep, or None if there is none."""
+    def report(self, sweep: str) -> ReportRecord | None:
+        """The last report of a sweep; its files, which are in `folder(sweep)`, are not read."""
+        return _read(_REPORT, self.folder(sweep) / REPORT)
+
+    def is_whole(self, sweep: str) -> bool:
+        """Whether the last report of a sweep is there, with all its files as they were."""
+        report, folder = self.report(sweep), self.folder(sweep)
+        if report is None:
+            return False
         try:
-            return sha256_file(self._sweep_folder(sweep) / PLAN)
+            files = {name: (folder / name).read_bytes() for name in report.files}
         except OSError:
-            return None
+            return False
+        return _digest(report.metrics, files) == report.content
 
-    def settled(self, sweep: str) -> object:
-        """What `set_settled` recorded last of the sweep, or None."""
-        return read_json(self._root / f"{self._hash(sweep)}.settled.json")
+    def keep_report(
+        self, sweep: str, files: Mapping[str, bytes], metrics: Mapping[str, float]
+    ) -> None:
+        """Keep a report instead of the last one; an identical one keeps its time.
 
-    def set_settled(self, sweep: str, store: str, database: str) -> None:
-        """Record with which marks of the store and the database an upload had nothing to send."""
-        record = {"store": store, "database": database}
-        write_json(self._root / f"{self._hash(sweep)}.settled.json", record)
+        `files` has the contents of its files by their paths, such as figures/loss.svg.
+        """
+        folder, content = self.folder(sweep), _digest(metrics, files)
+        for name, data in files.items():
+            write_atomic(folder / name, data)
+        known = self.report(sweep)
+        if known is None or known.content != content:
+            now = time.time_ns() // 1_000_000
+            record = ReportRecord(content, now, dict(metrics), tuple(files))
+            write_json(folder / REPORT, dataclasses.asdict(record))
+        for name in set(known.files if known else ()) - files.keys():
+            (folder / name).unlink(missing_ok=True)
 
     def outlines(self) -> list[Outline]:
         """The outlines of all sweeps that are recorded in this store, but the damaged ones."""
@@ -166,14 +186,14 @@ class Ledger:
         """The recorded plans that can't be read; the next run of the sweep writes them again."""
         return damaged_plans(self._store)
 
-    def kept_report(self, sweep: str) -> KeptReport:
-        """The last report of a sweep that the store keeps for MLflow."""
-        return KeptReport(self._sweep_folder(sweep))
-
-    def _sweep_folder(self, sweep: str) -> Path:
+    def folder(self, sweep: str) -> Path:
+        """The folder of a sweep's last plan and report."""
         return self._root / "sweeps" / quote(sweep, safe="")
 
-    def _record_file(self, sweep: str, kind: str, key: str) -> Path:
+    def _pages_file(self, sweep: str) -> Path:
+        return self._root / f"{self._hash(sweep)}.views.json"
+
+    def _run_file(self, sweep: str, kind: str, key: str) -> Path:
         return self._store.folder(kind, key).path / "tracking" / f"{self._hash(sweep)}.json"
 
     def _hash(self, sweep: str) -> str:
@@ -198,5 +218,24 @@ def _plans(store: Store) -> list[Path]:
 
 
 def _read_outline(path: Path) -> Outline | None:
-    """The outline in a file, or None if there is none that this version can read."""
-    return Outline.read(read_json(path))
+    """The outline in a file, or None if it is missing or damaged."""
+    try:
+        return Outline.parse(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _read(kind: TypeAdapter[T], path: Path) -> T | None:
+    """The record in a file, or None if it is missing or damaged."""
+    try:
+        return kind.validate_json(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _digest(metrics: Mapping[str, float], files: Mapping[str, bytes]) -> str:
+    names: list[Any] = [sorted(metrics.items()), *files]
+    digest = hashlib.sha256(json.dumps(names).encode())
+    for content in files.values():
+        digest.update(hashlib.sha256(content).digest())
+    return digest.hexdigest()

@@ -9,7 +9,9 @@ A line of a chart goes by what is left of such a name without the section and th
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from decimal import Decimal
@@ -76,20 +78,40 @@ def run_names(stages: Iterable[NamedStage], width: int = WIDTH) -> dict[str, str
 
 
 def line_names(stages: Iterable[NamedStage], width: int = WIDTH) -> dict[str, str]:
-    """The names of the lines that a chart of a section has, by key: all different in a section.
+    """The names of the lines that charts draw of stages, by key; lines of a section differ.
 
-    `stages` has one stage for each line, without a seed and a label. A line that is alone goes by
-    its embedding.
+    Stages that differ only in their seed share a line. One that is alone goes by its embedding.
     """
+    lines: dict[tuple[str, int], _Line] = {}
+    line_of: dict[str, str] = {}
+    same: Counter[tuple[str, int | None]] = Counter()  # stages that share their seed, too
+    for stage in stages:
+        place = json.dumps([stage.section, stage.axes], sort_keys=True)
+        number = same[place, stage.seed]
+        same[place, stage.seed] += 1
+        line = _Line(stage.key, stage.section, stage.embedding, stage.axes)
+        line_of[stage.key] = lines.setdefault((place, number), line).key
     names: dict[str, str] = {}
-    for section, members in _by_section(stages).items():
+    for section, members in _by_section(lines.values()).items():
         texts = (_fitted(parts, width) for parts in _parts(members))
         found = {
-            stage.key: text or stage.embedding or section
-            for stage, text in zip(members, texts, strict=True)
+            line.key: text or line.embedding or section
+            for line, text in zip(members, texts, strict=True)
         }
         names |= _made_different(found, width)
-    return names
+    return {key: names[line] for key, line in line_of.items()}
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Stages that differ only in their seed, as a NamedStage with the key of the first."""
+
+    key: str
+    section: str
+    embedding: str | None
+    axes: Mapping[str, Any]
+    label: str = ""
+    seed: int | None = None
 
 
 def _by_section(stages: Iterable[NamedStage]) -> dict[str, list[NamedStage]]:

@@ -12,7 +12,6 @@ not finite becomes NaN, a gap in the line, and the run's tag `non_finite` names 
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,22 +19,28 @@ from typing import Any, NamedTuple
 from fope_lab.stages.metric import LENGTH, WORDS
 from fope_lab.stages.result import FORMAT, Measurement, ResultRecord
 from fope_lab.store import Row
-from fope_lab.tracking.view import TAG_LENGTH, valid_name
+from fope_lab.tracking.stage_run import TAG_LENGTH, valid_name
 
 LISTED_AXES = (LENGTH.name, WORDS.name)
 """The axes whose curves have few points; those over positions have too many for a list."""
 
 
-class Point(NamedTuple):
-    """A point of a metric as MLflow stores it; `timestamp` is in ms since 1970.
+PointId = tuple[str, int, int]
+"""The name, step and timestamp of a point, which identify it within a run: the value follows."""
 
-    The first three fields identify it within a run; the value follows from them.
-    """
+
+class Point(NamedTuple):
+    """A point of a metric as MLflow stores it; `timestamp` is in ms since 1970."""
 
     name: str
     step: int
     timestamp: int
     value: float
+
+    @property
+    def id(self) -> PointId:
+        """What tells the point from the others of its run."""
+        return self.name, self.step, self.timestamp
 
 
 def points(row: Row) -> list[Point]:
@@ -55,8 +60,8 @@ def result_rows(content: Mapping[str, Any], rows: Sequence[Row], timestamp: int)
 
     These are the 95 % intervals of an evaluation, NAME_ci95_low and NAME_ci95_high, and numbers
     that are known only at the end of a training. A point of a curve has its x as the step. Another
-    number has the step at which the rows have its name last, otherwise 0. A result from before
-    results had a format has none.
+    number has the step at which the rows have its name last, otherwise 0. The result of a stage
+    that measures nothing has none.
     """
     if content.get("format") != FORMAT:
         return []
@@ -81,6 +86,21 @@ def _columns(measurement: Measurement) -> dict[str, float]:
     return measurement.row | {f"{name}_ci95_low": low, f"{name}_ci95_high": high}
 
 
+def measured_points(rows: Iterable[Row]) -> list[Point]:
+    """What an evaluation says of its model: the last value of each metric but whole curves.
+
+    A point of a curve over lengths is there as a metric of its own, such as perplexity/64. A value
+    that is not finite is left out, because MLflow stores NaN of a model as 0. The machine's load is
+    left out, too.
+    """
+    last = {point.name: point for row in rows for point in points(row)}
+    return [
+        point
+        for name, point in last.items()
+        if "_by_" not in name and not name.startswith("system/") and math.isfinite(point.value)
+    ]
+
+
 def not_finite(rows: Iterable[Row]) -> str | None:
     """The values that are not finite, such as "perplexity_by_length=inf at 8192", or None."""
     found = [
@@ -90,20 +110,3 @@ def not_finite(rows: Iterable[Row]) -> str | None:
         if not math.isfinite(value)
     ]
     return ", ".join(found)[:TAG_LENGTH] or None
-
-
-class Digest:
-    """A digest of rows, to tell whether two lists begin with the same rows."""
-
-    def __init__(self, rows: Iterable[Row] = ()) -> None:
-        self._digest = hashlib.sha256()
-        for row in rows:
-            self.add(row)
-
-    def add(self, row: Row) -> None:
-        """Add a row to the digest."""
-        self._digest.update(repr((row.step, row.timestamp, sorted(row.values.items()))).encode())
-
-    def hex(self) -> str:
-        """The digest of the rows added so far, in hexadecimal."""
-        return self._digest.hexdigest()

@@ -6,7 +6,6 @@ a version of MLflow without views, it is a tag like any other.
 
     a section of the sweep file   a chart for each metric: the mean and the range over seeds
     "results"                     a table of all evaluations: what varies, and what was measured
-    "means"                       a table of their means over seeds, with the intervals
 
 They show the runs of the sweep as its file is now, without those of stages that it no longer has.
 MLflow loads 100 runs of a view, and more on demand. Charts of more runs than that say so in their
@@ -26,28 +25,18 @@ from typing import Any
 
 from fope_lab.stages.labels import label
 from fope_lab.stages.metric import CURVE_AXES
-from fope_lab.tracking.line_colours import CURVE
-from fope_lab.tracking.view import (
-    CELL,
-    CURRENT,
-    EDITION,
-    SUMMARY,
-    Outline,
-    StageOutline,
-    valid_name,
-)
+from fope_lab.tracking.outline import Outline, StageOutline
+from fope_lab.tracking.stage_run import CURRENT, EDITION, LINE, SUMMARY, valid_name
 
 TAG = "mlflow.sharedViewState."
-RESULTS, MEANS = "results", "means"
+RESULTS = "results"
 ERRORS = ("_stderr", "_ci95_low", "_ci95_high", "_n")
 """The ends of the names of metrics that say how sure another metric is, as in loss_stderr and in
 perplexity_stderr/64."""
-INTERVAL = ("", "_ci95_low", "_ci95_high")
-"""What the table of means shows of a metric, by the ends of the names."""
 GROUPED: Mapping[str, Any] = {
     "groupBy": {
         "aggregateFunction": "average",
-        "groupByKeys": [{"mode": "tag", "groupByData": CURVE}],
+        "groupByKeys": [{"mode": "tag", "groupByData": LINE}],
     }
 }
 """One line or bar for all seeds of an embedding, and of each value of the other axes.
@@ -118,7 +107,7 @@ def prepared_views(outline: Outline, metrics: Mapping[str, Collection[str]]) -> 
     longest = max((len(stage.embedding or "") for stage in outline.stages), default=0)
     for section, stages in sections.items():
         names = _names(metrics[stage.key] for stage in stages)
-        where = f"tags.stage = '{section}' AND tags.kind != '{CELL}'"
+        where = f"tags.stage = '{section}'"
         numbers = [name for name in names if not _is_curve(name)]
         columns = _columns(stages, numbers)
         charts = _charts(names, steps=_trains(stages[0]))
@@ -130,25 +119,10 @@ def prepared_views(outline: Outline, metrics: Mapping[str, Collection[str]]) -> 
             results |= dict.fromkeys(numbers)
     if evaluations:
         measured = {stage.kind for stage in evaluations}
-        others = {stage.kind for stage in outline.stages} - measured | {CELL, SUMMARY}
+        others = {stage.kind for stage in outline.stages} - measured | {SUMMARY}
         where = " AND ".join(f"tags.kind != '{kind}'" for kind in sorted(others))
         columns = ["tags.`stage`", *_columns(evaluations, sorted(results, key=_is_second))]
         views.append(_view(outline.name, RESULTS, "TABLE", where, columns, {}, longest))
-    # A sweep that only trains has the means of its trainings.
-    summed = evaluations or outline.stages
-    means: dict[str, None] = {}
-    for section in dict.fromkeys(stage.section for stage in summed):
-        cells = {outline.cell_keys.get(s.key, "") for s in summed if s.section == section}
-        names = _names(metrics.get(key, ()) for key in cells)
-        means |= dict.fromkeys(name for name in names if not _is_curve(name))
-    if means:
-        left_out = sections.keys() - {stage.section for stage in summed}
-        where = " AND ".join(
-            [f"tags.kind = '{CELL}'", *(f"tags.stage != '{name}'" for name in sorted(left_out))]
-        )
-        numbers = sorted(means, key=_is_second)
-        columns = ["tags.`stage`", *_columns_of_means(summed, numbers)]
-        views.append(_view(outline.name, MEANS, "TABLE", where, columns, {}, longest))
     return views
 
 
@@ -270,13 +244,6 @@ def _columns(stages: Sequence[StageOutline], numbers: Iterable[str]) -> list[str
     return ["tags.`embedding`", "tags.`seed`", *axes, *(f"metrics.`{name}`" for name in numbers)]
 
 
-def _columns_of_means(stages: Sequence[StageOutline], numbers: Iterable[str]) -> list[str]:
-    axes = [f"params.`{valid_name(axis)}`" for axis in _other_axes(stages)]
-    parts = (name.partition("/") for name in numbers)
-    shown = (f"{name}{end}{sign}{x}" for name, sign, x in parts for end in INTERVAL)
-    return ["tags.`embedding`", *axes, "tags.`n`", *(f"metrics.`{name}`" for name in shown)]
-
-
 def _is_parameter(column: str) -> bool:
     return column.startswith("params.")
 
@@ -285,7 +252,7 @@ def _widths(columns: Iterable[str], longest: int) -> dict[str, int]:
     """The widths of the columns that are not as wide as MLflow makes them, in pixels."""
     wide = min(WIDE, max(USUAL, round(MARGINS + LETTER * longest)))
     widths = dict.fromkeys((name for name in columns if name.endswith("embedding`")), wide)
-    return widths | dict.fromkeys({"tags.`seed`", "tags.`n`"}.intersection(columns), NARROW)
+    return widths | dict.fromkeys({"tags.`seed`"}.intersection(columns), NARROW)
 
 
 def _other_axes(stages: Sequence[StageOutline]) -> list[str]:

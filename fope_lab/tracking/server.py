@@ -11,19 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
-from fope_lab.tracking.causes import is_damage, one_line
+from fope_lab.tracking.client import (
+    Patience,
+    PatientClient,
+    is_damage,
+    one_line,
+    quiet_mlflow,
+)
 from fope_lab.tracking.database import (
     Identity,
     identity,
     is_write_locked,
+    locked,
     prepare,
     set_aside,
 )
 from fope_lab.tracking.errors import DamagedDatabaseError, UnreachableError
 from fope_lab.tracking.experiment import Experiment
-from fope_lab.tracking.locks import locked
-from fope_lab.tracking.patience import Patience, PatientClient
-from fope_lab.tracking.quiet_mlflow import quiet_mlflow
 from fope_lab.tracking.uris import is_server, shown, sqlite_file
 
 if TYPE_CHECKING:

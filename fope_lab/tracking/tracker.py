@@ -1,10 +1,14 @@
-"""Uploads what MLflow lacks of a store: of one sweep, or of all sweeps that it has."""
+"""Uploads what MLflow lacks of a store: of one sweep, or of all; in the background, or at once.
+
+A dead MLflow never blocks a run.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fope_lab.store import Store
@@ -12,16 +16,22 @@ from fope_lab.store.snapshot import StoreSnapshot
 from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.made_by import ChangesSince
 from fope_lab.sweep.plan import Plan
-from fope_lab.tracking.causes import as_tracking_error, concerns_one_run, one_line
-from fope_lab.tracking.cells import CellRecord
+from fope_lab.tracking.client import (
+    as_tracking_error,
+    concerns_one_run,
+    one_line,
+    quiet_mlflow,
+)
 from fope_lab.tracking.errors import TrackingError, UnreachableError
 from fope_lab.tracking.ledger import Ledger, RunRecord
-from fope_lab.tracking.links import PAGES, page_link
+from fope_lab.tracking.outline import Outline
 from fope_lab.tracking.server import Server, artifact_folder
-from fope_lab.tracking.settled import database_mark, store_mark
+from fope_lab.tracking.stage_run import EDITION, SUMMARY, metric_path
 from fope_lab.tracking.upload import Upload
-from fope_lab.tracking.uris import checked_uri, default_uri, shown
-from fope_lab.tracking.view import EDITION, SUMMARY, Outline, metric_path
+from fope_lab.tracking.uris import PAGES, checked_uri, default_uri, page_link, shown
+
+LONGEST_PAUSE = 60.0
+"""Seconds between two attempts while MLflow keeps failing."""
 
 
 class Tracker:
@@ -57,9 +67,8 @@ class Tracker:
     def project(self, plan: Plan) -> None:
         """Bring the plan's experiment up to date: every stage that has started, and its report.
 
-        Makes a single request if nothing has changed since the last call, and none if the sweep is
-        finished and neither the store nor the database has changed since a call that sent nothing.
-        Raises TrackingError after sending everything that could be sent.
+        Makes a single request if nothing has changed since the last call. Raises TrackingError
+        after sending everything that could be sent.
         """
         self._project(self._outline(plan))
         if self.replaced != self._filled:
@@ -86,43 +95,28 @@ class Tracker:
     def keep_report(
         self,
         plan: Plan,
-        files: Sequence[Path],
+        files: Mapping[str, bytes],
         numbers: Mapping[tuple[str, ...], float],
-        cells: Sequence[CellRecord] = (),
     ) -> None:
-        """Save these files, numbers and cells in the store: the report that MLflow is to have.
+        """Save these files and numbers in the store: the report that MLflow is to have.
 
-        The next `project` or `sync` uploads them: a run for each of the `cells`, and the rest as
-        the experiment's run `summary`. Each number becomes a metric, named by the parts of its
-        path; the step of the metrics is the number of the report's revision. Raises TrackingError
-        if the store can't be written.
+        The next `project` or `sync` uploads them as the experiment's run `summary`. `files` has the
+        contents of files by their paths, such as figures/loss.svg. Each number becomes a metric,
+        named by the parts of its path; the step of the metrics is the number of the report's
+        revision. Raises TrackingError if the store can't be written.
         """
         outline = self._outline(plan)
         metrics = {metric_path(path): value for path, value in numbers.items()}
         with _recorded(outline.name):
-            self._ledger.kept_report(outline.name).keep(files, metrics, cells)
+            self._ledger.keep_report(outline.name, files, metrics)
 
-    def keep_pictures(self, plan: Plan, of: str, draw: Callable[[], Mapping[str, bytes]]) -> None:
-        """Save the report's pictures in the store, which MLflow's run `summary` is to have.
-
-        `draw` makes them, by the names of their files. It is not called if those that are kept are
-        whole and `of` the same, a digest of what they show. Raises TrackingError if the store can't
-        be written.
-        """
-        outline = self._outline(plan)
-        with _recorded(outline.name):
-            self._ledger.kept_report(outline.name).keep_pictures(of, draw)
+    def has_report(self, sweep: str) -> bool:
+        """Whether the store has a report of a sweep for MLflow, and it is whole."""
+        return self._ledger.is_whole(sweep)
 
     def without_report(self) -> list[str]:
         """The names of the recorded sweeps of which the store has no report that is whole."""
-        kept = {name: self._ledger.kept_report(name) for name in self.sweeps()}
-        return [name for name, report in kept.items() if report.content() is None]
-
-    def without_cells(self) -> list[str]:
-        """The names of the recorded sweeps whose report an older version kept, without cells."""
-        kept = {name: self._ledger.kept_report(name) for name in self.sweeps()}
-        reported = {name: report for name, report in kept.items() if report.content() is not None}
-        return [name for name, report in reported.items() if report.cells() is None]
+        return [name for name in self.sweeps() if not self.has_report(name)]
 
     @property
     def sync_command(self) -> str:
@@ -137,14 +131,6 @@ class Tracker:
         """The MLflow run of each stage that has one, by the stage's key; contacts no server."""
         records = {s.key: self._ledger.run(sweep.name, s.kind, s.key) for s in sweep.stages}
         return {key: record for key, record in records.items() if record is not None}
-
-    def run_ids(self, sweep: Sweep) -> dict[str, str]:
-        """The ids of MLflow runs by stage key, for stages that have a run; contacts no server."""
-        return {key: record.run_id for key, record in self.runs(sweep).items()}
-
-    def experiment_id(self, sweep: Sweep) -> str | None:
-        """The id of the sweep's experiment, or None before its first run; contacts no server."""
-        return next((record.experiment_id for record in self.runs(sweep).values()), None)
 
     def view_links(self, sweep: str, ui: str = PAGES) -> dict[str, str]:
         """The addresses of the prepared views of a sweep, by name; contacts no server.
@@ -185,11 +171,7 @@ class Tracker:
 
     def _project(self, outline: Outline) -> None:
         snapshot = StoreSnapshot.of(self._store)
-        changes, database = self._changes.within(snapshot), database_mark(self._server.file)
-        content = database and store_mark(outline, snapshot, self._ledger, changes)
-        marks = {"store": content, "database": database}
-        if content and self._ledger.settled(outline.name) == marks:
-            return
+        changes = self._changes.within(snapshot)
         try:
             try:
                 problems = self._upload(outline, snapshot, changes)
@@ -203,9 +185,6 @@ class Tracker:
         if problems:
             self._server.forget(outline.name)
             raise TrackingError("\n".join(f"{outline.name}, {line}" for line in problems))
-        if content and database and database_mark(self._server.file) == database:
-            with _recorded(outline.name):
-                self._ledger.set_settled(outline.name, content, database)
 
     def _upload(self, outline: Outline, store: Store, changes: ChangesSince) -> list[str]:
         """Send what MLflow lacks of a sweep; returns what is wrong with single runs."""
@@ -222,14 +201,10 @@ class Tracker:
                     upload.stage(stage)
             with self._collected(problems, SUMMARY):
                 upload.report()
-            with self._collected(problems, "cells"):
-                upload.cells()
             with self._collected(problems, EDITION):
                 upload.editions()
             with self._collected(problems, "prepared views"):
                 upload.views()
-            with self._collected(problems, SUMMARY):
-                upload.description()
         return problems
 
     def _store_id(self) -> str:
@@ -260,3 +235,86 @@ def _recorded(sweep: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise TrackingError(f"the store can't record {sweep} for MLflow: {error}") from error
+
+
+class TrackingThread:
+    """Uploads the progress of `plans` every `seconds` in the background.
+
+    While MLflow is down, slow or refuses a request, `last_error` says so and the pauses grow up to
+    a minute. `unreachable` says why MLflow can't be used at all, if it can't. Start the thread
+    after ray is imported: two threads that import the same package at the same time can see a
+    module half initialized, or wait for each other.
+    """
+
+    def __init__(self, tracker: Tracker, plans: Sequence[Plan], seconds: float = 5.0) -> None:
+        self.last_error: str | None = None
+        self.unreachable: str | None = None
+        self._tracker, self._plans, self._seconds = tracker, tuple(plans), seconds
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="fope-lab-tracking", daemon=True)
+
+    def start(self) -> None:
+        """Import MLflow, which takes 2 s, and start the thread, which uploads in the background."""
+        quiet_mlflow()  # here, not in the thread: Ray Tune imports it on the main thread, too
+        self._thread.start()
+
+    def flush(self, limit: float | None = None) -> str | None:
+        """Upload what the store has now and end the thread; returns why MLflow is not up to date.
+
+        Returns None if it is. Waits as long as MLflow shows signs of life, but at most `limit`
+        seconds if it is given. What is still running then ends with the process, and `sync`
+        completes it.
+        """
+        self._stopping.set()
+        if self._tracker.patience.wait(self._thread, limit):
+            return self.last_error
+        self.unreachable = self.last_error = self._tracker.silence()
+        return self.last_error
+
+    def _run(self) -> None:
+        failures = 0
+        while True:
+            last = self._stopping.is_set()
+            problems = self._upload()
+            self.last_error = "\n".join(dict.fromkeys(problems)) or None
+            if last or (self.unreachable and self._stopping.is_set()):
+                return
+            failures = failures + 1 if problems else 0
+            self._stopping.wait(min(self._seconds * 2**failures, LONGEST_PAUSE))
+
+    def _upload(self) -> list[str]:
+        problems: list[str] = []
+        self.unreachable = None
+        for plan in self._plans:
+            try:
+                self._tracker.project(plan)
+            except UnreachableError as error:
+                self.unreachable = str(error)
+                return [self.unreachable]
+            except Exception as error:  # tracking must never stop the training
+                problems.append(str(as_tracking_error(error, self._tracker.uri)))
+        return problems
+
+
+def sync(tracker: Tracker) -> list[str]:
+    """Bring every sweep of the tracker's store up to date; returns their names.
+
+    Waits as long as MLflow shows signs of life. Raises TrackingError if something is not up to
+    date.
+    """
+    names: list[str] = []
+    errors: list[TrackingError] = []
+
+    def work() -> None:
+        try:
+            names.extend(tracker.sync())
+        except Exception as error:
+            errors.append(as_tracking_error(error, tracker.uri))
+
+    thread = threading.Thread(target=work, name="fope-lab-sync", daemon=True)
+    thread.start()
+    if not tracker.patience.wait(thread):
+        raise UnreachableError(tracker.silence())
+    if errors:
+        raise errors[0]
+    return names

@@ -17,13 +17,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from fope_lab.tracking.causes import as_tracking_error
+from fope_lab.tracking.client import as_tracking_error
 from fope_lab.tracking.database import prepare, readable_tables
 from fope_lab.tracking.errors import DamagedDatabaseError, TrackingError
-from fope_lab.tracking.links import VIEW
 from fope_lab.tracking.server import artifact_folder
 from fope_lab.tracking.tracker import Tracker
-from fope_lab.tracking.uris import default_uri, sqlite_file
+from fope_lab.tracking.uris import VIEW, default_uri, sqlite_file
 
 MOST_LINKS = 20
 """The most links to prepared views that are printed."""

@@ -1,7 +1,7 @@
-"""Tracking URIs: which are allowed, the file that one names, and how to show one without passwords.
+"""Tracking URIs: which are allowed, the file that one names, links to pages, and no passwords.
 
 The URI itself, with its password, is only used to connect. What is printed, stored or linked to
-comes from `shown`, `without_secrets` and `page_address`.
+comes from `shown`, `without_secrets`, `run_link` and `page_link`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 HARMLESS = ("host", "port", "dbname", "driver", "charset", "sslmode", "timeout", "connect_timeout")
 """The fields of a query that are shown; any other may hold a password."""
 HIDDEN = "…"
+PAGES = "http://127.0.0.1:5000"
+"""Where `fope-lab ui` serves the pages of a database."""
+VIEW = "workflowType=machine_learning"
+"""The query that selects experiments; MLflow's default view is of language model traces."""
 SHORT = 4
 """A secret with fewer characters is only hidden where it is a word by itself."""
 _SQLITE = re.compile(r"(sqlite(?:\+\w+)?)://(?:/([^?]*))?(\?.*)?", re.DOTALL)
@@ -88,10 +92,14 @@ def shown(uri: str) -> str:
     return head + (f"{HIDDEN}@" if user else "") + place + ("?" + "&".join(kept) if kept else "")
 
 
-def page_address(uri: str) -> str:
-    """The address of a server's pages: `uri` without user name, password and query."""
-    head, _, place, _ = _parts(uri)
-    return f"{head}{place}".partition("#")[0].rstrip("/")
+def run_link(uri: str, experiment_id: str, run_id: str, ui: str = PAGES) -> str:
+    """The URL of a run's page, on the MLflow server `uri`, or on `ui` if `uri` is a database."""
+    return f"{_pages(uri, ui)}/#/experiments/{experiment_id}/runs/{run_id}?{VIEW}"
+
+
+def page_link(uri: str, page: str, ui: str = PAGES) -> str:
+    """The URL of a page, such as a prepared view, that begins with "#"."""
+    return f"{_pages(uri, ui)}/{page}&{VIEW}"
 
 
 def without_secrets(text: str, uri: str) -> str:
@@ -102,6 +110,14 @@ def without_secrets(text: str, uri: str) -> str:
         pattern = word if len(secret) >= SHORT else rf"(?<!\w){word}(?!\w)"
         text = re.sub(pattern, HIDDEN, text)
     return text
+
+
+def _pages(uri: str, ui: str) -> str:
+    """The address of MLflow's pages: a server's without user name, password and query."""
+    if not uri.startswith(("http://", "https://")):
+        return ui.rstrip("/")
+    head, _, place, _ = _parts(uri)
+    return f"{head}{place}".partition("#")[0].rstrip("/")
 
 
 def _parts(uri: str) -> tuple[str, str, str, str]:

@@ -29,13 +29,6 @@ stages:
     data: {corpus: python-docs, length: 64}
     train: {tokens: 4096, batch_tokens: 1024, learning_rate: 1e-3}
 """
-MLFLOW_ALONE = """
-import sys
-from mlflow import MlflowClient
-import mlflow.store.tracking.sqlalchemy_store
-print("ready", flush=True)
-MlflowClient(tracking_uri="sqlite:///" + sys.argv[1]).search_experiments()
-"""
 SYNC = [sys.executable, "-m", "fope_lab.cli", "sync", "--store"]
 
 
@@ -49,7 +42,7 @@ def planned(tmp_path: Path) -> Plan:
         with store.folder(stage.kind, stage.key).begin("test", {}) as attempt:
             attempt.writer.log(1, {"loss": 1.0})
             attempt.finish({})
-    Tracker(store.root).keep_report(found, [], {})
+    Tracker(store.root).keep_report(found, {}, {})
     return found
 
 
@@ -82,28 +75,3 @@ def test_killed_while_it_makes_the_database(tmp_path: Path, planned: Plan, size:
     process.communicate()
     assert not (store / "mlflow.db").exists()
     assert assert_synced(store, planned) == ["up to date: killed"]
-
-
-@pytest.mark.parametrize("delay", [0.05, 0.4, 1.0])
-def test_a_database_that_mlflow_left_half_made_is_mended(
-    tmp_path: Path, planned: Plan, delay: float
-) -> None:
-    """As versions of this program left it that let MLflow make the store's database in place."""
-    store = tmp_path / "store"
-    database = store / "mlflow.db"
-    process = subprocess.Popen(
-        [sys.executable, "-c", MLFLOW_ALONE, str(database)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    while not database.exists() or database.stat().st_size == 0:
-        assert process.poll() is None
-        time.sleep(0.005)
-    time.sleep(delay)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    lines = assert_synced(store, planned)
-    assert lines[-1] == "up to date: killed"
-    kept = list(store.glob("mlflow.db.unreadable-*[0-9]"))
-    assert len(kept) == len(lines) - 1  # or the rest was made of what was there

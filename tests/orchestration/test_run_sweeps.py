@@ -20,7 +20,6 @@ from fope_lab.report.render.terminal import print_report
 from fope_lab.store import StageState, Status, Store, StoreError
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking import Tracker
-from fope_lab.tracking.kept_report import KeptReport
 from fope_lab.tracking.ledger import Ledger, recorded_sweeps
 
 SWEEP = """
@@ -121,7 +120,7 @@ def test_a_run_that_ends_early_hides_no_failure(
     ("owner", "name", "told"),
     [
         (running, "keep_report", "report: not written (no space left on the device)"),
-        (KeptReport, "keep", "the store can't record two-seeds for MLflow: no space left"),
+        (Ledger, "keep_report", "the store can't record two-seeds for MLflow: no space left"),
         (Ledger, "save_outline", "the store can't record two-seeds for MLflow: no space left"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,10 +11,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from tracking_scene import LiveServer, Scene, finish, measure
 
-from fope_lab.orchestration.sweep_report import tracked_report
-from fope_lab.orchestration.tracked_cells import tracked_cells
 from fope_lab.sweep import Plan
-from fope_lab.tracking import settled
 from fope_lab.tracking.ledger import Ledger
 from fope_lab.tracking.prepared_views import TAG, prepared_views
 
@@ -30,14 +28,12 @@ def do(scene: Scene, plan: Plan) -> Plan:
             finish(folder)
         else:
             measure(folder, {64: 9.0, 128: 12.0} if stage.kind == "perplexity" else {})
-    cells = tracked_cells(tracked_report(plan.sweep, scene.store, scene.tracker))
-    scene.tracker.keep_report(plan, [], {}, cells)
-    scene.tracker.project(plan)
+    scene.report(plan, [], {})
     return plan
 
 
 def editions(scene: Scene) -> dict[str, str]:
-    """The tag of the runs of all stages and cells, by their keys."""
+    """The tag of the runs of all stages, by their keys."""
     return {
         run.data.tags["key"]: run.data.tags["edition"]
         for run in scene.runs()
@@ -47,7 +43,7 @@ def editions(scene: Scene) -> dict[str, str]:
 
 def stages(scene: Scene, edition: str) -> set[str]:
     """The keys of the stages whose runs have the tag."""
-    return {key for key, tag in editions(scene).items() if tag == edition and "cell" not in key}
+    return {key for key, tag in editions(scene).items() if tag == edition}
 
 
 def keys(plan: Plan) -> set[str]:
@@ -74,7 +70,7 @@ def test_what_is_edited_away_is_earlier_until_it_is_edited_back(scene: Scene, pr
     one = do(scene, scene.plan(seeds="0, 1", embeddings="rope"))
     assert stages(scene, "current") == keys(one)
     assert stages(scene, "earlier") == keys(both) - keys(one)
-    for view in ("pretrain", "perplexity", "results", "means"):
+    for view in ("pretrain", "perplexity", "results"):
         assert {run.data.tags["embedding"] for run in shown(scene, view)} == {"rope"}
     if process == "another":
         scene.restart()
@@ -91,17 +87,14 @@ def test_an_edited_setting_leaves_the_stages_of_before(scene: Scene) -> None:
     assert len(shown(scene, "perplexity")) == 4
 
 
-def test_all_seeds_of_a_cell_and_the_cell_have_one_line(scene: Scene) -> None:
+def test_all_seeds_of_a_setting_have_one_line(scene: Scene) -> None:
+    def lines() -> Counter[str]:
+        return Counter(run.data.tags["line"] for run in shown(scene, "perplexity"))
+
     do(scene, scene.plan(seeds="0, 1", grid=RATES))
-    found: dict[str, list[str]] = {}
-    for run in shown(scene, "perplexity"):
-        found.setdefault(run.data.tags["line"], []).append(run.data.tags["cell"])
-    assert found.keys() == {"rope 2e-3", "rope 5e-4", "nope 2e-3", "nope 5e-4"}
-    assert all(len(cells) == 2 and len(set(cells)) == 1 for cells in found.values())
-    means = {run.data.tags["line"]: [run.data.tags["key"]] * 2 for run in shown(scene, "means")}
-    assert means == found
+    assert lines() == {"rope 2e-3": 2, "rope 5e-4": 2, "nope 2e-3": 2, "nope 5e-4": 2}
     do(scene, scene.plan(seeds="0, 1"))  # of a sweep with fewer axes, they have shorter names
-    assert {run.data.tags["line"] for run in shown(scene, "perplexity")} == {"rope", "nope"}
+    assert lines() == {"rope": 2, "nope": 2}
 
 
 def test_the_runs_of_another_store_are_left_alone(
@@ -122,17 +115,6 @@ def test_the_runs_of_another_store_are_left_alone(
     assert {key for key, tag in mine.items() if tag == "earlier"} == keys(both) - keys(one)
 
 
-def test_sync_tags_what_an_older_version_sent(scene: Scene) -> None:
-    both = do(scene, scene.plan())
-    one = do(scene, scene.plan(embeddings="rope"))
-    client = MlflowClient(tracking_uri=scene.uri)
-    for run in scene.runs():
-        client.delete_tag(run.info.run_id, "edition")
-    scene.restart().sync()
-    assert stages(scene, "current") == keys(one)
-    assert stages(scene, "earlier") == keys(both) - keys(one)
-
-
 def test_what_is_of_the_sweep_again_but_not_done_is_current(scene: Scene) -> None:
     do(scene, scene.plan())
     one = do(scene, scene.plan(embeddings="rope"))
@@ -151,11 +133,12 @@ def test_nothing_is_sent_of_an_edited_sweep_once_it_was_sent(
     plan = do(scene, scene.plan(embeddings="rope"))
     for name in ("log_batch", "set_tag", "delete_tag", "set_experiment_tag", "update_run"):
         monkeypatch.setattr(MlflowClient, name, lambda *_, **__: pytest.fail("was sent again"))
-    mark = settled.database_mark(scene.store.root / "mlflow.db")
+    database = scene.store.root / "mlflow.db"
+    before = database.read_bytes()
     scene.tracker.project(plan)
     scene.restart().project(plan)
     scene.restart().sync()
-    assert settled.database_mark(scene.store.root / "mlflow.db") == mark
+    assert database.read_bytes() == before
 
 
 def test_a_view_of_a_section_that_the_sweep_no_longer_has_goes(scene: Scene) -> None:
@@ -164,11 +147,11 @@ def test_a_view_of_a_section_that_the_sweep_no_longer_has_goes(scene: Scene) -> 
         return sum(name.startswith(TAG) for name in experiment.tags)
 
     do(scene, scene.plan())
-    assert views() == 4
+    assert views() == 3
     text = (scene.root / "first.yaml").read_text()
     without = "\n".join(line for line in text.splitlines() if "kind: perplexity" not in line)
     do(scene, scene.plan_of(without))
-    assert scene.tracker.view_links("first").keys() == {"pretrain", "means"}
-    assert views() == 2
+    assert scene.tracker.view_links("first").keys() == {"pretrain"}
+    assert views() == 1
     do(scene, scene.plan())
-    assert views() == 4
+    assert views() == 3

@@ -15,7 +15,6 @@ from tracking_scene import Scene, finish, measure, of
 
 from fope_lab.sweep import Plan, load_sweep, plan
 from fope_lab.tracking.experiment import Run as OpenRun
-from fope_lab.tracking.upload_models import ModelUpload
 
 FURTHER = """
 name: further
@@ -186,43 +185,27 @@ def test_the_numbers_of_a_model_are_not_doubled(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = all_done(scene)
-    real = OpenRun.log_of_model
+    real = OpenRun.add_read_model
 
     def killed(*arguments: Any) -> None:
         real(*arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(OpenRun, "log_of_model", killed)
+        patch.setattr(OpenRun, "add_read_model", killed)
         with pytest.raises(KeyboardInterrupt):
             scene.tracker.project(plan)
     scene.restart().sync()
     assert_whole(scene, plan)
 
 
-def test_sync_adds_the_models_of_an_older_version(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = all_done(scene)
-    with monkeypatch.context() as patch:
-        patch.setattr(ModelUpload, "stage", lambda *_: None)
-        scene.tracker.project(plan)
-    assert models(scene) == []
-    runs = {run.info.run_id: scene.points(run) for run in scene.runs()}
-    with monkeypatch.context() as patch:
-        patch.setattr(MlflowClient, "get_metric_history", lambda *_: pytest.fail("was read"))
-        scene.restart().sync()
-    assert_whole(scene, plan)
-    assert {run.info.run_id: scene.points(run) for run in scene.runs()} == runs
-
-
-def test_a_finished_upload_asks_nothing_about_models(
+def test_a_finished_upload_sends_nothing_about_models(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = all_done(scene)
     scene.tracker.project(plan)
-    for name in (*REQUESTS, "search_logged_models", "set_logged_model_tags"):
-        monkeypatch.setattr(MlflowClient, name, lambda *_, **__: pytest.fail("was asked"))
+    for name in (*REQUESTS, "set_logged_model_tags"):
+        monkeypatch.setattr(MlflowClient, name, lambda *_, **__: pytest.fail("was sent"))
     scene.restart().sync()
 
 

@@ -18,8 +18,8 @@ from tracking_scene import LiveServer, Scene, finish, measure
 
 from fope_lab.orchestration.sweep_report import tracked_report
 from fope_lab.sweep import Plan
+from fope_lab.tracking.outline import Outline
 from fope_lab.tracking.prepared_views import MOST_COLUMNS, TAG, View, prepared_views
-from fope_lab.tracking.view import Outline
 
 CURVE = {64: 9.5, 128: 11.25, 512: 80.0}
 LENGTHS = ("perplexity_by_length", *(f"perplexity/{length}" for length in (64, 128, 1024)))
@@ -58,9 +58,7 @@ def all_done(scene: Scene) -> Plan:
 
 def test_a_curve_is_a_chart_over_the_logarithm_of_the_length(scene: Scene) -> None:
     state = views_of(scene.plan(), {"perplexity": LENGTHS})["perplexity"].state
-    assert state["searchFilter"] == (
-        "tags.stage = 'perplexity' AND tags.kind != 'cell' AND tags.edition = 'current'"
-    )
+    assert state["searchFilter"] == ("tags.stage = 'perplexity' AND tags.edition = 'current'")
     [chart] = state["compareRunCharts"]
     assert (chart["metricKey"], chart["type"]) == ("perplexity_by_length", "LINE")
     assert (chart["xAxisKey"], chart["xAxisScaleType"]) == ("step", "log")
@@ -72,7 +70,7 @@ def test_a_curve_is_a_chart_over_the_logarithm_of_the_length(scene: Scene) -> No
     assert folded == {"perplexity", "Model metrics"}
     assert state["groupBy"] == {
         "aggregateFunction": "average",
-        "groupByKeys": [{"mode": "tag", "groupByData": "curve"}],
+        "groupByKeys": [{"mode": "tag", "groupByData": "line"}],
     }
 
 
@@ -96,33 +94,6 @@ def test_the_least_loss_of_a_training_is_bars_after_its_curves(scene: Scene) -> 
     ]
 
 
-def test_the_means_are_those_of_evaluations_in_the_order_of_the_file(scene: Scene) -> None:
-    outline = Outline.of(scene.plan(seeds="0, 1"), {})
-    evaluations = [stage for stage in outline.stages if stage.kind == "perplexity"]
-    passkeys = [
-        dataclasses.replace(stage, key=f"{stage.key}-passkey", section="passkey", kind="passkey")
-        for stage in evaluations
-    ]
-    both = dataclasses.replace(outline, stages=(*outline.stages, *passkeys))
-    measured = {"pretrain": "loss", "perplexity": "perplexity/64", "passkey": "accuracy/64"}
-    logged = {
-        key: (measured[stage.section],)
-        for stage in both.stages
-        if stage.section in measured
-        for key in (stage.key, both.cell_keys[stage.key])
-    }
-    state = {view.name: view.state for view in prepared_views(both, logged)}["means"]
-    assert state["searchFilter"] == (
-        "tags.kind = 'cell' AND tags.stage != 'pretrain' AND tags.edition = 'current'"
-    )
-    shown = [name for name in state["selectedColumns"] if "ci95" not in name]
-    assert shown[-2:] == ["metrics.`perplexity/64`", "metrics.`accuracy/64`"]
-    only = {stage.key: logged[stage.key] for stage in both.stages if stage.kind == "pretrain"}
-    only |= {both.cell_keys[key]: names for key, names in only.items()}
-    state = {view.name: view.state for view in prepared_views(both, only)}["means"]
-    assert state["searchFilter"] == "tags.kind = 'cell' AND tags.edition = 'current'"
-
-
 def test_the_table_has_what_varies_and_what_was_measured(scene: Scene) -> None:
     view = views_of(scene.plan(), {"pretrain": ("loss",), "perplexity": LENGTHS})["results"]
     assert view.mode == "TABLE"
@@ -133,7 +104,7 @@ def test_the_table_has_what_varies_and_what_was_measured(scene: Scene) -> None:
         *(f"metrics.`perplexity/{length}`" for length in (64, 128, 1024)),
     ]
     assert view.state["searchFilter"] == (
-        "tags.kind != 'cell' AND tags.kind != 'prepare-data' AND tags.kind != 'pretrain'"
+        "tags.kind != 'prepare-data' AND tags.kind != 'pretrain'"
         " AND tags.kind != 'summary' AND tags.edition = 'current'"
     )
 
@@ -142,7 +113,7 @@ def test_other_axes_are_columns_and_split_the_lines(scene: Scene) -> None:
     plan = scene.plan(grid="pretrain.train.learning_rate: [1e-3, 3e-3]")
     views = views_of(plan, {"perplexity": LENGTHS})
     assert views["perplexity"].state["groupBy"]["groupByKeys"] == [
-        {"mode": "tag", "groupByData": "curve"}
+        {"mode": "tag", "groupByData": "line"}
     ]
     state = views["results"].state
     columns = state["selectedColumns"]
@@ -210,7 +181,7 @@ def test_an_embedding_that_all_have_does_not_fill_the_legend(scene: Scene) -> No
     swapped_outline = dataclasses.replace(outline, stages=swapped)
     views = prepared_views(swapped_outline, logged)
     [view] = [view for view in views if view.name == "perplexity"]
-    assert view.state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "curve"}]
+    assert view.state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "line"}]
     assert lines(swapped_outline) == ["rope", "nope"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import shutil
 import subprocess
@@ -161,8 +160,8 @@ def test_a_stage_that_nobody_began_has_no_run(scene: Scene) -> None:
     plan = scene.plan()
     scene.tracker.project(plan)
     assert scene.runs() == []
-    assert scene.tracker.run_ids(plan.sweep) == {}
-    assert scene.tracker.experiment_id(plan.sweep) is None
+    assert scene.run_ids(plan) == {}
+    assert scene.run_ids(plan) == {}
 
 
 def test_length_curves_have_the_length_as_their_step(scene: Scene) -> None:
@@ -255,13 +254,13 @@ def test_lost_records_cost_nothing_but_time(scene: Scene) -> None:
         finish(scene.folder(stage), steps=600)  # more points than fit a request
     scene.tracker.project(plan)
     before = {run.info.run_id: scene.points(run) for run in scene.runs()}
-    ids = scene.tracker.run_ids(plan.sweep)
+    ids = scene.run_ids(plan)
     for record in scene.store.root.glob("*/*/tracking/*.json"):
         record.unlink()
-    assert scene.tracker.run_ids(plan.sweep) == {}
+    assert scene.run_ids(plan) == {}
     scene.restart().project(plan)
     assert {run.info.run_id: scene.points(run) for run in scene.runs()} == before
-    assert scene.tracker.run_ids(plan.sweep) == ids
+    assert scene.run_ids(plan) == ids
     assert set(ids.values()) == before.keys()
 
 
@@ -373,28 +372,6 @@ def test_sync_needs_no_sweep_file_and_fills_another_mlflow(
     assert (len(scene.runs("first")), len(scene.runs("second"))) == (6, 4)
 
 
-def test_the_summary_is_updated_not_repeated(scene: Scene) -> None:
-    plan = scene.plan()
-    html, data = scene.root / "report.html", scene.root / "report.json"
-
-    def report(text: str, value: float) -> None:
-        html.write_text(f"<p>{text}</p>")
-        data.write_text("{}")
-        scene.report(plan, [html, data], {("holds",): value})
-
-    report("one", 1.0)
-    report("one", 1.0)
-    report("two", 2.0)
-    scene.restart()
-    report("two", 2.0)
-    (run,) = scene.runs()
-    assert run.data.tags["kind"] == "summary"
-    assert [(step, value) for _, step, _, value in scene.points(run)] == [(1, "1.0"), (2, "2.0")]
-    artifacts = scene.store.root / "mlartifacts" / "first" / run.info.run_id / "artifacts"
-    assert run.info.artifact_uri == artifacts.as_uri()
-    assert (artifacts / "report.html").read_text() == "<p>two</p>"
-
-
 def test_tags_that_a_user_edits_or_removes_are_mended(scene: Scene) -> None:
     plan = scene.plan()
     stage = of(plan, "pretrain")
@@ -414,35 +391,6 @@ def test_tags_that_a_user_edits_or_removes_are_mended(scene: Scene) -> None:
     scene.restart().project(plan)
     assert scene.points(scene.run(stage)) == expected(scene.folder(stage).rows())
     assert summary.info.run_id in {run.info.run_id for run in scene.runs()}
-
-
-def test_the_summary_has_all_files_of_the_report_that_were_kept(scene: Scene) -> None:
-    files = [scene.root / name for name in ("report.html", "report.json", "report.md")]
-    for file in files:
-        file.write_text(file.name)
-    scene.report(scene.plan(), files, {})
-    (run,) = scene.runs()
-    folder = scene.store.root / "mlartifacts" / "first" / run.info.run_id / "artifacts"
-    assert {file.name: file.read_text() for file in folder.iterdir()} == {
-        file.name: file.name for file in files
-    }
-
-
-def test_a_report_that_was_kept_before_its_files_were_named_is_sent(scene: Scene) -> None:
-    files = [scene.root / name for name in ("report.html", "report.json")]
-    for file in files:
-        file.write_text(file.name)
-    scene.report(scene.plan(), files, {})
-    meta = scene.store.root / "tracking" / "sweeps" / "first" / "report.meta.json"
-    old = json.loads(meta.read_text())
-    assert old.pop("files") == ["report.html", "report.json"]
-    meta.write_text(json.dumps(old))
-    (run,) = scene.runs()
-    MlflowClient(tracking_uri=scene.uri).delete_tag(run.info.run_id, "content")
-    folder = scene.store.root / "mlartifacts" / "first" / run.info.run_id / "artifacts"
-    shutil.rmtree(folder)
-    assert scene.restart().sync() == ["first"]
-    assert {file.name for file in folder.iterdir()} == {"report.html", "report.json"}
 
 
 @pytest.mark.parametrize("uri", ["mlruns", "file:///tmp/x", "ftp://me:secret@host"])
@@ -589,4 +537,4 @@ def test_mlflow_has_every_durable_point_once_after_any_history(
         assert at_the_end == (best if ends else {})
         steps = [point[:2] for point in chaos.scene.points(run)]
         assert len(steps) == len(set(steps))
-        assert chaos.scene.tracker.run_ids(chaos.plan.sweep) == {chaos.stage.key: run.info.run_id}
+        assert chaos.scene.run_ids(chaos.plan) == {chaos.stage.key: run.info.run_id}

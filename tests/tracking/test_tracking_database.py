@@ -16,9 +16,9 @@ import pytest
 from tracking_scene import Scene, expected, finish, of
 
 from fope_lab.tracking import Tracker, TrackingError
+from fope_lab.tracking.client import quiet_mlflow
 from fope_lab.tracking.database import State, prepare, readable_tables, set_aside, state
 from fope_lab.tracking.errors import DamagedDatabaseError
-from fope_lab.tracking.quiet_mlflow import quiet_mlflow
 
 AT_ONCE = """
 import os, sys
@@ -26,7 +26,7 @@ from pathlib import Path
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking import Tracker
-from fope_lab.tracking.quiet_mlflow import quiet_mlflow
+from fope_lab.tracking.client import quiet_mlflow
 
 quiet_mlflow()
 import mlflow.store.tracking.sqlalchemy_store  # here, so that each child need not
@@ -247,4 +247,4 @@ def test_a_store_may_have_any_name(tmp_path: Path, empty_database: Path, name: s
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [name]
     user_names_it = Tracker(root, Tracker(root).uri)
     assert user_names_it.uri == Tracker(root).uri
-    assert user_names_it.run_ids(plan.sweep) == scene.tracker.run_ids(plan.sweep)
+    assert user_names_it.run_ids(plan.sweep) == scene.run_ids(plan)

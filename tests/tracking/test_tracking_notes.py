@@ -103,31 +103,3 @@ def test_sync_says_what_has_no_report(scene: Scene, capsys: pytest.CaptureFixtur
         "up to date: first, second",
         "without a report, which `fope-lab run` makes at its end: first",
     ]
-
-
-def test_sync_says_which_report_has_no_means_over_seeds(
-    scene: Scene, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("first", "second", "third"):
-        scene.tracker.project(scene.plan(name))
-    for name in ("second", "third"):
-        reported(scene, scene.plan(name))
-    (scene.store.root / "tracking" / "sweeps" / "second" / "cells.json").unlink()
-    assert main(["sync", "--store", str(scene.store.root)]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "up to date: first, second, third",
-        "without a report, which `fope-lab run` makes at its end: first",
-        "without means over seeds, which `fope-lab run` adds at its end: second",
-    ]
-
-
-def test_a_report_is_kept_before_it_is_sent(scene: Scene) -> None:
-    plan = scene.plan()
-    scene.tracker.project(plan)
-    report = scene.root / "report.html"
-    report.write_text("kept")
-    scene.tracker.keep_report(plan, [report], {("holds",): 3.0})
-    assert scene.runs() == []  # MLflow was down, say
-    assert scene.restart().sync() == ["first"]
-    [run] = scene.runs()
-    assert (run.data.tags["kind"], run.data.metrics) == ("summary", {"holds": 3.0})

@@ -20,15 +20,15 @@ from fope_lab.cli import main
 from fope_lab.orchestration.run_sweeps import run_sweeps
 from fope_lab.sweep import Plan
 from fope_lab.tracking import Tracker, TrackingError, TrackingThread
+from fope_lab.tracking import client as client_module
 from fope_lab.tracking import database as database_module
-from fope_lab.tracking import patience as patience_module
-from fope_lab.tracking.patience import Patience
+from fope_lab.tracking.client import Patience
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """MLflow is given up after a second."""
-    monkeypatch.setattr(patience_module, "SILENCE", 1.0)
+    monkeypatch.setattr(client_module, "SILENCE", 1.0)
     monkeypatch.setattr(database_module, "BUSY_SECONDS", 1.0)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
 
@@ -63,7 +63,7 @@ def test_a_locked_database_costs_sync_one_line(
 ) -> None:
     finished(scene, "first", "second")
     for name in ("first", "second"):
-        scene.tracker.keep_report(scene.plan(name, "rope"), [], {})
+        scene.keep_report(scene.plan(name, "rope"), [], {})
     capfd.readouterr()
     with locked(scene.store.root / "mlflow.db", kind), at_most(5):
         assert main(["sync", "--store", str(scene.store.root)]) == 2
@@ -146,7 +146,7 @@ def test_a_large_upload_is_not_cut_off(scene: Scene, monkeypatch: pytest.MonkeyP
         log_batch(*args, **settings)
 
     monkeypatch.setattr(MlflowClient, "log_batch", slow)
-    monkeypatch.setattr(patience_module, "SILENCE", 5.0)
+    monkeypatch.setattr(client_module, "SILENCE", 5.0)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     thread = TrackingThread(scene.tracker, [plan])
     thread.start()
@@ -198,7 +198,7 @@ def silence(patience: Patience) -> None:
 def test_only_silence_ends_the_waiting(
     work: Callable[[Patience], None], ends: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience_module, "SILENCE", 0.4)
+    monkeypatch.setattr(client_module, "SILENCE", 0.4)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "0")
     patience = Patience()
     thread = threading.Thread(target=work, args=[patience])

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tracking_scene import Scene, at_most, finish, free_port, of
 
 from fope_lab.tracking import Tracker, TrackingError, run_link
-from fope_lab.tracking.causes import as_tracking_error
-from fope_lab.tracking.links import page_link
-from fope_lab.tracking.uris import checked_uri, shown, without_secrets
+from fope_lab.tracking.client import as_tracking_error
+from fope_lab.tracking.uris import checked_uri, page_link, shown, without_secrets
 
 SECRET = "correct-horse"
 TEMPLATES = (

@@ -70,8 +70,18 @@ class Scene:
 
     def report(self, plan: Plan, files: list[Path], numbers: dict[tuple[str, ...], float]) -> None:
         """Send a report, as a run does at its end."""
-        self.tracker.keep_report(plan, files, numbers)
+        self.keep_report(plan, files, numbers)
         self.tracker.project(plan)
+
+    def keep_report(
+        self, plan: Plan, files: list[Path], numbers: dict[tuple[str, ...], float]
+    ) -> None:
+        """Keep a report for MLflow, as a run does before it sends it."""
+        self.tracker.keep_report(plan, {file.name: file.read_bytes() for file in files}, numbers)
+
+    def run_ids(self, plan: Plan) -> dict[str, str]:
+        """The ids of the runs that the store has recorded, by the keys of the stages."""
+        return {key: run.run_id for key, run in self.tracker.runs(plan.sweep).items()}
 
     def restart(self) -> Tracker:
         """A tracker that knows nothing but what is on disk, as in a new process."""

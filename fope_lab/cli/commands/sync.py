@@ -25,6 +25,4 @@ def run(options: argparse.Namespace) -> int:
     print(f"up to date: {', '.join(names) or 'nothing has run yet'}")
     if missing := tracker.without_report():
         print(f"without a report, which `fope-lab run` makes at its end: {', '.join(missing)}")
-    if old := tracker.without_cells():
-        print(f"without means over seeds, which `fope-lab run` adds at its end: {', '.join(old)}")
     return OK

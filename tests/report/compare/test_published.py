@@ -33,7 +33,7 @@ from fope_lab.store import Store
 from fope_lab.store.state import NOT_STARTED
 from fope_lab.sweep import SweepError
 from fope_lab.sweep.graph import Stage
-from fope_lab.tracking.view import metric_path
+from fope_lab.tracking.stage_run import metric_path
 
 ROOT = Path(__file__).parents[3]
 OF_NUMBERS = ("in the released logs", "setting for a CPU", "setting for a GPU")

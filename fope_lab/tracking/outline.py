@@ -1,0 +1,82 @@
+"""A sweep as the store records it for MLflow: its stages, without the need for its file."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from fope_lab.sweep.plan import Plan
+from fope_lab.tracking.names import line_names, run_names
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageOutline:
+    """What MLflow shows of a stage besides its metrics.
+
+    `cached` says whether the store already had the finished stage when the sweep was first planned.
+    """
+
+    key: str
+    label: str
+    section: str
+    kind: str
+    config: Mapping[str, Any]
+    axes: Mapping[str, Any]
+    parents: Mapping[str, str]
+    seed: int | None
+    embedding: str | None
+    scale: str | None
+    cached: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outline:
+    """What MLflow shows of a plan besides metrics: its name, description, file and stages."""
+
+    name: str
+    description: str
+    file: str
+    stages: tuple[StageOutline, ...]
+
+    @functools.cached_property
+    def names(self) -> Mapping[str, str]:
+        """The names of the stages' runs, by key."""
+        return run_names(self.stages)
+
+    @functools.cached_property
+    def lines(self) -> Mapping[str, str]:
+        """The names of the lines that charts draw of stages, by key.
+
+        Stages that differ only in their seed share a line. Stages without an embedding have none.
+        """
+        return line_names(stage for stage in self.stages if stage.embedding is not None)
+
+    @classmethod
+    def of(cls, plan: Plan, cached: Mapping[str, bool]) -> Outline:
+        """The outline of a plan; `cached` holds, by key, what was recorded for stages before."""
+        sweep = plan.sweep
+        own = [name for name in StageOutline.__dataclass_fields__ if name != "cached"]
+        stages = [
+            {name: getattr(stage, name) for name in own}
+            | {"cached": cached.get(stage.key, plan.states[stage.key].is_done)}
+            for stage in sweep.stages
+        ]
+        raw = {"name": sweep.name, "description": sweep.description, "file": str(sweep.path)}
+        return cls.parse(json.dumps(raw | {"stages": stages}))
+
+    @classmethod
+    def parse(cls, text: str | bytes) -> Outline:
+        """The outline in a JSON text that `json` wrote. Raises ValueError for any other."""
+        return _OUTLINE.validate_json(text)
+
+    def json(self) -> str:
+        """The outline as JSON text."""
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
+
+
+_OUTLINE = TypeAdapter(Outline)

@@ -1,0 +1,351 @@
+"""What the run of a stage says besides its metrics: its status and times, tags and parameters.
+
+All of it follows from the outline of the sweep and the stage's folder. The parameters, by which
+MLflow's lists filter and its compare page compares, are the resolved configuration, flattened, and
+whatever varies in the model that a stage makes or reads: so a list sorts evaluations by the
+learning rate of their models.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fope_lab.data.roles import MODEL, text_role, validation_role
+from fope_lab.provenance.checkout import Checkout
+from fope_lab.stages import Select
+from fope_lab.stages.base import STAGE_TYPES
+from fope_lab.stages.labels import label
+from fope_lab.store import StageFolder, Status, Store
+from fope_lab.store.time_taken import TimeTaken, over_attempts
+from fope_lab.sweep.made_by import output_digest
+from fope_lab.tracking.outline import Outline, StageOutline
+from fope_lab.tracking.uris import VIEW
+
+SUMMARY = "summary"
+"""The kind and the name of the run that holds a sweep's report."""
+EDITION, CURRENT, EARLIER = "edition", "current", "earlier"
+"""The tag that says whether a run belongs to the sweep as its file is now, and its values.
+
+When a stage is edited or dropped, the run of what it was stays, and counts as earlier.
+"""
+LINE = "line"
+"""The tag with the name of the line that charts draw for all seeds."""
+TIME = "time"
+"""The tag of a finished stage that says how long its attempts took."""
+CHECKPOINT = "checkpoint"
+"""The tag of a model, and of the run that made it: the checkpoint's folder."""
+MODEL_ID = "model_id"
+"""The tag of a run that started from a model or measured it: the model's id in MLflow."""
+NOTE = "mlflow.note.content"
+"""MLflow's tag for a description, which it shows as Markdown."""
+NAME_LENGTH, PARAMETER_LENGTH = 250, 6_000
+"""MLflow's limits for the name of a metric, parameter or tag, and for the value of a parameter."""
+DIGEST_LENGTH, DATASET_LENGTH = 36, 500
+"""MLflow's limits for the digest and for the name of a dataset."""
+TAG_LENGTH = 1_000
+"""Our limit for the value of a tag, in characters, so that it stays readable."""
+TRAINING, VALIDATION = text_role(0).partition(".")[0], validation_role(0).partition(".")[0]
+MADE_FROM = "Made from:\n"
+MARKS = re.compile(r"[\\`*_\[\]<>]")
+"""What Markdown would not show as it is."""
+_OUR_NOTE = re.compile(
+    rf"{MADE_FROM}(?:\n- [\w. ]+: \[.*\]\(#/experiments/\d+/runs/\w+\?[\w=]+\))+"
+)
+
+Stages = Mapping[str, StageOutline]
+"""The stages of a sweep, by key."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """When a stage began and ended (in ms since 1970), how, and its newest checkpoint.
+
+    Two equal ones have the same durable rows, since rows become durable with a checkpoint.
+    """
+
+    status: Status
+    started: int
+    ended: int | None
+    error: str | None
+    checkpoint: Path | None
+
+    @property
+    def completed(self) -> int | None:
+        """When the stage ended well; None if it has not."""
+        return self.ended if self.status is Status.DONE else None
+
+    @property
+    def failed(self) -> int | None:
+        """When the stage failed; None if it has not."""
+        return self.ended if self.status is Status.FAILED else None
+
+
+def timeline(folder: StageFolder) -> Timeline | None:
+    """The timeline of the stage in `folder`, or None if it was never started, or is to start again.
+
+    A stage starts with its first attempt. A stage whose process was killed counts as running until
+    it is resumed, because only watching its lease for a while would show the difference.
+    """
+    state = folder.state()
+    path = state.checkpoint.path if state.checkpoint else None
+    started, finished = folder.started_at(), folder.finished_at()
+    if finished is not None:
+        taken = folder.time_taken()
+        begun = started or finished - (taken.seconds if taken else 0.0)
+        return Timeline(Status.DONE, _ms(begun), _ms(finished), None, path)
+    if started is None or state.attempt is None or state.status is Status.NOT_STARTED:
+        return None
+    end = state.attempt.end or {}
+    ended = end.get("time")  # None while it runs
+    error = str(end.get("error") or state.reason) if state.status is Status.FAILED else None
+    return Timeline(state.status, _ms(started), ended and _ms(ended), error, path)
+
+
+def tags(outline: Outline, stage: StageOutline, at: Timeline) -> dict[str, str]:
+    """The tags of a stage's run in the experiment of the sweep."""
+    return _texts(
+        {
+            "mlflow.runName": outline.names[stage.key],
+            "mlflow.source.name": outline.file,
+            "mlflow.source.type": "LOCAL",
+            f"sweep.{outline.name}": "true",
+            "stage": stage.section,
+            "label": stage.label,
+            "kind": stage.kind,
+            "key": stage.key,
+            "seed": stage.seed,
+            "embedding": stage.embedding,
+            "scale": stage.scale,
+            LINE: outline.lines.get(stage.key),
+            EDITION: CURRENT,
+            "state": at.status,
+            "cached": "true" if stage.cached else "false",
+            "error": at.error,
+            **{f"axis.{name}": as_text(value) for name, value in stage.axes.items()},
+            **{f"parent.{role}": key for role, key in stage.parents.items()},
+        }
+    )
+
+
+def code_tags(makers: Sequence[Mapping[str, Any]], changed: Sequence[str]) -> dict[str, str]:
+    """The tags that say which code a finished stage ran with, and what has changed since.
+
+    `commit` has `+` if the code differed from the commit. A stage that ran with several commits has
+    all of them, beginning with the one that finished it.
+    """
+    checkouts = (Checkout.recorded(made_by) for made_by in makers)
+    commits = dict.fromkeys(str(checkout) for checkout in checkouts if checkout is not None)
+    return _texts(
+        {
+            "commit": ", ".join(commits) or None,
+            "mlflow.source.git.commit": next(iter(commits), "").removesuffix("+") or None,
+            "changed_since": ", ".join(changed) or None,
+        }
+    )
+
+
+def time_tags(taken: TimeTaken | None) -> dict[str, str]:
+    """The tag that says how long a finished stage took, such as "12 s over 3 attempts".
+
+    MLflow's own duration of a run includes the pauses between the attempts.
+    """
+    if taken is None:
+        return {}
+    return {TIME: over_attempts(f"{taken.seconds:.0f} s", taken.attempts)}
+
+
+def summary_tags(sweep: str) -> dict[str, str]:
+    """The tags of the run that holds the report of `sweep`."""
+    own = {"mlflow.runName": SUMMARY, "kind": SUMMARY, EDITION: CURRENT}
+    return own | {valid_name(f"sweep.{sweep}"): "true"}
+
+
+def note(experiment_id: str, parents: Iterable[tuple[str, str, str]]) -> str | None:
+    """A description with links to the runs that a run was made from: (role, name, run id) of each.
+
+    The links name no server, so they lead to the pages that show them, and hold no password.
+    """
+    pages = f"#/experiments/{experiment_id}/runs"
+    links = []
+    for role, name, run_id in parents:
+        escaped = MARKS.sub(r"\\\g<0>", name)
+        links.append(f"- {role}: [{escaped}]({pages}/{run_id}?{VIEW})")
+    return "\n".join([MADE_FROM, *links]) if links else None
+
+
+def is_users_note(text: str) -> bool:
+    """Whether a user wrote a description, or changed or emptied the one that was made here."""
+    return _OUR_NOTE.fullmatch(text) is None
+
+
+def parameters(stage: StageOutline, stages: Stages) -> dict[str, str]:
+    """The parameters of a stage.
+
+    The axes of the sweep go by their paths, such as pretrain.embedding. The trained length and the
+    learning rate are those of the last training of the model.
+    """
+    return flat(_axes(stage)) | flat(stage.config) | flat(_of_model(stage, stages))
+
+
+def model_parameters(stage: StageOutline, stages: Stages) -> dict[str, str]:
+    """The parameters of the model that a stage leaves: what varies, without the configuration.
+
+    `tokens` is how many the last training of the model had to read.
+    """
+    tokens = _field(_training(stage, stages), "train", "tokens")
+    own = {"key": stage.key, "stage": stage.section}
+    own |= {} if tokens is None else {"tokens": tokens}
+    return flat(_axes(stage)) | flat(_of_model(stage, stages)) | flat(own)
+
+
+def _axes(stage: StageOutline) -> dict[str, str]:
+    return {axis: label(value) for axis, value in stage.axes.items()}
+
+
+def _of_model(stage: StageOutline, stages: Stages) -> dict[str, Any]:
+    """What varies in the model that a stage makes or reads, as far as it is known.
+
+    What a selection chooses is known only once it has.
+    """
+    training = _training(stage, stages)
+    chosen = _chosen(stage, stages)
+    values = {
+        "embedding": stage.embedding,
+        "scale": stage.scale,
+        "seed": stage.seed,
+        "train_length": _field(training, "data", "length"),
+        "learning_rate": _field(training, "train", "learning_rate"),
+    }
+    return {k: v for k, v in values.items() if v is not None and k not in chosen}
+
+
+def flat(config: Mapping[str, Any]) -> dict[str, str]:
+    """Nested values as MLflow's parameters.
+
+    Names of nested fields are joined by dots, and entries of a list of mappings are numbered. Other
+    values are JSON, except for plain text. A value that is too long for MLflow ends in "…".
+    """
+    found: dict[str, str] = {}
+    pending: list[tuple[str, Any]] = list(config.items())
+    while pending:
+        name, value = pending.pop(0)
+        if isinstance(value, Mapping) and value:
+            pending += [(f"{name}.{inner}", entry) for inner, entry in value.items()]
+        elif isinstance(value, list | tuple) and any(isinstance(v, Mapping) for v in value):
+            pending += [(f"{name}.{index}", entry) for index, entry in enumerate(value)]
+        else:
+            text = as_text(value)
+            if len(text) > PARAMETER_LENGTH:
+                text = text[: PARAMETER_LENGTH - 1] + "…"
+            found[valid_name(name)] = text
+    return found
+
+
+def _training(stage: StageOutline | None, stages: Stages) -> Mapping[str, Any] | None:
+    """The configuration of the last training of a stage's model, if the sweep has it."""
+    while stage is not None and "train" not in stage.config:
+        stage = _origin(stage, stages)
+    return None if stage is None else stage.config
+
+
+def _origin(stage: StageOutline, stages: Stages) -> StageOutline | None:
+    """The stage whose model a stage reads; of a selection, the first of its candidates."""
+    if stage.kind == Select.kind:
+        return next((stages[key] for key in stage.parents.values() if key in stages), None)
+    return stages.get(stage.parents.get(MODEL, ""))
+
+
+def _chosen(stage: StageOutline | None, stages: Stages) -> set[str]:
+    """The settings of the last training that a selection chose."""
+    found = set()
+    while stage is not None and "train" not in stage.config:
+        if stage.kind == Select.kind:
+            found.add(str(stage.config.get("over")).rpartition(".")[2])
+        stage = _origin(stage, stages)
+    return found
+
+
+def _field(config: Mapping[str, Any] | None, section: str, name: str) -> Any:
+    found = (config or {}).get(section)
+    return found.get(name) if isinstance(found, Mapping) else None
+
+
+class Dataset(NamedTuple):
+    """A dataset of a run: `context` says what it is for, `place` is its folder in the store."""
+
+    name: str
+    digest: str
+    context: str
+    place: str
+
+
+def datasets(stage: StageOutline, stages: Stages, store: Store) -> list[Dataset]:
+    """The prepared data that a stage reads, as far as they are in the store.
+
+    The digest is that of the tokens.
+    """
+    trains = "train" in stage.config
+    contexts = {TRAINING: "training" if trains else "evaluation", VALIDATION: "validation"}
+    found = []
+    for role, key in stage.parents.items():
+        context, parent = contexts.get(role.partition(".")[0]), stages.get(key)
+        if context is None or parent is None:
+            continue
+        digest = output_digest(store.folder(parent.kind, key))
+        if digest is not None:
+            name = parent.label.removeprefix(f"{parent.section}[").removesuffix("]")
+            place = f"{parent.kind}/{key}"
+            found.append(Dataset(name[:DATASET_LENGTH], digest[:DIGEST_LENGTH], context, place))
+    return found
+
+
+def leaves_model(stage: StageOutline) -> bool:
+    """Whether a stage makes a model, rather than reading one."""
+    kind = STAGE_TYPES.all().get(stage.kind)
+    return kind is not None and kind.leaves_model
+
+
+def reads_same_model(stage: StageOutline, stages: Stages, store: Store) -> bool:
+    """Whether the model that a finished stage read is still there as it was, as far as is known."""
+    read = store.folder(stage.kind, stage.key).parents_read().get(MODEL)
+    parent = stages.get(stage.parents.get(MODEL, ""))
+    if read is None or parent is None:
+        return True
+    return output_digest(store.folder(parent.kind, parent.key)) in (None, read)
+
+
+def metric_path(parts: Iterable[str]) -> str:
+    """The name of a metric with these parts; MLflow groups charts by what precedes the last "/".
+
+    Characters that MLflow refuses, and "/" inside a part, become spaces.
+    """
+    words = (re.sub(r"[^\w\-. ]", " ", part) for part in parts)
+    return "/".join(" ".join(word.split()) for word in words)
+
+
+def valid_name(name: str) -> str:
+    """`name` with "_" for every character that MLflow refuses in a name (such as "@")."""
+    return re.sub(r"[^\w\-./ :]", "_", name)[:NAME_LENGTH]
+
+
+def as_text(value: Any) -> str:
+    """A value as JSON, except for plain text."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    """Values as tags; those that are None are left out."""
+    return {
+        valid_name(name): str(value)[:TAG_LENGTH]
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)
