@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import sqlite3
 import time
@@ -170,21 +171,29 @@ def state(path: Path) -> State:
     if not path.exists() or path.stat().st_size == 0:
         return State.EMPTY
     tables, revision = readable_tables(path)
-    from alembic.script import ScriptDirectory
-    from mlflow.store.db import utils
     from mlflow.store.db.base_sql_model import Base
 
     if not tables:
         return State.EMPTY
-    scripts = ScriptDirectory.from_config(utils._get_alembic_config(""))
-    if revision == scripts.get_current_head() and tables >= set(Base.metadata.tables):
+    newest, *older = _revisions()
+    if revision == newest and tables >= set(Base.metadata.tables):
         return State.WHOLE
-    if revision is not None and revision not in {r.revision for r in scripts.walk_revisions()}:
+    if revision is not None and revision not in (newest, *older):
         raise UnreachableError(
             f"the MLflow database {path} was made by another version of MLflow, which this one"
             f" can't read (it has revision {revision})"
         )
     return State.UNFINISHED if revision or "experiments" in tables else State.FOREIGN
+
+
+@functools.cache
+def _revisions() -> tuple[str, ...]:
+    """The revisions of its tables that this version of MLflow knows, the newest first."""
+    from alembic.script import ScriptDirectory
+    from mlflow.store.db import utils
+
+    scripts = ScriptDirectory.from_config(utils._get_alembic_config(""))
+    return tuple(script.revision for script in scripts.walk_revisions())
 
 
 def _make(path: Path) -> None:

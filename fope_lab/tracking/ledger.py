@@ -178,14 +178,6 @@ class Ledger:
         for name in set(known.files if known else ()) - files.keys():
             (folder / name).unlink(missing_ok=True)
 
-    def outlines(self) -> list[Outline]:
-        """The outlines of all sweeps that are recorded in this store, but the damaged ones."""
-        return recorded_sweeps(self._store)
-
-    def damaged(self) -> list[Path]:
-        """The recorded plans that can't be read; the next run of the sweep writes them again."""
-        return damaged_plans(self._store)
-
     def folder(self, sweep: str) -> Path:
         """The folder of a sweep's last plan and report."""
         return self._root / "sweeps" / quote(sweep, safe="")

@@ -16,14 +16,9 @@ from fope_lab.store.snapshot import StoreSnapshot
 from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.made_by import ChangesSince
 from fope_lab.sweep.plan import Plan
-from fope_lab.tracking.client import (
-    as_tracking_error,
-    concerns_one_run,
-    one_line,
-    quiet_mlflow,
-)
+from fope_lab.tracking.client import as_tracking_error, concerns_one_run, one_line, quiet_mlflow
 from fope_lab.tracking.errors import TrackingError, UnreachableError
-from fope_lab.tracking.ledger import Ledger, RunRecord
+from fope_lab.tracking.ledger import Ledger, RunRecord, damaged_plans, recorded_sweeps
 from fope_lab.tracking.outline import Outline
 from fope_lab.tracking.server import Server, artifact_folder
 from fope_lab.tracking.stage_run import EDITION, SUMMARY, metric_path
@@ -93,10 +88,7 @@ class Tracker:
         return self._server.replaced
 
     def keep_report(
-        self,
-        plan: Plan,
-        files: Mapping[str, bytes],
-        numbers: Mapping[tuple[str, ...], float],
+        self, plan: Plan, files: Mapping[str, bytes], numbers: Mapping[tuple[str, ...], float]
     ) -> None:
         """Save these files and numbers in the store: the report that MLflow is to have.
 
@@ -142,7 +134,7 @@ class Tracker:
 
     def sweeps(self) -> list[str]:
         """The names of the sweeps that are recorded in this store."""
-        return [outline.name for outline in self._ledger.outlines()]
+        return [outline.name for outline in recorded_sweeps(self._store)]
 
     def _outline(self, plan: Plan) -> Outline:
         known = self._outlines.get(plan.sweep.name)
@@ -155,9 +147,9 @@ class Tracker:
         problems = [
             f"the record {path} is damaged: the next run of its sweep writes it again. Remove"
             f" {path.parent} to forget the sweep."
-            for path in self._ledger.damaged()
+            for path in damaged_plans(self._store)
         ]
-        outlines = self._ledger.outlines()
+        outlines = recorded_sweeps(self._store)
         for outline in outlines:
             try:
                 self._project(outline)
@@ -211,7 +203,7 @@ class Tracker:
         """The id of the store. If the store has lost it, a run that is recorded still has it."""
         known = self._ledger.store_id()
         if known is None:
-            outlines = self._ledger.outlines()
+            outlines = recorded_sweeps(self._store)
             records = (self._ledger.run(o.name, s.kind, s.key) for o in outlines for s in o.stages)
             found = (self._server.store_of(record.run_id) for record in records if record)
             known = self._ledger.set_store_id(next(filter(None, found), None))

@@ -64,14 +64,14 @@ def serve(store_root: Path, host: str = "127.0.0.1", port: int = 5000) -> int:
         if _answers(server, address):
             page = f"{address}/#/experiments?{VIEW}"
             line = f"MLflow shows {store_root} at {page} (press Ctrl-C to stop)"
-            print("\n".join([line, *_view_lines(store_root, address)]), flush=True)
+            print("\n".join([line, *view_lines(store_root, address)]), flush=True)
         code = server.wait()
     if received:
         return 0
     raise TrackingError(f"the MLflow server ended with code {code}:\n{_tail(log)}")
 
 
-def _view_lines(store_root: Path, address: str) -> Iterator[str]:
+def view_lines(store_root: Path, address: str) -> Iterator[str]:
     """A line for each prepared view of the sweeps in a store, and for those that are left out."""
     tracker = Tracker(store_root)
     links = [

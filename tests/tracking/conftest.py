@@ -8,9 +8,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 from tracking_scene import LiveServer, Scene
 
 from fope_lab.tracking.database import prepare
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_the_disk() -> None:
+    """No test here cuts the power, and most of their time would be the disk's."""
+    sqlalchemy.event.listen(
+        sqlalchemy.Engine, "connect", lambda raw, _: raw.execute("PRAGMA synchronous = OFF")
+    )
 
 
 @pytest.fixture(scope="session")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
-from tracking_scene import LiveServer, Scene, finish, measure
+from tracking_scene import Scene, finish, measure
 
 from fope_lab.sweep import Plan
-from fope_lab.tracking.ledger import Ledger
+from fope_lab.tracking.ledger import recorded_sweeps
 from fope_lab.tracking.prepared_views import TAG, prepared_views
 
 RATES = "pretrain.train.learning_rate: [2e-3, 5e-4]"
@@ -52,7 +51,7 @@ def keys(plan: Plan) -> set[str]:
 
 def shown(scene: Scene, view: str) -> list[Run]:
     """The runs that a prepared view finds."""
-    [outline] = [one for one in Ledger(scene.store, scene.uri).outlines() if one.name == "first"]
+    [outline] = [one for one in recorded_sweeps(scene.store) if one.name == "first"]
     metrics = {run.data.tags.get("key", ""): tuple(run.data.metrics) for run in scene.runs()}
     [found] = [one for one in prepared_views(outline, metrics) if one.name == view]
     client = MlflowClient(tracking_uri=scene.uri)
@@ -98,19 +97,19 @@ def test_all_seeds_of_a_setting_have_one_line(scene: Scene) -> None:
 
 
 def test_the_runs_of_another_store_are_left_alone(
-    server: LiveServer, second_scene: Callable[[str], Scene], tmp_path: Path
+    scene: Scene, second_scene: Callable[[str], Scene]
 ) -> None:
-    first, second = Scene(tmp_path / "one", server.uri), second_scene(server.uri)
-    for scene in (first, second):
-        scene.root.mkdir(exist_ok=True)
-    do(first, first.plan())
-    both = do(second, second.plan())
-    one = do(first, first.plan(embeddings="rope"))
+    other = second_scene(scene.uri)
+    other.root.mkdir()
+    do(scene, scene.plan())
+    both = do(other, other.plan())
+    one = do(scene, scene.plan(embeddings="rope"))
     found: dict[str, dict[str, str]] = {}
-    for run in first.runs():
+    for run in scene.runs():
         key = run.data.tags.get("key", "summary")
         found.setdefault(run.data.tags["store"], {})[key] = run.data.tags["edition"]
-    mine, others = sorted(found.values(), key=len)
+    mine = found.pop((scene.store.root / "tracking" / "id").read_text())
+    [others] = found.values()
     assert set(others.values()) == {"current"}
     assert {key for key, tag in mine.items() if tag == "earlier"} == keys(both) - keys(one)
 

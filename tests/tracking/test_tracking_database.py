@@ -247,4 +247,4 @@ def test_a_store_may_have_any_name(tmp_path: Path, empty_database: Path, name: s
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [name]
     user_names_it = Tracker(root, Tracker(root).uri)
     assert user_names_it.uri == Tracker(root).uri
-    assert user_names_it.run_ids(plan.sweep) == scene.run_ids(plan)
+    assert user_names_it.runs(plan.sweep) == scene.tracker.runs(plan.sweep)

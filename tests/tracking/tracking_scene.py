@@ -165,8 +165,8 @@ class LiveServer:
         self.uri = f"http://127.0.0.1:{self.port}"
         self.process: subprocess.Popen[str]
 
-    def start(self, lines: int = 1) -> str:
-        """Start it and return the first lines that it prints once it answers."""
+    def start(self) -> str:
+        """Start it and return the first line that it prints once it answers."""
         program = "import sys; from pathlib import Path; from fope_lab.tracking import serve; "
         program += "sys.exit(serve(Path(sys.argv[1]), port=int(sys.argv[2])))"
         self.process = subprocess.Popen(
@@ -176,7 +176,7 @@ class LiveServer:
         )
         assert self.process.stdout is not None
         with self.process.stdout as output:
-            return "".join(output.readline() for _ in range(lines))
+            return output.readline()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send our process a signal: its exit code."""
