@@ -48,11 +48,14 @@ def test_the_summary_carries_the_report_and_its_numbers(finished: Path) -> None:
     [summary] = [run for run in runs if run.data.tags["kind"] == "summary"]
     metrics = summary.data.metrics
     files = root / "mlartifacts" / "sample" / summary.info.run_id / "artifacts"
-    written = {"report.html", "report.json", "report.md"}
+    written = {"report.html", "report.json", "report.md", "results.csv"}
     assert {file.name for file in files.iterdir()} == written | {"figures"}
     pictures = {file.name: file.read_text() for file in (files / "figures").iterdir()}
     assert "perplexity-by-context-length.svg" in pictures
     assert all("<svg" in text for text in pictures.values())
+    table = (files / "results.csv").read_text().splitlines()
+    assert table[0].startswith("stage,kind,metric,x,value,")
+    assert any("perplexity_by_length,512," in line for line in table)
     report = json.loads((files / "report.json").read_text())
     differences = {
         f"difference/{one['row']}/{one['column']}": one["difference"]
