@@ -31,7 +31,7 @@ from fope_lab.orchestration.live_screen import (
 )
 from fope_lab.orchestration.run_progress import RunProgress, Snapshot, stage_progress
 from fope_lab.planning.needed_stages import NeededStates
-from fope_lab.stages.short_labels import short_labels
+from fope_lab.stages.labels import distinguish
 from fope_lab.store import StageState, Status, Store
 from fope_lab.store.observation import observe
 from fope_lab.store.time_taken import over_attempts
@@ -150,7 +150,7 @@ def _lines(progress: RunProgress, console: Console) -> Iterator[Show]:
     known: dict[str, tuple[Status, str]] = {}
     printed: dict[str, float] = {}
     overall = time.monotonic()
-    labels = short_labels(stage.label for stage in progress.stages)
+    labels = distinguish(progress.stages)
 
     def say(what: str, text: str) -> None:
         print_line(console, f"{time.strftime('%H:%M:%S')} {what:<12} {text}".rstrip())
@@ -173,7 +173,7 @@ def _lines(progress: RunProgress, console: Console) -> Iterator[Show]:
                 cells = progress_cells(stage, state, progress.store)
                 if running and before[1] != state.reason:
                     cells.append(state.reason)
-                say(state_text(state), "  ".join([labels[stage.label], *filter(None, cells)]))
+                say(state_text(state), "  ".join([labels[stage.key], *filter(None, cells)]))
         for (status, reason), number in together.items():
             say(str(status), f"{counted(number)}: {reason}")
         if clock - overall > OVERALL_SECONDS:

@@ -1,10 +1,16 @@
-"""Short names of values, corpora and stages, as tables, tags and logs show them."""
+"""Short names of values, corpora and stages, and what tells the stages of a sweep apart.
+
+pretrain[embedding=rope,model.norm=rms,seed=0]     a stage's own label: every axis and the seed
+pretrain[embedding=rope,seed=0]                    the shortest one, where the embedding alone
+                                                   tells what the norm is, as in a zip
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.corpora.hub import PRESETS
@@ -14,6 +20,9 @@ ABSENT = "–"
 """Stands where an axis has no value."""
 OWN = "own"
 """Stands where an axis of embeddings leaves a model the embedding that it has."""
+SEED = "seed"
+MOST_SHOWN = 60
+"""The most characters of a setting that tells two equal labels apart."""
 
 
 def label(value: Any) -> str:
@@ -117,3 +126,137 @@ def stage_label(stage: str, axes: Mapping[str, Any], seed: int | None) -> str:
     if seed is not None:
         parts.append(f"seed={seed}")
     return f"{stage}[{','.join(parts)}]" if parts else stage
+
+
+class Labelled(Protocol):
+    """What `distinguish` reads of a stage."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+
+
+def distinguish(stages: Iterable[Labelled]) -> dict[str, str]:
+    """Return the shortest label of each stage, by key, that tells it from all others.
+
+    Of the fields in the labels of a section, those stay that tell stages apart which the fields
+    before them do not, and the seed. Stages with one label, such as two that prepare files, have
+    the settings added in which they differ; stages without any such setting, their key.
+    """
+    by_key = {stage.key: stage for stage in stages}
+    full = unique_labels(by_key.values())
+    sections: dict[tuple[str, str], dict[str, LabelParts]] = {}
+    short = dict(full)
+    for key, text in full.items():
+        if parts := LabelParts.of(text):
+            sections.setdefault((parts.head, parts.tail), {})[key] = parts
+    for members in sections.values():
+        names = list(dict.fromkeys(name for parts in members.values() for name in parts.fields))
+        rows = [[parts.fields.get(name, "") for name in names] for parts in members.values()]
+        kept = {names[column] for column in telling_columns(rows)} | {SEED}
+        for key, parts in members.items():
+            fields = {name: field for name, field in parts.fields.items() if name in kept}
+            short[key] = str(LabelParts(parts.head, fields, parts.tail))
+    return short
+
+
+def unique_labels(stages: Iterable[Labelled]) -> dict[str, str]:
+    """Return the label of each stage, by key, with more settings where several have the same."""
+    groups: dict[str, dict[str, Labelled]] = {}
+    for stage in stages:
+        groups.setdefault(stage.label, {})[stage.key] = stage
+    labels: dict[str, str] = {}
+    for text, members in groups.items():
+        added = _settings_apart([*members.values()]) if len(members) > 1 else [""]
+        for key, more in zip(members, added, strict=True):
+            inner = text.rstrip("]")
+            brackets = text[len(inner) :] or "]"
+            labels[key] = f"{inner}{',' if '[' in inner else '['}{more}{brackets}" if more else text
+    return labels
+
+
+def telling_columns(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return the columns that tell rows apart which the columns before them do not."""
+    kept: list[int] = []
+    groups = [0] * len(rows)
+    for column in range(len(rows[0]) if rows else 0):
+        numbers: dict[tuple[int, str], int] = {}
+        finer = [
+            numbers.setdefault((group, row[column]), len(numbers))
+            for group, row in zip(groups, rows, strict=True)
+        ]
+        if len(numbers) > len(set(groups)):
+            groups = finer
+            kept.append(column)
+    return kept
+
+
+def _settings_apart(stages: Sequence[Labelled]) -> list[str]:
+    """For each stage, the settings in which it differs from the others, as short texts."""
+    settings = [_leaves(stage.config) for stage in stages]
+    names = list(dict.fromkeys(name for own in settings for name in own))
+    columns = [_endings([own.get(name, ABSENT) for own in settings]) for name in names]
+    rows = [*zip(*columns, [stage.key for stage in stages], strict=True)]
+    names = [*(name.rpartition(".")[2] for name in names), "key"]
+    kept = telling_columns(rows)
+    return [",".join(f"{names[i]}={row[i][-MOST_SHOWN:]}" for i in kept) for row in rows]
+
+
+def _leaves(value: Any, path: str = "") -> dict[str, str]:
+    """The settings inside a mapping by their dotted paths; a list is one setting."""
+    if not isinstance(value, Mapping):
+        return {path: label(value)}
+    inside = (_leaves(item, f"{path}.{key}" if path else str(key)) for key, item in value.items())
+    return {name: text for leaves in inside for name, text in leaves.items()}
+
+
+def _endings(texts: Sequence[str]) -> list[str]:
+    """The shortest ends of paths that tell the same ones apart; other texts as they are."""
+    if not any("/" in text for text in texts):
+        return list(texts)
+    parts = [text.split("/") for text in texts]
+    for count in range(1, max(map(len, parts)) + 1):
+        ends = ["/".join(part[-count:]) for part in parts]
+        if len(set(ends)) == len(set(texts)):
+            return ends
+    return list(texts)
+
+
+@dataclass(frozen=True)
+class LabelParts:
+    """A label in parts: `head` and `tail` are around its fields, which are "name=value" by name."""
+
+    head: str
+    fields: Mapping[str, str]
+    tail: str
+
+    @classmethod
+    def of(cls, label: str) -> LabelParts | None:
+        """The parts of a label such as "select[pretrain[embedding=rope,seed=0]]".
+
+        None for a label without fields, such as "prepare-data[c4,byte,train]", and for one with
+        square brackets in a value.
+        """
+        inner = label.rstrip("]")
+        tail = label[len(inner) :]
+        head, _, text = inner.rpartition("[")
+        if not head or "]" in inner or inner.count("[") != len(tail):
+            return None
+        named = [(field.partition("=")[0], field) for field in split_at_commas(text)]
+        fields = dict(named)
+        if len(fields) < len(named) or not all("=" in field for field in fields.values()):
+            return None
+        return cls(f"{head}[", fields, tail)
+
+    def __str__(self) -> str:
+        if not self.fields:
+            return f"{self.head[:-1]}{self.tail[:-1]}"
+        return f"{self.head}{','.join(self.fields.values())}{self.tail}"
+
+    def includes(self, other: LabelParts) -> bool:
+        """Whether the other label is this one, or this one without some of its fields."""
+        around = (self.head, self.tail) == (other.head, other.tail)
+        return around and other.fields.items() <= self.fields.items()

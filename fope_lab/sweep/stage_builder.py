@@ -17,6 +17,7 @@ from fope_lab.data.roles import MODEL, candidate_role, text_role
 from fope_lab.evaluation.base import Evaluation
 from fope_lab.stages import Pretrain, Select, StageConfig, SwapEmbedding, TrainingConfig
 from fope_lab.stages.base import UNTRAINED
+from fope_lab.stages.labels import unique_labels
 from fope_lab.sweep.cost import Cost, cost_of
 from fope_lab.sweep.data_stages import PreparationStages, Prepared, inputs_of
 from fope_lab.sweep.drafts import Candidates, Draft, Drafts, Parent
@@ -89,8 +90,12 @@ class StageBuilder:
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """Every stage that was built, parents first, equal ones once."""
-        return tuple(self._stages.values())
+        """Every stage that was built, parents first, equal ones once, each with its own label."""
+        labels = unique_labels(self._stages.values())
+        return tuple(
+            stage if stage.label == labels[key] else dataclasses.replace(stage, label=labels[key])
+            for key, stage in self._stages.items()
+        )
 
     def by_section(self) -> dict[str, tuple[Stage, ...]]:
         """The stages of each section, equal ones once for each way that leads to them."""

@@ -23,7 +23,7 @@ from fope_lab.config.problems import (
     nearest_name,
     shown,
 )
-from fope_lab.stages.short_labels import LabelParts
+from fope_lab.stages.labels import LabelParts
 from fope_lab.store import Status
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import Plan

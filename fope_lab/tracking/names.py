@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Protocol
 
-from fope_lab.stages.labels import is_embedding, label, split_label
+from fope_lab.stages.labels import is_embedding, label, split_label, telling_columns
 
 WIDTH = 20
 """The characters of a name that MLflow's list shows."""
@@ -127,14 +127,11 @@ def _parts(stages: Sequence[NamedStage]) -> list[list[list[str]]]:
     return [[facet.of(index) for facet in facets] for index in range(len(stages))]
 
 
-def _telling(stages: Sequence[NamedStage]) -> Iterator[Facet]:
+def _telling(stages: Sequence[NamedStage]) -> list[Facet]:
     """The facets that tell stages apart which the facets before them do not."""
-    rows: list[Texts] = [()] * len(stages)
-    for facet in _facets(stages):
-        longer = [(*row, text) for row, text in zip(rows, facet.forms[0], strict=True)]
-        if len(set(longer)) > len(set(rows)):
-            rows = longer
-            yield facet
+    facets = list(_facets(stages))
+    rows = [*zip(*(facet.forms[0] for facet in facets), strict=True)]
+    return [facets[column] for column in telling_columns(rows)]
 
 
 def _facets(stages: Sequence[NamedStage]) -> Iterator[Facet]:

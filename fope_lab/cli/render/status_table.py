@@ -10,7 +10,7 @@ from rich.text import Text
 from fope_lab.orchestration.failures import States
 from fope_lab.orchestration.live_screen import STYLES, cut, summary
 from fope_lab.orchestration.progress_view import progress_cells, state_text
-from fope_lab.stages.short_labels import short_labels
+from fope_lab.stages.labels import distinguish
 from fope_lab.store import Store
 from fope_lab.store.state import IMPORTANCE
 from fope_lab.sweep.graph import Stage
@@ -29,12 +29,12 @@ def states_table(
     table.add_column("state")
     for name in ("step", "loss", "speed", "time"):
         table.add_column(name, justify="right")
-    labels = short_labels(stage.label for stage in stages)
+    labels = distinguish(stages)
     for stage in shown:
         state = states[stage.key]
         text = Text(state_text(state), style=STYLES[state.status])
         *numbers, last = progress_cells(stage, state, store)
-        table.add_row(Text(labels[stage.label]), text, *numbers, Text(cut(last, REASON_WIDTH)))
+        table.add_row(Text(labels[stage.key]), text, *numbers, Text(cut(last, REASON_WIDTH)))
     if len(shown) < len(stages):
         table.add_row(f"… and {len(stages) - len(shown)} more")
     return table
