@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from numpy.typing import NDArray
 
 from fope_lab.config.named_types import NamedTypes, given_options
+from fope_lab.config.registry import Registry
+from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -33,7 +35,12 @@ Needs = Literal["nothing", "model", "text"]
 
 
 ANALYSIS_TYPES: NamedTypes[Analysis] = NamedTypes("fope_lab.analysis")
-"""Every analysis: a class in a file of this package."""
+"""Every analysis: a class in a file of this package, of a paper or of another plug-in."""
+ANALYSES: Registry[Analysis] = Registry("analysis", ANALYSIS_TYPES, error=DataError)
+"""Every analysis by name, as a sweep file gives it: `decay`, `{type: decay, option: value}`."""
+parse_analysis = ANALYSES.parse
+analysis_names = ANALYSES.names
+analysis_json_schema = ANALYSES.json_schema
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,8 @@ class Registry(Generic[T]):
     ) -> None:
         self.noun, self.key, self._types, self._error = noun, key, types, error
         self._presets = presets or {}
-        types.reserve(self._presets)
+        if presets:
+            types.reserve(presets)
 
     def all_names(self) -> tuple[str, ...]:
         """Every name: those of the kinds, then those of the presets."""

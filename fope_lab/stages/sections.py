@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from fope_lab.analysis.base import Analysis
-from fope_lab.analysis.spec import parse_analysis
+from fope_lab.analysis.base import Analysis, parse_analysis
 from fope_lab.config.checks import Parsed
 from fope_lab.config.options import Entry, Option, entry_of
 from fope_lab.config.problems import ConfigError, Problem, collecting, shown, unknown_name

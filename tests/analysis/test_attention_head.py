@@ -13,11 +13,11 @@ import torch
 
 from fope_lab.analysis import Subject, parse_analysis
 from fope_lab.analysis.activations import embedding_of
-from fope_lab.analysis.attention_head import AttentionHead
 from fope_lab.analysis.attention_pattern import attention_patterns
 from fope_lab.data.problems import DataError
 from fope_lab.drawing.svg import standalone_svg
 from fope_lab.model import Decoder, ModelConfig
+from fope_lab.papers.p_rope.attention_head import AttentionHead
 
 TEXT = "It isn't so; that's what's said of it, and that is that."
 SMALL = AttentionHead(layer=1, head=3, length=20, tabled=6)

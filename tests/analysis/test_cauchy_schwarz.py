@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from fope_lab.analysis import Subject, parse_analysis
 from fope_lab.analysis.activations import embedding_of, record
 from fope_lab.analysis.attention_pattern import attention_logits
-from fope_lab.analysis.cauchy_schwarz import CauchySchwarz, scores_and_bounds
 from fope_lab.drawing.svg import standalone_svg
 from fope_lab.embeddings import build_embedding
 from fope_lab.model import Decoder, ModelConfig
+from fope_lab.papers.p_rope.cauchy_schwarz import CauchySchwarz, scores_and_bounds
 
 SMALL = CauchySchwarz(sequences=2, length=30, drawn=6)
 TEXT = "It is a truth universally acknowledged, that a single man in "

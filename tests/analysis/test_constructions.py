@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from fope_lab.analysis import parse_analysis
 from fope_lab.analysis.attention_pattern import attention_weights
-from fope_lab.analysis.constructions import (
+from fope_lab.data.problems import DataError
+from fope_lab.drawing.svg import standalone_svg
+from fope_lab.embeddings import build_embedding
+from fope_lab.papers.p_rope.constructions import (
     Constructions,
     peaked_scores,
     positional_attention,
@@ -21,9 +24,6 @@ from fope_lab.analysis.constructions import (
     semantic_norm,
     unpositioned_attention,
 )
-from fope_lab.data.problems import DataError
-from fope_lab.drawing.svg import standalone_svg
-from fope_lab.embeddings import build_embedding
 
 SMALL = Constructions(head_dim=16, length=64, context=5000, queries=3)
 

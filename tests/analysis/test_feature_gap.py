@@ -11,8 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fope_lab.analysis import parse_analysis
-from fope_lab.analysis.feature_gap import FeatureGap, feature_gaps, greatest_gap, printed_gap
 from fope_lab.data.problems import DataError
+from fope_lab.papers.resonance.feature_gap import (
+    FeatureGap,
+    feature_gaps,
+    greatest_gap,
+    printed_gap,
+)
 
 
 def computed(**options: Any) -> tuple[FeatureGap, dict[str, Any]]:

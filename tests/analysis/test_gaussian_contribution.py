@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from fope_lab.analysis import parse_analysis
-from fope_lab.analysis.gaussian_contribution import MEANS, constant_scores, mean_scores
 from fope_lab.analysis.rotation import turns
 from fope_lab.data.problems import DataError
 from fope_lab.embeddings import build_embedding
+from fope_lab.papers.fope.gaussian_contribution import MEANS, constant_scores, mean_scores
 
 
 def computed(**options: Any) -> tuple[dict[str, Any], dict[str, float]]:

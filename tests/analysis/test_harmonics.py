@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fope_lab.analysis import parse_analysis
-from fope_lab.analysis.harmonics import ACTIVATIONS, amplitudes, combinations, mixing, share
 from fope_lab.data.problems import DataError
+from fope_lab.papers.fope.harmonics import ACTIVATIONS, amplitudes, combinations, mixing, share
 
 
 def wave(*cycles: int, length: int = 128) -> NDArray[np.float64]:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fope_lab.analysis import parse_analysis
-from fope_lab.analysis.low_pass import alias
 from fope_lab.data.problems import DataError
+from fope_lab.papers.fope.low_pass import alias
 
 
 def computed(**options: Any) -> tuple[dict[str, Any], dict[str, float]]:

@@ -12,12 +12,12 @@ import torch
 from fope_lab.analysis import Subject, parse_analysis
 from fope_lab.analysis.activations import embedding_of, record
 from fope_lab.analysis.attention_pattern import attention_logits
-from fope_lab.analysis.marked_head import MarkedHead
-from fope_lab.analysis.semantic_heads import SemanticHeads
 from fope_lab.data.problems import DataError
 from fope_lab.drawing.svg import standalone_svg
 from fope_lab.embeddings import build_embedding
 from fope_lab.model import Decoder
+from fope_lab.papers.p_rope.marked_head import MarkedHead
+from fope_lab.papers.p_rope.semantic_heads import SemanticHeads
 
 TEXT = "It isn't so, nor 'tis likely to be; what's done is done, & that's it, I'm sure you'll see."
 SMALL = MarkedHead(sequences=2, length=40, drawn=24)

@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from fope_lab.analysis import Subject, parse_analysis
-from fope_lab.analysis.positional_heads import (
+from fope_lab.data.problems import DataError
+from fope_lab.drawing.svg import standalone_svg
+from fope_lab.embeddings import build_embedding
+from fope_lab.model import Decoder, ModelConfig
+from fope_lab.papers.p_rope.positional_heads import (
     PositionalHeads,
     best_heads,
     uniform_weights,
     weights_at,
 )
-from fope_lab.data.problems import DataError
-from fope_lab.drawing.svg import standalone_svg
-from fope_lab.embeddings import build_embedding
-from fope_lab.model import Decoder, ModelConfig
 
 SMALL = PositionalHeads(sequences=2, length=30, offset=4, drawn=10)
 TEXT = "It is a truth universally acknowledged, that a single man in "

@@ -10,11 +10,11 @@ import torch
 
 from fope_lab.analysis import Subject, parse_analysis
 from fope_lab.analysis.activations import record
-from fope_lab.analysis.qk_magnitude import magnitudes, spans, token_means
 from fope_lab.analysis.rotation import undertrained
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.model import Decoder, ModelConfig
+from fope_lab.papers.fope.qk_magnitude import magnitudes, spans, token_means
 
 TEXT = np.random.default_rng(0).integers(0, 40, 60)
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fope_lab.analysis import parse_analysis
-from fope_lab.analysis.random_decay import RandomDecay, drawn_positions, scores_at
 from fope_lab.data.problems import DataError
 from fope_lab.drawing.svg import standalone_svg
 from fope_lab.embeddings import build_embedding
+from fope_lab.papers.p_rope.random_decay import RandomDecay, drawn_positions, scores_at
 
 SMALL = RandomDecay(head_dim=64, length=256, reach=8, draws=8, pairs=60)
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fope_lab.analysis import parse_analysis
-from fope_lab.analysis.rotation_angles import angle_gaps, angles
 from fope_lab.data.problems import DataError
+from fope_lab.papers.resonance.rotation_angles import angle_gaps, angles
 
 
 @given(st.floats(0, 7), st.integers(1, 10), st.integers(1, 10))

@@ -11,16 +11,16 @@ import torch
 
 from fope_lab.analysis import Subject, parse_analysis
 from fope_lab.analysis.attention_pattern import attention_patterns
-from fope_lab.analysis.semantic_heads import (
+from fope_lab.data.problems import DataError
+from fope_lab.drawing.svg import standalone_svg
+from fope_lab.embeddings import build_embedding
+from fope_lab.model import Decoder, ModelConfig
+from fope_lab.papers.p_rope.semantic_heads import (
     SemanticHeads,
     head_scores,
     marked_tokens,
     richest_window,
 )
-from fope_lab.data.problems import DataError
-from fope_lab.drawing.svg import standalone_svg
-from fope_lab.embeddings import build_embedding
-from fope_lab.model import Decoder, ModelConfig
 
 SMALL = SemanticHeads(sequences=3, length=30, drawn=8)
 TEXT = """I don't know what Emma's father's plans are, <tag> "nor" hers,

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from fope_lab.analysis import parse_analysis
-from fope_lab.analysis.harmonics import mixing
-from fope_lab.analysis.spectrum_damage import (
+from fope_lab.data.problems import DataError
+from fope_lab.papers.fope.harmonics import mixing
+from fope_lab.papers.fope.spectrum_damage import (
     contributions,
     error,
     fitted,
@@ -17,7 +18,6 @@ from fope_lab.analysis.spectrum_damage import (
     series,
     single,
 )
-from fope_lab.data.problems import DataError
 
 OMEGAS = np.array([0.4, 0.15])
 N = np.arange(50)

@@ -14,15 +14,15 @@ from scipy.integrate import quad
 from scipy.special import sici
 
 from fope_lab.analysis import parse_analysis
-from fope_lab.analysis.truncated_wave import (
+from fope_lab.data.problems import DataError
+from fope_lab.drawing.svg import standalone_svg
+from fope_lab.papers.fope.truncated_wave import (
     TruncatedWave,
     amplitude,
     printed_noise,
     share_beyond,
     whole_cycles,
 )
-from fope_lab.data.problems import DataError
-from fope_lab.drawing.svg import standalone_svg
 
 
 def computed(**options: Any) -> tuple[dict[str, Any], dict[str, float]]:

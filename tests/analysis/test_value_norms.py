@@ -12,10 +12,10 @@ import torch
 from benchmarks.parity import random_model, saved
 from fope_lab.analysis import Subject
 from fope_lab.analysis.frequency_usage import mean_norms
-from fope_lab.analysis.value_norms import ValueNorms, mean_value_norms, unevenness
 from fope_lab.data.problems import DataError
 from fope_lab.drawing.svg import standalone_svg
 from fope_lab.model import Decoder, ModelConfig, load_model
+from fope_lab.papers.p_rope.value_norms import ValueNorms, mean_value_norms, unevenness
 
 SMALL = ValueNorms(sequences=3, length=20)
 TEXT = "Some sixty letters are all that is read here, no more & no less."

@@ -13,11 +13,11 @@ from measured import measured
 from sections import read_section
 
 from fope_lab.config.options import options_of
-from fope_lab.data.benchmarks.leval import TABLE_2, TASKS, LEvalQuestion
 from fope_lab.data.problems import DataError
-from fope_lab.evaluation.leval import LEval
 from fope_lab.evaluation.run import run
 from fope_lab.evaluation.scoring.scored_answers import ScoredQuestion
+from fope_lab.papers.resonance.leval import LEval
+from fope_lab.papers.resonance.leval_questions import TABLE_2, TASKS, LEvalQuestion
 from fope_lab.store import Store
 
 ANSWERS = {
@@ -150,7 +150,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_stage_logs_every_task_and_the_average(
     parents: dict[str, Path], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fope_lab.evaluation.leval.MAX_NEW_TOKENS", 8)  # to be quick
+    monkeypatch.setattr("fope_lab.papers.resonance.leval.MAX_NEW_TOKENS", 8)  # to be quick
     section = {"kind": "leval", "from": "m", "dataset": str(folder), "context_length": 1200}
     stage = read_section(LEval, {**section, "tasks": ["gsm100", "sci_fi"], "limit": 2})
     stage_folder = Store(tmp_path / "store").folder("leval", "key")

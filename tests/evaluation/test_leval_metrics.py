@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fope_lab.evaluation.leval.metrics import METRICS, exact_match
+from fope_lab.papers.resonance.leval_metrics import METRICS, exact_match
 
 CASES = [
     ("choice", "B", "B", 1),

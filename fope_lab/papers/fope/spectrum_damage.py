@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
-from fope_lab.analysis.harmonics import ACTIVATIONS, Activation, mixing
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.number_words import NumberWords
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
+from fope_lab.papers.fope.harmonics import ACTIVATIONS, Activation, mixing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

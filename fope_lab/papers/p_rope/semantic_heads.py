@@ -20,11 +20,11 @@ from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.frequency_usage import mean_norms
 from fope_lab.analysis.pairs import PAIRS, quarter_shares
 from fope_lab.analysis.passages import ReadsPassages, passages, words
-from fope_lab.analysis.positional_heads import best_heads
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.number_words import NumberWords
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
+from fope_lab.papers.p_rope.positional_heads import best_heads
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,18 +13,18 @@ import numpy as np
 from annotated_types import MinLen
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
-from fope_lab.analysis.head_maps import HEAD_WORDS, ShowsHead, head_maps
 from fope_lab.analysis.pairs import rotated_frequencies
 from fope_lab.analysis.passages import ReadsPassages, passages
-from fope_lab.analysis.positional_heads import best_heads
-from fope_lab.analysis.semantic_heads import (
+from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.number_words import NumberWords
+from fope_lab.papers.p_rope.head_maps import HEAD_WORDS, ShowsHead, head_maps
+from fope_lab.papers.p_rope.positional_heads import best_heads
+from fope_lab.papers.p_rope.semantic_heads import (
     head_scores,
     marked_tokens,
     require_some_marked,
     richest_window,
 )
-from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.number_words import NumberWords
 
 MARKED_WORDS = {
     "marked_score": "scores of a marked token that is the one before, mean",

@@ -19,9 +19,9 @@ from fope_lab.analysis.attention_pattern import attention_weights
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
 from fope_lab.analysis.pairs import PAIRS, by_pair, pair_norms, rotated_frequencies
 from fope_lab.analysis.passages import ReadsPassages, passages
-from fope_lab.analysis.positional_heads import best_heads, weights_at
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.number_words import NumberWords
+from fope_lab.papers.p_rope.positional_heads import best_heads, weights_at
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
-from fope_lab.analysis.head_maps import ShowsHead, head_maps
 from fope_lab.analysis.pairs import rotated_frequencies
 from fope_lab.analysis.passages import passages
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.data.problems import DataError
+from fope_lab.papers.p_rope.head_maps import ShowsHead, head_maps
 
 BOUND, OWN, PREVIOUS = "upper_bound", "own_score", "previous_score"
 

@@ -18,12 +18,9 @@ from annotated_types import MinLen
 
 from fope_lab.config.annotations import Doc
 from fope_lab.config.checks import EachOnce, KnownName
-from fope_lab.data.benchmarks import leval as source
-from fope_lab.data.benchmarks.leval import MAX_NEW_TOKENS, TASKS, LEvalQuestion
 from fope_lab.data.benchmarks.task_files import TaskFiles
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.benchmark import Benchmark, DatasetName
-from fope_lab.evaluation.leval.metrics import METRICS
 from fope_lab.evaluation.scoring.prompting import (
     FORMATS,
     KEEPS,
@@ -32,6 +29,9 @@ from fope_lab.evaluation.scoring.prompting import (
     fit_document,
     plain,
 )
+from fope_lab.papers.resonance import leval_questions as source
+from fope_lab.papers.resonance.leval_metrics import METRICS
+from fope_lab.papers.resonance.leval_questions import MAX_NEW_TOKENS, TASKS, LEvalQuestion
 from fope_lab.stages.metric import Metric
 
 TaskName = Annotated[str, KnownName("task", TASKS.keys)]
