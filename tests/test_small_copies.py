@@ -23,8 +23,8 @@ from fope_lab.data.packing import write_packed
 from fope_lab.data.roles import candidate_role
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.embeddings import build_embedding, parse_embedding
-from fope_lab.evaluation import leval
 from fope_lab.model import Decoder, load_model, save_model
+from fope_lab.papers.resonance import leval
 from fope_lab.papers.resonance.leval_questions import LEvalQuestion
 from fope_lab.stages import Extend, Select, StageConfig, SwapEmbedding, TrainingConfig
 from fope_lab.stages.base import load_function

@@ -11,7 +11,7 @@ import pytest
 from heavy_imports import heavy_modules
 from sweep_files import PRETRAIN_LINE, load, of, told, write
 
-from fope_lab.data.benchmarks import leval
+from fope_lab.papers.resonance import leval_questions as leval
 from fope_lab.sweep.graph import Stage
 
 FILES = [f"LEval/Exam/{task}.jsonl" for task in leval.TABLE_2]
