@@ -12,8 +12,7 @@ from docs.generate.markdown import table
 from docs.generate.shipped import ROOT, load_shipped
 from fope_lab.planning.estimate import PlanEstimate, estimate_plans
 from fope_lab.planning.needed_stages import plan_sweeps
-from fope_lab.report.compare.published import load_published
-from fope_lab.report.compare.published_hours import PublishedHours, PublishedTraining
+from fope_lab.report.compare.published import PublishedHours, PublishedTraining, load_published
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage, Sweep
 

@@ -14,7 +14,7 @@ from fope_lab.config.number_words import words_of_number
 from fope_lab.drawing.palette import assign_looks
 from fope_lab.drawing.plot import Curve, Panel, draw_panel
 from fope_lab.drawing.svg import inline_svg
-from fope_lab.report.render.analyses import shown_number
+from fope_lab.report.render.figures import shown_number
 from fope_lab.stages.labels import split_label
 
 TRAINING = ("pretrain", "extend", "finetune")

@@ -19,7 +19,7 @@ from fope_lab.orchestration.sweep_report import keep_report, report_artifacts, t
 from fope_lab.planning.forecast import forecast_seconds, without_gaps
 from fope_lab.planning.memory_fit import too_large, too_large_error
 from fope_lab.planning.needed_stages import NeededStates, plan_sweeps
-from fope_lab.report.numbers import report_numbers
+from fope_lab.report.render.json import report_numbers
 from fope_lab.report.render.terminal import print_report
 from fope_lab.store import StageState, Status, Store, StoreError
 from fope_lab.store.corpora import CorpusRecords

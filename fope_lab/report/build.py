@@ -11,12 +11,11 @@ from fope_lab.report.claims.judge import StageSeconds, Verdict
 from fope_lab.report.claims.until_stopped import CountedSeeds, counted_seeds
 from fope_lab.report.compare.before_after import BeforeAfter, pair_before_after
 from fope_lab.report.compare.best import findings
-from fope_lab.report.compare.comparability_marks import (
+from fope_lab.report.compare.comparability import (
     ComparabilityMarks,
     comparability_marks,
     read_histories,
 )
-from fope_lab.report.compare.own_settings import own_settings_notes
 from fope_lab.report.compare.paper_comparison import PaperComparison, compare_with_paper
 from fope_lab.report.compare.published import load_published
 from fope_lab.report.results.aggregate import Cell, build_cells
@@ -26,15 +25,18 @@ from fope_lab.report.results.layout import (
     GroupKey,
     MetricGroup,
     group_metrics,
-    stages_without_cells,
-)
-from fope_lab.report.results.over_settings import SettingGroup, group_over_settings
-from fope_lab.report.results.requested_metrics import (
     requested_groups,
     requested_keys,
     requested_trainings,
+    stages_without_cells,
 )
-from fope_lab.report.results.settings import SettingsGroup, collect_settings
+from fope_lab.report.results.settings import (
+    SettingGroup,
+    SettingsGroup,
+    collect_settings,
+    group_over_settings,
+    own_settings_notes,
+)
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.report.results.summary import Summary, summarise
 from fope_lab.report.results.training import TrainingCurves, group_training_curves

@@ -14,8 +14,7 @@ from fope_lab.config.options import nested
 from fope_lab.config.problems import ConfigError
 from fope_lab.devices import known_devices
 from fope_lab.papers.index import paper_names
-from fope_lab.report.compare.published import load_published
-from fope_lab.report.compare.published_hours import PublishedHours
+from fope_lab.report.compare.published import PublishedHours, load_published
 
 A3 = [
     ("fope/figure1.yaml", "60m", 10),

@@ -18,8 +18,7 @@ from fope_lab.report import Report
 from fope_lab.report.files import INPUTS, REPORT_FILES, write_report
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.terminal import print_report
-from fope_lab.report.results.cost import cost_of
-from fope_lab.report.results.summary import Summary
+from fope_lab.report.results.summary import Summary, cost_of
 from fope_lab.store import Status, Store
 from fope_lab.sweep.graph import Stage
 

@@ -27,7 +27,7 @@ from fope_lab.report.claims.samples import (
     not_learned,
     read_contrasts,
 )
-from fope_lab.report.compare.training_history import differences
+from fope_lab.report.compare.comparability import differences
 from fope_lab.statistics.decision import (
     Bound,
     Decision,

@@ -25,8 +25,8 @@ from fope_lab.config.options import Options, PositiveInt, nested
 from fope_lab.config.problems import ConfigError, Problem, SweepError, missing
 from fope_lab.config.yaml_document import Document
 from fope_lab.papers.index import paper_path
-from fope_lab.report.compare.published_hours import PublishedHours
 from fope_lab.stages.labels import label
+from fope_lab.sweep.graph import Stage
 
 
 def _labels(value: Any, base: Path) -> tuple[str, ...]:
@@ -44,6 +44,37 @@ Where = dict[str, Labels]
 Text = Annotated[str, MinLen(1)]
 ArxivNumber = Annotated[str, Pattern(r"\d{4}\.\d{5}", "an arXiv number, such as 2412.17739")]
 Repository = Annotated[str, Pattern(r"[\w.-]+/[\w.-]+", "an owner and a name on GitHub")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedTraining(Options):
+    """The hours of one training; `where` selects it by the short names of axes and their labels."""
+
+    where: dict[str, Text] = field(default_factory=dict)
+    hours: Annotated[float, Interval(gt=0)]
+
+    def describes(self, stage: Stage) -> bool:
+        """Whether a training of a sweep has the labels of `where` on its axes."""
+        labels = {path: label(value) for path, value in stage.axes.items()}
+        return all(
+            any(path.endswith(f".{name}") and text == wanted for path, text in labels.items())
+            for name, wanted in self.where.items()
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedHours(Options):
+    """What a paper prints of the machine and the time of the trainings of a table or a figure.
+
+    `device` is the name that `plan --device` has for the GPU, if it knows it. `trainings` is empty
+    where a paper prints its hardware and no hours.
+    """
+
+    place: Text
+    hardware: Text
+    gpus: PositiveInt
+    device: Text | None = None
+    trainings: tuple[PublishedTraining, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

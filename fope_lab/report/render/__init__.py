@@ -3,8 +3,9 @@
     terminal.py   for people at a terminal, or in a log
     html.py       the page, with all figures inside
     markdown.py   everything but the figures
+    latex.py      the tables and the claims
     json.py       everything, for programs
 
-`tables.py`, `figures.py`, `claims_view.py` and `paper_view.py` prepare what several of them show. A
-renderer writes no file: `report/files.py` does.
+`tables.py`, `figures.py` and `claims_view.py` prepare what several of them show. A renderer writes
+no file: `report/files.py` does.
 """

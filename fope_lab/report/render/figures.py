@@ -1,12 +1,25 @@
-"""All figures of a report, in the order of the page."""
+"""All figures of a report, in the order of the page: its curves, its heat maps, its analyses.
+
+An analysis draws its figure when it runs. Drawing it again takes a fifth of a second, so this is
+done only if the output of the stage is not whole, or is of a version that drew otherwise.
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fope_lab.config.number_words import words_of_number
+from fope_lab.drawing.heatmap import Heatmap, draw_heatmap
 from fope_lab.report.build import Report
-from fope_lab.report.render.analyses import draw_analyses
 from fope_lab.report.render.curves import draw_curves
-from fope_lab.report.render.figure import Figure
-from fope_lab.report.render.heatmaps import draw_heatmaps
+from fope_lab.report.render.figure import Drawing, Figure
+from fope_lab.report.results.analyses import AnalysisResult, DamagedError
+from fope_lab.report.results.heatmaps import HeatmapGroup, MeanHeatmap
+
+if TYPE_CHECKING:
+    import matplotlib.figure
 
 
 def draw_figures(report: Report) -> list[Figure]:
@@ -19,3 +32,106 @@ def draw_figures(report: Report) -> list[Figure]:
         *draw_heatmaps(report.heatmaps),
         *draw_analyses(report.analyses),
     ]
+
+
+def draw_heatmaps(groups: Sequence[HeatmapGroup]) -> list[Figure]:
+    """Draw a figure for each group."""
+    titles = [group.title for group in groups]
+    return [
+        _heatmap_figure(group, f"heatmap-{i}", only=titles.count(group.title) == 1)
+        for i, group in enumerate(groups)
+    ]
+
+
+def _heatmap_figure(group: HeatmapGroup, name: str, *, only: bool) -> Figure:
+    named = group.section in group.metric and only
+    title = group.title if named else f"{group.title} ({group.section})"
+    scale = group.scale
+    drawings = []
+    for index, mean in enumerate(group.maps):
+        heatmap = Heatmap(
+            title=mean.label,
+            x_label=str(scale["x_label"]),
+            y_label=str(scale["y_label"]),
+            x_ticks=tuple(f"{x}" for x in scale["x"]),
+            y_ticks=tuple(f"{y:g}" if isinstance(y, float) else f"{y}" for y in scale["y"]),
+            values=mean.values,
+            low=float(scale["low"]),
+            high=float(scale["high"]),
+        )
+        drawings.append(
+            Drawing(
+                functools.partial(draw_heatmap, heatmap),
+                f"{name}-{index}",
+                f"{title}: {mean.label}",
+                _in_words(mean, scale),
+            )
+        )
+    seeds = sorted({mean.seeds for mean in group.maps})
+    counted = " or ".join(map(str, seeds))
+    seeds_note = "One seed." if seeds == [1] else f"Means over {counted} seeds."
+    return Figure(title, tuple(drawings), (seeds_note, *group.notes), natural=True)
+
+
+def _in_words(mean: MeanHeatmap, scale: Mapping[str, Any]) -> str:
+    """The rows of a heat map in words, for people who can't see it."""
+    rows = [
+        f"{scale['y_label']} {y}: {', '.join(f'{value:.3g}' for value in row)}"
+        for y, row in zip(scale["y"], mean.values.tolist(), strict=True)
+    ]
+    return f"columns {', '.join(map(str, scale['x']))}; " + "; ".join(rows)
+
+
+def draw_analyses(results: Iterable[AnalysisResult]) -> list[Figure]:
+    """Draw a figure for each analysis; damaged arrays leave a note in place of the drawing."""
+    return [_analysis_figure(result, f"analysis-{i}") for i, result in enumerate(results)]
+
+
+def analysis_notes(result: AnalysisResult) -> tuple[str, ...]:
+    """The source of an analysis, and what the paper says."""
+    return f"{result.analysis.source}.", f"The paper: {result.analysis.says}"
+
+
+def analysis_numbers(result: AnalysisResult) -> tuple[tuple[str, str], ...]:
+    """The numbers that were found here: each in the words that its analysis has, and its value."""
+    words = type(result.analysis).numbers
+    return tuple(
+        (words_of_number(words, name), shown_number(n)) for name, n in result.numbers.items()
+    )
+
+
+def shown_number(number: float) -> str:
+    """A number with four digits, or with all that it has before the point: 1,048,576."""
+    text = f"{number:,.0f}" if 1e3 <= abs(number) < 1e12 else f"{abs(number):.4g}"
+    return f"−{text.removeprefix('-')}" if number < 0 else text
+
+
+def _analysis_figure(result: AnalysisResult, name: str) -> Figure:
+    notes, numbers = analysis_notes(result), analysis_numbers(result)
+    words = " ".join([*notes, *(f"{number}: {value}." for number, value in numbers)])
+    draw: Callable[[], matplotlib.figure.Figure] = functools.partial(_draw, result)
+    path = result.figure()
+    saved = None if path is None else functools.partial(path.read_text, encoding="utf-8")
+    if saved is None:
+        try:
+            drawn = draw()  # now, since only drawing shows whether the arrays are whole
+        except DamagedError as error:
+            told = (*notes, f"Not drawn: {error}.")
+            return Figure(result.title, (), told, natural=True, numbers=numbers)
+        draw = functools.partial(_same, drawn)
+    drawing = Drawing(draw, name, result.title, words, saved=saved)
+    return Figure(result.title, (drawing,), notes, natural=True, numbers=numbers)
+
+
+def _same(drawn: matplotlib.figure.Figure) -> matplotlib.figure.Figure:
+    return drawn
+
+
+def _draw(result: AnalysisResult) -> matplotlib.figure.Figure:
+    arrays = result.arrays()
+    try:
+        return result.analysis.draw(arrays)
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        raise DamagedError(
+            f"{result.folder} has arrays that {result.analysis.name} can't be drawn from: {error!r}"
+        ) from error

@@ -16,13 +16,16 @@ from fope_lab.config.problems import counted
 from fope_lab.drawing.svg import style_variables
 from fope_lab.report.build import Report
 from fope_lab.report.compare.best import meaning
-from fope_lab.report.render.claims_view import count_verdicts, describe_tests, group_by_basis
+from fope_lab.report.render.claims_view import (
+    count_verdicts,
+    describe_tests,
+    group_by_basis,
+    seed_lines,
+)
 from fope_lab.report.render.figures import draw_figures
-from fope_lab.report.render.paper_view import TITLE, compared_texts, our_entry
-from fope_lab.report.render.report_tables import report_tables
-from fope_lab.report.render.seed_rule_view import seed_lines
+from fope_lab.report.render.tables import PAPER_TITLE, compared_texts, our_entry, report_tables
 from fope_lab.report.results.stage_results import StageResult
-from fope_lab.report.results.training_speed import speed_of
+from fope_lab.report.results.summary import speed_of
 from fope_lab.store.time_taken import TimeTaken, over_attempts
 
 if TYPE_CHECKING:
@@ -48,7 +51,7 @@ def render_html(report: Report) -> str:
             claims_by_basis=[*group_by_basis(report.verdicts)],
             claim_tests=describe_tests(report.verdicts),
             seed_lines=seed_lines(report),
-            paper_title=TITLE,
+            paper_title=PAPER_TITLE,
             labels={result.stage.key: result.stage.label for result in report.stages},
             links=_web_addresses(report.links.addresses),
             views=_web_addresses(report.links.views),

@@ -1,4 +1,5 @@
-"""The report as JSON, for programs: the contract of `report --json`.
+"""The report for programs: as JSON, the contract of `report --json`, and as single numbers, which
+an experiment tracker shows as metrics.
 
 The JSON holds no NaN and no infinity. A value that is not finite is the word NaN, Infinity or
 -Infinity, and then the `mean` of its cell is null.
@@ -8,10 +9,12 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
 from fope_lab.report.build import Report
+from fope_lab.report.claims.judge import VERDICTS
 from fope_lab.report.compare.before_after import BeforeAfter
 from fope_lab.report.compare.cell_pairs import Difference, difference_of
 from fope_lab.report.compare.paper_comparison import ComparedNumber, PaperComparison
@@ -19,10 +22,13 @@ from fope_lab.report.results.aggregate import Cell, json_value
 from fope_lab.report.results.analyses import AnalysisResult
 from fope_lab.report.results.heatmaps import HeatmapGroup
 from fope_lab.report.results.stage_results import StageResult
-from fope_lab.report.results.training_speed import speed_of
+from fope_lab.report.results.summary import speed_of
 from fope_lab.stages import Select
 from fope_lab.stages.internal import MEANS
 from fope_lab.statistics.intervals import MeanEstimate
+
+NumberPath = tuple[str, ...]
+"""The parts of a number's name, from its group to the number itself; any text is allowed."""
 
 
 def render_json(report: Report) -> str:
@@ -211,3 +217,21 @@ def _stage(report: Report, result: StageResult) -> dict[str, Any]:
         "run_id": report.links.ids.get(stage.key),
         "link": report.links.addresses.get(stage.key),
     }
+
+
+def report_numbers(report: Report) -> dict[NumberPath, float]:
+    """The stages by state, the claims by verdict, and the difference from each published number."""
+    numbers: dict[NumberPath, float] = {
+        (_name("stages", state),): float(count) for state, count in report.summary.counts.items()
+    }
+    if report.verdicts:
+        counts = Counter(verdict.verdict for verdict in report.verdicts)
+        numbers |= {(_name("claims", word),): float(counts[word]) for word in VERDICTS}
+    for number in report.paper.numbers if report.paper else ():
+        if number.difference is not None:
+            numbers["difference", number.label, number.column] = number.difference
+    return numbers
+
+
+def _name(group: str, words: str) -> str:
+    return f"{group}_{words.replace(' ', '_')}"

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from fope_lab.report.build import Report
 from fope_lab.report.claims.judge import Verdict
 from fope_lab.report.render.claims_view import ClaimView, describe_tests, group_by_basis
-from fope_lab.report.render.paper_view import paper_table
-from fope_lab.report.render.report_tables import report_tables
-from fope_lab.report.render.tables import Table
+from fope_lab.report.render.table import Table
+from fope_lab.report.render.tables import paper_table, report_tables
 
 PLAIN = {
     "\\": r"\textbackslash{}",

@@ -8,17 +8,16 @@ from fope_lab.report.build import Report
 from fope_lab.report.claims.judge import Verdict
 from fope_lab.report.claims.reasons import format_p
 from fope_lab.report.compare.paper_comparison import PaperComparison
-from fope_lab.report.render.analyses import analysis_notes, analysis_numbers
 from fope_lab.report.render.claims_view import (
     ClaimView,
     count_verdicts,
     describe_tests,
     group_by_basis,
+    seed_lines,
 )
-from fope_lab.report.render.paper_view import TITLE, paper_table
-from fope_lab.report.render.report_tables import report_tables
-from fope_lab.report.render.seed_rule_view import seed_lines
-from fope_lab.report.render.tables import Table
+from fope_lab.report.render.figures import analysis_notes, analysis_numbers
+from fope_lab.report.render.table import Table
+from fope_lab.report.render.tables import PAPER_TITLE, paper_table, report_tables
 
 
 def render_markdown(report: Report) -> str:
@@ -118,7 +117,7 @@ def _parts(report: Report) -> Iterator[str]:
 
 def _paper(paper: PaperComparison) -> Iterator[str]:
     published = paper.published
-    yield f"## {TITLE}"
+    yield f"## {PAPER_TITLE}"
     yield f"{escaped(published.source)}, <{published.address}>. {paper.summary}"
     yield "The paper says, in our words:"
     yield _list(published.says)

@@ -1,140 +1,60 @@
-"""The tables of a report, as one structure that every renderer shows."""
+"""All tables of a report, in the order in which every renderer shows them."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from fope_lab.report.build import Report
+from fope_lab.report.compare.before_after import BeforeAfter
 from fope_lab.report.compare.best import clearly_best, meaning
-from fope_lab.report.compare.comparability_marks import MARK, ComparabilityMarks
+from fope_lab.report.compare.cell_pairs import Difference, difference_of
+from fope_lab.report.compare.comparability import ComparabilityMarks
+from fope_lab.report.compare.paper_comparison import ComparedNumber, PaperComparison
+from fope_lab.report.render.table import (
+    CHOSEN,
+    NOTHING,
+    SEED_INTERVAL,
+    Table,
+    TableColumn,
+    TableEntry,
+    TableRow,
+    axis_notes,
+    cell_text,
+    direction_notes,
+    seed_notes,
+    shown_of,
+)
 from fope_lab.report.results.aggregate import Cell, CellKey
-from fope_lab.report.results.layout import MetricGroup, Series
+from fope_lab.report.results.layout import MetricGroup
+from fope_lab.report.results.settings import OPTIMISTIC, SettingGroup
+from fope_lab.stages.labels import label
 from fope_lab.stages.metric import LENGTH, Metric
-from fope_lab.stages.result import Measurement
-from fope_lab.statistics.t_test import STUDENT_T, SeedTest
+from fope_lab.statistics.t_test import SeedTest
 
-NOTHING = "–"
-CHOSEN = "§"
-"""The mark of models that a selection took."""
-MOST_COLUMNS = 16
 GUESSING = "Guessing gives"
+DIFFERENCE = (
+    "Difference: the second minus the first; ± is half of its 95 % interval, over the differences"
+    " under each seed (Student's paired t), or if fewer than two seeds are in both, over seeds that"
+    " are independent (Welch's t). A difference marked better or worse has an interval without 0."
+)
+PAPER_TITLE = "Comparison with the paper"
+PAPER_COLUMNS = ("published", "ours", "difference", "inside")
+PAPER_NOTES = (
+    "Difference: ours minus published; ± is half of our 95 % interval over seeds.",
+    "Inside: whether our interval contains the published number.",
+)
+_INSIDE = {True: "yes", False: "no", None: NOTHING}
 
 
-@dataclass(frozen=True)
-class TableColumn:
-    """A column of numbers; `trained` marks a length at which models were trained."""
-
-    label: str
-    trained: bool
-
-
-@dataclass(frozen=True)
-class TableEntry:
-    """The text of an entry and the cell behind it; the cell is None if the sweep has none.
-
-    `best` says whether the entry is better than every other of its column (compare/best.py),
-    `chosen` whether a selection took its models. `unequal` lists what these differ in from those of
-    the other rows. `says` is the tooltip of an entry without a cell.
-    """
-
-    text: str
-    best: bool
-    cell: Cell | None
-    unequal: tuple[str, ...] = ()
-    says: str = "not part of this sweep"
-    chosen: bool = False
-
-    @property
-    def marks(self) -> str:
-        """A mark if a selection took the models, and one if they differ in more than what is
-        compared."""
-        return CHOSEN * self.chosen + MARK * bool(self.unequal)
-
-    @property
-    def marked(self) -> str:
-        """The text with its marks."""
-        return f"{self.text}{self.marks}"
-
-    @property
-    def title(self) -> str:
-        """The value and the key of every seed, for a tooltip."""
-        if self.cell is None:
-            return self.says
-        values = [_value_title(v.measurement, f"seed {v.seed}", v.key) for v in self.cell.values]
-        missing = [f"seed {m.seed}: {m.status}: {m.reason} ({m.key})" for m in self.cell.missing]
-        unequal = [f"{MARK} {words}" for words in self.unequal]
-        return "\n".join(values + missing + unequal)
-
-
-def _value_title(measurement: Measurement, seed: str, key: str) -> str:
-    text = f"{seed}: {measurement.value!r}"
-    if measurement.stderr is not None:
-        text += f", standard error {measurement.stderr:.3g}"
-    if measurement.ci95 is not None:
-        text += ", 95 % interval [{:.4g}, {:.4g}]".format(*measurement.ci95)
-    return f"{text} ({key})"
-
-
-@dataclass(frozen=True)
-class TableRow:
-    """The values of the axes, the number of seeds, and the entries of one row."""
-
-    labels: tuple[str, ...]
-    seeds: str
-    entries: tuple[TableEntry, ...]
-    starts_panel: bool
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of a report: its title, columns, rows and notes.
-
-    `test` is that by which the best of a column is marked, if any is.
-    """
-
-    title: str
-    labels: tuple[str, ...]
-    columns: tuple[TableColumn, ...]
-    rows: tuple[TableRow, ...]
-    notes: tuple[str, ...]
-    test: SeedTest = STUDENT_T
-
-    @property
-    def has_best(self) -> bool:
-        """Whether any entry is the best of its column."""
-        return any(entry.best for row in self.rows for entry in row.entries)
-
-    @property
-    def marks_width(self) -> int:
-        """The most marks that an entry has."""
-        return max((len(entry.marks) for row in self.rows for entry in row.entries), default=0)
-
-    @property
-    def header(self) -> list[str]:
-        """The labels of all columns; † marks the training lengths."""
-        return [
-            *self.labels,
-            "seeds",
-            *(f"{column.label}†" if column.trained else column.label for column in self.columns),
-        ]
-
-    @property
-    def legend(self) -> str:
-        """The meaning of the marks, where a star marks the best of a column; then the notes."""
-        return self._legend(f"* {meaning(self.test)}.")
-
-    @property
-    def bold_legend(self) -> str:
-        """The same, where the best of a column is bold."""
-        return self._legend(f"Bold: {meaning(self.test)}.")
-
-    def _legend(self, best: str) -> str:
-        marks = [best] if self.has_best else []
-        if any(column.trained for column in self.columns):
-            marks.append("† training length.")
-        return " ".join([*marks, *self.notes])
+def report_tables(report: Report) -> tuple[Table, ...]:
+    """The tables of the metrics, those of models before and after a change, and those over a
+    setting of a training."""
+    return (
+        *build_tables(report),
+        *map(before_after_table, report.before_after),
+        *map(setting_table, report.table_settings),
+    )
 
 
 def build_tables(report: Report) -> tuple[Table, ...]:
@@ -145,31 +65,27 @@ def build_tables(report: Report) -> tuple[Table, ...]:
     joined: dict[object, list[tuple[MetricGroup, Table]]] = {}
     for index, group in enumerate(report.table_groups):
         notes = report.own_settings[group.key]
-        table = build_table(group, report.marks[group.key], report.seed_test, notes)
+        table = _metric_table(group, report.marks[group.key], report.seed_test, notes)
         rows = tuple((row.labels, row.seeds) for row in table.rows)
         place = (group.section, _last_word(group), rows) if group.metric.axis is None else index
         joined.setdefault(place, []).append((group, table))
     return tuple(_join(tables) for tables in joined.values())
 
 
-def build_table(
-    group: MetricGroup,
-    marks: ComparabilityMarks,
-    test: SeedTest,
-    own_settings: Sequence[str] = (),
+def _metric_table(
+    group: MetricGroup, marks: ComparabilityMarks, test: SeedTest, own_settings: Sequence[str]
 ) -> Table:
-    """Build the table of a group: a row for each series, a column for each x.
+    """The table of a group: a row for each series, a column for each x.
 
     `own_settings` are the notes on the learning rates behind the rows.
     """
-    xs = shown_xs(group)
+    xs = shown_of(group.xs)
     trained = set(group.trained_lengths) if group.metric.axis == LENGTH else set()
     several_lengths = len(trained) > 1
     best = _best(group, test)
-    rows = []
-    previous = None
+    rows: list[TableRow] = []
     for members in group.panels.values():
-        for series in members:
+        for index, series in enumerate(members):
             labels = series.axis_values or (series.label,)
             if several_lengths:
                 labels = (*labels, str(series.trained_length or NOTHING))
@@ -177,22 +93,25 @@ def build_table(
             entries = tuple(
                 TableEntry(cell_text(group.metric, cell), cell.key in best, cell, unequal)
                 if (cell := series.cells.get(x)) is not None
-                else TableEntry(NOTHING, False, None)
+                else TableEntry(NOTHING)
                 for x in xs
             )
             done, requested = series.done, series.requested
             seeds = f"{done}" if done == requested else f"{done} of {requested}"
-            starts_panel = previous is not None and series.panel != previous
-            rows.append(TableRow(labels, seeds, entries, starts_panel))
-            previous = series.panel
+            rows.append(TableRow(labels, seeds, entries, bool(rows) and index == 0))
     return Table(
         title=group.title,
         labels=(group.axes or ("model",)) + (("trained at",) if several_lengths else ()),
-        columns=tuple(TableColumn("value" if x is None else f"{x}", x in trained) for x in xs),
+        columns=_columns(xs, trained),
         rows=tuple(rows),
         notes=(*_notes(group, test, bool(best)), *own_settings, *filter(None, [marks.note])),
         test=test,
     )
+
+
+def _columns(xs: Sequence[int | None], trained: set[int]) -> tuple[TableColumn, ...]:
+    """A column for each x; a single number has one that is called value."""
+    return tuple(TableColumn("value" if x is None else f"{x}", x in trained) for x in xs)
 
 
 def _join(tables: Sequence[tuple[MetricGroup, Table]]) -> Table:
@@ -208,7 +127,7 @@ def _join(tables: Sequence[tuple[MetricGroup, Table]]) -> Table:
     return Table(
         title=f"{_last_word(group).capitalize()} ({group.section})",
         labels=first.labels,
-        columns=tuple(TableColumn(_subject(member), False) for member, _ in tables),
+        columns=tuple(TableColumn(_subject(member)) for member, _ in tables),
         rows=tuple(
             replace(row, entries=tuple(e for _, table in tables for e in table.rows[i].entries))
             for i, row in enumerate(first.rows)
@@ -229,69 +148,29 @@ def _subject(group: MetricGroup) -> str:
     return group.metric.label.removesuffix(_last_word(group)).strip() or group.metric.label
 
 
-def shown_xs(group: MetricGroup) -> tuple[int | None, ...]:
-    """The columns of a group."""
-    return shown_of(group.xs)
-
-
-def shown_of(every: Iterable[int | None]) -> tuple[int | None, ...]:
-    """Every x, or if there are too many, some at equal steps with both ends."""
-    xs = tuple(every)
-    if len(xs) <= MOST_COLUMNS:
-        return xs
-    indices = {round(i * (len(xs) - 1) / (MOST_COLUMNS - 1)) for i in range(MOST_COLUMNS)}
-    return tuple(xs[index] for index in sorted(indices))
-
-
-def cell_text(metric: Metric, cell: Cell) -> str:
-    """Mean ± half width; without a mean, the non-finite value; without values, the state."""
-    write = metric.format
-    estimate = cell.estimate
-    if not cell.values:
-        states = dict.fromkeys(gap.status for gap in cell.missing)
-        return ", ".join(states) or NOTHING
-    if estimate.mean is None:
-        odd = [v.value for v in cell.values if not math.isfinite(v.value)]
-        if len(cell.values) == 1:
-            return write(odd[0])
-        return f"{write(odd[0])} in {len(odd)} of {len(cell.values)}"
-    if estimate.half_width is None and cell.single is not None:
-        return write(estimate.mean) + _sampling_error(metric, cell.single)
-    return write(estimate.mean, estimate.half_width)
-
-
-def _sampling_error(metric: Metric, measurement: Measurement) -> str:
-    """The sampling error of one evaluation in brackets; empty if it is unknown."""
-    value, write = measurement.value, metric.format_error
-    if measurement.stderr is not None:
-        return f" (se {write(value, measurement.stderr)})"
-    if measurement.ci95 is not None:
-        low, high = (write(value, end) for end in measurement.ci95)
-        return f" ({low}–{high})"
-    return ""
+def _compared(group: MetricGroup) -> list[list[Cell]]:
+    """The cells that are compared with each other: those of a column and panel."""
+    return [
+        [series.cells[x] for series in members if x in series.cells]
+        for members in group.panels.values()
+        for x in shown_of(group.xs)
+    ]
 
 
 def _best(group: MetricGroup, test: SeedTest) -> set[CellKey]:
-    """The cells that are better than every other of their column and panel."""
-    columns = (
-        [series.cells[x] for series in members if x in series.cells]
-        for members in group.panels.values()
-        for x in shown_xs(group)
-    )
-    return {best.key for cells in columns if (best := clearly_best(cells, test)) is not None}
+    found = (clearly_best(cells, test) for cells in _compared(group))
+    return {best.key for best in found if best is not None}
 
 
 def _notes(group: MetricGroup, test: SeedTest, has_best: bool) -> list[str]:
-    metric, shown, cells = group.metric, shown_xs(group), group.cells
-    notes = []
-    if metric.axis is not None:
-        notes.append(f"Columns: {metric.axis_label}.")
-    if metric.better is not None:
-        notes.append(f"{metric.better.capitalize()} is better.")
+    metric, shown, cells = group.metric, shown_of(group.xs), group.cells
+    notes = axis_notes(metric)
     if has_best and group.panel_axes:
         notes.append(f"Compared are the rows with the same {' and '.join(group.panel_axes)}.")
-    if not has_best and any(_is_comparable(members, shown) for members in group.panels.values()):
-        notes.append(f"No entry is marked: none is {meaning(test)}.")
+    if not has_best and metric.better is not None:
+        columns = (sum(cell.estimate.n > 1 for cell in column) for column in _compared(group))
+        if max(columns, default=0) > 1:
+            notes.append(f"No entry is marked: none is {meaning(test)}.")
     if group.shared:
         notes.append(f"The same in all rows: {'; '.join(group.shared)}.")
     if len(shown) < len(group.xs):
@@ -299,7 +178,7 @@ def _notes(group: MetricGroup, test: SeedTest, has_best: bool) -> list[str]:
     if group.chance is not None:
         notes.append(f"{GUESSING} {metric.format(group.chance)}.")
     if any(cell.estimate.ci95 for cell in cells):
-        notes.append("±: half of the 95 % interval over seeds (Student's t).")
+        notes.append(SEED_INTERVAL)
     single = [cell.single for cell in cells if cell.single]
     if any(measurement.stderr is not None for measurement in single):
         notes.append("(se …): standard error of the evaluation, over what it read.")
@@ -310,19 +189,143 @@ def _notes(group: MetricGroup, test: SeedTest, has_best: bool) -> list[str]:
     return notes + seed_notes(cells)
 
 
-def _is_comparable(members: Sequence[Series], xs: Sequence[int | None]) -> bool:
-    """Whether a column has two entries or more of several seeds, and a better end."""
-    columns = ([s.cells[x] for s in members if x in s.cells] for x in xs)
-    return any(
-        sum(cell.estimate.n > 1 for cell in cells) > 1 and cells[0].metric.better is not None
-        for cells in columns
+def before_after_table(pair: BeforeAfter) -> Table:
+    """The table of a metric before and after: for each model that was changed a row with its
+    numbers before, one after, and one with the differences."""
+    metric, sections = pair.after.metric, (pair.before.section, pair.after.section)
+    xs = shown_of(x for x in pair.after.xs if x in pair.before.xs)
+    lengths = {series.trained_length or 0 for both in pair.pairs for series in both}
+    rows: list[TableRow] = []
+    for both in pair.pairs:
+        labels = both[1].axis_values or (both[1].label,)
+        for section, series in zip(sections, both, strict=True):
+            entries = [
+                TableEntry(cell_text(metric, cell), cell=cell)
+                if (cell := series.cells.get(x)) is not None
+                else TableEntry(NOTHING)
+                for x in xs
+            ]
+            starts = bool(rows) and series is both[0]
+            rows.append(TableRow((*labels, section), str(series.done), tuple(entries), starts))
+        before, after = both[0].cells, both[1].cells
+        found = [
+            difference_of(before[x], after[x]) if x in before and x in after else None for x in xs
+        ]
+        counts = {str(each.estimate.n) for each in found if each is not None}
+        entries = [_difference_entry(each, metric) for each in found]
+        count = counts.pop() if len(counts) == 1 else NOTHING
+        rows.append(TableRow((*labels, "difference"), count, tuple(entries), False))
+    title = metric.label[:1].upper() + metric.label[1:]
+    return Table(
+        title=f"{title} before and after: {' and '.join(sections)}",
+        labels=(*(pair.after.axes or ("model",)), "stage"),
+        columns=_columns(xs, lengths if metric.axis == LENGTH else set()),
+        rows=tuple(rows),
+        notes=(*axis_notes(metric), DIFFERENCE),
     )
 
 
-def seed_notes(cells: Sequence[Cell]) -> list[str]:
-    """A note if cells have one seed and therefore no interval."""
-    counts = {cell.estimate.n for cell in cells if cell.estimate.n}
-    if 1 not in counts:
-        return []
-    where = "One seed" if counts == {1} else "Where there is one seed"
-    return [f"{where}: no interval over seeds, so a difference may be chance."]
+def _difference_entry(difference: Difference | None, metric: Metric) -> TableEntry:
+    """A difference with its sign, its interval, and what it means if that is certain."""
+    if difference is None:
+        return TableEntry(NOTHING, says="there is no difference: a value is missing")
+    estimate = difference.estimate
+    how = "paired over seeds" if difference.paired else "over independent seeds"
+    interval = ", 95 % interval {:.4g} to {:.4g}".format(*estimate.ci95) if estimate.ci95 else ""
+    mean = estimate.mean or 0.0
+    sign = "+" if mean > 0 else "−" if mean < 0 else ""
+    text = sign + metric.format(abs(mean), estimate.half_width)
+    certain = difference.change in ("better", "worse")
+    return TableEntry(
+        f"{text} {difference.change}" if certain else text,
+        says=f"{estimate.mean!r}{interval}, {how}, n = {estimate.n}",
+    )
+
+
+def setting_table(group: SettingGroup) -> Table:
+    """The table over a setting of a training: a row for each method, a column for each value."""
+    rows: list[TableRow] = []
+    panel = ""
+    for series in group.series:
+        entries = tuple(
+            TableEntry(cell_text(group.metric, cell), cell=cell, chosen=group.is_chosen(cell))
+            if (cell := series.cells.get(value)) is not None
+            else TableEntry(NOTHING)
+            for value in group.values
+        )
+        starts = bool(rows) and series.panel != panel
+        rows.append(
+            TableRow(series.axis_values or (series.label,), f"{series.done}", entries, starts)
+        )
+        panel = series.panel
+    return Table(
+        title=group.title,
+        labels=group.axes or ("model",),
+        columns=tuple(TableColumn(label(value)) for value in group.values),
+        rows=tuple(rows),
+        notes=(f"Columns: {group.name} of {group.trained}.", *_setting_notes(group)),
+    )
+
+
+def _setting_notes(group: SettingGroup) -> list[str]:
+    """What the numbers are, and what was chosen."""
+    notes = direction_notes(group.metric)
+    if any(cell.estimate.ci95 for cell in group.cells):
+        notes.append(SEED_INTERVAL)
+    notes += seed_notes(group.cells)
+    if any(map(group.is_chosen, group.cells)):
+        notes.append(f"{CHOSEN} chosen: the least mean {group.rule} over the seeds. {OPTIMISTIC}")
+        notes += _edge_notes(group)
+    elif group.by is not None and not any(cell.missing for cell in group.cells):
+        notes.append("None is chosen yet.")
+    return notes
+
+
+def _edge_notes(group: SettingGroup) -> list[str]:
+    """A note on the series whose chosen value is the least or the largest of its candidates."""
+    at_edge: dict[str, list[str]] = {}
+    for series in group.series:
+        cells = [*series.cells.values()]
+        for word, cell in (("least", cells[0]), ("largest", cells[-1])):
+            if group.is_chosen(cell):
+                at_edge.setdefault(word, []).append(series.name)
+    return [
+        f"Chosen is the {word} value of {', '.join(names)}: a better one may lie beyond the grid."
+        for word, names in at_edge.items()
+    ]
+
+
+def compared_texts(number: ComparedNumber) -> tuple[str, str, str, str]:
+    """The texts of PAPER_COLUMNS: published, ours, difference, inside."""
+    write, estimate = number.cell.metric.format, number.cell.estimate
+    published = write(number.published) + (f" [{number.spread}]" if number.spread else "")
+    if estimate.mean is None or number.difference is None:
+        states = dict.fromkeys(gap.status for gap in number.cell.missing)
+        ours = "not finite" if number.cell.values else ", ".join(states)
+        return published, ours, NOTHING, NOTHING
+    ours = write(estimate.mean, estimate.half_width)
+    sign = "+" if number.difference >= 0 else "−"
+    difference = sign + write(abs(number.difference), estimate.half_width)
+    return published, ours, difference, _INSIDE[number.inside]
+
+
+def our_entry(number: ComparedNumber) -> TableEntry:
+    """Our number as the entry of a table."""
+    return TableEntry(compared_texts(number)[1], cell=number.cell)
+
+
+def paper_table(paper: PaperComparison) -> Table:
+    """A table with one compared number in each row."""
+    rows: list[TableRow] = []
+    for by_column in paper.rows.values():
+        for index, number in enumerate(by_column.values()):
+            entries = tuple(map(TableEntry, compared_texts(number)))
+            labels, seeds = (number.label, number.column), str(number.cell.estimate.n)
+            rows.append(TableRow(labels, seeds, entries, bool(rows) and index == 0))
+    return Table(
+        title=f"{paper.published.place}: {paper.published.title}",
+        labels=("row", "column"),
+        columns=tuple(map(TableColumn, PAPER_COLUMNS)),
+        rows=tuple(rows),
+        notes=(*PAPER_NOTES, *paper.notes),
+    )

@@ -11,11 +11,14 @@ from rich.text import Text
 
 from fope_lab.report.build import Report
 from fope_lab.report.claims.judge import Verdict
-from fope_lab.report.render.claims_view import count_verdicts, describe_chance, group_verdicts
-from fope_lab.report.render.paper_view import paper_table
-from fope_lab.report.render.report_tables import report_tables
-from fope_lab.report.render.seed_rule_view import seed_lines
-from fope_lab.report.render.tables import Table, TableEntry
+from fope_lab.report.render.claims_view import (
+    count_verdicts,
+    describe_chance,
+    group_verdicts,
+    seed_lines,
+)
+from fope_lab.report.render.table import Table, TableEntry
+from fope_lab.report.render.tables import paper_table, report_tables
 
 MOST_MISSING = 20
 MOST_VERDICTS = 40

@@ -1,7 +1,8 @@
 """The heat maps that stages record in their results, and that of passkeys, averaged over seeds.
 
 The `heatmaps` of a result are a list of {title, metric, x_label, y_label, x, y, values, low, high}.
-`values` has a row for each y; a missing value is null.
+`values` has a row for each y; a missing value is null. A passkey's result has the accuracy by depth
+among its details, as `by_depth`: for each length, that in each tenth of the depths with a trial.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fope_lab.evaluation.passkey import METRIC
 from fope_lab.report.results.aggregate import group_seeds
 from fope_lab.report.results.axes import Axes, read_axes
-from fope_lab.report.results.passkey_depths import depth_heatmaps
 from fope_lab.report.results.stage_results import StageResult, group_by_section
 
 SCALE = ("x_label", "y_label", "x", "y", "low", "high")
@@ -104,3 +105,31 @@ def _values(entry: Mapping[str, Any]) -> NDArray[np.float64] | None:
     except (KeyError, TypeError, ValueError):
         return None
     return values if values.shape == shape and all(map(math.isfinite, limits)) else None
+
+
+def depth_heatmaps(details: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The passkey's heat map, in a list; empty if the details have none that can be read."""
+    try:
+        lengths = {
+            int(length): {float(entry["depth"]): float(entry["accuracy"]) for entry in entries}
+            for length, entries in details["by_depth"].items()
+        }
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return []
+    xs = sorted(lengths)
+    depths = sorted({depth for by_depth in lengths.values() for depth in by_depth})
+    if not depths:
+        return []
+    return [
+        {
+            "title": "Passkey accuracy by depth and context length",
+            "metric": METRIC,
+            "x_label": "context length, tokens",
+            "y_label": "depth of the key, %",
+            "x": xs,
+            "y": [round(100 * depth, 1) for depth in depths],
+            "values": [[lengths[x].get(depth) for x in xs] for depth in depths],
+            "low": 0.0,
+            "high": 1.0,
+        }
+    ]

@@ -11,15 +11,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.report.results.axes import Axes, read_axes
 from fope_lab.report.results.stage_results import StageResult, group_by_section
 from fope_lab.stages.labels import tokenizer_label
 from fope_lab.stages.metric import LENGTH, Metric
+from fope_lab.sweep.claims.grammar import parse_quantity
+from fope_lab.sweep.claims.lookup import Catalogue
+from fope_lab.sweep.graph import Stage
 
 GroupKey = tuple[str, str]
 """The section of the sweep file and the metric's name."""
+StagesBySection = Mapping[str, Sequence[Stage]]
 LEAST_CHANCE = 0.002
 """Below it guessing is no level to compare with: 1 in 90,000 for a passkey of five digits."""
 
@@ -32,8 +37,18 @@ class Series:
     label: str  # the name within its panel, usually the embedding
     panel: str  # what it shares with the series it is compared with; "" if there is one panel
     axis_values: tuple[str, ...]  # one for each axis of the group
-    cells: Mapping[int | None, Cell]
+    cells: Mapping[Any, Cell]  # by x; None for a single number
     trained_length: int | None
+
+    @property
+    def name(self) -> str:
+        """The label, and the panel if there are several."""
+        return f"{self.label} ({self.panel})" if self.panel else self.label
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the stages that all cells share; those with a value come first."""
+        return next(iter(self.cells.values())).keys
 
     @property
     def done(self) -> int:
@@ -116,6 +131,10 @@ def group_metrics(
         if result.stage.model_spec is not None
     }
 
+    groups: dict[GroupKey, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.section, cell.metric.name), []).append(cell)
+
     def is_shown(key: GroupKey, members: Sequence[Cell]) -> bool:
         metric = members[0].metric
         if (key[0], metric.shown_as) not in groups:
@@ -123,9 +142,6 @@ def group_metrics(
         used = {tokenizers.get(stage) for cell in members for stage in cell.keys}
         return metric.across_tokenizers and (key in requested or len(used) > 1)
 
-    groups: dict[GroupKey, list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault((cell.section, cell.metric.name), []).append(cell)
     metric_groups = [
         dataclasses.replace(
             _group(section, members),
@@ -161,11 +177,12 @@ def _group(section: str, cells: Sequence[Cell]) -> MetricGroup:
         axes=tuple(axes.names[path] for path in axes.varying),
         panel_axes=tuple(axes.names[path] for path in axes.panels),
         shared=axes.shared,
-        series=tuple(_series(axes, section, key, points) for key, points in by_series.items()),
+        series=tuple(series_of(axes, section, key, points) for key, points in by_series.items()),
     )
 
 
-def _series(axes: Axes, section: str, key: str, cells: Mapping[int | None, Cell]) -> Series:
+def series_of(axes: Axes, section: str, key: str, cells: Mapping[Any, Cell]) -> Series:
+    """The series of cells by x, in the words of the axes that tell it from others."""
     first = next(iter(cells.values()))
     return Series(
         key=key,
@@ -190,3 +207,45 @@ def stages_without_cells(
         for section, members in with_model.items()
         if section not in with_cells and not all(result.state.is_done for result in members)
     }
+
+
+def requested_groups(
+    groups: Sequence[MetricGroup], texts: Sequence[str] | None, by_section: StagesBySection
+) -> tuple[MetricGroup, ...]:
+    """The groups that texts of the form `[stage.]metric[(corpus)]` name, in the order of the texts.
+
+    Without texts, all groups. If another metric of the section stands for the named one, such as
+    perplexity for loss, its group is returned.
+    """
+    if texts is None:
+        return tuple(groups)
+    by_key = {group.key: group for group in groups}
+    requested: dict[GroupKey, MetricGroup] = {}
+    for section, metric in _named(texts, by_section):
+        own = by_key.get((section, metric.name))
+        group = own or by_key.get((section, metric.shown_as or metric.name))
+        if group is not None:
+            requested[group.key] = group
+    return tuple(requested.values())
+
+
+def requested_keys(texts: Sequence[str] | None, by_section: StagesBySection) -> set[GroupKey]:
+    """The section and the name of each metric that the texts name."""
+    return {(section, metric.name) for section, metric in _named(texts or (), by_section)}
+
+
+def requested_trainings(
+    results: Sequence[StageResult], texts: Sequence[str] | None, by_section: StagesBySection
+) -> tuple[StageResult, ...]:
+    """The training stages that the texts name; without texts, all stages."""
+    if texts is None:
+        return tuple(results)
+    sections = {section for section, _ in _named(texts, by_section)}
+    return tuple(r for r in results if r.stage.section in sections and r.stage.spec.trains)
+
+
+def _named(texts: Sequence[str], by_section: StagesBySection) -> list[tuple[str, Metric]]:
+    """The section and the metric of each text of a checked sweep file."""
+    catalogue = Catalogue(by_section)
+    selections = [catalogue.find(parse_quantity(text)) for text in texts]
+    return [(selected.stage, selected.metric) for selected in selections]

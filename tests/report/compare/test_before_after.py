@@ -14,7 +14,7 @@ from rich.console import Console
 from fope_lab.report import Report
 from fope_lab.report.compare.cell_pairs import difference_of
 from fope_lab.report.render.json import report_json
-from fope_lab.report.render.report_tables import report_tables
+from fope_lab.report.render.tables import report_tables
 from fope_lab.report.render.terminal import print_report
 from fope_lab.report.results.aggregate import Cell
 from fope_lab.store import Store

@@ -23,7 +23,7 @@ from fope_lab.report.compare.match_cells import label_matches
 from fope_lab.report.compare.paper_comparison import PaperComparison, compare_with_paper
 from fope_lab.report.compare.published import PublishedTable, load_published, read_published
 from fope_lab.report.render.json import report_json
-from fope_lab.report.render.paper_view import compared_texts
+from fope_lab.report.render.tables import compared_texts
 from fope_lab.report.results.aggregate import Cell, MissingSeed, group_seeds
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.stages.labels import label

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_samples import BASE, finish, make_report, write_plan
 
-from fope_lab.report.compare.training_history import TrainingHistory, compare, differences
+from fope_lab.report.compare.comparability import TrainingHistory, compare, differences
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.json import report_json
-from fope_lab.report.render.tables import Table, build_tables
+from fope_lab.report.render.table import Table
+from fope_lab.report.render.tables import build_tables
 from fope_lab.report.render.terminal import plain_text
 from fope_lab.report.results.stage_results import StageResult, read_stages
 from fope_lab.store import Store

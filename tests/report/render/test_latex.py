@@ -13,8 +13,7 @@ from report_samples import finish, make_report, write_plan
 
 from fope_lab.report import Report
 from fope_lab.report.render.latex import PLAIN, escaped, label_of, render_latex
-from fope_lab.report.render.paper_view import paper_table
-from fope_lab.report.render.report_tables import report_tables
+from fope_lab.report.render.tables import paper_table, report_tables
 from fope_lab.store import Store
 
 MEANING = {command: mark for mark, command in PLAIN.items()} | {"{}": ""}

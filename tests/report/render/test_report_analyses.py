@@ -14,8 +14,7 @@ from fope_lab.analysis.base import ARRAYS
 from fope_lab.analysis.decay import Decay
 from fope_lab.evaluation.run import run
 from fope_lab.report import Report
-from fope_lab.report.render.analyses import draw_analyses, shown_number
-from fope_lab.report.render.figures import draw_figures
+from fope_lab.report.render.figures import draw_analyses, draw_figures, shown_number
 from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.markdown import render_markdown

@@ -10,9 +10,8 @@ import pytest
 from report_samples import finish, make_report, write_plan
 
 from fope_lab.evaluation.passkey import PasskeyResult
-from fope_lab.report.render.heatmaps import draw_heatmaps
-from fope_lab.report.results.heatmaps import group_heatmaps
-from fope_lab.report.results.passkey_depths import depth_heatmaps
+from fope_lab.report.render.figures import draw_heatmaps
+from fope_lab.report.results.heatmaps import depth_heatmaps, group_heatmaps
 from fope_lab.stages.result import ResultRecord
 from fope_lab.store import Store
 

@@ -11,7 +11,7 @@ from report_samples import BASE, finish, make_report, write_plan
 
 from fope_lab.report.render.html import render_html
 from fope_lab.report.render.json import render_json
-from fope_lab.report.results.cost import BOARD_WATTS, WATTS_PER_CORE, Cost
+from fope_lab.report.results.summary import BOARD_WATTS, WATTS_PER_CORE, Cost
 from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import Store
 from fope_lab.sweep import Plan

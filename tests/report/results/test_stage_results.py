@@ -12,7 +12,8 @@ from report_samples import BASE, declaring, finish, make_report, result, write_p
 from fope_lab.report import Report
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.json import report_json
-from fope_lab.report.render.tables import MOST_COLUMNS, build_tables
+from fope_lab.report.render.table import MOST_COLUMNS
+from fope_lab.report.render.tables import build_tables
 from fope_lab.report.results.layout import LEAST_CHANCE
 from fope_lab.stages.metric import LENGTH, POSITION, WORDS, CurveAxis, Metric
 from fope_lab.stages.result import Measurement
