@@ -3,55 +3,50 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections.abc import Iterator
-from typing import Any
 
 from docs.generate.markdown import anchor, block, plain, table
 from fope_lab.cli.app import COMMANDS
+from fope_lab.cli.shared_options import Command
 
-PACKAGE = "fope_lab.cli.commands"
 
-
-def commands() -> Iterator[tuple[str, Any]]:
-    """Every command and action, as the words that are typed and its module."""
-    for name in COMMANDS:
-        module = importlib.import_module(f"{PACKAGE}.{name}")
-        yield name, module
-        for action in getattr(module, "ACTIONS", ()):
-            yield f"{name} {action}", importlib.import_module(f"{PACKAGE}.{name}.{action}")
+def commands() -> Iterator[tuple[str, Command]]:
+    """Every command and action, as the words that are typed."""
+    for name, command in COMMANDS.items():
+        yield name, command
+        yield from ((f"{name} {action.name}", action) for action in command.actions)
 
 
 def overview(_: str) -> str:
     """A table of all commands, each linked to its section."""
     rows = [
-        (f"[`fope-lab {name}`](#{anchor(f'fope-lab {name}')})", plain(module.HELP))
-        for name, module in commands()
+        (f"[`fope-lab {name}`](#{anchor(f'fope-lab {name}')})", plain(command.help))
+        for name, command in commands()
     ]
     return table(("command", "what it does"), rows)
 
 
 def reference(_: str) -> str:
     """A section for each command: its summary, its usage and its arguments."""
-    return "\n\n".join(_section(name, module) for name, module in commands())
+    return "\n\n".join(_section(name, command) for name, command in commands())
 
 
-def parser_of(name: str, module: Any) -> argparse.ArgumentParser:
+def parser_of(name: str, command: Command) -> argparse.ArgumentParser:
     """The parser of a command, as `fope-lab NAME --help` has it."""
     parser = argparse.ArgumentParser(
         prog=f"fope-lab {name}",
         formatter_class=lambda prog: argparse.HelpFormatter(prog, width=96),
     )
-    for add in module.ARGUMENTS:
+    for add in command.arguments:
         add(parser)
     return parser
 
 
-def _section(name: str, module: Any) -> str:
-    heading = f"## fope-lab {name}\n\n{plain(module.HELP[0].upper() + module.HELP[1:])}."
-    if hasattr(module, "ACTIONS"):
+def _section(name: str, command: Command) -> str:
+    heading = f"## fope-lab {name}\n\n{plain(command.help[0].upper() + command.help[1:])}."
+    if command.actions:
         return heading
-    parser = parser_of(name, module)
+    parser = parser_of(name, command)
     rows = [
         (_spelling(action), plain(action.help or ""))
         for action in parser._actions
@@ -59,7 +54,7 @@ def _section(name: str, module: Any) -> str:
     ]
     usage = block(parser.format_usage().removeprefix("usage: "), "sh")
     arguments = [table(("argument", "meaning"), rows)] if rows else []
-    epilog = [plain(text)] if (text := getattr(module, "EPILOG", None)) else []
+    epilog = [plain(command.epilog)] if command.epilog else []
     return "\n\n".join([heading, usage, *arguments, *epilog])
 
 

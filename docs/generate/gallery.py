@@ -10,7 +10,7 @@ from docs.generate.markdown import block, plain, table
 from docs.generate.pictures import AT, SIZES, picture, thumbnail
 from docs.generate.schema_words import allowed
 from docs.generate.standings import standings
-from fope_lab.cli.render.embeddings_table import as_yaml, in_words
+from fope_lab.cli.render.embeddings import as_yaml, in_words
 from fope_lab.embeddings import embedding_names
 from fope_lab.embeddings.base import Shape
 from fope_lab.embeddings.describe import EXAMPLES, Description, Part, describe, inspect_embedding

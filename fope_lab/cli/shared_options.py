@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fope_lab.config.environment import default_address, default_store, default_tracking_uri
@@ -19,6 +20,21 @@ CHECKPOINT = (
 
 AddArgument = Callable[[argparse._ActionsContainer], Any]
 """Adds an argument, or a group of them, to a command's parser."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, or an action of one: what it takes, and the function that returns its exit code.
+
+    `epilog` is what its help says below the arguments. A command with `actions` has nothing else.
+    """
+
+    name: str
+    help: str
+    arguments: Sequence[Callable[[argparse.ArgumentParser], Any]] = ()
+    run: Callable[[argparse.Namespace], int] | None = None
+    epilog: str | None = None
+    actions: Sequence[Command] = ()
 
 
 def argument(*names: str, **settings: Any) -> AddArgument:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.data.roles import candidate_role
-from fope_lab.housekeeping.known_stages import KnownStage, known_stages
-from fope_lab.housekeeping.references import parents_of
+from fope_lab.housekeeping.known_stages import KnownStage, known_stages, parents_of
 from fope_lab.model.export.card import Origin, Score, TrainingFacts
 from fope_lab.model.hub import hub_name
 from fope_lab.provenance.checkout import Checkout

@@ -17,9 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fope_lab.housekeeping.contents import size_of
-from fope_lab.housekeeping.known_stages import KnownStage, known_stages
-from fope_lab.housekeeping.recorded_needs import recorded_needs
-from fope_lab.housekeeping.references import references, with_ancestors
+from fope_lab.housekeeping.known_stages import (
+    KnownStage,
+    known_stages,
+    recorded_needs,
+    references,
+    with_ancestors,
+)
 from fope_lab.store import StageFolder, Store
 from fope_lab.store.checkpoint import list_checkpoints
 from fope_lab.store.lease import (

@@ -6,8 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 
-from fope_lab.housekeeping.contents import state_since
-from fope_lab.housekeeping.wording import moment
+from fope_lab.housekeeping.contents import moment, state_since
 from fope_lab.store import StageFolder, Status, StoreError
 from fope_lab.store.lease import AttemptRecord, LeaseObserver, LeaseState
 from fope_lab.store.observation import observe

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from fope_lab.cli import main
-from fope_lab.cli.checkpoint_words import checkpoint_places
+from fope_lab.cli.inputs import checkpoint_places
 from fope_lab.config.problems import SweepError
 from fope_lab.model import Decoder, ModelConfig, load_model, save_model
 from fope_lab.store import Store

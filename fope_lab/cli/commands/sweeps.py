@@ -1,0 +1,143 @@
+"""`fope-lab new`, `validate` and `plan`: write a sweep file, check it, and preview its run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fope_lab.cli.console import (
+    WHOLE_ROWS,
+    make_console,
+    print_json,
+    print_machine_notes,
+    print_notes,
+)
+from fope_lab.cli.inputs import load_sweeps
+from fope_lab.cli.shared_options import (
+    TABLE_WIDTH,
+    Command,
+    add_files,
+    add_json,
+    add_store,
+    argument,
+    number,
+    whole_number,
+)
+from fope_lab.config.environment import OK
+from fope_lab.no_collections import no_collections
+
+
+def _new(options: argparse.Namespace) -> int:
+    from fope_lab.config.problems import counted
+    from fope_lab.sweep.new_sweep import write_new_sweep
+
+    path = Path(options.file)
+    sweep = write_new_sweep(path, options.text)
+    number = counted(len(sweep.stages))
+    print(f"{path}: {sweep.name}, {number}; run it with `fope-lab run {path}`")
+    return OK
+
+
+def _validate(options: argparse.Namespace) -> int:
+    from fope_lab.config.problems import counted
+
+    sweeps = load_sweeps(options.files)
+    for sweep in sweeps:
+        print(f"{sweep.path}: {sweep.name}, {counted(len(sweep.stages))}")
+    print_machine_notes(sweeps, make_console(stderr=True))
+    return OK
+
+
+@no_collections()
+def _plan(options: argparse.Namespace) -> int:
+    from fope_lab.planning.estimate import estimate_plans
+    from fope_lab.planning.needed_stages import plan_sweeps
+    from fope_lab.store import Store
+    from fope_lab.sweep.nearest import with_nearest
+
+    store = Store.open(options.store)
+    sweeps = load_sweeps(options.files, store)
+    estimate = estimate_plans(
+        with_nearest(plan_sweeps(sweeps, store), store),
+        store,
+        device=options.device,
+        price=options.price,
+        gpus=options.gpus,
+        cpus=options.cpus,
+    )
+    if options.json:
+        print_json(estimate.as_json())
+    else:
+        from fope_lab.planning.plan_table import print_plan
+
+        print_plan(estimate, make_console(elsewhere=WHOLE_ROWS), every=options.all)
+    console = make_console(stderr=options.json)
+    print_notes(sweeps, store, console)
+    if options.device is None and options.gpus is None and options.cpus is None:
+        done = {key for key, state in estimate.states.items() if state.is_done}
+        print_machine_notes(sweeps, console, done)
+    estimate.require_fit()
+    return OK
+
+
+COMMANDS = (
+    Command(
+        "new",
+        "write a sweep file for your own text, ready to run",
+        (
+            argument("file", metavar="NAME.yaml", help="the file to write; it must not exist yet"),
+            argument(
+                "--text",
+                nargs="+",
+                default=[],
+                metavar="GLOB",
+                help="text files or a quoted pattern, such as 'books/*.txt' (default: the"
+                " documentation of Python)",
+            ),
+        ),
+        _new,
+    ),
+    Command(
+        "validate",
+        "check sweep files without starting anything",
+        (add_files,),
+        _validate,
+    ),
+    Command(
+        "plan",
+        "preview a run: stages, cost, memory and time",
+        (
+            add_files,
+            add_store,
+            add_json,
+            argument(
+                "--device",
+                metavar="NAME",
+                help="estimate stages with GPUs for this device, and refuse those that do not fit"
+                " it: a6000, h100, … or cpu; by default a note says what this machine can't hold",
+            ),
+            argument(
+                "--price",
+                type=number(0, noun="a number of dollars"),
+                metavar="DOLLARS",
+                help="price of one GPU for one hour",
+            ),
+            argument(
+                "--gpus",
+                type=whole_number(1),
+                metavar="N",
+                help="GPUs in total (default: as many as a stage needs)",
+            ),
+            argument(
+                "--cpus",
+                type=whole_number(1),
+                metavar="N",
+                help="CPU cores in total "
+                "(default: this machine's; with a GPU as --device, as many as a stage needs)",
+            ),
+            argument("--all", action="store_true", help="show every stage on its own line"),
+        ),
+        _plan,
+        epilog=TABLE_WIDTH,
+    ),
+)

@@ -1,0 +1,160 @@
+"""`fope-lab status`, `logs`, `sync` and `ui`: see what the stages of a store do and did."""
+
+from __future__ import annotations
+
+import argparse
+
+from fope_lab.cli.console import WHOLE_ROWS, make_console, print_json, print_notes
+from fope_lab.cli.inputs import load_sweeps
+from fope_lab.cli.shared_options import (
+    TABLE_WIDTH,
+    Command,
+    add_files,
+    add_json,
+    add_stage,
+    add_store,
+    add_tracking_uri,
+    argument,
+    whole_number,
+)
+from fope_lab.config.environment import FAILED, OK
+
+
+def _status(options: argparse.Namespace) -> int:
+    from fope_lab.cli.render.status import states_table, status_json
+    from fope_lab.config.problems import Problem, SweepError
+    from fope_lab.orchestration.progress_view import observe_states, print_line, print_problems
+    from fope_lab.orchestration.stop import drivers_of_recorded
+    from fope_lab.orchestration.watching import watch
+    from fope_lab.store import Status, Store
+    from fope_lab.store.snapshot import StoreSnapshot
+
+    if options.json and options.watch:
+        raise SweepError(Problem(("--json",), "can't be used together with --watch"))
+    sweeps = load_sweeps(options.files, Store.open(options.store))
+    store = Store.existing(options.store)
+    console = make_console(stderr=options.json, elsewhere=WHOLE_ROWS)
+    if options.watch:
+        watch(sweeps, store, console)
+    stages = list({stage.key: stage for sweep in sweeps for stage in sweep.stages}.values())
+    store = StoreSnapshot.of(store)
+    states = observe_states(sweeps, store)
+    contents = []
+    for sweep in sweeps:
+        drivers = drivers_of_recorded(store, sweep.name)
+        own = {stage.key: states[stage.key] for stage in sweep.stages}
+        if options.json:
+            contents.append(status_json(sweep, own, store, drivers))
+            continue
+        runs = ", ".join(str(driver) for driver in drivers)
+        line = f"{sweep.name}: {f'run by {runs}' if runs else 'nothing is running it'}"
+        print_line(console, f"{line}; store {store.root}", style="bold")
+        console.print(states_table(sweep.stages, own, store))
+    if options.json:
+        print_json({"sweeps": contents})
+    else:
+        print_problems(stages, states, store, console)
+    print_notes(sweeps, store, console)
+    failed = any(state.status is Status.FAILED for state in states.values())
+    return FAILED if failed else OK
+
+
+def _logs(options: argparse.Namespace) -> int:
+    from fope_lab.housekeeping.known_stages import find_known_stage
+    from fope_lab.housekeeping.stage_log import StageLog
+    from fope_lab.store import Store
+
+    stage = find_known_stage(Store.existing(options.store), options.stage)
+    log = StageLog(stage.folder, stage.title, every_attempt=options.all)
+    print(log.summary())
+    if options.follow:
+        for text in log.follow():
+            print(text, end="", flush=True)
+        print(log.summary())
+    else:
+        print(log.read(), end="")
+    return OK
+
+
+def _sync(options: argparse.Namespace) -> int:
+    from fope_lab.store import Store
+    from fope_lab.tracking import Tracker, sync
+
+    tracker = Tracker(Store.existing(options.store).root, options.tracking_uri)
+    try:
+        names = sync(tracker)
+    finally:
+        if tracker.replaced:
+            print(tracker.replaced)
+    print(f"up to date: {', '.join(names) or 'nothing has run yet'}")
+    if missing := tracker.without_report():
+        print(f"without a report, which `fope-lab run` makes at its end: {', '.join(missing)}")
+    return OK
+
+
+def _ui(options: argparse.Namespace) -> int:
+    from fope_lab.store import Store
+    from fope_lab.tracking import serve
+
+    return serve(Store.existing(options.store).root, options.host, options.port)
+
+
+COMMANDS = (
+    Command(
+        "status",
+        "show the progress of sweeps, and whether something is running them",
+        (
+            add_files,
+            add_store,
+            add_json,
+            argument(
+                "--watch",
+                action="store_true",
+                help="keep showing the progress until nothing runs the sweeps",
+            ),
+        ),
+        _status,
+        epilog=TABLE_WIDTH,
+    ),
+    Command(
+        "logs",
+        "print the log of a stage's latest attempt",
+        (
+            add_stage,
+            add_store,
+            argument(
+                "--follow",
+                action="store_true",
+                help="keep printing new lines until no process works on the stage",
+            ),
+            argument(
+                "--all", action="store_true", help="print the logs of all attempts, oldest first"
+            ),
+        ),
+        _logs,
+    ),
+    Command(
+        "sync",
+        "bring MLflow up to date with the store",
+        (add_store, add_tracking_uri),
+        _sync,
+    ),
+    Command(
+        "ui",
+        "browse a store's runs in MLflow",
+        (
+            add_store,
+            argument(
+                "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)"
+            ),
+            argument(
+                "--port",
+                type=whole_number(1, 65535),
+                default=5000,
+                metavar="N",
+                help="port to listen on (default: 5000)",
+            ),
+        ),
+        _ui,
+    ),
+)
