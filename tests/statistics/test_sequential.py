@@ -16,7 +16,7 @@ from fope_lab.statistics.decision import Bound, decide
 from fope_lab.statistics.sequential import LEVELS, SequentialT, boundary, repeated_p, share_spent
 from fope_lab.statistics.t_test import ALPHA, STUDENT_T
 
-PATHS = 400_000
+PATHS = 100_000
 """Simulated experiments of equal models, or of models with a difference."""
 MOST = 20
 """The last look of the simulated experiments."""
@@ -154,7 +154,7 @@ def test_it_names_the_looks(n: int, words: str) -> None:
 
 def test_a_chain_errs_no_more_often_than_one_pair() -> None:
     """a > b > c, where a > b is true beyond doubt, and b and c are equal."""
-    sets, test = 500, SequentialT(first=5)
+    sets, test = 250, SequentialT(first=5)
     differences = np.random.default_rng(3).standard_normal((sets, 9))
     held = failed = 0
     for one in differences.tolist():
@@ -171,7 +171,7 @@ def test_a_chain_errs_no_more_often_than_one_pair() -> None:
 @pytest.mark.parametrize("trials", [62, 300])
 def test_accuracies_of_few_trials_are_not_told_apart_more_often(trials: int) -> None:
     """Of equal models, whose counts are not normal, and are now and then the same by chance."""
-    sets, test = 500, SequentialT(first=5)
+    sets, test = 250, SequentialT(first=5)
     counts = np.random.default_rng(trials).binomial(trials, 0.97, (2, sets, 9)) / trials
     wrong = 0
     for one in (counts[0] - counts[1]).tolist():

@@ -17,7 +17,7 @@ from fope_lab.statistics.decision import Bound, decide
 from fope_lab.statistics.intervals import estimate_mean
 from fope_lab.statistics.t_test import STUDENT_T, Side
 
-SETS = 3_000
+SETS = 1_500
 """Simulated sets of seeds."""
 numbers = st.floats(-1e6, 1e6)
 

@@ -75,7 +75,7 @@ def test_it_is_the_paired_t_test_of_scipy() -> None:
 @pytest.mark.parametrize("methods", [2, 3, 5])
 def test_of_equal_methods_one_is_marked_rarely(methods: int) -> None:
     """A seed moves all methods alike, which the pairs remove."""
-    rng, repeats = np.random.default_rng(methods), 1500
+    rng, repeats = np.random.default_rng(methods), 600
     marked = 0
     for _ in range(repeats):
         seeds = rng.standard_normal(5)
@@ -112,7 +112,7 @@ def test_a_cell_that_is_worse_under_the_common_seeds_is_not_marked() -> None:
 
 def test_seeds_that_are_added_until_a_mark_appears_bring_it_rarely() -> None:
     """Student's t would mark one of two equal methods in a tenth of cases or more."""
-    rng, repeats = np.random.default_rng(3), 400
+    rng, repeats = np.random.default_rng(3), 200
     marked = {STUDENT_T: 0, SequentialT(3): 0}
     for _ in range(repeats):
         columns = rng.standard_normal((2, 8)).tolist()
