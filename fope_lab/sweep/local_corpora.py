@@ -1,9 +1,9 @@
-"""What the corpora of local files hold: today, or when a stage of the store read them.
+"""What the corpora of local files hold: today, or when a run of the store read them.
 
 The key of a stage follows from the content of the files that it reads. When files are gone and the
 rest is as it was, the content that the store recorded takes the place of what can't be read: so all
 stages have the keys that they had, and finished stages are found. Files that are known to have
-changed are read as they are today; a stage of an old version did not record what each file held.
+changed are read as they are today.
 """
 
 from __future__ import annotations
@@ -24,22 +24,19 @@ from fope_lab.data.corpora.local import file_sha256
 from fope_lab.data.corpora.registry import CORPORA
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import ROWS, WEIGHT
-from fope_lab.stages.internal import PrepareData, TrainTokenizer
-from fope_lab.store import StageFolder, Store
+from fope_lab.store import Store
 from fope_lab.store.corpora import CorpusRecord, CorpusRecords
 
 AROUND = ROWS.options.keys() | WEIGHT.options.keys()
 """What may stand beside a corpus's own options in `data`."""
-READERS = {stage.kind: stage.corpus_path for stage in (PrepareData, TrainTokenizer)}
-"""The kinds of stages that read corpora, and where their configuration has the corpus."""
 
 
 @dataclass(frozen=True)
 class KnownCorpus:
-    """A corpus that the store knows: its files with their SHA-256, where it is known, its identity,
-    and when that was recorded."""
+    """A corpus that the store knows: its files with their SHA-256, its identity, and when that was
+    recorded."""
 
-    files: Mapping[str, str | None]
+    files: Mapping[str, str]
     identity: Mapping[str, Any]
     time: float
 
@@ -56,7 +53,7 @@ class KnownCorpus:
         if not self.missing or not set(found) <= self.files.keys():
             return False
         there = {path: known for path, known in self.files.items() if path not in self.missing}
-        return all(known in (None, file_sha256(Path(path))) for path, known in there.items())
+        return all(known == file_sha256(Path(path)) for path, known in there.items())
 
 
 @dataclass(frozen=True)
@@ -144,12 +141,11 @@ class LocalCorpora:
 
     def _known(self, named: Corpus, folder: Path, sweep: str) -> Iterator[KnownCorpus]:
         """What the store knows of a corpus: the newest record of it at this place; else the newest
-        stage that read it here; else the newest record under the name of a sweep that has moved."""
+        record under the name of a sweep that has moved."""
         places = _places(named, folder)
         for record in self._records:
             if _places_of(record) == places:
                 yield _as_known(record, Path(record.folder))
-        yield from (known for corpus, known in self._stages if named.may_mean(corpus, folder))
         for record in self._records:
             same = record.sweep == sweep and record.corpus == named.canonical()
             if same and not os.path.exists(record.folder):
@@ -158,15 +154,6 @@ class LocalCorpora:
     @functools.cached_property
     def _records(self) -> list[CorpusRecord]:
         return CorpusRecords(self._store.root).all() if self._store else []
-
-    @functools.cached_property
-    def _stages(self) -> list[tuple[Corpus, KnownCorpus]]:
-        """The corpora of local files that finished stages read, the newest first."""
-        if self._store is None:
-            return []
-        done = (path for kind in READERS for path in self._store.root.glob(f"{kind}/*/DONE"))
-        stages = [known for path in done for known in _read_by(StageFolder(path.parent))]
-        return sorted(stages, key=lambda stage: stage[1].time, reverse=True)
 
 
 def missing_note(replaced: Iterable[KnownCorpus]) -> str | None:
@@ -196,25 +183,6 @@ def _found(named: Corpus, folder: Path) -> tuple[Corpus | None, dict[str, str]]:
         return resolved, {path: file_sha256(Path(path)) for path in resolved.local_files()}
     except DataError:
         return None, {}
-
-
-def _read_by(folder: StageFolder) -> Iterator[tuple[Corpus, KnownCorpus]]:
-    """The corpus of local files that a finished stage read, if it did."""
-    request, result, ended = folder.request(), folder.result(), folder.finished_at()
-    config: Any = request and request.get("config")
-    for name in READERS[folder.path.parent.name]:
-        config = config.get(name) if isinstance(config, Mapping) else None
-    recorded: Any = result and (result.get("recorded") or result)  # an old result has no such part
-    identity = recorded.get("identity") if isinstance(recorded, Mapping) else None
-    of = identity.get("corpus") if isinstance(identity, Mapping) else None
-    if not isinstance(of, Mapping) or ended is None:
-        return
-    try:
-        corpus = CORPORA.parse(config)
-    except ConfigError:
-        return
-    if corpus.places():
-        yield corpus, KnownCorpus(dict.fromkeys(corpus.places()), of, ended)
 
 
 def _as_known(record: CorpusRecord, folder: Path) -> KnownCorpus:

@@ -1,4 +1,4 @@
-"""Which finished stage is most like one that a run would start, and what differs between them."""
+"""Why a stage runs again: the finished stage that is most like it, and what differs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ import yaml
 
 from fope_lab.config.problems import FieldPath, format_path
 from fope_lab.data.roles import MODEL, TOKENIZER, text_role, validation_role
-from fope_lab.embeddings import preset_of
-from fope_lab.embeddings.base import EmbeddingError
+from fope_lab.embeddings import EmbeddingError, preset_of
 from fope_lab.stages.key import hashed_fields
 from fope_lab.stages.labels import label
 from fope_lab.store import StageFolder, Status, Store
@@ -23,22 +22,22 @@ from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import NearestStage, Plan
 
 FEW = 5
-"""How many differences a stage may have to be called near."""
-COMPARED = 50_000
+"""How many differences a near stage may have."""
+MOST_PAIRS = 50_000
 """How many pairs of stages are compared at most, so that a large plan is quick."""
 LEAST = 200
 """How many pairs a stage counts for at least: it costs something with few candidates, too."""
 EXACTLY = 5
-"""How many of the stages that are most alike are compared in detail."""
+"""How many of the stages with the most equal lines are compared in detail."""
+SAME_PARENT = 0.75
+"""What a candidate gains for starting from the nearest stage of today's parent, in lines."""
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-UNCHANGED_PARENT = 0.75
-"""How much less a changed parent counts if it is the nearest stage of today's parent."""
 
 
 @dataclass(frozen=True)
 class _Finished:
-    """What a stage of the store was asked: the lines of its stage.yaml, and their content, which
-    is read if the lines are much like those of another stage."""
+    """A stage of the store: the lines of its stage.yaml, parsed only if they are much like those
+    of another stage."""
 
     key: str
     lines: frozenset[str]
@@ -48,32 +47,27 @@ class _Finished:
     def asked(self) -> Mapping[str, Any]:
         return self.folder.request() or {}
 
-    @property
-    def config(self) -> Mapping[str, Any]:
-        return _mapping(self.asked.get("config"))
-
-    @property
-    def parents(self) -> Mapping[str, Any]:
-        return _mapping(self.asked.get("parents"))
+    def part(self, name: str) -> Mapping[str, Any]:
+        value = self.asked.get(name)
+        return value if isinstance(value, dict) else {}
 
 
 def with_nearest(plans: Sequence[Plan], store: Store) -> list[Plan]:
-    """The plans, in which stages that the store lacks name the most similar stage that it has.
+    """Return the plans, in which stages that the store lacks name its most similar stage.
 
     Stages of the plans themselves are not named: of those, people know how they differ.
     """
-    own = {stage.key for planned in plans for stage in planned.sweep.stages}
-    finished = functools.cache(lambda kind: _read(store.root / kind, own))
-    found: dict[str, NearestStage] = {}
     stages = {stage.key: stage for planned in plans for stage in planned.sweep.stages}
     states = {key: state for planned in plans for key, state in planned.states.items()}
+    finished = functools.cache(lambda kind: _read(store.root / kind, without=stages))
+    found: dict[str, NearestStage] = {}
     pairs = 0
     for stage in stages.values():  # parents come before their children
-        if states[stage.key].status is not Status.NOT_STARTED:
-            continue
         candidates = finished(stage.kind)
-        pairs += max(len(candidates), LEAST) if candidates else 0
-        if pairs > COMPARED:
+        if states[stage.key].status is not Status.NOT_STARTED or not candidates:
+            continue
+        pairs += max(len(candidates), LEAST)
+        if pairs > MOST_PAIRS:
             break
         if near := _nearest(stage, candidates, found, stages):
             found[stage.key] = near
@@ -90,7 +84,6 @@ def _with_reasons(planned: Plan, found: Mapping[str, NearestStage]) -> Plan:
 
 
 def _read(folder: Path, without: Collection[str]) -> list[_Finished]:
-    """What the finished stages of a kind were asked."""
     finished = []
     for done in sorted(folder.glob("*/DONE")):
         stage = StageFolder(done.parent)
@@ -111,22 +104,20 @@ def _nearest(
     found: Mapping[str, NearestStage],
     stages: Mapping[str, Stage],
 ) -> NearestStage | None:
-    if not candidates:
-        return None
     roles = stage.parents | stage.checkpoints
     asked = {"kind": stage.kind, "config": stage.config, "parents": roles}
     own = _lines(yaml.dump(asked, Dumper=DUMPER, sort_keys=False, allow_unicode=True))
     parents = {f"  {role}: {found[key].key}" for role, key in roles.items() if key in found}
 
     def distance(other: _Finished) -> float:
-        return len(own ^ other.lines) - UNCHANGED_PARENT * len(parents & other.lines)
+        return len(own ^ other.lines) - SAME_PARENT * len(parents & other.lines)
 
     near = [
         NearestStage(other.key, tuple(dict.fromkeys(_differences(stage, other, found, stages))))
         for other in heapq.nsmallest(EXACTLY, candidates, key=distance)
-        if other.config
+        if other.part("config")
     ]
-    best = min(near, key=lambda one: len(one.differences), default=None)
+    best = min(near, key=lambda each: len(each.differences), default=None)
     return best if best is not None and len(best.differences) <= FEW else None
 
 
@@ -137,26 +128,24 @@ def _differences(
     stages: Mapping[str, Stage],
 ) -> Iterator[str]:
     """What was otherwise: of the configuration, then of the parents."""
-    roles = stage.parents | stage.checkpoints
+    roles, before = stage.parents | stage.checkpoints, other.part("parents")
     places = {role: path for role, path in _places(stage).items() if role in roles}
-    changed = {role for role, key in roles.items() if other.parents.get(role) != key}
+    changed = [role for role, key in roles.items() if before.get(role) != key]
     same = {*places.values()} - {path for role, path in places.items() if role in changed}
-    told = set[FieldPath]()
     outside = same.union(_outside_key(stage))
-    for path, value in _compared(
-        stage.config, other.config, hashed_fields(stage.spec), (), outside
-    ):
+    told = set[FieldPath]()
+    hashed = hashed_fields(stage.spec)
+    for path, value in _compared(stage.config, other.part("config"), hashed, (), outside):
         told.update(at for at in places.values() if path[: len(at)] == at)
         yield f"{_written(stage, path)} was {_label(path, value)}"
-    version = other.asked.get("version")
-    if version != stage.spec.version:
+    if (version := other.asked.get("version")) != stage.spec.version:
         yield f"the version of {stage.kind} was {version}"
-    for role in (role for role in roles if role in changed):
-        before, near = other.parents.get(role), found.get(roles[role])
-        if role == MODEL and near is not None and near.key == before:
+    for role in changed:
+        near = found.get(roles[role])
+        if role == MODEL and near is not None and near.key == before.get(role):
             yield from (f"{stages[roles[role]].section}.{each}" for each in near.differences)
         elif role == MODEL:
-            yield f"from was {str(before)[:8]}"
+            yield f"from was {str(before.get(role))[:8]}"
         elif role not in places:
             yield "the candidates were others"
         elif places[role] not in told:
@@ -187,12 +176,13 @@ def _compared(
     """The places that differ, each with what was there before; `hashed` has no defaults."""
     if at in outside or now == before:
         return
-    if _is(now) and _is(before) and now.get("type") == before.get("type"):
+    if isinstance(now, dict) and isinstance(before, dict) and now.get("type") == before.get("type"):
+        own = hashed if isinstance(hashed, dict) else {}
         for name in dict.fromkeys([*now, *before]):
-            inner = hashed.get(name) if _is(hashed) else None
             if name in before:
+                inner = own.get(name)
                 yield from _compared(now.get(name), before[name], inner, (*at, name), outside)
-            elif _is(hashed) and name in hashed and (*at, name) not in outside:
+            elif name in own and (*at, name) not in outside:
                 yield (*at, name), None
     elif isinstance(now, list) and isinstance(before, list) and len(now) == len(before) == 1:
         yield from _compared(now[0], before[0], now[0], (*at, 0), outside)
@@ -210,16 +200,8 @@ def _written(stage: Stage, path: FieldPath) -> str:
 def _label(path: FieldPath, value: Any) -> str:
     if value is None:
         return "not set"
-    if path == ("embedding",) and _is(value):
+    if path == ("embedding",) and isinstance(value, dict):
         with contextlib.suppress(EmbeddingError):  # a type that this checkout does not have
             return label(preset_of(value))
     text = label(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
-
-
-def _is(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

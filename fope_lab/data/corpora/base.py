@@ -70,11 +70,6 @@ class Corpus(ABC):
         """
         return []
 
-    def may_mean(self, other: Corpus, base: Path) -> bool:
-        """Return whether this corpus, with relative paths from `base`, can have been resolved to
-        `other` while other local files were there."""
-        return False
-
     def canonical(self) -> dict[str, Any]:
         """Return the shortest description, with absolute paths; parsing it gives the corpus."""
         return {"type": self.name, **given_options(self)}

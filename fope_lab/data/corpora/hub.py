@@ -122,9 +122,6 @@ class Dataset(HubOrFolder, Corpus):
             if path.is_file() and not any(p[0] == "." for p in path.relative_to(folder).parts)
         ]
 
-    def may_mean(self, other: Corpus, base: Path) -> bool:
-        return replace(self, **self.placed(base, ())) == other
-
     def identity(self) -> dict[str, Any]:
         options = given_options(self)
         if self.is_local:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import fnmatch
 import functools
 import glob
 import hashlib
@@ -11,7 +10,7 @@ import os
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from fope_lab.config.annotations import Doc
@@ -157,18 +156,6 @@ class Files(Corpus):
             raise DataError(Problem(("files",), _no_file(path)) for path in gone)
         return list(self.files)
 
-    def may_mean(self, other: Corpus, base: Path) -> bool:
-        if not isinstance(other, Files) or other.cut != self.cut:
-            return False
-        patterns = [os.path.abspath(base / os.path.expanduser(place)) for place in self.places()]
-        paths = {path: PurePath(path).parts for path in other.files}
-        found = [
-            {path for path, parts in paths.items() if _is_match(parts, PurePath(pattern).parts)}
-            | {pattern} & paths.keys()
-            for pattern in patterns
-        ]
-        return all(found) and set().union(*found) == paths.keys()
-
     def identity(self) -> dict[str, Any]:
         digests = [bytes.fromhex(file_sha256(Path(path))) for path in self.local_files()]
         content = {"type": self.name, "documents": len(digests), "sha256": sha256_of(digests)}
@@ -213,16 +200,6 @@ def _file_sha256(path: Path, size: int, modified: int) -> str:
     """Return the hex SHA-256 of a file, cached by size and time: plans ask for it often."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _is_match(path: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Return whether a glob can find a file; both are the parts of an absolute path."""
-    if not pattern:
-        return not path
-    if pattern[0] == "**":
-        return any(_is_match(path[skipped:], pattern[1:]) for skipped in range(len(path) + 1))
-    first = bool(path) and fnmatch.fnmatchcase(path[0], pattern[0])
-    return first and _is_match(path[1:], pattern[1:])
 
 
 def _matches(pattern: str, base: Path) -> list[str]:

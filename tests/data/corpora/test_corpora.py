@@ -168,8 +168,6 @@ def test_an_exact_cut_is_after_nine_tenths_and_part_of_the_identity(tmp_path: Pa
     assert corpora[0].identity().keys() == {"type", "documents", "sha256"}  # as in old keys
     assert corpora[1].identity() == {**corpora[0].identity(), "cut": "exact"}
     assert parse({"files": "a.txt", "cut": "paragraph"}, tmp_path) == corpora[0]
-    assert corpora[0].may_mean(corpora[0], tmp_path)
-    assert not corpora[0].may_mean(corpora[1], tmp_path)
     with pytest.raises(CorpusError, match="cut: found 'middle'"):
         parse({"files": "a.txt", "cut": "middle"}, tmp_path)
 
