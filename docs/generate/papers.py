@@ -24,8 +24,8 @@ from fope_lab.config.options import Options, entry_of
 from fope_lab.config.problems import ConfigError, Problem
 from fope_lab.embeddings import embedding_names
 from fope_lab.sweep import Sweep
-from fope_lab.sweep.claim_group import ClaimGroup
 from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.report_section import ClaimGroup
 
 FOLDER = ROOT / "docs" / "papers"
 Text = Annotated[str, MinLen(1)]

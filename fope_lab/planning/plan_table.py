@@ -20,7 +20,7 @@ from fope_lab.processor import bfloat16_instruction
 from fope_lab.stages import Select
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import ACTIONS, Plan
-from fope_lab.sweep.seed_check import may_stop_early
+from fope_lab.sweep.report_check import may_stop_early
 
 STYLES = {
     "cached": "green",

@@ -37,8 +37,7 @@ from fope_lab.sweep.grid_point import same_value
 from fope_lab.sweep.local_corpora import LocalCorpora
 from fope_lab.sweep.model_stages import rule_problems, selected_axes
 from fope_lab.sweep.problem_collector import ProblemCollector
-from fope_lab.sweep.report_check import report_problems
-from fope_lab.sweep.seed_check import seed_rule_problems
+from fope_lab.sweep.report_check import report_problems, seed_rule_problems
 from fope_lab.sweep.stage_builder import StageBuilder
 from fope_lab.sweep.sweep_file import SweepFile, read_sweep_file
 

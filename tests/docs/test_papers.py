@@ -16,7 +16,7 @@ from docs.generate.papers import Item, WrongPaperError, load_paper, paper_files
 from docs.generate.papers_page import page, state
 from docs.generate.results import all_results
 from docs.generate.shipped import ROOT, load_shipped, sweep_files
-from fope_lab.sweep.claim_group import ClaimGroup
+from fope_lab.sweep.report_section import ClaimGroup
 
 NAMES = [file.stem for file in paper_files()]
 FILES = [f for f in sweep_files() if f.parent.name in (*NAMES, "mini")]

@@ -10,7 +10,7 @@ import yaml
 from sweep_files import PRETRAIN_LINE, told, write
 
 from fope_lab.sweep import load_sweep
-from fope_lab.sweep.claim_group import Sentence
+from fope_lab.sweep.report_section import Sentence
 from fope_lab.sweep.schema import sweep_json_schema
 
 SWEEP = f"""name: grouped

@@ -39,12 +39,11 @@ from fope_lab.statistics.decision import (
 )
 from fope_lab.statistics.power import FEWEST_KNOWN, MOST, seeds_needed
 from fope_lab.statistics.t_test import ALPHA, STUDENT_T, SeedTest
-from fope_lab.sweep.claim_group import Sentence, StatedClaim
 from fope_lab.sweep.claims.compare import Combination, Comparison, compare
 from fope_lab.sweep.claims.grammar import parse_claim
 from fope_lab.sweep.claims.lookup import Catalogue
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.report_section import ReportSection
+from fope_lab.sweep.report_section import ReportSection, Sentence, StatedClaim
 
 VerdictWord = Decision | Literal["not trained"]
 VERDICTS: tuple[VerdictWord, ...] = ("holds", "fails", "undecided", "not trained")

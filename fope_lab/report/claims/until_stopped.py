@@ -18,7 +18,7 @@ from fope_lab.report.claims.samples import Results
 from fope_lab.report.results.aggregate import json_value
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.sweep.graph import Stage, Sweep
-from fope_lab.sweep.seed_check import may_stop_early
+from fope_lab.sweep.report_check import may_stop_early
 from fope_lab.sweep.seed_rule import SeedRule, StoppedEarly
 
 STOPPED_EARLY = "stopped_early"
