@@ -90,7 +90,7 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
 
 
 def chance_rate(contrasts: int, *, two_sided: bool) -> float:
-    """The rate at which a claim is decided by chance if no difference existed.
+    """Return the rate at which a claim is decided by chance if no difference existed.
 
     One pair is decided at α. A chain of k pairs fails at α / 2 at most, since each pair has α / 2k
     on that side, and holds at (α / 2)ᵏ at most: neighbouring differences have a number in common

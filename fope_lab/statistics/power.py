@@ -20,7 +20,7 @@ FEWEST_KNOWN = 3
 
 
 def t_power(n: int, effect: float, alpha: float) -> float:
-    """The power of the one-sided t-test of n differences at level `alpha`.
+    """Return the power of the one-sided t-test of n differences at level `alpha`.
 
     `effect` is the distance of the mean from the null in standard deviations, positive on the
     tested side.
@@ -35,7 +35,7 @@ def t_power(n: int, effect: float, alpha: float) -> float:
 
 
 def seeds_needed(bounds: Sequence[Bound], *, two_sided: bool, alpha: float) -> int | None:
-    """The fewest seeds at which the verdict that seems right comes out with 80 % power.
+    """Return the fewest seeds at which the verdict that seems right comes out with 80 % power.
 
     None for more than a thousand. If every mean is on the claimed side, the claim is to hold: all
     bounds must be significant at once, and the sum of what each may miss is at most 20 %. If not,

@@ -62,7 +62,7 @@ class SequentialT:
     name = "sequential paired t-test"
 
     def p(self, differences: Sequence[float], null: float, side: Side) -> float | None:
-        """The smallest p-value of all looks so far: see `SeedTest.p`.
+        """Return the smallest p-value of all looks so far: see `SeedTest.p`.
 
         None before the first look, and for differences that Student's t has no p for.
         """
@@ -120,7 +120,7 @@ def repeated_p(first: int, n: int, t: float) -> float:
 
 
 def share_spent(n: int) -> float:
-    """The share of the level that the looks at up to `n` seeds may use."""
+    """Return the share of the level that the looks at up to `n` seeds may use."""
     return n**2 / (n**2 + HALF_SPENT**2)
 
 
@@ -143,7 +143,7 @@ class Boundary:
         self._looks: list[_Look] = []
 
     def critical(self, n: int) -> float:
-        """The value from which on |t| of `n` ≥ `first` seeds crosses the boundary."""
+        """Return the value from which on |t| of `n` ≥ `first` seeds crosses the boundary."""
         while len(self._looks) <= n - self._first:
             self._looks.append(self._next_look())
         return math.tan(self._looks[n - self._first].angle) * math.sqrt(n - 1)

@@ -76,7 +76,7 @@ class StudentT:
         return float(stdtr(n - 1, -toward / spread * math.sqrt(n * (n - 1))))
 
     def interval(self, estimate: MeanEstimate, level: float) -> tuple[float, float] | None:
-        """The interval of Student's t-distribution."""
+        """Return the interval of Student's t-distribution."""
         return t_interval(estimate, level)
 
     def words(self, n: int) -> str:

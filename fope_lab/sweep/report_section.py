@@ -32,8 +32,7 @@ Text = Annotated[str, MinLen(1)]
 class Sentence:
     """What a claim stands for: the words of a paper and where they are, and a note of ours.
 
-    A claim without a quotation stands for no sentence of a paper, and the note says where it comes
-    from.
+    Without a quotation, the note says where the claim comes from.
     """
 
     quote: str = ""

@@ -19,7 +19,7 @@ from fope_lab.sweep.seed_rule import StoppedEarly
 
 
 def seed_needs(sweep: Sweep) -> Callable[[Results], Needs]:
-    """Return what tells from results which stages of a sweep are needed."""
+    """Return the function from results to the stages of a sweep that are needed."""
     rule = sweep.seed_rule
     if rule is None:
         all_of_them = Needs(frozenset(stage.key for stage in sweep.stages))
@@ -50,7 +50,7 @@ class CountedResults:
 
 
 def read_counted(sweep: Sweep, store: Store) -> CountedResults:
-    """Read the stages of a sweep, and tell which of them count."""
+    """Read the stages of a sweep, and find out which of them count."""
     results = read_stages(sweep.stages, store)
     if sweep.seed_rule is None:
         return CountedResults(results, results)

@@ -17,7 +17,7 @@ from fope_lab.statistics.t_test import ALPHA, SeedTest
 
 
 def meaning(test: SeedTest) -> str:
-    """What a table says of the entry that it marks."""
+    """Say what a table says of the entry that it marks."""
     return (
         f"better than every other row of its column in a {test.name} over the seeds"
         f" (p < {ALPHA:g} each)"
@@ -25,7 +25,7 @@ def meaning(test: SeedTest) -> str:
 
 
 def clearly_best(cells: Sequence[Cell], test: SeedTest) -> Cell | None:
-    """The cell that is better than every other by the test, or None.
+    """Return the cell that is better than every other by the test, or None.
 
     There is none among fewer than two cells, or where the metric has no better end, or while a cell
     has no value yet.

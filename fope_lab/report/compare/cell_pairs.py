@@ -34,7 +34,7 @@ class Difference:
 
 
 def difference_of(first: Cell, second: Cell) -> Difference | None:
-    """The difference of two cells of one metric; None if one of them has no finite mean."""
+    """Return the difference of two cells of one metric; None if one of them has no finite mean."""
     values = [{v.seed: v.value for v in cell.values} for cell in (first, second)]
     common = [seed for seed in values[0] if seed in values[1]]
     samples = [list(of.values()) for of in values]

@@ -5,8 +5,8 @@ If the sweep has no such axis, the condition applies to the stage's own settings
 the trainings before it, then to the sizes of its model. A label with options requires these and
 allows others: `yarn(factor=4)` matches `yarn(base=330,factor=4)`, and `rope` matches
 `rope(base=330)`. If several cells match, those with exactly the label win, then those with the
-fewest options beside the required ones. If the published table
-gives its training length, context lengths match as multiples of the training length.
+fewest options beside the required ones. If the published table gives its training length, context
+lengths match as multiples of the training length.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CellMatcher:
         }
 
     def cells(self, row: PublishedRow, column: PublishedColumn) -> tuple[list[Cell], str]:
-        """The matching cells, one for each model that the number stands for, and a reason.
+        """Return the matching cells, one for each model that the number stands for, and a reason.
 
         The reason explains why there is no cell, or why a cell is missing; it may be empty.
         """
@@ -182,7 +182,7 @@ def reads_corpus(stage: Stage, wanted: str | None) -> bool:
 
 
 def stage_of(cell: Cell, results: Mapping[str, StageResult]) -> Stage:
-    """The first stage of a cell; its stages differ only in their seed."""
+    """Return the first stage of a cell; its stages differ only in their seed."""
     return results[cell.keys[0]].stage
 
 

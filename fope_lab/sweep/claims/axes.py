@@ -112,7 +112,7 @@ def _pinned(axis: str, value: str, stages: Stages) -> Stages:
 def numeric_axis(name: str, where: Sequence[Pin], measuring: Stages) -> str:
     """Return the path of the axis that a claim runs along.
 
-    Raises ClaimError if there is none, or if it has less than two values, or one that is no number.
+    Raises ClaimError if there is none, or if it has fewer than two values or other than numbers.
     """
     stages = pinned(where, measuring)
     if not _paths(stages):

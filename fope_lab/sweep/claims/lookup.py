@@ -21,7 +21,7 @@ class Measured:
     """One metric of one stage of the sweep file, with the stages that measure it, over axes and
     seeds, each with its own metric; `metric` is that of the first stage.
 
-    `mastery` is the metric that tells whether a model has learned the task, where it may fail to.
+    `mastery` shows whether a model has learned the task, where it may fail to.
     `declared` has all that every one of these stages measures, by short name.
     """
 
