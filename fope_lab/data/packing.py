@@ -1,30 +1,169 @@
 """Prepared data: a corpus as one sequence of tokens on disk, written and read in bounded memory.
 
-tokens-00000.bin …     uint16 or uint32: the tokens of all documents, concatenated
-documents-00000.bin    int64: the index of each document's first token
-loss-00000.bin …       uint8, for pairs and chats only: 1 for each token that counts in the loss
-data.json              the data's identity, its number of tokens, and a fingerprint of each file
+NAME-00000.bin, NAME-00001.bin, … hold the consecutive numbers, little endian; all files but the
+last have the same length. A fingerprint (SHA-256) of each file is computed while it is written.
 """
 
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fope_lab.atomic_files import sha256_file
 from fope_lab.config.problems import in_few_words
 from fope_lab.data.corpora.base import Corpus, Split, sha256_of
 from fope_lab.data.problems import DataError
-from fope_lab.data.shards import SHARD_LENGTH, ShardWriter, map_shard, open_shards, verify_shards
 from fope_lab.data.tokenising import tokenised
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
+
+SHARD_LENGTH = 1 << 28
+"""Numbers per file: half a gigabyte of 16-bit tokens, so the 10 billion of C4 take 38 files."""
+
+
+class ShardWriter:
+    """Appends arrays to the files NAME-….bin of a directory; use it as a context manager."""
+
+    def __init__(
+        self, directory: Path, name: str, dtype: np.dtype[Any], length: int = SHARD_LENGTH
+    ) -> None:
+        self._directory, self._name = directory, name
+        self._dtype, self._length = dtype.newbyteorder("<"), length
+        self._file: BinaryIO | None = None
+        self._digest = hashlib.sha256()
+        self._count = 0
+        self.shards: list[dict[str, Any]] = []
+        """{"file", "length", "sha256"} of each finished file; complete after the `with` block."""
+
+    def append(self, values: NDArray[Any]) -> None:
+        """Append `values` (count,), starting new files as needed."""
+        while len(values):
+            if self._file is None:
+                name = f"{self._name}-{len(self.shards):05d}.bin"
+                self._file = (self._directory / name).open("wb")
+            part, values = np.split(values, [self._length - self._count])
+            content = part.astype(self._dtype).tobytes()
+            self._file.write(content)
+            self._digest.update(content)
+            self._count += len(part)
+            if self._count == self._length:
+                self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._file is None:
+            return
+        self._file.close()
+        name = Path(self._file.name).name
+        shard = {"file": name, "length": self._count, "sha256": self._digest.hexdigest()}
+        self.shards.append(shard)
+        self._file, self._count, self._digest = None, 0, hashlib.sha256()
+
+
+class ShardedArray:
+    """The numbers of several shards as one read-only sequence, read from disk on demand.
+
+    A slice is an array in memory, so it must be small enough to fit.
+    """
+
+    def __init__(self, parts: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+        self._parts = [part for part in parts if len(part)]
+        self._starts = np.cumsum([0, *map(len, self._parts)])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __getitem__(self, places: slice) -> NDArray[Any]:
+        start, stop, step = places.indices(len(self))
+        if step != 1:
+            raise IndexError(f"found a step of {step}: only contiguous slices can be read")
+        values = np.empty(max(0, stop - start), self.dtype)
+        self.read(start, values)
+        return values
+
+    def windows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+        """Return the `length` numbers from each of `starts` (count,) on: (count, length)."""
+        rows = np.empty((len(starts), length), np.int64)
+        for row, start in zip(rows, starts.tolist(), strict=True):
+            self.read(start, row)
+        return rows
+
+    def first(self, count: int | None) -> ShardedArray:
+        """Return the first `count` numbers (None: all) as a sequence, without reading them."""
+        if count is None:
+            return self
+        rest = [max(0, count - start) for start in self._starts[:-1].tolist()]
+        parts = [part[:size] for part, size in zip(self._parts, rest, strict=True)]
+        return ShardedArray(parts, self.dtype)
+
+    def after(self, count: int) -> ShardedArray:
+        """Return the numbers after the first `count` as a sequence, without reading them."""
+        past = [max(0, count - start) for start in self._starts[:-1].tolist()]
+        parts = [part[size:] for part, size in zip(self._parts, past, strict=True)]
+        return ShardedArray(parts, self.dtype)
+
+    def read(self, start: int, into: NDArray[Any]) -> None:
+        """Fill an array with the numbers from `start` on. Raises IndexError if they are too few."""
+        if not 0 <= start <= start + len(into) <= len(self):
+            raise IndexError(f"found {start} to {start + len(into)}, needs 0 to {len(self)}")
+        shard = int(np.searchsorted(self._starts, start, side="right")) - 1
+        while len(into):
+            inside = start - int(self._starts[shard])
+            part = self._parts[shard][inside : inside + len(into)]
+            into[: len(part)] = part
+            into, start, shard = into[len(part) :], start + len(part), shard + 1
+
+
+def open_shards(
+    directory: Path, shards: Sequence[Mapping[str, Any]], dtype: np.dtype[Any]
+) -> ShardedArray:
+    """Open the sequence that a ShardWriter wrote, memory-mapped.
+
+    Raises DataError if a file is missing or incomplete.
+    """
+    return ShardedArray([map_shard(directory, shard, dtype) for shard in shards], dtype)
+
+
+def map_shard(directory: Path, shard: Mapping[str, Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Map the numbers of one file into memory, read-only.
+
+    Raises DataError if the file is missing or incomplete.
+    """
+    path, dtype = directory / shard["file"], dtype.newbyteorder("<")
+    try:
+        size, needed = path.stat().st_size, shard["length"] * dtype.itemsize
+    except OSError as error:
+        raise DataError(f"{path} can't be read: {error.strerror}") from error
+    if size != needed:
+        raise DataError(f"{path} has {size} bytes, needs {needed}: it is incomplete")
+    # A plain array over the mapping: slicing np.memmap itself is several times slower.
+    return np.asarray(np.memmap(path, dtype, mode="r"))
+
+
+def verify_shards(directory: Path, shards: Sequence[Mapping[str, Any]]) -> None:
+    """Read all of the files and raise DataError if one differs from what was written."""
+    for shard in shards:
+        sha256 = sha256_file(directory / shard["file"])
+        if sha256 != shard["sha256"]:
+            raise DataError(
+                f"{directory / shard['file']} is damaged: its SHA-256 is {sha256}, "
+                f"but was {shard['sha256']} when it was written"
+            )
+
 
 FORMAT = 2
 INT64, UINT8 = np.dtype(np.int64), np.dtype(np.uint8)

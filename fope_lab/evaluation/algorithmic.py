@@ -21,8 +21,7 @@ from fope_lab.config.problems import FieldPath, Problem
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data
 from fope_lab.data.rows import IGNORED
-from fope_lab.data.tasks.algorithmic import SUBTASK_DOC, SUBTASKS, Subtask
-from fope_lab.data.tasks.algorithmic.subtask import AlgorithmicSubtask
+from fope_lab.data.tasks.algorithmic import SUBTASK_DOC, SUBTASKS, AlgorithmicSubtask, Subtask
 from fope_lab.data.tasks.algorithmic_task import (
     AlgorithmicTask,
     Frame,

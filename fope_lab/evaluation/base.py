@@ -41,7 +41,7 @@ class Evaluation(StageConfig):
     """A stage that trains nothing: it measures a model, or draws what a paper draws of none."""
 
     version = 1
-    entry_point = "fope_lab.evaluation.run:run"
+    entry_point = "fope_lab.evaluation.context:run"
 
     embedding: Annotated[
         EmbeddingSection | None,

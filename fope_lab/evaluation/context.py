@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.config.problems import did_you_mean
-from fope_lab.data.packing import PackedCorpus
+from fope_lab.data.packing import PackedCorpus, ShardedArray
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data, parse_data
 from fope_lab.data.roles import MODEL, candidate_role, text_role
-from fope_lab.data.shards import ShardedArray
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_tokenizer
+from fope_lab.evaluation.base import Evaluation
 from fope_lab.evaluation.shared_work import Alone, SharedWork, Workers
 from fope_lab.model import CheckpointConfig, load_model, read_config
 from fope_lab.model.device import choose_device
@@ -26,6 +26,7 @@ from fope_lab.store.rows import durable_rows
 if TYPE_CHECKING:
     from torch import nn
 
+    from fope_lab.evaluation.shared_work import Workers
     from fope_lab.stages.base import StageConfig
     from fope_lab.store import RunWriter
 
@@ -221,3 +222,17 @@ def _parent_of(stage: StageFolder) -> StageFolder | None:
         return StageFolder.of_checkpoint(Path(origin))
     stages = stage.path.parent.parent.glob(f"*/{origin}")
     return next(map(StageFolder, stages), None)
+
+
+def run(
+    spec: Evaluation,
+    writer: RunWriter,
+    parents: Mapping[str, Path],
+    workers: Workers | None = None,
+) -> dict[str, Any]:
+    """Run an evaluation of the models in `parents`, and return the content of its result.json.
+
+    All `workers` of a group call this and get the same numbers; only worker 0's writer writes.
+    """
+    context = Context(spec, writer, parents, workers)
+    return context.record(spec.run(context)).as_json()

@@ -17,8 +17,7 @@ from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import FieldPath, Problem
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.tasks.base import task_problem
-from fope_lab.data.tasks.needle import needle_depths, needle_form, needle_trials
-from fope_lab.data.tasks.passkey_task import PasskeyTask
+from fope_lab.data.tasks.passkey import PasskeyTask, needle_depths, needle_form, needle_trials
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.base import (

@@ -16,8 +16,7 @@ from fope_lab.config.annotations import Doc
 from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import FieldPath, Problem
 from fope_lab.data.tasks.base import task_problem
-from fope_lab.data.tasks.passkey import prompt_form
-from fope_lab.data.tasks.passkey_task import PasskeyTask
+from fope_lab.data.tasks.passkey import PasskeyTask, prompt_form
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.base import ForwardPass, LengthsOption, ModelEvaluation, PromptForm

@@ -20,8 +20,7 @@ from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import FieldPath, Problem, collecting
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data
-from fope_lab.data.tasks.posgen import FAR, MODULUS, NEAR, SUBTASKS, Subtask, period
-from fope_lab.data.tasks.posgen_splits import SequenceSet
+from fope_lab.data.tasks.posgen import FAR, MODULUS, NEAR, SUBTASKS, SequenceSet, Subtask, period
 from fope_lab.data.tasks.posgen_task import PosGenTask
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe, known_vocabulary
 from fope_lab.evaluation.base import ForwardPass, ModelEvaluation
@@ -157,7 +156,7 @@ class PosGen(ModelEvaluation, kind="posgen"):
         Raises DataError if the model was trained on another PosGen, has too few tokens for this
         one, or was trained at no less than its length.
         """
-        from fope_lab.evaluation.scoring.correct_tokens import correct_tokens
+        from fope_lab.evaluation.scoring.exact_match import correct_tokens
 
         config = context.model_config
         data = context.training_data

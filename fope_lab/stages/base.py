@@ -22,7 +22,7 @@ from fope_lab.stages.metric import Metric
 
 UNTRAINED = "none"
 """What a section's `train` is where the model goes on without training."""
-STAGE_TYPES: NamedTypes[StageConfig] = NamedTypes("fope_lab.evaluation", skip=("context", "run"))
+STAGE_TYPES: NamedTypes[StageConfig] = NamedTypes("fope_lab.evaluation", skip=("context",))
 """Every kind of stage by name: those of this package, and each evaluation in a file of its own."""
 
 

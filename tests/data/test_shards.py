@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fope_lab.atomic_files import sha256_file
+from fope_lab.data.packing import ShardedArray, ShardWriter, open_shards
 from fope_lab.data.problems import DataError
-from fope_lab.data.shards import ShardedArray, ShardWriter, open_shards
 
 DTYPE = np.dtype(np.uint16)
 

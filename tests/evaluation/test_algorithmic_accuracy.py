@@ -18,7 +18,7 @@ from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.algorithmic import SUBTASKS
 from fope_lab.data.tokenizers.tokenizer import SymbolTokenizer
 from fope_lab.evaluation.algorithmic import Algorithmic, questions
-from fope_lab.evaluation.run import run
+from fope_lab.evaluation.context import run
 from fope_lab.evaluation.scoring.exact_match import exact_match
 from fope_lab.model import Decoder, ModelConfig, load_model, save_model
 from fope_lab.store import Store

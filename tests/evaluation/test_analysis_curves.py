@@ -15,7 +15,7 @@ from fope_lab.data.packing import write_packed
 from fope_lab.data.roles import MODEL, text_role
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.analysis import AnalysisStage
-from fope_lab.evaluation.run import run
+from fope_lab.evaluation.context import run
 from fope_lab.model import Decoder, ModelConfig, save_model
 from fope_lab.store import Store
 

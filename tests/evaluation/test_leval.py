@@ -14,7 +14,7 @@ from sections import read_section
 
 from fope_lab.config.options import options_of
 from fope_lab.data.problems import DataError
-from fope_lab.evaluation.run import run
+from fope_lab.evaluation.context import run
 from fope_lab.evaluation.scoring.scored_answers import ScoredQuestion
 from fope_lab.papers.resonance.leval import LEval
 from fope_lab.papers.resonance.leval_questions import TABLE_2, TASKS, LEvalQuestion

@@ -18,8 +18,8 @@ from sweep_files import PRETRAIN_LINE, load, of, told, write
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
+from fope_lab.evaluation.context import run
 from fope_lab.evaluation.lm_eval import LMEval, tasks
-from fope_lab.evaluation.run import run
 from fope_lab.model import Decoder, ModelConfig, load_model, save_model
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Stage

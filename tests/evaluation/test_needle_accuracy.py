@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.passkey import Trial, prompt_form
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
+from fope_lab.evaluation.context import run
 from fope_lab.evaluation.needle import Needle, NeedleResult, depth_heatmap, needle_accuracy
-from fope_lab.evaluation.run import run
 from fope_lab.evaluation.scoring.exact_match import exact_match
 from fope_lab.store import Store
 

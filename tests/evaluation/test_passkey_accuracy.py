@@ -17,8 +17,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from fope_lab.data.tasks.passkey import Trial, build_trial, prompt_form
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
+from fope_lab.evaluation.context import run
 from fope_lab.evaluation.passkey import Passkey, PasskeyResult, passkey_accuracy
-from fope_lab.evaluation.run import run
 from fope_lab.evaluation.scoring.exact_match import exact_match
 from fope_lab.statistics.intervals import wilson_interval
 from fope_lab.store import Store

@@ -19,6 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from fope_lab.config.problems import ConfigError
 from fope_lab.data.packing import PackedCorpus
 from fope_lab.data.problems import DataError
+from fope_lab.evaluation.context import run
 from fope_lab.evaluation.perplexity import Perplexity
 from fope_lab.evaluation.perplexity.losses import (
     AVERAGES,
@@ -27,7 +28,6 @@ from fope_lab.evaluation.perplexity.losses import (
     PerplexityResult,
     perplexity,
 )
-from fope_lab.evaluation.run import run
 from fope_lab.model import load_model
 from fope_lab.store import Store
 

@@ -14,11 +14,10 @@ from sections import read_section
 from torch import Tensor, nn
 
 from fope_lab.data.problems import DataError
-from fope_lab.data.tasks.posgen import Subtask
-from fope_lab.data.tasks.posgen_splits import SequenceSet
+from fope_lab.data.tasks.posgen import SequenceSet, Subtask
+from fope_lab.evaluation.context import run
 from fope_lab.evaluation.posgen import PosGen, PosGenResult
-from fope_lab.evaluation.run import run
-from fope_lab.evaluation.scoring.correct_tokens import correct_tokens
+from fope_lab.evaluation.scoring.exact_match import correct_tokens
 from fope_lab.model import Decoder, ModelConfig, load_model, save_model
 from fope_lab.store import Store
 

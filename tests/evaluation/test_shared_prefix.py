@@ -16,9 +16,9 @@ from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.embeddings.describe import EXAMPLES, describe
 from fope_lab.embeddings.presets import PRESETS
 from fope_lab.evaluation.scoring import exact_match as of_exact_match
-from fope_lab.evaluation.scoring import shared_prefix
+from fope_lab.evaluation.scoring import reading
 from fope_lab.evaluation.scoring.exact_match import exact_match
-from fope_lab.evaluation.scoring.shared_prefix import (
+from fope_lab.evaluation.scoring.reading import (
     PlainReader,
     SharedPrefixReader,
     lexicographic,
@@ -82,7 +82,7 @@ class Counted:
 
 @pytest.fixture
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_prefix, "PIECE", 50)
+    monkeypatch.setattr(reading, "PIECE", 50)
 
 
 @pytest.mark.usefixtures("_small_pieces")
@@ -141,7 +141,7 @@ def test_what_no_cache_gives_is_read_plainly(name: str) -> None:
 def test_a_fused_kernel_for_whole_sequences_is_not_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shared_prefix, "device_of", lambda model: torch.device("cuda"))
+    monkeypatch.setattr(reading, "device_of", lambda model: torch.device("cuda"))
     assert isinstance(reader_of(build("alibi")), PlainReader)
     assert isinstance(reader_of(build("rope")), SharedPrefixReader)
 

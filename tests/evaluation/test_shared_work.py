@@ -21,7 +21,7 @@ from fope_lab.evaluation.context import Context
 from fope_lab.evaluation.scoring.batches import Result
 from fope_lab.evaluation.scoring.generating import answer
 from fope_lab.evaluation.scoring.loglikelihood import score_continuations
-from fope_lab.evaluation.scoring.shared_prefix import SharedPrefixReader, lexicographic
+from fope_lab.evaluation.scoring.reading import SharedPrefixReader, lexicographic
 from fope_lab.evaluation.shared_work import SharedWork, read_results, write_results
 from fope_lab.model import Decoder
 from fope_lab.store import RunWriter, StageStoppedError, Status, StopRequest, Store

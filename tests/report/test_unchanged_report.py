@@ -16,7 +16,7 @@ import pytest
 from report_samples import finish, make_report, result, write_plan
 
 from fope_lab.analysis.base import ARRAYS
-from fope_lab.evaluation.run import run
+from fope_lab.evaluation.context import run
 from fope_lab.report import Report, RunLinks
 from fope_lab.report import fingerprint as fingerprints
 from fope_lab.report.files import INPUTS, REPORT_FILES, write_report

@@ -10,7 +10,7 @@ import pytest
 from sweep_files import BASE, changed, keys, load
 
 from fope_lab.analysis.decay import Decay
-from fope_lab.data.tasks.passkey_task import PasskeyTask
+from fope_lab.data.tasks.passkey import PasskeyTask
 from fope_lab.embeddings.alibi import Alibi
 from fope_lab.embeddings.yarn import Yarn
 from fope_lab.evaluation.perplexity import Perplexity

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fope_lab.data.mixture import Batch
 from fope_lab.data.rows import IGNORED
-from fope_lab.data.tasks.posgen_splits import SequenceSet
+from fope_lab.data.tasks.posgen import SequenceSet
 from fope_lab.model import load_model
 from fope_lab.stages import Pretrain
 from fope_lab.store import Store

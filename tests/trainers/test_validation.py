@@ -21,7 +21,7 @@ from fope_lab.data.packing import PackedCorpus, write_packed
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import Data, parse_data
 from fope_lab.data.rows import IGNORED
-from fope_lab.data.tasks.posgen_splits import SequenceSet
+from fope_lab.data.tasks.posgen import SequenceSet
 from fope_lab.model import load_model
 from fope_lab.stages import Pretrain
 from fope_lab.store import Store

@@ -17,8 +17,15 @@ from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.data.rows import IGNORED, Rows
-from fope_lab.data.tasks.algorithmic import SUBTASK_DOC, SUBTASKS, Subtask
-from fope_lab.data.tasks.algorithmic.subtask import AlgorithmicSubtask, Ids, Name, Strings
+from fope_lab.data.tasks.algorithmic import (
+    SUBTASK_DOC,
+    SUBTASKS,
+    AlgorithmicSubtask,
+    Ids,
+    Name,
+    Strings,
+    Subtask,
+)
 from fope_lab.data.tasks.base import Task
 from fope_lab.data.tokenizers.recipe import TokenizerRecipe
 from fope_lab.data.tokenizers.symbols import SYMBOLS

@@ -1,28 +1,32 @@
 """The passkey task: a key is hidden in filler text, and the prompt asks for it at the end.
 
-There are two forms. `english` is YaRN's prompt (Peng et al. 2023, after Mohtashami & Jaggi 2023).
-`symbolic` suits models that are too small for English. It hides a marker and the key's digits in a
-cyclic filler of letters; at the end the marker appears again, and the key has to follow it:
-
-    …cdefghabcde#73910fghabcd…efgha#73910
-
-The seed of a trial (`build_trial`) is its length and number alone, so every model gets the same
-trials. Training rows (passkey_task.py) come from other streams of random numbers.
+To train on, and to measure; a needle in a haystack is the same prompt over a grid of depths.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.problems import unknown_name
 from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import below, random_words
-from fope_lab.data.tasks.haystack import Block, Filler, Haystack, Ids, Name, hide, single_ids
+from fope_lab.data.tasks.base import PromptRows, Task
+from fope_lab.data.tasks.haystack import (
+    Block,
+    Filler,
+    Haystack,
+    HeldOutText,
+    Ids,
+    Name,
+    hide,
+    single_ids,
+)
 from fope_lab.data.tokenizers.tokenizer import Tokenizer, as_tokenizer
 
 WORDS = 13
@@ -248,3 +252,59 @@ def nearest(depth: float, room: int) -> int:
     if not 0 <= depth <= 1:
         raise DataError(f"found depth {depth:g}, needs a number from 0 to 1")
     return round(depth * room)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PasskeyTask(Task):
+    """Passkey sequences to train on: a key in filler, then questions for it.
+
+    `digits` is the key's length. A symbolic row asks for the key between 1 and `queries` times
+    (default: as often as fits), uniformly drawn, the last time at its end: the more often, the
+    denser the signal. Everything else is as in a trial. Only the answers have a loss.
+    """
+
+    task: ClassVar[str] = "passkey"
+
+    form: Annotated[
+        Literal["english", "symbolic"],
+        Doc("How a prompt is written: in English, or in tokens without a language."),
+    ] = "symbolic"
+    digits: Annotated[int, Interval(ge=1, le=9), Doc("The number of digits of a key.")] = 5
+    queries: Annotated[
+        Annotated[int, Interval(ge=1)] | None,
+        Doc("The number of keys that a sequence asks for; the default is as many as fit."),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.form == "english" and self.queries is not None:
+            raise DataError("queries is for the symbolic form; English prompts ask once")
+
+    def check(self, tokenizer: Tokenizer, length: int) -> None:
+        prompt_form(self.form, tokenizer, self.digits).trial(length, 0)
+
+    def rows(self, tokenizer: Tokenizer, length: int, seed: int) -> PromptRows:
+        prompts = prompt_form(self.form, tokenizer, self.digits)
+        return PromptRows(prompts, length, seed, self.queries)
+
+
+def needle_depths(count: int) -> tuple[float, ...]:
+    """Return `count` equally spaced depths from 0 (right after the instruction) to 1 (right before
+    the question). A single depth is 0.5."""
+    return tuple(np.linspace(0, 1, count).tolist()) if count > 1 else (0.5,)
+
+
+def needle_form(form: str, tokenizer: Any, text: Any | None = None) -> PromptForm:
+    """Return the builder of a form's prompts; the form is `english` or `symbolic`.
+
+    `text` (n,) holds the token ids of the text to hide the key in; None uses the form's own filler.
+    Raises DataError if the form accepts no other text, or if the tokenizer can't write the form.
+    """
+    return prompt_form(form, tokenizer, haystack=None if text is None else HeldOutText(text))
+
+
+def needle_trials(
+    prompts: PromptForm, length: int, depths: tuple[float, ...], trials: int
+) -> list[list[Trial]]:
+    """Return trials 0 … `trials` − 1 of exactly `length` tokens for each depth: a list of depths,
+    each a list of trials."""
+    return [[prompts.trial(length, i, depth) for i in range(trials)] for depth in depths]

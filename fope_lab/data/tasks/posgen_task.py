@@ -11,8 +11,7 @@ from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.data.rows import IGNORED, EpochOrder, Rows
 from fope_lab.data.tasks.base import Task
-from fope_lab.data.tasks.posgen import FAR, MODULUS, NEAR, SUBTASKS, Ids, Subtask
-from fope_lab.data.tasks.posgen_splits import SequenceSet
+from fope_lab.data.tasks.posgen import FAR, MODULUS, NEAR, SUBTASKS, Ids, SequenceSet, Subtask
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 
 HELD_OUT = 1000

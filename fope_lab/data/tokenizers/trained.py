@@ -1,9 +1,9 @@
-"""The base class of tokenizers that a stage of the sweep trains."""
+"""Tokenizers that a stage of the sweep trains: byte-level BPE, and one token a character."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.checks import Parsed
 from fope_lab.config.named_types import NamedTypes, given_options
+from fope_lab.config.problems import Problem, in_few_words
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.corpora.registry import corpus_json_schema, parse_corpus
 from fope_lab.data.problems import DataError
@@ -61,3 +62,94 @@ class TrainedTokenizer(ABC):
         Training again gives the same bytes. `progress(documents)` is called after each document.
         Raises DataError if the corpus has no document.
         """
+
+
+PIECE = 1 << 16
+"""The number of characters passed to the trainer at once, since a document may be a whole book."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByteLevelBPE(TrainedTokenizer):
+    """A tokenizer that is trained on a corpus: byte-level BPE, which can write any text."""
+
+    method = "bpe"
+
+    def write(self, path: Path, progress: Callable[[int], None] = lambda documents: None) -> None:
+        """Train the tokenizer and write it; memory grows with the number of different words."""
+        from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+        documents = 0
+
+        def pieces() -> Iterator[str]:
+            nonlocal documents
+            for text in self.corpus.documents("train"):
+                documents += 1
+                for start in range(0, len(text), PIECE):
+                    yield str(text[start : start + PIECE])
+                progress(documents)
+
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=self.vocabulary,
+            special_tokens=list(SPECIAL_TOKENS),
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        tokenizer.train_from_iterator(pieces(), trainer)
+        if not documents:
+            raise DataError(
+                f"the train split of the corpus ({in_few_words(self.corpus.canonical())}) has no"
+                " document"
+            )
+        tokenizer.save(str(path))
+
+
+UNKNOWN = "<|unknown|>"
+"""The token of every character that the corpus does not have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Characters(TrainedTokenizer):
+    """A tokenizer with a token for each character that the corpus has, held-out part included."""
+
+    method = "characters"
+
+    vocabulary: Annotated[
+        int,
+        Interval(ge=len(SPECIAL_TOKENS) + 2, le=1 << 20),
+        Doc("The most tokens: the characters, end of text, padding, and one for any other."),
+    ]
+
+    def write(self, path: Path, progress: Callable[[int], None] = lambda documents: None) -> None:
+        """Write the tokenizer, whose ids are in the order of the characters' code points.
+
+        Raises DataError also if the corpus has more characters than the vocabulary has room for.
+        """
+        from tokenizers import Tokenizer, decoders, models
+
+        found: set[str] = set()
+        documents = 0
+        for split in ("train", "validation"):
+            for text in self.corpus.documents(split):
+                documents += 1
+                found.update(str(text))
+                progress(documents)
+        named = in_few_words(self.corpus.canonical())
+        if not found:
+            raise DataError(f"the corpus ({named}) has no character")
+        tokens = [*SPECIAL_TOKENS, UNKNOWN, *sorted(found)]
+        if len(tokens) > self.vocabulary:
+            message = (
+                f"found {self.vocabulary}, but the corpus ({named}) has {len(found)} characters"
+            )
+            special = len(tokens) - len(found)
+            needs = f"at least {len(tokens)}, of which {special} are special tokens"
+            raise DataError(Problem(("vocabulary",), message, needs))
+        ids = {token: number for number, token in enumerate(tokens)}
+        # Without merges each character of a text is a token of its own.
+        tokenizer = Tokenizer(models.BPE(vocab=ids, merges=[], unk_token=UNKNOWN))
+        tokenizer.add_special_tokens([*SPECIAL_TOKENS, UNKNOWN])
+        tokenizer.decoder = decoders.Fuse()
+        tokenizer.save(str(path))

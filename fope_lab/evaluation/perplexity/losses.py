@@ -28,10 +28,10 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fope_lab.data.shards import ShardedArray
+from fope_lab.data.packing import ShardedArray
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.scoring.batches import Result, Work, one_after_another
-from fope_lab.evaluation.scoring.hidden_states import device_of, final_states, pass_over
+from fope_lab.evaluation.scoring.reading import device_of, final_states, pass_over
 
 MOST_LOSS = 700.0  # nats: beyond it perplexity is no number
 LOSS_ROWS = 512  # predictions whose logits are held at once: 100 MB at 50,000 tokens of vocabulary

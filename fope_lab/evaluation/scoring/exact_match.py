@@ -1,7 +1,8 @@
-"""Whether greedy decoding would answer prompts exactly, from at most one forward pass for each.
+"""Whether a model predicts tokens, or whole answers, from the right tokens before them.
 
 Greedy decoding gives an answer exactly when each of its tokens is the argmax where the tokens
-before it are the right ones. What prompts have in common is read once (shared_prefix.py).
+before it are the right ones: one forward pass for each prompt at most. What prompts have in common
+is read once (reading.py).
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ import torch
 from numpy.typing import NDArray
 
 from fope_lab.evaluation.scoring.batches import Result, Work, batches_of, one_after_another
-from fope_lab.evaluation.scoring.shared_prefix import Reader, lexicographic, reader_of
+from fope_lab.evaluation.scoring.reading import (
+    Reader,
+    device_of,
+    final_states,
+    lexicographic,
+    pass_over,
+    reader_of,
+)
 
 
 class Question(Protocol):
@@ -85,4 +93,50 @@ def _score(model: Any, reader: Reader, questions: Sequence[Question]) -> NDArray
     predicted = model.head(reader.last_states(ids[:, :-1], longest)).argmax(-1).cpu().numpy()
     asked = np.arange(longest) >= longest - sizes
     right: NDArray[np.bool_] = ((predicted == ids[:, -longest:]) | ~asked).all(-1)
+    return right
+
+
+LOGIT_ROWS = 512  # predictions whose logits are held at once, as in perplexity/losses.py
+
+
+def correct_tokens(
+    model: Any,
+    sequences: NDArray[np.int64],
+    *,
+    given: int,
+    batch_tokens: int = 16_384,
+    progress: Callable[[int], None] = lambda done: None,
+    work: Work = one_after_another,
+) -> NDArray[np.bool_]:
+    """Which tokens of sequences (count, length) a model predicts when it reads those before them.
+
+    Its prediction is the argmax. The result is (count, length − given), from token number `given`
+    on. `model.hidden(input_ids)` is
+    (batch, length, …), and `model.head` of some of these states their logits. About `batch_tokens`
+    are read at once; `progress` takes how many sequences are done, and `work` gives the results of
+    batches.
+    """
+    count, length = sequences.shape
+
+    def compute(batch: list[int]) -> Result:
+        return (_correct(model, sequences[batch], given),)
+
+    def skip(batch: list[int], result: Result | None) -> None:
+        pass_over(model, len(batch), length - 1)
+
+    correct = np.empty((count, length - given), np.bool_)
+    batches = batches_of(range(count), max(1, batch_tokens // length))
+    for batch, (right,) in zip(batches, work(batches, compute, skip), strict=True):
+        correct[batch] = right
+        progress(batch[-1] + 1)
+    return correct
+
+
+@torch.inference_mode()
+def _correct(model: Any, sequences: NDArray[np.int64], given: int) -> NDArray[np.bool_]:
+    """Which tokens of sequences that are read at once the model predicts."""
+    ids = torch.from_numpy(sequences).to(device_of(model))
+    hidden = final_states(model, ids[:, :-1])[:, given - 1 :].flatten(0, 1)
+    chosen = [model.head(states).argmax(-1) for states in hidden.split(LOGIT_ROWS)]
+    right: NDArray[np.bool_] = torch.cat(chosen).view(len(ids), -1).eq(ids[:, given:]).cpu().numpy()
     return right

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.scoring.batches import Result, Work, batches_of, one_after_another
-from fope_lab.evaluation.scoring.hidden_states import device_of, pass_over
+from fope_lab.evaluation.scoring.reading import device_of, pass_over
 from fope_lab.model.generation import generate
 
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from fope_lab.evaluation.scoring.batches import Result, Work, one_after_another
-from fope_lab.evaluation.scoring.hidden_states import device_of, final_states, pass_over
+from fope_lab.evaluation.scoring.reading import device_of, final_states, pass_over
 
 HEAD_ROWS = 512  # predictions whose logits are held at once: 100 MB at 50,000 tokens of vocabulary
 

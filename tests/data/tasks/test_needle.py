@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.haystack import HeldOutText
-from fope_lab.data.tasks.needle import needle_depths, needle_form, needle_trials
-from fope_lab.data.tasks.passkey import build_trial
+from fope_lab.data.tasks.passkey import build_trial, needle_depths, needle_form, needle_trials
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 
 BYTE = ByteTokenizer()

@@ -15,8 +15,7 @@ from scipy import stats
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import random_words
-from fope_lab.data.tasks.passkey import build_trial, prompt_form
-from fope_lab.data.tasks.passkey_task import PasskeyTask
+from fope_lab.data.tasks.passkey import PasskeyTask, build_trial, prompt_form
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, as_tokenizer
 
 BYTE = ByteTokenizer()

@@ -14,8 +14,7 @@ from fope_lab.data.mixture import TrainingData
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import TASKS, parse_data
 from fope_lab.data.rows import IGNORED
-from fope_lab.data.tasks.posgen import Subtask, generate, period
-from fope_lab.data.tasks.posgen_splits import SequenceSet, Split, shuffled
+from fope_lab.data.tasks.posgen import SequenceSet, Split, Subtask, generate, period, shuffled
 from fope_lab.data.tasks.posgen_task import PosGenTask
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 

@@ -14,10 +14,8 @@ from scipy import stats
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import random_words
-from fope_lab.data.tasks.ruler import distinct
-from fope_lab.data.tasks.ruler_key_value import EnglishKeyValue, listed
-from fope_lab.data.tasks.ruler_tasks import KeyValueTask, RulerTask, VariableTrackingTask
-from fope_lab.data.tasks.ruler_tracking import spell
+from fope_lab.data.tasks.ruler import EnglishKeyValue, distinct, listed
+from fope_lab.data.tasks.ruler_tasks import KeyValueTask, RulerTask, VariableTrackingTask, spell
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, as_tokenizer
 
 BYTE = ByteTokenizer()

@@ -12,7 +12,7 @@ from report_samples import make_report, write_plan
 
 from fope_lab.analysis.base import ARRAYS
 from fope_lab.analysis.decay import Decay
-from fope_lab.evaluation.run import run
+from fope_lab.evaluation.context import run
 from fope_lab.report import Report
 from fope_lab.report.render.figures import draw_analyses, draw_figures, shown_number
 from fope_lab.report.render.html import render_html
