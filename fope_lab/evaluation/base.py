@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from fope_lab.config.annotations import Doc
 from fope_lab.config.options import Lengths, PositiveInt
@@ -17,16 +17,6 @@ if TYPE_CHECKING:
 
 
 LengthsOption = Annotated[Lengths, Doc("The context lengths to measure at, in tokens.")]
-PromptForm = Annotated[
-    Literal["english", "symbolic"],
-    Doc("How a prompt is written: in English, or in tokens without a language."),
-]
-
-
-def idle_corpus(form: str) -> dict[str, str]:
-    """The option `corpus` as idle, if prompts of a form have no text around them."""
-    reason = f"the {form} form has a filler of its own"
-    return {} if form == "english" else {"corpus": reason}
 
 
 class ForwardPass(NamedTuple):

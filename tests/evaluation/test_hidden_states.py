@@ -10,8 +10,8 @@ import torch
 
 from fope_lab.data.tasks.posgen import generate
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
-from fope_lab.evaluation.passkey import passkey_accuracy
 from fope_lab.evaluation.perplexity.losses import perplexity
+from fope_lab.evaluation.retrieval import passkey_accuracy
 from fope_lab.evaluation.scoring.exact_match import correct_tokens
 from fope_lab.evaluation.scoring.loglikelihood import score_continuations
 from fope_lab.evaluation.scoring.reading import final_states

@@ -16,7 +16,7 @@ from fope_lab.data.problems import DataError
 from fope_lab.data.tasks.passkey import Trial, prompt_form
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.context import run
-from fope_lab.evaluation.needle import Needle, NeedleResult, depth_heatmap, needle_accuracy
+from fope_lab.evaluation.retrieval import Needle, NeedleResult, depth_heatmap, needle_accuracy
 from fope_lab.evaluation.scoring.exact_match import exact_match
 from fope_lab.store import Store
 
@@ -89,9 +89,9 @@ def test_a_guesser_is_right_by_chance() -> None:
 
 def test_the_error_is_that_of_trials_not_of_prompts() -> None:
     right = np.array([[True, False, True, True], [True, False, False, True]])
-    result = NeedleResult(64, (0.0, 1.0), right)
+    result = NeedleResult(64, right, depths=(0.0, 1.0))
     assert result.stderr == pytest.approx(stats.sem([1.0, 0.0, 0.5, 1.0]))
-    assert NeedleResult(64, (0.0, 1.0), right[:, :1]).stderr is None
+    assert NeedleResult(64, right[:, :1], depths=(0.0, 1.0)).stderr is None
 
 
 def test_a_stage_logs_a_row_a_length_and_leaves_a_heat_map(

@@ -18,7 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from fope_lab.data.tasks.passkey import Trial, build_trial, prompt_form
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.context import run
-from fope_lab.evaluation.passkey import Passkey, PasskeyResult, passkey_accuracy
+from fope_lab.evaluation.retrieval import Passkey, PasskeyResult, passkey_accuracy
 from fope_lab.evaluation.scoring.exact_match import exact_match
 from fope_lab.statistics.intervals import wilson_interval
 from fope_lab.store import Store
@@ -179,7 +179,7 @@ def test_the_interval_holds_the_share(trials: int) -> None:
 
 
 def test_only_depths_that_occur_are_reported() -> None:
-    result = PasskeyResult(64, np.array([True, False, True]), np.array([0.0, 0.05, 1.0]))
+    result = PasskeyResult(64, np.array([True, False, True]), depths=np.array([0.0, 0.05, 1.0]))
     assert result.by_depth == [
         {"depth": 0.05, "accuracy": 0.5, "trials": 2},
         {"depth": 0.95, "accuracy": 1.0, "trials": 1},

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from fope_lab.data.tasks.ruler_tasks import KeyValueTask, RulerTask, VariableTrackingTask
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.context import run
-from fope_lab.evaluation.ruler import Ruler, ruler_accuracy
+from fope_lab.evaluation.retrieval import Ruler, ruler_accuracy
 from fope_lab.statistics.intervals import wilson_interval
 from fope_lab.store import Store
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from fope_lab.evaluation.passkey import Passkey
+from fope_lab.evaluation.retrieval import Passkey
 from fope_lab.report import Report, RunLinks, build_report
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement, ResultRecord

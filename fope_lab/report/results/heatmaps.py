@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.evaluation.passkey import METRIC
+from fope_lab.evaluation.retrieval import PASSKEY
 from fope_lab.report.results.aggregate import group_seeds
 from fope_lab.report.results.axes import Axes, read_axes
 from fope_lab.report.results.stage_results import StageResult, group_by_section
@@ -123,7 +123,7 @@ def depth_heatmaps(details: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "title": "Passkey accuracy by depth and context length",
-            "metric": METRIC,
+            "metric": PASSKEY,
             "x_label": "context length, tokens",
             "y_label": "depth of the key, %",
             "x": xs,

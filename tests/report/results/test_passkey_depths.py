@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from report_samples import finish, make_report, write_plan
 
-from fope_lab.evaluation.passkey import PasskeyResult
+from fope_lab.evaluation.retrieval import PasskeyResult
 from fope_lab.report.render.figures import draw_heatmaps
 from fope_lab.report.results.heatmaps import depth_heatmaps, group_heatmaps
 from fope_lab.stages.result import ResultRecord
@@ -21,7 +21,7 @@ PLACES = {64: [0.02, 0.04, 0.51, 0.99], 512: [0.03, 0.55, 0.56, 0.91]}
 
 def by_depth(lengths: list[int]) -> dict[str, Any]:
     """What an evaluation keeps of four trials at each length."""
-    results = {n: PasskeyResult(n, np.array(RIGHT[n]), np.array(PLACES[n])) for n in lengths}
+    results = {n: PasskeyResult(n, np.array(RIGHT[n]), depths=np.array(PLACES[n])) for n in lengths}
     return {"by_depth": {str(length): result.by_depth for length, result in results.items()}}
 
 
