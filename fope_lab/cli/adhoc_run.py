@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.cli.shared_options import add_address, add_store, add_tracking_uri, argument
+from fope_lab.cli.shared_options import (
+    add_address,
+    add_plugins,
+    add_store,
+    add_tracking_uri,
+    argument,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,6 +26,7 @@ ADHOC_ARGUMENTS = (
     add_store,
     add_tracking_uri,
     add_address,
+    add_plugins,
     argument("--gpus", type=float, default=0, metavar="N", help="GPUs of each stage (default: 0)"),
     argument(
         "--name",
@@ -44,6 +52,11 @@ def run_adhoc_sweep(
     from fope_lab.sweep.adhoc import adhoc_sweep, save_sweep
     from fope_lab.tracking import Tracker
 
+    if options.plugins:
+        named = [
+            os.path.abspath(name) if os.path.exists(name) else name for name in options.plugins
+        ]
+        content = {"plugins": named, **content}
     store = Store.open(options.store)
     Tracker(store.root, options.tracking_uri)  # refuses a wrong URI before anything is saved
     sweep, text = adhoc_sweep(command, options.sweep_name, content, store)

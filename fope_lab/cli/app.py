@@ -71,6 +71,10 @@ def _add_commands(parser: _Parser, commands: Iterable[Command], noun: str) -> No
 def _run(options: argparse.Namespace) -> int:
     code = OK
     try:
+        if names := getattr(options, "plugins", None):
+            from fope_lab.config.plugins import load_plugins
+
+            load_plugins(names, at=("--plugins",))
         code = options._run(options)
         sys.stdout.flush()  # here, where an error is caught, and not when Python ends
     except KeyboardInterrupt:

@@ -61,6 +61,13 @@ add_stage = argument(
     " or the beginning of its key",
 )
 add_json = argument("--json", action="store_true", help="print machine-readable JSON")
+add_plugins = argument(
+    "--plugins",
+    nargs="+",
+    default=[],
+    metavar="PLUGIN",
+    help="code of one's own that the command needs: ./mine.py, or the name of a module",
+)
 
 
 TABLE_WIDTH = (

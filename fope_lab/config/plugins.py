@@ -27,6 +27,7 @@ from typing import Any
 
 from fope_lab.config.problems import (
     ConfigError,
+    FieldPath,
     NameTakenError,
     Problem,
     UserError,
@@ -85,11 +86,13 @@ _begun: set[str] = set()
 
 
 def load_plugins(
-    names: Iterable[str | os.PathLike[str]], base: str | os.PathLike[str] = "."
+    names: Iterable[str | os.PathLike[str]],
+    base: str | os.PathLike[str] = ".",
+    at: FieldPath = (),
 ) -> None:
     """Import plug-ins: files (`./mine.py`), folders with an `__init__.py`, or modules by name.
 
-    Relative paths start from the folder `base`. A plug-in is imported once, by whatever name.
+    Relative paths start from the folder `base`; `at` is the path of the list in errors. A plug-in is imported once, by whatever name.
     Raises ConfigError with a problem for each plug-in that is not there, raises on import, or takes
     a name that is taken.
     """
@@ -99,7 +102,7 @@ def load_plugins(
         with collecting(problems, (index,)):
             _load(os.fspath(name), Path(base).absolute())
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError(problems, at)
 
 
 def load_installed() -> None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fope_lab.config.options import Entry, Option, PositiveInt, entry_of
+from fope_lab.config.plugins import loaded_plugins, plugin_of
 from fope_lab.data.tokenizers.tokenizer import beside
-from fope_lab.embeddings.base import Embedding
+from fope_lab.embeddings.base import Embedding, EmbeddingError
 from fope_lab.embeddings.spec import TRANSFORMS, Spec, parse_embedding
 from fope_lab.model.checkpoint_files import (
     SHARDS,
@@ -51,6 +52,7 @@ _FIELDS: Entry[dict[str, Any]] = Entry(
         "train_length": Option(PositiveInt, MISSING),
         "context_length": Option(PositiveInt, MISSING),
         "tokenizer": Option(str, MISSING),
+        "plugins": Option(tuple[str, ...], ()),
     },
     make=dict,
 )
@@ -93,17 +95,35 @@ def _our_config(description: dict[str, Any], place: ConfigSource) -> CheckpointC
     try:
         given = _FIELDS.read(description)
         model = _SIZES.read(given.pop("model"))
-        embedding = parse_embedding(given.pop("embedding"))
+        embedding = _embedding_of(given.pop("embedding"), given.pop("plugins"), place)
         config = CheckpointConfig(model=model, embedding=embedding, **given)
         return dataclasses.replace(config, tokenizer=beside(place.folder, config.tokenizer))
+    except CheckpointError:
+        raise
     except ValueError as error:
         reason = "; ".join(str(error).splitlines())
         raise CheckpointError(f"{place.config} is damaged: {reason}") from None
 
 
+def _embedding_of(
+    written: dict[str, Any] | str, plugins: Sequence[str], place: ConfigSource
+) -> Embedding:
+    """The embedding of a checkpoint, which may be one of these plug-ins."""
+    try:
+        return parse_embedding(written)
+    except EmbeddingError as error:
+        if not set(plugins) - {plugin.name for plugin in loaded_plugins()}:
+            raise
+        raise CheckpointError(
+            f"{place.config}: its embedding is of the plug-in {', '.join(plugins)}, which is not"
+            " here: name it with --plugins, in plugins of the sweep file, or by"
+            f" fope_lab.load_plugins ({'; '.join(str(error).splitlines())})"
+        ) from None
+
+
 def _exported_config(description: dict[str, Any], place: ConfigSource) -> CheckpointConfig:
     """Read a config.json that `export` wrote, or transformers after it."""
-    fields = [field.name for field in dataclasses.fields(CheckpointConfig)]
+    fields = [*(field.name for field in dataclasses.fields(CheckpointConfig)), "plugins"]
     ours = {name: description[name] for name in fields if name in description}
     config = _our_config({"format": FORMAT, "tokenizer": OWN_TOKENIZER, **ours}, place)
     own = config.tokenizer == OWN_TOKENIZER
@@ -172,8 +192,17 @@ def save_model(
         "train_length": model.train_length,
         "context_length": context_length,
         "tokenizer": tokenizer,
+        **plugins_of(model.embedding),
     }
     (directory / CONFIG).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
+
+
+def plugins_of(embedding: Embedding) -> dict[str, list[str]]:
+    """The names of the plug-ins that an embedding comes from, as config.json has them."""
+    parts = (embedding, *getattr(embedding, "transforms", ()))
+    found = (plugin_of(type(part).__module__) for part in parts)
+    names = sorted({plugin.name for plugin in found if plugin is not None})
+    return {"plugins": names} if names else {}
 
 
 def load_model(

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.atomic_files import files_below, sha256_file
+from fope_lab.config.plugins import GROUP, INIT, installed_plugins, loaded_plugins
 from fope_lab.config.problems import UserError
 from fope_lab.config.yaml_document import Document
 from fope_lab.data.tokenizers.tokenizer import tokenizer_identity
@@ -66,8 +67,9 @@ def build_package(sweep: Sweep, folder: Path) -> Path:
     """
     _require_tokenizers_everywhere(sweep)
     tree = folder / "tree"
-    for package in PACKAGES:
+    for package in _packages():
         _copy_code(package, tree)
+    _write_metadata(tree)
     for path in _files_to_send(sweep):
         target = tree / _place(path)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -91,18 +93,34 @@ def _place(path: Path) -> Path:
     return Path("files", *path.parts[1:])
 
 
+def _packages() -> list[str]:
+    """Our packages, and those of plug-ins that are imported by name."""
+    plugins = (p.module.partition(".")[0] for p in loaded_plugins() if not p.by_path)
+    return list(dict.fromkeys([*PACKAGES, *plugins]))
+
+
 def _copy_code(package: str, tree: Path) -> None:
     spec = importlib.util.find_spec(package)
     assert spec is not None
     assert spec.origin is not None
-    source = Path(spec.origin).parent
-    shutil.copytree(source, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
-    if package == PACKAGES[0]:
-        # So that `--version` and the report name the version of this code.
-        version = importlib.metadata.version("fope-lab")
-        metadata = tree / f"{package}-{version}.dist-info" / "METADATA"
-        metadata.parent.mkdir()
-        metadata.write_text(f"Metadata-Version: 2.1\nName: fope-lab\nVersion: {version}\n")
+    source = Path(spec.origin)
+    if source.name != INIT:
+        shutil.copy(source, tree / source.name)
+        return
+    shutil.copytree(source.parent, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def _write_metadata(tree: Path) -> None:
+    """Write what names the version of this code, in `--version` and reports, and all plug-ins.
+
+    There is one package for all of them: the others are not installed there.
+    """
+    version = importlib.metadata.version("fope-lab")
+    folder = tree / f"{PACKAGES[0]}-{version}.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: fope-lab\nVersion: {version}\n")
+    points = "".join(f"{module} = {module}\n" for module in installed_plugins())
+    (folder / "entry_points.txt").write_text(f"[{GROUP}]\n{points}")
 
 
 def _require_tokenizers_everywhere(sweep: Sweep) -> None:
@@ -142,6 +160,7 @@ def _relative_references(sweep: Sweep) -> tuple[list[Path], list[Path]]:
     """
     texts = set(_texts([stage.config for stage in sweep.stages]))
     used = {Path(text) for text in texts if os.path.isabs(text) and os.path.exists(text)}
+    plugins = {plugin.place for plugin in loaded_plugins()}
     checkpoints = {Path(path) for stage in sweep.stages for path in stage.checkpoints.values()}
     pending, sweeps, data = [sweep.path], dict[Path, None](), dict[Path, None]()
     while pending:
@@ -162,7 +181,8 @@ def _relative_references(sweep: Sweep) -> tuple[list[Path], list[Path]]:
                 for match in map(Path, [pattern] if exists else glob.glob(pattern, recursive=True)):
                     # A stage's folder may be given for the checkpoint in it.
                     inside = {path for path in checkpoints if match in (path, *path.parents)}
-                    data.update(dict.fromkeys(inside | used & {match}))
+                    code = {match} if match.resolve() in plugins else set()
+                    data.update(dict.fromkeys(inside | code | used & {match}))
     return list(sweeps), list(data)
 
 

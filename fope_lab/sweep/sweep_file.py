@@ -178,9 +178,10 @@ def _has_plugins(names: Any, folder: Path, problems: ProblemCollector) -> bool:
     """Import the plug-ins that a file names; False if one can't be used, which is reported."""
     names = names if isinstance(names, list) else []  # reported with the other fields
     try:
-        load_plugins([name for name in names if name and isinstance(name, str)], folder)
+        names = [name for name in names if name and isinstance(name, str)]
+        load_plugins(names, folder, ("plugins",))
     except ConfigError as error:
-        problems.add(*(problem.under(("plugins",)) for problem in error.problems))
+        problems.add(*error.problems)
         return False
     return True
 

@@ -10,6 +10,7 @@ from fope_lab.cli.console import make_console, print_json
 from fope_lab.cli.shared_options import (
     Command,
     add_json,
+    add_plugins,
     add_store,
     argument,
     number,
@@ -185,6 +186,7 @@ COMMANDS = (
                 help="a preset, mechanism or transform, or '{type: NAME, option: value}'",
             ),
             argument("--markdown", action="store_true", help="print the table as Markdown"),
+            add_plugins,
             _add_sizes,
         ),
         _embeddings,
@@ -198,7 +200,7 @@ COMMANDS = (
     Command(
         "schema",
         "print the JSON Schema of sweep files, for editors",
-        (),
+        (add_plugins,),
         _schema,
     ),
     Command(

@@ -7,7 +7,14 @@ import argparse
 from fope_lab.cli.adhoc_run import ADHOC_ARGUMENTS, run_adhoc_sweep
 from fope_lab.cli.console import make_console
 from fope_lab.cli.inputs import checkpoint_places
-from fope_lab.cli.shared_options import CHECKPOINT, Command, add_json, add_store, argument
+from fope_lab.cli.shared_options import (
+    CHECKPOINT,
+    Command,
+    add_json,
+    add_plugins,
+    add_store,
+    argument,
+)
 from fope_lab.config.environment import FAILED, OK
 
 
@@ -133,6 +140,7 @@ COMMANDS = (
                 help="fope-lab: any model, together with its code (default); llama, gpt2:"
                 " transformers' own Llama or GPT-2, for models that its code can express",
             ),
+            add_plugins,
             add_store,
         ),
         _export,

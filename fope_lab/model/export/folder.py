@@ -9,10 +9,11 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fope_lab.config.plugins import plugin_of
 from fope_lab.data.tokenizers.tokenizer import is_built_in, load_tokenizer
 from fope_lab.embeddings.base import Embedding
 from fope_lab.model.checkpoint import (
@@ -25,6 +26,7 @@ from fope_lab.model.checkpoint import (
     CheckpointError,
     find_checkpoint,
     load_model,
+    plugins_of,
     read_config,
 )
 from fope_lab.model.decoder import Decoder
@@ -35,6 +37,7 @@ from fope_lab.model.export.own_classes import (
     llama_description,
     llama_weights,
 )
+from fope_lab.model.export.plugin_source import is_carried, is_module, plugin_source
 from fope_lab.model.export.tokenizer import write_tokenizer
 from fope_lab.model.hub import hub_name
 
@@ -60,28 +63,34 @@ MODEL_FILE = f"{file_name(MODEL)}.py"
 def model_sources(embedding: Embedding) -> dict[str, str]:
     """The text of each source file of a model with this embedding, by the name of the file."""
     parts = (embedding, *getattr(embedding, "transforms", ()))
-    modules = _with_imports([MODEL, *dict.fromkeys(type(part).__module__ for part in parts)])
+    classes: dict[str, list[str]] = {MODEL: []}
+    for part in parts:
+        classes.setdefault(type(part).__module__, []).append(type(part).__name__)
+    modules = _with_imports(classes)
     texts = {module: _flat(text) for module, text in modules.items() if module != DISCOVERY}
     texts[DISCOVERY] = _naming(texts)
     return {f"{file_name(module)}.py": text for module, text in texts.items()}
 
 
-def _with_imports(start: Iterable[str]) -> dict[str, str]:
-    """The sources of these modules and of all our modules that they import, by module."""
+def _with_imports(start: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """The sources of modules and of all modules of ours and of plug-ins that they import, by
+    module; `start` has the classes that are needed of each."""
     found: dict[str, str] = {}
     pending = list(start)
     while pending:
         module = pending.pop()
         if module not in found:
-            found[module] = _source(module)
+            found[module] = _source(module, start.get(module))
             pending += [imported for _, imported, _ in _imports(found[module])]
     return found
 
 
-def _source(module: str) -> str:
+def _source(module: str, classes: Collection[str] | None) -> str:
     spec = importlib.util.find_spec(module)
     assert spec is not None, module  # it was imported by a module that works
     assert spec.origin is not None, module
+    if plugin_of(module) is not None:
+        return plugin_source(module, Path(spec.origin), classes)
     return Path(spec.origin).read_text(encoding="utf-8")
 
 
@@ -90,11 +99,11 @@ def _imports(source: str) -> Iterator[tuple[int, str, str | None]]:
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.ImportFrom) or node.module is None:
             continue
-        if node.module.partition(".")[0] != PACKAGE:
+        if not is_carried(node.module):
             continue
         [first, *_] = node.names
         whole = f"{node.module}.{first.name}"
-        if node.module.count(".") == 1:  # a package, of which a module is imported
+        if is_module(whole):  # of a package
             assert len(node.names) == 1, whole
             yield node.lineno, INSTEAD.get(whole, whole), first.asname or first.name
         else:
@@ -218,6 +227,7 @@ def _description(model: Decoder, config: CheckpointConfig) -> dict[str, Any]:
         "dtype": str(model.embed_tokens.weight.dtype).removeprefix("torch."),
         "model": dataclasses.asdict(model.config),
         "embedding": model.embedding.canonical(),
+        **plugins_of(model.embedding),
         "train_length": model.train_length,
         "context_length": config.context_length,
         "tokenizer": config.tokenizer if is_built_in(config.tokenizer) else OWN_TOKENIZER,
