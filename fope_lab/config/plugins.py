@@ -92,7 +92,8 @@ def load_plugins(
 ) -> None:
     """Import plug-ins: files (`./mine.py`), folders with an `__init__.py`, or modules by name.
 
-    Relative paths start from the folder `base`; `at` is the path of the list in errors. A plug-in is imported once, by whatever name.
+    Relative paths start from the folder `base`; `at` is the path of the list in errors. A plug-in
+    is imported once, by whatever name.
     Raises ConfigError with a problem for each plug-in that is not there, raises on import, or takes
     a name that is taken.
     """

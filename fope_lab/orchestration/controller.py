@@ -124,6 +124,7 @@ def _tuner(
     ending: LastCheckpoints,
 ) -> tune.Tuner:
     driver_node = ray.util.get_node_ip_address()
+    resources = {key: stage.spec.resources for key, stage in stages.items()}
     modules = {name for stage in stages.values() for name in modules_of(stage)}
     trainable = tune.with_resources(
         tune.with_parameters(
@@ -133,7 +134,7 @@ def _tuner(
             checkout=Checkout.current(),
             code={path: file.code for path, file in source_of(modules).items()},
         ),
-        lambda config: placement(stages[config[KEY]].spec.resources, driver_node),
+        lambda config: placement(resources[config[KEY]], driver_node),
     )
     return tune.Tuner(
         trainable,

@@ -175,11 +175,12 @@ def _plugin_files() -> Iterator[tuple[str, Path]]:
     for plugin in loaded_plugins():
         if _is_ours(plugin.module):
             continue
-        place = plugin.place
-        for path in [place] if place.is_file() else place.rglob("*.py"):
-            inner = path.relative_to(place).with_suffix("").parts
-            parts = inner[:-1] if path.name == INIT else inner
-            yield _shown(".".join([plugin.module, *parts]), path), path
+        if plugin.file.name != INIT:
+            yield _shown(plugin.module, plugin.file), plugin.file
+            continue
+        for path in plugin.place.rglob("*.py"):
+            inner = path.relative_to(plugin.place).as_posix()
+            yield f"{plugin.module.replace('.', '/')}/{inner}", path
 
 
 def _shown(module: str, path: Path) -> str:
