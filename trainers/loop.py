@@ -136,7 +136,7 @@ class _Run:
                 else:
                     self.workers.load_optimizer_state(self.model, self.optimizer, state)
         self.sharded = None
-        if self.settings.select == "last" and self.workers.saves_shards(self.model):
+        if self.settings.keep == "last" and self.workers.saves_shards(self.model):
             self.sharded = ShardedCheckpoints(self.writer, self.workers)
         # Loss and gradient norm of the latest steps stay on the device for a while: reading them at
         # once would make every step wait for the GPU.
@@ -269,7 +269,7 @@ class _Run:
     @property
     def _selected_step(self) -> int | None:
         """The validated step whose weights the stage leaves, so far; None if it leaves the last."""
-        return self.record.selected_step(self.settings.select)
+        return self.record.selected_step(self.settings.keep)
 
     def _check_unread(self) -> float:
         """Move the unread losses into the record; returns the last step's gradient norm.

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from docs.generate.markdown import plain
 from docs.generate.shipped import ROOT, load_shipped, reads_own_text
+from fope_lab.analysis.base import NumberWords
 from fope_lab.stages.labels import label, split_label
 from fope_lab.stages.metric import LENGTH, Metric
 from fope_lab.store import Status
@@ -107,11 +108,11 @@ class Result:
         return len(then - now), len(now - then) - unneeded
 
     @property
-    def words_of_numbers(self) -> Mapping[str, Callable[..., Any]]:
+    def words_of_numbers(self) -> Mapping[str, NumberWords]:
         """The words for the numbers of each analysis, by its stage."""
         stages = load_shipped(ROOT / self.sweep).stages
         found = {stage.section: getattr(stage.spec, "analysis", None) for stage in stages}
-        return {name: type(one).numbers for name, one in found.items() if one is not None}
+        return {name: one.number_words for name, one in found.items() if one is not None}
 
     @property
     def bases(self) -> Mapping[str, Sentence | None]:

@@ -7,9 +7,10 @@ matplotlib are imported inside them.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from numpy.typing import NDArray
@@ -53,16 +54,50 @@ class Subject:
     tokens: NDArray[Any]
 
 
+@dataclass(frozen=True)
+class NumberWords:
+    """What people read in place of the names of numbers, with the unit after a comma.
+
+    `patterns` has the words by the pattern of a name: a part in braces, such as
+    "{kind}_fast_share", stands for any text, which the words repeat. `values` has the words for
+    such texts, by their patterns; any other stands as it is, with hyphens for underscores.
+    """
+
+    patterns: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, name: str) -> str:
+        """Return the words for a name; without any, the name without underscores."""
+        return self.declared(name) or name.replace("_", " ")
+
+    def declared(self, name: str) -> str | None:
+        """Return the words of the first pattern that a name fits; None if it fits none."""
+        for pattern, words in self.patterns.items():
+            parts = re.split(r"\{(\w+)\}", pattern)  # every second one is a name in braces
+            expression = "".join(
+                f"(?P<{part}>.+?)" if i % 2 else re.escape(part) for i, part in enumerate(parts)
+            )
+            if match := re.fullmatch(expression, name):
+                said = NumberWords(self.values)
+                texts = match.groupdict().items()
+                return words.format(
+                    **{part: said.declared(text) or text.replace("_", "-") for part, text in texts}
+                )
+        return None
+
+
 class Analysis(ABC):
     """A frozen dataclass of options.
 
     `source` names the paper and figure, `says` what the paper reads off that figure, in our words.
+    `number_words` has the words for the names of `numbers`, which are for programs.
     """
 
     name: ClassVar[str]
     source: ClassVar[str]
     says: ClassVar[str]
     needs: ClassVar[Needs]
+    number_words: ClassVar[NumberWords] = NumberWords()
     version: ClassVar[int] = 1
     """Part of a stage's key. Raise it when the same options give other numbers than before."""
 

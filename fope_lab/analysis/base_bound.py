@@ -16,10 +16,9 @@ import numpy as np
 from annotated_types import MinLen
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.checks import EachOnce
-from fope_lab.config.number_words import NumberWords
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 
@@ -135,21 +134,18 @@ class BaseBound(
         of_lengths = (f"{name}_{length}" for name in names for length in sorted(self.lengths))
         return (*of_lengths, "exponent", "factor")
 
-    def numbers(
-        self, arrays: Arrays
-    ) -> Annotated[
-        dict[str, float],
-        NumberWords(
-            {
-                "smallest_{length}": "smallest base that holds up to {length} tokens",
-                "last_failing_{length}": "largest base that fails within {length} tokens",
-                "fit_{length}": "published fit for {length} tokens",
-                "exponent": "exponent of a power law through our smallest bases",
-                "factor": "factor of that power law",
-            },
-            {},
-        ),
-    ]:
+    number_words = NumberWords(
+        {
+            "smallest_{length}": "smallest base that holds up to {length} tokens",
+            "last_failing_{length}": "largest base that fails within {length} tokens",
+            "fit_{length}": "published fit for {length} tokens",
+            "exponent": "exponent of a power law through our smallest bases",
+            "factor": "factor of that power law",
+        },
+        {},
+    )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return the bases for each length, and the power law that fits the smallest ones."""
         found = {
             f"{name}_{length}": float(base)

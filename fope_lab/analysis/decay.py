@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
 from fope_lab.analysis.rotation import OneRotation, as_complex
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.number_words import NumberWords
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,26 +71,23 @@ class Decay(
         """The names of all numbers that `numbers` can return."""
         return "constant_near", "constant_far", "gaussian_near", "gaussian_far"
 
-    def numbers(
-        self, arrays: Arrays
-    ) -> Annotated[
-        dict[str, float],
-        NumberWords(
-            {
-                "{pairs}_near": (
-                    "mean score of {pairs} queries and keys,"
-                    " nearest eighth of the distances, score / head_dim"
-                ),
-                "{pairs}_far": (
-                    "mean score of {pairs} queries and keys,"
-                    " farthest eighth of the distances, score / head_dim"
-                ),
-            },
-            {
-                "gaussian": "Gaussian",
-            },
-        ),
-    ]:
+    number_words = NumberWords(
+        {
+            "{pairs}_near": (
+                "mean score of {pairs} queries and keys,"
+                " nearest eighth of the distances, score / head_dim"
+            ),
+            "{pairs}_far": (
+                "mean score of {pairs} queries and keys,"
+                " farthest eighth of the distances, score / head_dim"
+            ),
+        },
+        {
+            "gaussian": "Gaussian",
+        },
+    )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return the mean scores over the first and the last eighth of the distances."""
         part = self.length // 8
         return {

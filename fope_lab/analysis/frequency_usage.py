@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.analysis.activations import record
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
 from fope_lab.analysis.pairs import PAIRS, pair_norms, quarter_shares, rotated_frequencies
 from fope_lab.analysis.passages import ReadsPassages, passages
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.number_words import NumberWords
 from fope_lab.data.problems import DataError
 
 if TYPE_CHECKING:
@@ -89,31 +88,26 @@ class FrequencyUsage(
         parts = ("slow_share", "fast_share", *(f"fast_share_{layers}" for layers in LAYERS))
         return tuple(f"{kind}_{part}" for kind in KINDS for part in parts)
 
-    def numbers(
-        self, arrays: Arrays
-    ) -> Annotated[
-        dict[str, float],
-        NumberWords(
-            {
-                "{kind}_slow_share": (
-                    "norm of the {kind} in the slowest"
-                    " quarter of the pairs, share, mean over layers"
-                ),
-                "{kind}_fast_share": (
-                    "norm of the {kind} in the fastest"
-                    " quarter of the pairs, share, mean over layers"
-                ),
-                "{kind}_fast_share_{layers}": (
-                    "norm of the {kind} in the fastest quarter of the pairs, share, {layers}"
-                ),
-            },
-            {
-                "first": "first layer",
-                "last": "last layer",
-                "between": "layers between",
-            },
-        ),
-    ]:
+    number_words = NumberWords(
+        {
+            "{kind}_slow_share": (
+                "norm of the {kind} in the slowest quarter of the pairs, share, mean over layers"
+            ),
+            "{kind}_fast_share": (
+                "norm of the {kind} in the fastest quarter of the pairs, share, mean over layers"
+            ),
+            "{kind}_fast_share_{layers}": (
+                "norm of the {kind} in the fastest quarter of the pairs, share, {layers}"
+            ),
+        },
+        {
+            "first": "first layer",
+            "last": "last layer",
+            "between": "layers between",
+        },
+    )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return, for queries and keys, the shares of the norm in the slowest and in the fastest
         quarter of the pairs, as means over layers, and the latter also in the first, the last and
         the layers between."""

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
 from fope_lab.analysis.rotation import turns, undertrained
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.number_words import NumberWords
 from fope_lab.data.problems import DataError
 
 if TYPE_CHECKING:
@@ -104,23 +103,20 @@ class Spectrum(
             *("power_near_zero", "power_below_floor", "energy_off_own_frequency"),
         )
 
-    def numbers(
-        self, arrays: Arrays
-    ) -> Annotated[
-        dict[str, float],
-        NumberWords(
-            {
-                "rotating_pairs": "pairs that rotate, count",
-                "undertrained_pairs": "pairs that complete no turn in the trained length, count",
-                "still_pairs": "pairs that do not rotate, count",
-                "power_near_zero": "power of the scores near frequency 0, share",
-                "power_below_floor": "power of the scores between there and the floor 2π/N, share",
-                "energy_off_own_frequency": (
-                    "energy of the coefficients off a pair's own frequency, share"
-                ),
-            },
-        ),
-    ]:
+    number_words = NumberWords(
+        {
+            "rotating_pairs": "pairs that rotate, count",
+            "undertrained_pairs": "pairs that complete no turn in the trained length, count",
+            "still_pairs": "pairs that do not rotate, count",
+            "power_near_zero": "power of the scores near frequency 0, share",
+            "power_below_floor": "power of the scores between there and the floor 2π/N, share",
+            "energy_off_own_frequency": (
+                "energy of the coefficients off a pair's own frequency, share"
+            ),
+        },
+    )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return the numbers of pairs that rotate, that rotate but complete no turn in the trained
         length, and that do not rotate; the shares of the scores' power near 0, and between there
         and the floor 2π/N; and for a Fourier embedding, the share of the coefficients' energy that

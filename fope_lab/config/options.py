@@ -43,8 +43,8 @@ class Options:
     """A part of a configuration file: reading it checks its values, each and together."""
 
     excluded_from_key: ClassVar[frozenset[str]] = frozenset()
-    """Fields that the key leaves out: those that can't change a number, and `from`, since the key
-    has the parents."""
+    """Fields that are not in the key: they cannot change results. `from` is there as the parent's
+    key."""
 
     def problems(self) -> Iterable[Problem]:
         """What is wrong with the values together."""

@@ -78,7 +78,7 @@ SELECTED, MEANS = "selected", "means"
 
 @dataclass(frozen=True, kw_only=True)
 class BestOf(Options):
-    """Which model the stages that start from a training stage get, of those on one of its axes."""
+    """Picks one candidate along an axis of a training stage; its children start from it."""
 
     over: Annotated[
         str,

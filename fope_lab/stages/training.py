@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
@@ -50,10 +50,9 @@ class TrainSettings(Options):
     schedule: Annotated[
         Literal["cosine", "linear", "wsd", "constant"],
         Doc(
-            "The learning rate after the warm-up. linear falls in equal steps from the peak, which"
-            " the first of them has, and would reach the final rate one step after the last. wsd"
-            " (warm-up, stable, decay) keeps the peak and then decays linearly over the share"
-            " `decay` of the steps."
+            "The learning rate after the warm-up. linear decays linearly from the peak; it would"
+            " reach the final rate one step past the end. wsd (warm-up, stable, decay) keeps the"
+            " peak and then decays linearly over the share `decay` of the steps."
         ),
     ] = "cosine"
     warmup: Annotated[Fraction, Doc("The warm-up's share of the steps.")] = 0.1
@@ -89,22 +88,21 @@ class TrainSettings(Options):
             " to evaluations, so that a selection by validation loss does not read their text."
         ),
     ] = "all"
-    select: Annotated[
+    keep: Annotated[
         Literal["last", "best", "most-accurate"],
         Doc(
             "The model that the stage leaves: the last one, the best by validation loss, or the"
-            " most accurate in validations, the first of equals. The accuracy is the share of the"
-            " tokens of a task's held-out answers that are the argmax after the right ones before"
-            " them; a validation_length of data.length keeps it within the trained length."
+            " most accurate in validations, the first of equals. The accuracy is the teacher-forced"
+            " token accuracy on a task's held-out answers; a validation_length of data.length keeps"
+            " it within the trained length."
         ),
-    ] = "last"
+    ] = field(default="last", metadata={"option": "select"})
     stop_at_accuracy: Annotated[
         PositiveShare | None,
         Doc(
             "The validation accuracy at which the training ends before it has read all tokens; by"
-            " default it reads them all. It is the share of a task's held-out rows in which every"
-            " token of the answer is the argmax after the right ones before it. The learning rate"
-            " is that of the whole training."
+            " default it reads them all. It is the share of a task's held-out rows with every token"
+            " of the answer right, teacher-forced. The learning rate is that of the whole training."
         ),
     ] = None
     micro_batch_tokens: Annotated[
@@ -117,10 +115,9 @@ class TrainSettings(Options):
     length_groups: Annotated[
         PositiveInt | None,
         Doc(
-            "The number of groups of rows of similar length in which a worker processes its batch,"
-            " each without what no label depends on, such as padding; by default the rows keep"
-            " their order and are processed whole. It changes numbers by rounding only, and what"
-            " dropout draws."
+            "The number of groups of rows of similar length in which a worker processes its batch;"
+            " each group trims trailing padding. By default the rows keep their order and are"
+            " processed whole. It changes numbers by rounding only, and what dropout draws."
         ),
     ] = None
     gradient_checkpointing: Annotated[
@@ -135,8 +132,8 @@ class TrainSettings(Options):
         float,
         Interval(gt=0),
         Doc(
-            "The most minutes between checkpoints to resume from, however long a step takes. The"
-            " time grows where writing a checkpoint would take more than a twentieth of it."
+            "The most minutes between checkpoints to resume from, however long a step takes; rarer"
+            " if writing takes over 5 % of the time."
         ),
     ] = 5.0
     log_every: Annotated[PositiveInt, Doc("The number of steps between logged metrics.")] = 10
@@ -154,8 +151,8 @@ class TrainSettings(Options):
         if self.warmup + (self.decay or 0) > 1 + 1e-9:
             message = f"found {self.decay:g}, which with warmup {self.warmup:g} is more than 1"
             yield Problem(("decay",), message, f"at most {1 - self.warmup:g}")
-        if self.validate_every is None and self.select != "last":
-            yield missing(("validate_every",), f"select {self.select} compares validations")
+        if self.validate_every is None and self.keep != "last":
+            yield missing(("validate_every",), f"select {self.keep} compares validations")
 
     def idle_options(self) -> Mapping[str, str]:
         """Settings of another schedule, and of validations where there are none."""
@@ -178,7 +175,7 @@ class TrainSettings(Options):
         """The accuracies that validations measure: those that the training stops at or selects
         by."""
         stop = () if self.stop_at_accuracy is None else (ROW_ACCURACY,)
-        return (*stop, TOKEN_ACCURACY) if self.select == "most-accurate" else stop
+        return (*stop, TOKEN_ACCURACY) if self.keep == "most-accurate" else stop
 
     @property
     def steps(self) -> int:
@@ -211,13 +208,13 @@ class TrainingConfig(StageConfig):
 
     data: DataSection
     train: TrainSettings
-    select: Annotated[
+    best_of: Annotated[
         BestOf | None,
         Doc(
             "Trains the stage with every value of one axis, and has the stages that start from it"
             " start from the best, for each combination of the other axes."
         ),
-    ] = None
+    ] = field(default=None, metadata={"option": "select"})
     seed: int = 0
 
     def held_out(self) -> tuple[str, ...]:
@@ -284,14 +281,14 @@ class TrainingConfig(StageConfig):
             if train.stop_at_accuracy is not None:
                 message = "validations read the text of data, whose rows no model predicts exactly"
                 yield Problem(("train", "stop_at_accuracy"), message, needs)
-            if train.select == "most-accurate":
+            if train.keep == "most-accurate":
                 message = "validations read the text of data, and this accuracy is that of answers"
                 yield Problem(("train", "select"), message, f"{needs}, or best")
-        if self.select is not None and train.validate_every is None:
-            reason = f"select compares the candidates by {self.select.by}"
+        if self.best_of is not None and train.validate_every is None:
+            reason = f"select compares the candidates by {self.best_of.by}"
             yield missing(("train", "validate_every"), reason)
-        if self.select is not None and self.select.by == LEAST and train.select != "best":
-            fault = f"found {LEAST}, but the training leaves the {train.select} model"
+        if self.best_of is not None and self.best_of.by == LEAST and train.keep != "best":
+            fault = f"found {LEAST}, but the training leaves the {train.keep} model"
             needs = "validation_loss, or best for train.select"
             yield Problem(("select", "by"), fault, needs)
 

@@ -156,9 +156,9 @@ class StageBuilder:
         if is_axis and len(stages) == len(built):
             spec = self._checked(self._fields_of(first))
             assert isinstance(spec, TrainingConfig), "only a training has the option"
-            assert spec.select is not None, "the section has it"
+            assert spec.best_of is not None, "the section has it"
             try:
-                chosen |= select_stages(spec.select, stages)
+                chosen |= select_stages(spec.best_of, stages)
             except ValueError as error:
                 problem = Problem(("stages", first.section, "select", "over"), str(error))
                 for number in candidates.numbers:
@@ -221,7 +221,7 @@ class StageBuilder:
         of_parent = parent.stage.seed if parent.stage else None
         own = work.spec
         if isinstance(own, TrainingConfig):
-            own = dataclasses.replace(own, seed=seed, select=None)
+            own = dataclasses.replace(own, seed=seed, best_of=None)
         elif isinstance(own, SwapEmbedding):
             own = dataclasses.replace(own, seed=of_parent or 0)
         stage = make_stage(

@@ -102,8 +102,8 @@ class SweepFile(Options):
     max_stages: Annotated[
         PositiveInt,
         Doc(
-            "The most stages, and the most grid points with all seeds, that the sweep may have. A"
-            " file that makes more is refused at once: a grid grows fast."
+            "Limit on stages and on grid points × seeds. A file that makes more is refused at once:"
+            " a grid grows fast."
         ),
     ] = 20_000
     prepare: Annotated[

@@ -12,7 +12,6 @@ import torch
 
 from fope_lab.analysis import Subject
 from fope_lab.analysis.base import ANALYSIS_TYPES
-from fope_lab.config.number_words import declared_words
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.model import Decoder, ModelConfig
 
@@ -33,9 +32,8 @@ def _every_number_has_words(monkeypatch: pytest.MonkeyPatch) -> None:
         def compute(*arguments: Any) -> dict[str, float]:
             found = numbers(*arguments)
             assert set(found) <= set(arguments[0].number_names)
-            words = declared_words(numbers)
-            assert words is not None
-            assert [name for name in found if words.of(name) is None] == []
+            words = arguments[0].number_words
+            assert [name for name in found if words.declared(name) is None] == []
             assert len({words.of(name) for name in found}) == len(found)
             return found
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
 from fope_lab.analysis.rotation import OneRotation, as_complex, undertrained
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.number_words import NumberWords
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,25 +89,22 @@ class GaussianContribution(
         means = (f"mean_{mean:g}".replace(".", "_") for mean in MEANS)
         return tuple(f"decay_{name}" for name in (*means, "constant", "undertrained", "trained"))
 
-    def numbers(
-        self, arrays: Arrays
-    ) -> Annotated[
-        dict[str, float],
-        NumberWords(
-            {
-                "decay_mean_{mean}": "decay of the scores from near to far, entries of mean {mean}",
-                "decay_{vectors}": "decay of the scores from near to far, {vectors}",
-            },
-            {
-                "0": "0",
-                "0_1": "0.1",
-                "1": "1",
-                "constant": "all-ones vectors",
-                "undertrained": "undertrained pairs of all-ones vectors",
-                "trained": "other pairs of all-ones vectors",
-            },
-        ),
-    ]:
+    number_words = NumberWords(
+        {
+            "decay_mean_{mean}": "decay of the scores from near to far, entries of mean {mean}",
+            "decay_{vectors}": "decay of the scores from near to far, {vectors}",
+        },
+        {
+            "0": "0",
+            "0_1": "0.1",
+            "1": "1",
+            "constant": "all-ones vectors",
+            "undertrained": "undertrained pairs of all-ones vectors",
+            "trained": "other pairs of all-ones vectors",
+        },
+    )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return the decay of the scores from the first to the last eighth of the distances: for
         each mean, for all-ones vectors, and for the undertrained and other pairs of the latter."""
         part = self.length // 8

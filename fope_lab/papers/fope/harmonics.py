@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.number_words import NumberWords
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 
@@ -136,27 +135,24 @@ class Harmonics(
         where = ("before", "linear", "activation")
         return (*(f"{share}_{at}" for at in where for share in shares), "share_at_combinations")
 
-    def numbers(
-        self, arrays: Arrays
-    ) -> Annotated[
-        dict[str, float],
-        NumberWords(
-            {
-                "share_outside_own_{where}": (
-                    "energy outside the dimension's own frequency, {where}, share"
-                ),
-                "share_outside_both_{where}": "energy outside both frequencies, {where}, share",
-                "share_at_combinations": (
-                    "energy at sums and differences of multiples, after the activation, share"
-                ),
-            },
-            {
-                "before": "before the linear layer",
-                "linear": "after the linear layer",
-                "activation": "after the activation",
-            },
-        ),
-    ]:
+    number_words = NumberWords(
+        {
+            "share_outside_own_{where}": (
+                "energy outside the dimension's own frequency, {where}, share"
+            ),
+            "share_outside_both_{where}": "energy outside both frequencies, {where}, share",
+            "share_at_combinations": (
+                "energy at sums and differences of multiples, after the activation, share"
+            ),
+        },
+        {
+            "before": "before the linear layer",
+            "linear": "after the linear layer",
+            "activation": "after the activation",
+        },
+    )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return the shares of energy outside the dimension's own frequency and outside both, and
         the share at the combinations up to `order` after the activation."""
         own = np.array([self.first_cycles])

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
 from fope_lab.analysis.rotation import OneRotation
 from fope_lab.analysis.spectrum import angular, plain_ticks, power_spectrum
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.number_words import NumberWords
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,25 +80,22 @@ class LowPass(
         up_to = (f"{what}_up_to_{limit}" for limit in limits for what in ("pairs", "power"))
         return ("highest_frequency", "bound", *up_to, "alias_difference")
 
-    def numbers(
-        self, arrays: Arrays
-    ) -> Annotated[
-        dict[str, float],
-        NumberWords(
-            {
-                "highest_frequency": "highest frequency, radians per token",
-                "bound": "bound of any frequency, radians per token",
-                "pairs_up_to_{limit}": "pairs up to a frequency of {limit}, share",
-                "power_up_to_{limit}": "power up to a frequency of {limit}, share",
-                "alias_difference": "greatest difference of a frequency above π from its alias",
-            },
-            {
-                "a_tenth": "0.1",
-                "one": "1",
-                "half_pi": "π/2",
-            },
-        ),
-    ]:
+    number_words = NumberWords(
+        {
+            "highest_frequency": "highest frequency, radians per token",
+            "bound": "bound of any frequency, radians per token",
+            "pairs_up_to_{limit}": "pairs up to a frequency of {limit}, share",
+            "power_up_to_{limit}": "power up to a frequency of {limit}, share",
+            "alias_difference": "greatest difference of a frequency above π from its alias",
+        },
+        {
+            "a_tenth": "0.1",
+            "one": "1",
+            "half_pi": "π/2",
+        },
+    )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return the highest frequency and its bound; the shares of the pairs and of the power up
         to 0.1, 1 and π/2; and the greatest difference of frequencies above π from their aliases."""
         frequencies, omega, power = (arrays[name] for name in ("frequencies", "omega", "power"))

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
 from fope_lab.analysis.pairs import frequencies_of
 from fope_lab.analysis.passages import ReadsPassages, passages
 from fope_lab.analysis.rotation import undertrained
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.number_words import NumberWords
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -110,27 +109,24 @@ class QkMagnitude(
             for number in ("ratio", "larger")
         )
 
-    def numbers(
-        self, arrays: Arrays
-    ) -> Annotated[
-        dict[str, float],
-        NumberWords(
-            {
-                "undertrained_{vectors}_mean_ratio": (
-                    "mean {vectors} in undertrained dimensions over those in others, ratio"
-                ),
-                "undertrained_{vectors}_mean_larger": (
-                    "layers in which mean {vectors} are larger in undertrained dimensions, share"
-                ),
-                "undertrained_{vectors}_ratio": (
-                    "{vectors} in undertrained dimensions over those in others, ratio"
-                ),
-                "undertrained_{vectors}_larger": (
-                    "layers in which {vectors} are larger in undertrained dimensions, share"
-                ),
-            },
-        ),
-    ]:
+    number_words = NumberWords(
+        {
+            "undertrained_{vectors}_mean_ratio": (
+                "mean {vectors} in undertrained dimensions over those in others, ratio"
+            ),
+            "undertrained_{vectors}_mean_larger": (
+                "layers in which mean {vectors} are larger in undertrained dimensions, share"
+            ),
+            "undertrained_{vectors}_ratio": (
+                "{vectors} in undertrained dimensions over those in others, ratio"
+            ),
+            "undertrained_{vectors}_larger": (
+                "layers in which {vectors} are larger in undertrained dimensions, share"
+            ),
+        },
+    )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return the ratio of the undertrained dimensions to the other rotating ones, as a mean
         over layers, and the share of layers in which they are larger.
 

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.number_words import NumberWords
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.papers.fope.harmonics import ACTIVATIONS, Activation, mixing
@@ -147,28 +146,23 @@ class SpectrumDamage(
         errors = (f"error_{name}_{at}" for name in ("rope", "fope") for at in ("within", "beyond"))
         return (*errors, "error_fope_drawn_median", "share_of_draws_closer_than_rope")
 
-    def numbers(
-        self, arrays: Arrays
-    ) -> Annotated[
-        dict[str, float],
-        NumberWords(
-            {
-                "error_fope_drawn_median": (
-                    "median error of FoPE with random coefficients, relative"
-                ),
-                "error_{embedding}_{where}": (
-                    "error of {embedding} {where} the trained length, relative"
-                ),
-                "share_of_draws_closer_than_rope": (
-                    "random coefficients that are closer than RoPE, share"
-                ),
-            },
-            {
-                "rope": "RoPE",
-                "fope": "FoPE",
-            },
-        ),
-    ]:
+    number_words = NumberWords(
+        {
+            "error_fope_drawn_median": ("median error of FoPE with random coefficients, relative"),
+            "error_{embedding}_{where}": (
+                "error of {embedding} {where} the trained length, relative"
+            ),
+            "share_of_draws_closer_than_rope": (
+                "random coefficients that are closer than RoPE, share"
+            ),
+        },
+        {
+            "rope": "RoPE",
+            "fope": "FoPE",
+        },
+    )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return the relative errors of the summed score within and beyond the trained length; and
         for random coefficients, the median error and the share of draws closer than RoPE."""
         true, rope = arrays["true"][2], arrays["rope"][2]

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
 from fope_lab.analysis.pairs import PAIRS
 from fope_lab.analysis.rotation import OneRotation, undertrained
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.number_words import NumberWords
 from fope_lab.data.problems import DataError
 
 if TYPE_CHECKING:
@@ -128,27 +127,24 @@ class TruncatedWave(
         parts = ("cycles_fastest", "elsewhere_fastest", "elsewhere_trained")
         return (*parts, "elsewhere_undertrained", "least_elsewhere_undertrained", "undertrained")
 
-    def numbers(
-        self, arrays: Arrays
-    ) -> Annotated[
-        dict[str, float],
-        NumberWords(
-            {
-                "cycles_fastest": "whole cycles of the fastest pair, count",
-                "elsewhere_fastest": "power of the fastest pair at other frequencies, share",
-                "elsewhere_trained": (
-                    "power at other frequencies, pairs with a whole cycle, mean share"
-                ),
-                "elsewhere_undertrained": (
-                    "power at other frequencies, pairs without a whole cycle, mean share"
-                ),
-                "least_elsewhere_undertrained": (
-                    "power at other frequencies, pairs without a whole cycle, least share"
-                ),
-                "undertrained": "pairs without a whole cycle, count",
-            }
-        ),
-    ]:
+    number_words = NumberWords(
+        {
+            "cycles_fastest": "whole cycles of the fastest pair, count",
+            "elsewhere_fastest": "power of the fastest pair at other frequencies, share",
+            "elsewhere_trained": (
+                "power at other frequencies, pairs with a whole cycle, mean share"
+            ),
+            "elsewhere_undertrained": (
+                "power at other frequencies, pairs without a whole cycle, mean share"
+            ),
+            "least_elsewhere_undertrained": (
+                "power at other frequencies, pairs without a whole cycle, least share"
+            ),
+            "undertrained": "pairs without a whole cycle, count",
+        }
+    )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return α of the fastest pair; the share of the power at other frequencies of the fastest,
         and as means of the pairs with and without a whole cycle; and the number of the latter."""
         elsewhere = arrays["elsewhere"]

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from fope_lab.analysis.activations import embedding_of, record
 from fope_lab.analysis.attention_pattern import attention_weights
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
 from fope_lab.analysis.pairs import PAIRS, by_pair, pair_norms, rotated_frequencies
 from fope_lab.analysis.passages import ReadsPassages, passages
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.number_words import NumberWords
 from fope_lab.papers.p_rope.positional_heads import best_heads, weights_at
 
 if TYPE_CHECKING:
@@ -153,31 +152,28 @@ class CauchySchwarz(
             )
         )
 
-    def numbers(
-        self, arrays: Arrays
-    ) -> Annotated[
-        dict[str, float],
-        NumberWords(
-            {
-                "{head}_layer": "layer of the head that attends to {head}",
-                "{head}_head_{token}_token_of_pair_bounds": (
-                    "score of {token} in the head for {head}, share of the sum of the pairs' bounds"
-                ),
-                "{head}_head_{token}_token_of_fast_bounds": (
-                    "score of {token} in the head for {head},"
-                    " fastest quarter of the pairs, share of their bounds"
-                ),
-                "{head}_head_{token}_token": (
-                    "score of {token} in the head for {head}, share of its bound"
-                ),
-                "{head}_head": "number of the head that attends to {head}",
-            },
-            {
-                "own": "the current token",
-                "previous": "the previous token",
-            },
-        ),
-    ]:
+    number_words = NumberWords(
+        {
+            "{head}_layer": "layer of the head that attends to {head}",
+            "{head}_head_{token}_token_of_pair_bounds": (
+                "score of {token} in the head for {head}, share of the sum of the pairs' bounds"
+            ),
+            "{head}_head_{token}_token_of_fast_bounds": (
+                "score of {token} in the head for {head},"
+                " fastest quarter of the pairs, share of their bounds"
+            ),
+            "{head}_head_{token}_token": (
+                "score of {token} in the head for {head}, share of its bound"
+            ),
+            "{head}_head": "number of the head that attends to {head}",
+        },
+        {
+            "own": "the current token",
+            "previous": "the previous token",
+        },
+    )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return, for each of the two heads, the mean score of the current and of the previous
         token as a share of its mean bound: that of the whole score, the sum of all pairs' bounds,
         and the same for the fastest quarter of the pairs alone."""

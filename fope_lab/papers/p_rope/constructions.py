@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
 from fope_lab.analysis.rotation import rotation
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.number_words import NumberWords
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.embeddings import parse_embedding
@@ -198,28 +197,23 @@ class Constructions(
             *(f"{name}_reach" for name in _ROTATIONS),
         )
 
-    def numbers(
-        self, arrays: Arrays
-    ) -> Annotated[
-        dict[str, float],
-        NumberWords(
-            {
-                "peaks_where_asked": (
-                    "random queries whose scores peak at the target distance, share"
-                ),
-                "{token}_squared_norm": "least squared norm at which a head attends to {token}",
-                "unpositioned_most": "greatest attention without positions, share",
-                "{pair}_reach": "longest context in which the semantic head works, {pair}, tokens",
-            },
-            {
-                "own": "the current token",
-                "previous": "the previous token",
-                "unturned": "a pair that does not rotate",
-                "base_10000": "slowest pair of base 10,000",
-                "base_500000": "slowest pair of base 500,000",
-            },
-        ),
-    ]:
+    number_words = NumberWords(
+        {
+            "peaks_where_asked": ("random queries whose scores peak at the target distance, share"),
+            "{token}_squared_norm": "least squared norm at which a head attends to {token}",
+            "unpositioned_most": "greatest attention without positions, share",
+            "{pair}_reach": "longest context in which the semantic head works, {pair}, tokens",
+        },
+        {
+            "own": "the current token",
+            "previous": "the previous token",
+            "unturned": "a pair that does not rotate",
+            "base_10000": "slowest pair of base 10,000",
+            "base_500000": "slowest pair of base 500,000",
+        },
+    )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return the share of random queries whose scores peak at the target distance; the smallest
         squared norms at which the attention to the current and to the previous token exceeds
         1 − miss, and the maximum without positions; and for each base, the longest context in which

@@ -7,17 +7,16 @@ part of one pair in them, App. D.2 for the maps.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.analysis.activations import embedding_of, record
 from fope_lab.analysis.attention_pattern import attention_logits
-from fope_lab.analysis.base import Arrays, Subject
+from fope_lab.analysis.base import Arrays, NumberWords, Subject
 from fope_lab.analysis.pairs import PAIRS, by_pair, frequencies_of
 from fope_lab.analysis.passages import words
-from fope_lab.config.number_words import NumberWords
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -119,7 +118,9 @@ class ShowsHead:
         """The names of all numbers that `numbers` can return."""
         return tuple(HEAD_WORDS)
 
-    def numbers(self, arrays: Arrays) -> Annotated[dict[str, float], NumberWords(HEAD_WORDS)]:
+    number_words: ClassVar[NumberWords] = NumberWords(HEAD_WORDS)
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return scores as shares of their bounds, sums over tokens after the first; the scores of
         the first token and the extremes; and the pair's part in the scores as in D.1: dot products
         of mean vectors, neither rotated nor divided by √head_dim."""

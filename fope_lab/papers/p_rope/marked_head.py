@@ -12,11 +12,10 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import MinLen
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
 from fope_lab.analysis.pairs import rotated_frequencies
 from fope_lab.analysis.passages import ReadsPassages, passages
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.number_words import NumberWords
 from fope_lab.papers.p_rope.head_maps import HEAD_WORDS, ShowsHead, head_maps
 from fope_lab.papers.p_rope.positional_heads import best_heads
 from fope_lab.papers.p_rope.semantic_heads import (
@@ -92,19 +91,16 @@ class MarkedHead(
         """The names of all numbers that `numbers` can return."""
         return (*super().number_names, "layer", "head", *MARKED_WORDS)
 
-    def numbers(
-        self, arrays: Arrays
-    ) -> Annotated[
-        dict[str, float],
-        NumberWords(
-            {
-                **HEAD_WORDS,
-                **MARKED_WORDS,
-                "layer": "layer of the head",
-                "head": "number of the head",
-            }
-        ),
-    ]:
+    number_words = NumberWords(
+        {
+            **HEAD_WORDS,
+            **MARKED_WORDS,
+            "layer": "layer of the head",
+            "head": "number of the head",
+        }
+    )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return the numbers of every head, which head it is, the mean score of a marked token with
         the one after it, and that of all tokens that are neither marked nor the first."""
         logits, marked = arrays["logits"], arrays["marked"].copy()

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from fope_lab.analysis.activations import embedding_of, record
 from fope_lab.analysis.attention_pattern import attention_weights
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
 from fope_lab.analysis.pairs import PAIRS, pair_norms, quarter_shares
 from fope_lab.analysis.passages import ReadsPassages, passages
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.number_words import NumberWords
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -169,38 +168,34 @@ class PositionalHeads(
         of_kinds = (f"{kind}_{part}" for kind in self.kinds for part in parts)
         return (*of_kinds, "mean_fast_share", "fast_share_correlation")
 
-    def numbers(
-        self, arrays: Arrays
-    ) -> Annotated[
-        dict[str, float],
-        NumberWords(
-            {
-                "mean_fast_share": (
-                    "norm of the keys in the fastest quarter of the pairs, mean of all heads, share"
-                ),
-                "{token}_weight_of_even_attention": (
-                    "attention to {token} in a head that attends evenly, share"
-                ),
-                "{token}_weight": "attention to {token} in the best head, share",
-                "{token}_layer": "layer of the best head for {token}",
-                "{token}_head": "number of the best head for {token}",
-                "{token}_heads": "heads with more than half of their attention on {token}, count",
-                "{token}_fast_share": (
-                    "norm of the keys in the fastest quarter"
-                    " of the pairs, best head for {token}, share"
-                ),
-                "fast_share_correlation": (
-                    "correlation over heads of that share with"
-                    " the attention to the current or previous token"
-                ),
-            },
-            {
-                "own": "the current token",
-                "previous": "the previous token",
-                "back{offset}": "the token {offset} back",
-            },
-        ),
-    ]:
+    number_words = NumberWords(
+        {
+            "mean_fast_share": (
+                "norm of the keys in the fastest quarter of the pairs, mean of all heads, share"
+            ),
+            "{token}_weight_of_even_attention": (
+                "attention to {token} in a head that attends evenly, share"
+            ),
+            "{token}_weight": "attention to {token} in the best head, share",
+            "{token}_layer": "layer of the best head for {token}",
+            "{token}_head": "number of the best head for {token}",
+            "{token}_heads": "heads with more than half of their attention on {token}, count",
+            "{token}_fast_share": (
+                "norm of the keys in the fastest quarter of the pairs, best head for {token}, share"
+            ),
+            "fast_share_correlation": (
+                "correlation over heads of that share with"
+                " the attention to the current or previous token"
+            ),
+        },
+        {
+            "own": "the current token",
+            "previous": "the previous token",
+            "back{offset}": "the token {offset} back",
+        },
+    )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return, for each kind, the best head, its weight, the weight of uniform attention, and
         the number of positional heads.
 

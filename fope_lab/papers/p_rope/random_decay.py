@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
 from fope_lab.analysis.rotation import as_complex
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.number_words import NumberWords
 from fope_lab.embeddings.frequencies import rope_ladder
 
 if TYPE_CHECKING:
@@ -117,31 +116,28 @@ class RandomDecay(
         bounds = [2**i for i in range(self.reach.bit_length())]
         return tuple(f"x{bound}_{part}" for bound in bounds for part in (*parts, *deviations))
 
-    def numbers(
-        self, arrays: Arrays
-    ) -> Annotated[
-        dict[str, float],
-        NumberWords(
-            {
-                "x{bound}_constant_halved_at": (
-                    "distance at which the constant score has"
-                    " halved, positions from {bound} times the length, tokens"
-                ),
-                "x{bound}_constant_far": (
-                    "mean constant score over the farthest"
-                    " eighth, positions from {bound} times the length"
-                ),
-                "x{bound}_gaussian_deviation_{where}": (
-                    "deviation of Gaussian scores over the {where}"
-                    " eighth, positions from {bound} times the length"
-                ),
-            },
-            {
-                "near": "nearest",
-                "far": "farthest",
-            },
-        ),
-    ]:
+    number_words = NumberWords(
+        {
+            "x{bound}_constant_halved_at": (
+                "distance at which the constant score has"
+                " halved, positions from {bound} times the length, tokens"
+            ),
+            "x{bound}_constant_far": (
+                "mean constant score over the farthest"
+                " eighth, positions from {bound} times the length"
+            ),
+            "x{bound}_gaussian_deviation_{where}": (
+                "deviation of Gaussian scores over the {where}"
+                " eighth, positions from {bound} times the length"
+            ),
+        },
+        {
+            "near": "nearest",
+            "far": "farthest",
+        },
+    )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return, for each bound as a multiple of the length, the distance at which the constant
         pair's score first drops below half, its mean over the last eighth of the distances, and the
         Gaussian pairs' standard deviation over the first and the last eighth."""

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from fope_lab.analysis.activations import embedding_of
 from fope_lab.analysis.attention_pattern import attention_patterns
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
 from fope_lab.analysis.frequency_usage import mean_norms
 from fope_lab.analysis.pairs import PAIRS, quarter_shares
 from fope_lab.analysis.passages import ReadsPassages, passages, words
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.number_words import NumberWords
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.papers.p_rope.positional_heads import best_heads
@@ -191,33 +190,30 @@ class SemanticHeads(
             *("first_token_else", "mass_slow_share", "behind_slow_share"),
         )
 
-    def numbers(
-        self, arrays: Arrays
-    ) -> Annotated[
-        dict[str, float],
-        NumberWords(
-            {
-                "occurrences": "occurrences of the marked tokens, count",
-                "mass_layer": "layer of the head with the highest mass on marked tokens",
-                "mass_head": "number of the head with the highest mass on marked tokens",
-                "mass": "mass on marked tokens in that head, share",
-                "mass_of_even_attention": (
-                    "mass on marked tokens in a head that attends evenly, share"
-                ),
-                "behind_layer": "layer of the head that looks most behind marked tokens",
-                "behind_head": "number of the head that looks most behind marked tokens",
-                "behind_marked": "attention behind marked tokens in that head, share",
-                "behind_others": "attention elsewhere in that head, share",
-                "first_token_else": "attention to the first token otherwise in that head, share",
-                "mass_slow_share": (
-                    "norm in the slowest quarter of the pairs, head of the mass, share"
-                ),
-                "behind_slow_share": (
-                    "norm in the slowest quarter of the pairs, head that looks behind, share"
-                ),
-            },
-        ),
-    ]:
+    number_words = NumberWords(
+        {
+            "occurrences": "occurrences of the marked tokens, count",
+            "mass_layer": "layer of the head with the highest mass on marked tokens",
+            "mass_head": "number of the head with the highest mass on marked tokens",
+            "mass": "mass on marked tokens in that head, share",
+            "mass_of_even_attention": (
+                "mass on marked tokens in a head that attends evenly, share"
+            ),
+            "behind_layer": "layer of the head that looks most behind marked tokens",
+            "behind_head": "number of the head that looks most behind marked tokens",
+            "behind_marked": "attention behind marked tokens in that head, share",
+            "behind_others": "attention elsewhere in that head, share",
+            "first_token_else": "attention to the first token otherwise in that head, share",
+            "mass_slow_share": (
+                "norm in the slowest quarter of the pairs, head of the mass, share"
+            ),
+            "behind_slow_share": (
+                "norm in the slowest quarter of the pairs, head that looks behind, share"
+            ),
+        },
+    )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return the head with the highest mass on marked tokens, its mass, and that of uniform
         attention; the head with the highest `behind` − `elsewhere`, with its `behind`, `elsewhere`
         and `first` scores; the number of occurrences; and the slowest quarter's share of the norm

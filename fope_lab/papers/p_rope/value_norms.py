@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fope_lab.analysis.activations import record
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
 from fope_lab.analysis.pairs import PAIRS, pair_norms, quarter_shares, rotated_frequencies
 from fope_lab.analysis.passages import ReadsPassages, passages
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.number_words import NumberWords
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -105,24 +104,17 @@ class ValueNorms(
         parts = ("slow_share", "fast_share", "unevenness")
         return tuple(f"{kind}_{part}" for kind in KINDS for part in parts)
 
-    def numbers(
-        self, arrays: Arrays
-    ) -> Annotated[
-        dict[str, float],
-        NumberWords(
-            {
-                "{kind}_slow_share": (
-                    "norm of the {kind} in the slowest quarter of the pairs, share"
-                ),
-                "{kind}_fast_share": (
-                    "norm of the {kind} in the fastest quarter of the pairs, share"
-                ),
-                "{kind}_unevenness": (
-                    "norm of the {kind}, standard deviation over pairs, share of its mean"
-                ),
-            },
-        ),
-    ]:
+    number_words = NumberWords(
+        {
+            "{kind}_slow_share": ("norm of the {kind} in the slowest quarter of the pairs, share"),
+            "{kind}_fast_share": ("norm of the {kind} in the fastest quarter of the pairs, share"),
+            "{kind}_unevenness": (
+                "norm of the {kind}, standard deviation over pairs, share of its mean"
+            ),
+        },
+    )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return, for values and keys, the shares of the norm in the slowest and in the fastest
         quarter of the pairs, and the unevenness over pairs, as means over layers."""
         numbers: dict[str, float] = {}

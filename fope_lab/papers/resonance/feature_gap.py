@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
 from fope_lab.analysis.rotation import Rotation, rotation
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.number_words import NumberWords
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 from fope_lab.embeddings import parse_embedding
@@ -169,21 +168,18 @@ class FeatureGap(
         names = [name.replace("-", "_") for name in self.embeddings]
         return tuple(f"gap_{part}_{name}" for name in names for part in PARTS)
 
-    def numbers(
-        self, arrays: Arrays
-    ) -> Annotated[
-        dict[str, float],
-        NumberWords(
-            {
-                "gap_precritical_{embedding}": (
-                    "greatest feature gap of {embedding}, pairs that complete a turn in training"
-                ),
-                "gap_postcritical_{embedding}": (
-                    "greatest feature gap of {embedding}, pairs that rotate more slowly"
-                ),
-            },
-        ),
-    ]:
+    number_words = NumberWords(
+        {
+            "gap_precritical_{embedding}": (
+                "greatest feature gap of {embedding}, pairs that complete a turn in training"
+            ),
+            "gap_postcritical_{embedding}": (
+                "greatest feature gap of {embedding}, pairs that rotate more slowly"
+            ),
+        },
+    )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return each embedding's greatest gap among the pairs that complete a turn within the
         trained length (pre-critical), and among those that rotate more slowly (post-critical)."""
         metrics = {}

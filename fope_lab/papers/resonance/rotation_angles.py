@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from fope_lab.analysis.base import Analysis, Arrays, Progress, Subject
+from fope_lab.analysis.base import Analysis, Arrays, NumberWords, Progress, Subject
 from fope_lab.analysis.rotation import rotation
 from fope_lab.config.annotations import Doc, Interval
-from fope_lab.config.number_words import NumberWords
 from fope_lab.config.problems import Problem
 from fope_lab.data.problems import DataError
 
@@ -99,17 +98,14 @@ class RotationAngles(
         names = [name.replace("-", "_") for name in METHODS]
         return tuple(f"{number}_{name}" for name in names for number in ("wavelength", "gap"))
 
-    def numbers(
-        self, arrays: Arrays
-    ) -> Annotated[
-        dict[str, float],
-        NumberWords(
-            {
-                "wavelength_{embedding}": "wavelength of {embedding}, tokens",
-                "gap_{embedding}": "greatest gap of {embedding} beyond the trained length, radians",
-            },
-        ),
-    ]:
+    number_words = NumberWords(
+        {
+            "wavelength_{embedding}": "wavelength of {embedding}, tokens",
+            "gap_{embedding}": "greatest gap of {embedding} beyond the trained length, radians",
+        },
+    )
+
+    def numbers(self, arrays: Arrays) -> dict[str, float]:
         """Return the wavelengths in tokens, and the greatest gaps beyond the trained length in
         radians."""
         metrics = {}

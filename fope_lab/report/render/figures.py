@@ -10,7 +10,6 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.config.number_words import words_of_number
 from fope_lab.drawing.heatmap import Heatmap, draw_heatmap
 from fope_lab.report.build import Report
 from fope_lab.report.render.curves import draw_curves
@@ -94,10 +93,8 @@ def analysis_notes(result: AnalysisResult) -> tuple[str, ...]:
 
 def analysis_numbers(result: AnalysisResult) -> tuple[tuple[str, str], ...]:
     """The numbers that were found here: each in the words that its analysis has, and its value."""
-    words = type(result.analysis).numbers
-    return tuple(
-        (words_of_number(words, name), shown_number(n)) for name, n in result.numbers.items()
-    )
+    words = result.analysis.number_words
+    return tuple((words.of(name), shown_number(n)) for name, n in result.numbers.items())
 
 
 def shown_number(number: float) -> str:
