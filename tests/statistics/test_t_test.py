@@ -91,7 +91,7 @@ def test_rounding_is_no_spread() -> None:
 @pytest.mark.parametrize("trials", [62, 500])
 def test_many_claims_about_saturated_accuracies_err_no_more_often(trials: int) -> None:
     """Of equal models: by Holm, some of 20 claims is decided in at most 5 % of the files."""
-    rng, files, wrong = np.random.default_rng(trials), 400, 0
+    rng, files, wrong = np.random.default_rng(trials), 200, 0
     for _ in range(files):
         differences = rng.binomial(trials, 0.995, (20, 2, 3)) / trials
         ps = [two_sided((first - other).tolist()) for first, other in differences]
@@ -99,7 +99,7 @@ def test_many_claims_about_saturated_accuracies_err_no_more_often(trials: int) -
     assert wrong <= scipy.stats.binom.ppf(1 - 1e-5, files, 0.05)
 
 
-@pytest.mark.parametrize("trials", [10, 62, 300])
+@pytest.mark.parametrize("trials", [10, 300])
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_accuracies_of_few_trials_are_not_decided_more_often(n: int, trials: int) -> None:
     """Of equal models, whose counts are now and then the same by chance."""
@@ -185,21 +185,3 @@ def test_a_chain_errs_no_more_often() -> None:
     worst = decisions(values + np.array([1e6, 0, 0])[:, None])
     assert within(worst["holds"], 0.025)
     assert within(worst["fails"], 0.0125)
-
-
-def test_a_true_difference_is_found_as_often_as_theory_says() -> None:
-    """The power of the t test: non-central t, in units of the difference's deviation √2."""
-    n, shift = 5, 3.0
-    values = seeds_of(SETS, 2, n, np.random.default_rng(20)) + np.array([shift, 0])[:, None]
-    critical = scipy.stats.t.ppf(0.975, n - 1)
-    power = scipy.stats.nct.sf(critical, n - 1, shift / math.sqrt(2) * math.sqrt(n))
-    assert 0.5 < power < 0.99
-    assert within(decisions(values)["holds"], power)
-
-
-@pytest.mark.parametrize("n", [2, 3, 5])
-def test_the_interval_over_seeds_covers_nineteen_means_of_twenty(n: int) -> None:
-    drawn = np.random.default_rng(30 + n).normal(3.0, 0.4, (SETS, n)).tolist()
-    intervals = [estimate_mean(values).ci95 for values in drawn]
-    covering = sum(one is not None and one[0] <= 3.0 <= one[1] for one in intervals)
-    assert within(covering, 0.95)

@@ -5,24 +5,16 @@ from __future__ import annotations
 import math
 import statistics
 from pathlib import Path
-from random import Random
 
-import numpy as np
 import pytest
-import scipy.stats
-from hypothesis import example, given
-from hypothesis import strategies as st
 from report_samples import BASE, finish, make_report, typical_numbers, write_plan
 
 from fope_lab.report.render.json import report_json
 from fope_lab.report.results.aggregate import Cell, build_cells, json_value
 from fope_lab.report.results.stage_results import read_stages
-from fope_lab.statistics.intervals import estimate_mean
 from fope_lab.store import Store
 from fope_lab.sweep import Plan
 from fope_lab.sweep.graph import Stage
-
-finite = st.floats(-1e12, 1e12)
 
 
 def cells_of(plan: Plan, store: Store) -> dict[tuple[str, str, int | None, str], Cell]:
@@ -31,81 +23,6 @@ def cells_of(plan: Plan, store: Store) -> dict[tuple[str, str, int | None, str],
     found = {(c.section, c.metric.name, c.x, c.axes["pretrain.embedding"]): c for c in cells}
     assert len(found) == len(cells)
     return found
-
-
-def test_interval_is_that_of_scipy() -> None:
-    values = [3.1, 2.7, 3.9, 3.3, 2.2]
-    estimate = estimate_mean(values)
-    low, high = scipy.stats.t.interval(
-        0.95, len(values) - 1, loc=np.mean(values), scale=scipy.stats.sem(values)
-    )
-    assert estimate.mean == pytest.approx(np.mean(values), rel=1e-12)
-    assert estimate.ci95 == pytest.approx((low, high), rel=1e-9)
-
-
-def test_interval_by_hand() -> None:
-    # n = 3: t(0.975, 2) = 4.302653 from the printed tables; s = 1, so ± 4.302653 / √3
-    estimate = estimate_mean([1.0, 2.0, 3.0])
-    assert estimate.mean == 2.0
-    assert estimate.half_width == pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)
-
-
-@given(st.lists(finite, min_size=2, max_size=8), st.randoms())
-def test_order_of_seeds_does_not_matter(values: list[float], random: Random) -> None:
-    shuffled = random.sample(values, len(values))
-    assert estimate_mean(values) == estimate_mean(shuffled)
-
-
-@given(st.lists(finite, min_size=2, max_size=8))
-def test_mean_lies_inside_values_and_interval(values: list[float]) -> None:
-    estimate = estimate_mean(values)
-    assert estimate.mean is not None
-    assert min(values) <= estimate.mean <= max(values)
-    assert estimate.ci95 is not None
-    assert estimate.ci95[0] <= estimate.mean <= estimate.ci95[1]
-
-
-@given(st.floats(allow_nan=False, allow_infinity=False))
-def test_one_value_has_no_interval(value: float) -> None:
-    estimate = estimate_mean([value])
-    assert (estimate.n, estimate.mean, estimate.ci95) == (1, value, None)
-
-
-@given(st.floats(allow_nan=False, allow_infinity=False), st.integers(2, 9))
-def test_equal_values_have_an_interval_without_width(value: float, n: int) -> None:
-    assert estimate_mean([value] * n).ci95 == (value, value)
-
-
-@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
-def test_not_finite_leaves_neither_mean_nor_interval(odd: float) -> None:
-    estimate = estimate_mean([1.0, odd, 2.0])
-    assert (estimate.n, estimate.mean, estimate.ci95) == (3, None, None)
-
-
-def test_no_value_is_no_estimate() -> None:
-    assert estimate_mean([]).n == 0
-    assert estimate_mean([]).mean is None
-
-
-@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=5))
-@example([1.7976931348623155e308, -7.446288774449769e307])
-def test_no_finite_values_overflow(values: list[float]) -> None:
-    estimate = estimate_mean(values)
-    assert estimate.mean is not None
-    assert math.isfinite(estimate.mean)
-    assert estimate.ci95 is None or all(map(math.isfinite, estimate.ci95))
-
-
-@pytest.mark.parametrize("n", [2, 3, 5])
-def test_intervals_cover_at_their_nominal_rate(n: int) -> None:
-    trials = 4000
-    samples = np.random.default_rng(n).normal(7.0, 2.0, size=(trials, n))
-    covered = sum(
-        low <= 7.0 <= high
-        for low, high in (estimate_mean(row.tolist()).ci95 or (8.0, 8.0) for row in samples)
-    )
-    # four standard errors of a share of 0.95 among `trials`
-    assert covered / trials == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / trials))
 
 
 def test_cells_hold_what_stages_measured(tmp_path: Path, store: Store) -> None:
