@@ -6,11 +6,12 @@ global state remains, and matplotlib is imported only when something is drawn.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,7 @@ class Panel:
     x_label: str
     y_label: str
     curves: tuple[Curve, ...]
-    ticks: tuple[int, ...] | None  # context lengths, on a log2 axis; None: a plain linear axis
+    ticks: tuple[int, ...] | None  # context lengths, on a logarithmic axis; None: a linear axis
     log_y: bool
     y_range: tuple[float, float]
     markers: bool = True  # at each point
@@ -164,27 +165,14 @@ def _ends(panel: Panel) -> dict[str, _End]:
 
 
 def _scales(axes: Axes, panel: Panel) -> None:
-    from matplotlib.ticker import (
-        FixedFormatter,
-        FixedLocator,
-        FuncFormatter,
-        LogLocator,
-        MaxNLocator,
-        NullLocator,
-    )
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-    if panel.ticks is not None:
-        axes.set_xscale("log", base=2)
-        axes.set_xlim(panel.ticks[0] / 1.12, panel.ticks[-1] * 1.12)
-        axes.xaxis.set_major_locator(FixedLocator(list(panel.ticks)))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: length_label(round(x))))
-    elif panel.tick_labels is not None:
-        values = list(panel.tick_labels)
+    named = panel.tick_labels or {length: length_label(length) for length in panel.ticks or ()}
+    if named:
+        values = [*named]
         axes.set_xscale("log")
         axes.set_xlim(values[0] / 1.12, values[-1] * 1.12)
-        axes.xaxis.set_major_locator(FixedLocator(values))
-        axes.xaxis.set_major_formatter(FixedFormatter(list(panel.tick_labels.values())))
+        axes.set_xticks(values, [*named.values()])
         axes.xaxis.set_minor_locator(NullLocator())
     else:
         xs = [x for curve in panel.curves for x in curve.x]
@@ -192,10 +180,10 @@ def _scales(axes: Axes, panel: Panel) -> None:
         axes.set_xlim(min(xs) - room, max(xs) + room)
     if panel.log_y:
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.yaxis.set_minor_locator(NullLocator())
-    else:
-        axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_locator(
+        LogLocator(subs=(1.0, 2.0, 5.0)) if panel.log_y else MaxNLocator(5)
+    )
     axes.yaxis.set_major_formatter(
         FuncFormatter(lambda y, _: f"{y:.12g}" if y < 1e6 else f"{y:.0e}")
     )
@@ -305,3 +293,29 @@ def _labels(axes: Axes, ends: Mapping[str, _End]) -> None:
         axes.text(
             1 + LABEL_OFFSET / WIDTH, height, label, transform=axes.transAxes, va="center", gid=gid
         )
+
+
+def points_json(figure: Figure, curves: Iterable[Curve]) -> str:
+    """The points of the curves of a panel that `draw_panel` drew, as JSON.
+
+    A page shows their values under the pointer (fope_lab/report/render/report.js).
+
+    That is a list of {"label", "points": [[x, y, text], …]}, with x and y from the upper left
+    corner of the SVG in its own units, to a tenth. Points without a value or a text are left out.
+    """
+    [axes] = figure.axes
+    height = float(figure.bbox.height)
+    drawn = []
+    for curve in curves:
+        places = axes.transData.transform(list(zip(curve.x, curve.y, strict=True)))
+        drawn.append(
+            {
+                "label": curve.label,
+                "points": [
+                    [round(float(x), 1), round(height - float(y), 1), text]
+                    for (x, y), text in zip(places, curve.texts, strict=True)
+                    if math.isfinite(x) and math.isfinite(y)
+                ],
+            }
+        )
+    return json.dumps(drawn, ensure_ascii=False, separators=(",", ":"))

@@ -1,17 +1,19 @@
-"""Converts a matplotlib figure to inline SVG with the page's colours, unique ids and a title.
+"""Convert a matplotlib figure to SVG with the page's colours, unique ids and a title, or to PDF.
 
-Figures are drawn in placeholder colours. They become CSS variables here, so that the same drawing
-works on light and dark pages; the page's style sheet sets the values of the variables.
+Figures are drawn in placeholder colours. In an SVG they become CSS variables, so that the same
+drawing works on light and dark pages; the page's style sheet sets the values of the variables. A
+PDF, which is for a paper, has the colours of a light page.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.drawing.compact import compact
 from fope_lab.drawing.palette import COLOURS
 
 if TYPE_CHECKING:
@@ -21,12 +23,17 @@ INK, MUTED, GRID, PAPER = "#010101", "#010102", "#010103", "#010104"  # placehol
 _VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", PAPER: "--paper"} | {
     light: f"--series-{i}" for i, (light, _) in enumerate(COLOURS)
 }
-_COLOUR = re.compile(r"var\((--[\w-]+)\)")
-_STANDALONE = "figure"
-"""The name of the drawing in a standalone file, with which its ids begin."""
 _SERIES = "series:"
 _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
+_NUMERIC = ("x", "y", "x1", "y1", "x2", "y2", "width", "height", "transform", "d", "points")
+"""The attributes that hold coordinates, in pixels of a page."""
+_LONG_NUMBER = re.compile(r"-?\d+\.\d{2,}(?![\d.]*e)")
+
+ON_PAPER = {INK: "#000000", MUTED: "#5a626c", GRID: "#dfe3e8", PAPER: "#ffffff"}
+"""What a placeholder is in a PDF; the colours of curves are already those of a light page."""
+_COLOURED = ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor")
+"""The properties of matplotlib's artists that hold a colour."""
 
 DASHED: dict[str, Any] = {"color": MUTED, "linewidth": 1, "linestyle": (0, (4, 3))}
 """The look of lines that mark a place, such as the trained length."""
@@ -40,6 +47,7 @@ PLAIN = {
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: selectable, searchable, in the page's own font
     "svg.hashsalt": "fope-lab",
+    "path.simplify_threshold": 1.0,  # points that move a line by less than a pixel are left out
     "font.family": "sans-serif",
     "font.size": 11,
     "text.parse_math": False,  # labels are data: a $ in one is a $
@@ -67,7 +75,7 @@ def inline_svg(
     """Return `figure` as an <svg> element for a page in which `name` is unique.
 
     Its natural size is that of the figure, one pixel per point; a page may scale it. `points` are
-    those of pointer.py, which become the attribute data-points.
+    those of `plot.points_json`, which become the attribute data-points.
     """
     from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -86,34 +94,9 @@ def inline_svg(
     root.attrib.pop("version", None)
     for attribute, inches in zip(("width", "height"), figure.get_size_inches(), strict=True):
         root.set(attribute, f"{inches * 72:g}")
-    compact(root)
+    _shorten(root)
     if points is not None:
         root.set("data-points", points)
-    _describe(root, name, title, description)
-    return _serialise(root)
-
-
-def inline_saved(saved: str, name: str, title: str, description: str) -> str | None:
-    """Return the content of a file of `standalone_svg` as `inline_svg` returns its figure.
-
-    Returns None for a file that a page can't show: it is damaged, or has colours of another
-    version. Nothing is drawn, so this takes a hundredth of the time.
-    """
-    try:
-        root = ET.fromstring(saved)
-    except ET.ParseError:
-        return None
-    own = [e for e in root if e.tag in (f"{_SVG}title", f"{_SVG}desc", f"{_SVG}style")]
-    for element in own:
-        root.remove(element)
-    saved_colours = ET.tostring(root, encoding="unicode")
-    if not set(_COLOUR.findall(saved_colours)) <= {*_VARIABLES.values()}:
-        return None
-    for element in root.iter():
-        for attribute, value in element.attrib.items():
-            if attribute in ("id", "href", "clip-path"):
-                element.set(attribute, value.replace(f"{_STANDALONE}-", f"{name}-", 1))
-    compact(root)
     _describe(root, name, title, description)
     return _serialise(root)
 
@@ -130,7 +113,7 @@ def _describe(root: ET.Element, name: str, title: str, description: str) -> None
 
 def standalone_svg(figure: Figure, title: str, description: str) -> str:
     """Return `figure` as a standalone SVG file that follows the reader's light or dark mode."""
-    text = inline_svg(figure, _STANDALONE, title, description)
+    text = inline_svg(figure, "figure", title, description)
     rules = (
         f"svg {{ {PLAIN[False]} {style_variables(dark=False)} background: var(--paper); "
         "font-family: system-ui, sans-serif; } "
@@ -183,3 +166,71 @@ def _serialise(root: ET.Element) -> str:
         element.tag = element.tag.removeprefix(_SVG)
     root.set("xmlns", _SVG[1:-1])
     return ET.tostring(root, encoding="unicode", short_empty_elements=False)
+
+
+def _shorten(element: ET.Element) -> None:
+    """Round coordinates to tenths of a pixel, and leave out indentation, groups that say nothing,
+    and paths that neither fill nor draw a line."""
+    for name in _NUMERIC:
+        if (value := element.get(name)) is not None:
+            short = _hundredths if name == "transform" else _tenths  # which may hold a scale
+            element.set(name, " ".join(_LONG_NUMBER.sub(short, value).split()))
+    children = []
+    for child in element:
+        _shorten(child)
+        child.tail = None
+        if child.get("style") == "fill: none" and child.tag == f"{_SVG}path":
+            continue
+        children += [*child] if child.tag == f"{_SVG}g" and not child.attrib else [child]
+    if len(element) and not (element.text or "").strip():
+        element.text = None
+    element[:] = children
+
+
+def _tenths(match: re.Match[str]) -> str:
+    return f"{round(float(match[0]), 1) + 0.0:g}"
+
+
+def _hundredths(match: re.Match[str]) -> str:
+    return f"{round(float(match[0]), 2) + 0.0:g}"
+
+
+def pdf_page(figure: Figure, title: str) -> bytes:
+    """Return `figure` as a PDF file of one page: text stays text, and equal figures are equal."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_pdf import FigureCanvasPdf
+
+    buffer = io.BytesIO()
+    metadata = {"Title": title, "CreationDate": None, "Creator": None, "Producer": None}
+    # Type 42 embeds the font as it is; many venues refuse the default, type 3.
+    with rc_context({**STYLE, "pdf.fonttype": 42}), _on_paper(figure):
+        FigureCanvasPdf(figure).print_pdf(buffer, metadata=metadata)
+    return buffer.getvalue()
+
+
+@contextlib.contextmanager
+def _on_paper(figure: Figure) -> Iterator[None]:
+    """Give a figure the colours of ON_PAPER, and its own back at the end."""
+    changed = [
+        (artist, name, colour)
+        for artist in figure.findobj()
+        for name in _COLOURED
+        if (get := getattr(artist, f"get_{name}", None)) and (colour := _placeholder(get()))
+    ]
+    for artist, name, colour in changed:
+        getattr(artist, f"set_{name}")(ON_PAPER[colour])
+    yield
+    for artist, name, colour in changed:
+        getattr(artist, f"set_{name}")(colour)
+
+
+def _placeholder(colour: Any) -> str | None:
+    """The placeholder that a colour is, in any of matplotlib's ways to hold one; else None."""
+    from matplotlib.colors import to_hex, to_rgba_array
+
+    try:
+        rows = to_rgba_array(colour)
+    except (ValueError, TypeError):  # "auto", "inherit", a mapping to colours
+        return None
+    found = {to_hex(row) for row in rows if row[3] == 1}
+    return next(iter(found)) if len(found) == 1 and found <= ON_PAPER.keys() else None

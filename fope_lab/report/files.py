@@ -9,25 +9,31 @@ they are made from has changed, or if one of them is missing or damaged.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import importlib.metadata
 import itertools
+import json
 import os
+import platform
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fope_lab.analysis.base import ARRAYS
 from fope_lab.atomic_files import read_json, sha256_file, write_atomic, write_json
 from fope_lab.config.problems import UserError, counted
+from fope_lab.provenance.package_code import package_digest
 from fope_lab.report.build import Report
-from fope_lab.report.fingerprint import fingerprint
 from fope_lab.report.render.figure import Drawing
 from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.html import render_html
-from fope_lab.report.render.json import render_json
+from fope_lab.report.render.json import render_json, report_json
 from fope_lab.report.render.latex import label_of
 from fope_lab.report.render.markdown import render_markdown
+from fope_lab.store import StageFolder
 
 REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN = "report.html", "report.json", "report.md"
 REPORT_FILES = (REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN)
@@ -35,8 +41,8 @@ INPUTS = "report.inputs.json"
 """The file with the fingerprint that a report was made from, and the digests of its files."""
 EARLIER = "before-"
 """The name of a folder with an earlier report begins like this, and ends with its time."""
-
-
+DRAWN_WITH = ("jinja2", "markupsafe", "matplotlib", "numpy", "pyyaml", "scipy")
+"""The packages whose versions can change a page."""
 LONGEST_NAME = 100
 """How many characters of a figure's title its files have."""
 
@@ -87,6 +93,40 @@ def write_report(report: Report, folder: Path) -> WrittenReport:
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     write_json(folder / INPUTS, {"inputs": made_from, "files": digests})
     return WrittenReport(folder / REPORT_HTML, earlier, lost)
+
+
+def fingerprint(report: Report) -> str:
+    """The SHA-256 of all that the files of `report` follow from, but for its date.
+
+    The JSON and the Markdown hold most of it. The page adds figures, configurations, times and
+    links, and is not made for this, since drawing takes long.
+    """
+    figures = [group.key for group in report.figure_groups]
+    settings = [group.title for group in report.figure_settings]
+    parts = [
+        _code_digest(),
+        json.dumps({**report_json(report), "generated": None}),
+        render_markdown(report),
+        *map(repr, (figures, settings, report.training_curves, report.settings, report.summary)),
+        repr(report.links),
+    ]
+    for result in report.stages:
+        stage = result.stage
+        parents = (dict(stage.parents), dict(stage.checkpoints))
+        parts.append(repr((stage.config, parents, result.folder, result.started, result.finished)))
+    for analysis in report.analyses:
+        checkpoint = StageFolder(analysis.folder).checkpoint()
+        arrays = None if checkpoint is None else checkpoint.path / ARRAYS
+        parts.append(sha256_file(arrays) if arrays and arrays.is_file() else "")
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@functools.cache
+def _code_digest() -> str:
+    """The SHA-256 of the code of the whole package, and of the versions of DRAWN_WITH."""
+    versions = {name: importlib.metadata.version(name) for name in DRAWN_WITH}
+    parts = [platform.python_version(), versions, package_digest()]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _is_made_from(made_from: str, folder: Path) -> bool:

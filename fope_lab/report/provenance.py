@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import platform
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import PurePath
 
 from fope_lab.provenance.checkout import Checkout, package_versions
+from fope_lab.report.results.axes import unique_endings
 from fope_lab.store import Store
 from fope_lab.sweep import Sweep
 from fope_lab.sweep.made_by import ChangesSince
 
 NOT_RECORDED = "not recorded"
-"""Stands for the commit of a stage that recorded none: it is old, or ran without a checkout."""
+"""Stands for the commit of a stage that recorded none: it ran without a checkout."""
 
 
 def provenance(sweep: Sweep, store: Store) -> dict[str, str]:
@@ -40,24 +40,10 @@ def _makers(sweep: Sweep, store: Store) -> dict[str, str]:
         makers = folder.makers()
         commits.update({str(Checkout.recorded(made_by) or NOT_RECORDED) for made_by in makers})
         changed.update(since.of(stage, stages))
-    names = shortest_names(changed)
-    named = Counter({names[path]: count for path, count in changed.items()})
+    names = unique_endings({path: PurePath(path).parts for path in changed})
+    named = Counter({str(PurePath(*names[path])): count for path, count in changed.items()})
     facts = {"stages made at commit": _counts(commits), "changed since": _counts(named)}
     return {name: counts for name, counts in facts.items() if counts}
-
-
-def shortest_names(paths: Iterable[str]) -> dict[str, str]:
-    """The shortest end of each path that no other path ends in: base.py, or tasks/base.py."""
-    parts = {path: PurePath(path).parts for path in paths}
-    ends = Counter(end for one in parts.values() for end in _ends(one))
-    return {
-        path: str(PurePath(*next((end for end in _ends(one) if ends[end] == 1), one)))
-        for path, one in parts.items()
-    }
-
-
-def _ends(parts: tuple[str, ...]) -> list[tuple[str, ...]]:
-    return [parts[-length:] for length in range(1, len(parts) + 1)]
 
 
 def _counts(counted: Counter[str]) -> str:

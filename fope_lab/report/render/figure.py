@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fope_lab.drawing.pdf import pdf_page
-from fope_lab.drawing.plot import Curve
-from fope_lab.drawing.pointer import points_json
-from fope_lab.drawing.svg import inline_saved, inline_svg, standalone_svg
+from fope_lab.drawing.plot import Curve, points_json
+from fope_lab.drawing.svg import inline_svg, pdf_page, standalone_svg
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -23,8 +21,7 @@ class Drawing:
     `draw` makes the matplotlib figure, in the placeholder colours of fope_lab/drawing/svg.py, each
     time that the panel is needed: a page of 300 panels would not fit into memory otherwise. `name`
     is unique within a page, and `words` say what the panel shows to people who can't see it.
-    `curves` are those whose values a page shows under the pointer. `saved` gives the drawing that a
-    stage left as a standalone SVG, which takes no time to show.
+    `curves` are those whose values a page shows under the pointer.
     """
 
     draw: Callable[[], matplotlib.figure.Figure]
@@ -32,14 +29,9 @@ class Drawing:
     title: str
     words: str
     curves: tuple[Curve, ...] = ()
-    saved: Callable[[], str] | None = None
 
     def inline(self) -> str:
         """The panel as an <svg> element of a page."""
-        if self.saved is not None:
-            shown = inline_saved(self.saved(), self.name, self.title, self.words)
-            if shown is not None:
-                return shown
         figure = self.draw()
         points = points_json(figure, self.curves) if self.curves else None
         return inline_svg(figure, self.name, self.title, self.words, points)

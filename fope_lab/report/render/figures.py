@@ -1,13 +1,9 @@
-"""All figures of a report, in the order of the page: its curves, its heat maps, its analyses.
-
-An analysis draws its figure when it runs. Drawing it again takes a fifth of a second, so this is
-done only if the output of the stage is not whole, or is of a version that drew otherwise.
-"""
+"""All figures of a report, in the order of the page: its curves, its heat maps, its analyses."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fope_lab.drawing.heatmap import Heatmap, draw_heatmap
@@ -106,22 +102,13 @@ def shown_number(number: float) -> str:
 def _analysis_figure(result: AnalysisResult, name: str) -> Figure:
     notes, numbers = analysis_notes(result), analysis_numbers(result)
     words = " ".join([*notes, *(f"{number}: {value}." for number, value in numbers)])
-    draw: Callable[[], matplotlib.figure.Figure] = functools.partial(_draw, result)
-    path = result.figure()
-    saved = None if path is None else functools.partial(path.read_text, encoding="utf-8")
-    if saved is None:
-        try:
-            drawn = draw()  # now, since only drawing shows whether the arrays are whole
-        except DamagedError as error:
-            told = (*notes, f"Not drawn: {error}.")
-            return Figure(result.title, (), told, natural=True, numbers=numbers)
-        draw = functools.partial(_same, drawn)
-    drawing = Drawing(draw, name, result.title, words, saved=saved)
+    try:
+        drawn = _draw(result)  # now, since only drawing shows whether the arrays are whole
+    except DamagedError as error:
+        notes = (*notes, f"Not drawn: {error}.")
+        return Figure(result.title, (), notes, natural=True, numbers=numbers)
+    drawing = Drawing(lambda: drawn, name, result.title, words)
     return Figure(result.title, (drawing,), notes, natural=True, numbers=numbers)
-
-
-def _same(drawn: matplotlib.figure.Figure) -> matplotlib.figure.Figure:
-    return drawn
 
 
 def _draw(result: AnalysisResult) -> matplotlib.figure.Figure:

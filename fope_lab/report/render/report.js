@@ -1,6 +1,6 @@
 // What the page does beside being read: under each figure with several curves a switch for each of
 // them, and the value of the nearest point while the pointer is over a drawing. A drawing says where
-// its points are in data-points (fope_lab/drawing/pointer.py).
+// its points are in data-points (fope_lab/drawing/plot.py).
 "use strict";
 (() => {
   const NEAR = 40; // units of the drawing between the pointer and a point at most

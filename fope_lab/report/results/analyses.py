@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from fope_lab.analysis import Analysis, Arrays
-from fope_lab.analysis.base import ARRAYS, FIGURE
+from fope_lab.analysis.base import ARRAYS
 from fope_lab.evaluation.analysis import AnalysisStage
 from fope_lab.report.results.axes import Axes, read_axes
 from fope_lab.report.results.stage_results import StageResult, group_by_section
 from fope_lab.store import StageFolder
-from fope_lab.store.checkpoint import damaged_files
 from fope_lab.sweep.graph import Stage
 
 
@@ -33,17 +32,6 @@ class AnalysisResult:
     analysis: Analysis
     numbers: Mapping[str, float]
     folder: Path
-
-    def figure(self) -> Path | None:
-        """The file with the figure that the stage drew; None if its output is not whole.
-
-        This reads every byte of the output.
-        """
-        checkpoint = StageFolder(self.folder).checkpoint()
-        if checkpoint is None or damaged_files(checkpoint.path):
-            return None
-        path = checkpoint.path / FIGURE
-        return path if path.is_file() else None
 
     def arrays(self) -> Arrays:
         """Read the arrays from the store. They can be large, so only drawing reads them.

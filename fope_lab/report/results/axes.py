@@ -139,10 +139,10 @@ def is_model(path: str) -> bool:
 def short_folders(folders: Iterable[str]) -> dict[str, str]:
     """The shortest ending of each folder that is unique; other references are left out."""
     parts = {folder: folder.rstrip("/").split("/") for folder in folders if "/" in folder}
-    return {folder: "/".join(ending) for folder, ending in _unique_endings(parts).items()}
+    return {folder: "/".join(ending) for folder, ending in unique_endings(parts).items()}
 
 
-def _unique_endings(parts: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+def unique_endings(parts: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
     """The fewest last parts of each that no other ends in; all parts if there are none."""
     endings = {}
     for name, own in parts.items():
@@ -177,5 +177,5 @@ def _joined(name: str, options: Sequence[str]) -> str:
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:
     """The shortest ending of each path that is unique, with spaces for underscores."""
-    endings = _unique_endings({path: path.split(".") for path in paths})
+    endings = unique_endings({path: path.split(".") for path in paths})
     return {path: ".".join(ending).replace("_", " ") for path, ending in endings.items()}

@@ -1,0 +1,81 @@
+"""SVG is short and looks as it did, by an independent reader of paths."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+from fontTools.pens.recordingPen import RecordingPen
+from fontTools.svgLib.path import parse_path
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+
+from fope_lab.analysis.decay import Decay
+from fope_lab.drawing.svg import _shorten, inline_svg
+
+SVG = "http://www.w3.org/2000/svg"
+coordinate = st.floats(-2000, 2000).map(lambda value: round(value, 6))
+
+
+def svg_of(inside: str) -> ET.Element:
+    root = ET.fromstring(f'<svg xmlns="{SVG}">{inside}</svg>')
+    _shorten(root)
+    return root
+
+
+def shortened(data: str) -> str:
+    [path] = svg_of(f'<path d="{data}"/>')
+    return path.get("d") or ""
+
+
+@given(st.lists(st.tuples(coordinate, coordinate), min_size=2, max_size=12))
+def test_every_corner_stays_within_a_tenth(curve: list[tuple[float, float]]) -> None:
+    pen = RecordingPen()
+    parse_path(shortened("M " + " \nL ".join(f"{x:.6f} {y:.6f}" for x, y in curve)), pen)
+    read = [points[0] for command, points in pen.value if command in ("moveTo", "lineTo")]
+    for point, given_point in zip(read, curve, strict=True):
+        assert point == pytest.approx(given_point, abs=0.0501)
+
+
+def test_curved_and_closed_paths_keep_their_commands() -> None:
+    data = "M 0 3.000001 \nC 0.795609 3 1.55874 2.683901 2.12132 2.12132 \nz"
+    assert shortened(data) == "M 0 3 C 0.8 3 1.6 2.7 2.1 2.1 z"
+
+
+def test_small_numbers_in_exponents_are_left() -> None:
+    assert shortened("M 0 1.234567e-05 Q 1 2 3 4") == "M 0 1.234567e-05 Q 1 2 3 4"
+
+
+def test_groups_and_space_without_effect_are_left_out() -> None:
+    inside = '\n <g>\n  <g id="a">\n   <text>two  words</text>\n  </g>\n </g>\n'
+    root = svg_of(inside + '<path d="M 0 0 L 1 1" style="fill: none"/>')
+    [group] = root
+    [text] = group
+    assert (group.get("id"), text.text) == ("a", "two  words")
+    assert [element.tail for element in root.iter()] == [None, None, None]
+    assert (root.text, group.text) == (None, None)
+
+
+def test_numbers_are_rounded_and_texts_are_left() -> None:
+    [text] = svg_of('<text x="1.23456" y="-0.0001" transform="scale(0.0512)">1.23456</text>')
+    assert dict(text.attrib) == {"x": "1.2", "y": "0", "transform": "scale(0.05)"}
+    assert text.text == "1.23456"
+
+
+def test_a_figure_of_thousands_of_points_is_small() -> None:
+    analysis = Decay(length=2048, pairs=10, head_dim=32)
+    svg = inline_svg(
+        analysis.draw(analysis.compute(None, lambda done, total: None)), "a", "title", "words"
+    )
+    assert len(svg) < 40_000
+
+
+def test_a_peak_of_one_point_is_not_smoothed_away() -> None:
+    figure = Figure(figsize=(4, 2), dpi=72)
+    figure.add_axes((0, 0, 1, 1), ylim=(0, 1)).plot([0.9 * (i == 500) for i in range(1000)])
+    svg = inline_svg(figure, "a", "title", "words")
+    line = max(re.findall(r' d="([^"]*)"', svg), key=len)
+    heights = [float(y) for y in re.findall(r"L [\d.]+ ([\d.]+)", line)]
+    assert min(heights) == pytest.approx(144 * 0.1, abs=0.5)
