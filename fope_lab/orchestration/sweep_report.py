@@ -9,8 +9,8 @@ from pathlib import Path
 
 from fope_lab.planning.forecast import forecast_seconds
 from fope_lab.report import Report, RunLinks, build_report
+from fope_lab.report.build import provenance
 from fope_lab.report.files import REPORT_FILES, WrittenReport, named_panels, write_report
-from fope_lab.report.provenance import provenance
 from fope_lab.report.results.frame import results_frame
 from fope_lab.store import Store
 from fope_lab.store.snapshot import StoreSnapshot

@@ -1,11 +1,16 @@
-"""The data of a sweep's report, read from the store."""
+"""The data of a sweep's report, read from the store, and what it and its stages were made by."""
 
 from __future__ import annotations
 
+import os
+import platform
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import PurePath
 
+from fope_lab.provenance.checkout import Checkout, package_versions
 from fope_lab.report.claims.counted import judge_sweep, read_counted, seed_test_of
 from fope_lab.report.claims.judge import StageSeconds, Verdict
 from fope_lab.report.claims.until_stopped import CountedSeeds, counted_seeds
@@ -20,6 +25,7 @@ from fope_lab.report.compare.paper_comparison import PaperComparison, compare_wi
 from fope_lab.report.compare.published import load_published
 from fope_lab.report.results.aggregate import Cell, build_cells
 from fope_lab.report.results.analyses import AnalysisResult, read_analyses
+from fope_lab.report.results.axes import unique_endings
 from fope_lab.report.results.heatmaps import HeatmapGroup, group_heatmaps
 from fope_lab.report.results.layout import (
     GroupKey,
@@ -43,6 +49,7 @@ from fope_lab.report.results.training import TrainingCurves, group_training_curv
 from fope_lab.statistics.t_test import SeedTest
 from fope_lab.store import Store
 from fope_lab.sweep.graph import Sweep
+from fope_lab.sweep.made_by import ChangesSince
 from fope_lab.sweep.seed_rule import SeedRule
 
 
@@ -167,3 +174,36 @@ def _of_groups(
     """The numbers over settings of the metrics that are shown anyway."""
     shown = {group.key for group in groups}
     return tuple(one for one in settings if (one.section, one.metric.name) in shown)
+
+
+def provenance(sweep: Sweep, store: Store) -> dict[str, str]:
+    """Versions, commit and machine of the report, and what the finished stages were made by.
+
+    A commit has `+` if the code differed from it. `changed since` counts, for each file or
+    parent that has changed, the stages that ran with it.
+    """
+    facts = {"sweep file": str(sweep.path), **package_versions()}
+    if checkout := Checkout.current():
+        facts["commit"] = str(checkout)
+    facts["machine"] = f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPU cores"
+    return facts | _makers(sweep, store)
+
+
+def _makers(sweep: Sweep, store: Store) -> dict[str, str]:
+    since = ChangesSince(store)
+    stages = {stage.key: stage for stage in sweep.stages}
+    commits: Counter[str] = Counter()
+    changed: Counter[str] = Counter()
+    for stage in sweep.stages:
+        folder = store.folder(stage.kind, stage.key)
+        makers = folder.makers()
+        commits.update({str(Checkout.recorded(made_by) or "not recorded") for made_by in makers})
+        changed.update(since.of(stage, stages))
+    names = unique_endings({path: PurePath(path).parts for path in changed})
+    named = Counter({str(PurePath(*names[path])): count for path, count in changed.items()})
+    facts = {"stages made at commit": _counts(commits), "changed since": _counts(named)}
+    return {name: counts for name, counts in facts.items() if counts}
+
+
+def _counts(counted: Counter[str]) -> str:
+    return ", ".join(f"{name} ({count})" for name, count in counted.most_common())

@@ -15,8 +15,7 @@ from typing import Any
 
 from fope_lab.report.build import Report
 from fope_lab.report.claims.judge import VERDICTS
-from fope_lab.report.compare.before_after import BeforeAfter
-from fope_lab.report.compare.cell_pairs import Difference, difference_of
+from fope_lab.report.compare.before_after import BeforeAfter, Difference, difference_of
 from fope_lab.report.compare.paper_comparison import ComparedNumber, PaperComparison
 from fope_lab.report.results.aggregate import Cell, json_value
 from fope_lab.report.results.analyses import AnalysisResult

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fope_lab.report.build import Report
-from fope_lab.report.compare.before_after import BeforeAfter
+from fope_lab.report.compare.before_after import BeforeAfter, Difference, difference_of
 from fope_lab.report.compare.best import clearly_best, meaning
-from fope_lab.report.compare.cell_pairs import Difference, difference_of
 from fope_lab.report.compare.comparability import ComparabilityMarks
 from fope_lab.report.compare.paper_comparison import ComparedNumber, PaperComparison
 from fope_lab.report.render.table import (

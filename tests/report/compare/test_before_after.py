@@ -12,7 +12,7 @@ from report_samples import BASE, finish, make_report, typical_numbers, write_pla
 from rich.console import Console
 
 from fope_lab.report import Report
-from fope_lab.report.compare.cell_pairs import difference_of
+from fope_lab.report.compare.before_after import difference_of
 from fope_lab.report.render.json import report_json
 from fope_lab.report.render.tables import report_tables
 from fope_lab.report.render.terminal import print_report

@@ -21,9 +21,10 @@ EMBEDDINGS = {"nope", "alibi", "rope", "fope"}
 Places = dict[str, list[tuple[float, float, str]]]
 
 
-@pytest.fixture
-def report(tmp_path: Path, store: Store) -> Report:
-    plan = write_plan(tmp_path)
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    folder = tmp_path_factory.mktemp("pointer")
+    plan, store = write_plan(folder), Store(folder / "store")
     finish(plan, store)
     return make_report(plan, store)
 

@@ -71,13 +71,14 @@ def script_of(text: str) -> str:
     return script.replace("http://www.w3.org/2000/svg", "")
 
 
-@pytest.fixture
-def plan(tmp_path: Path) -> Plan:
-    return write_plan(tmp_path)
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    return write_plan(tmp_path_factory.mktemp("page"))
 
 
-@pytest.fixture
-def report(plan: Plan, store: Store) -> Report:
+@pytest.fixture(scope="module")
+def report(plan: Plan) -> Report:
+    store = Store(plan.sweep.path.parent / "store")
     finish(
         plan,
         store,

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.report.results.axes import read_axes, short_folders, short_names, shorten_labels
+from fope_lab.report.results.axes import (
+    read_axes,
+    short_folders,
+    short_names,
+    shorten_labels,
+    unique_endings,
+)
 from fope_lab.stages.metric import Metric, Unit
 
 
@@ -193,3 +199,26 @@ def test_numbers_are_written_at_a_fitting_precision(
 ) -> None:
     metric = Metric(name="m", short_name="m", better=None, unit=unit)
     assert metric.format(value, spread) == text
+
+
+PARTS = st.sampled_from(["a", "b", "base.py", "loop.py"])
+PATHS = st.sets(st.lists(PARTS, min_size=1, max_size=4).map("/".join), max_size=8)
+
+
+def test_files_of_one_name_are_told_apart() -> None:
+    paths = ["fope_lab/tasks/base.py", "fope_lab/stages/base.py", "fope_lab/stages/metric.py"]
+    endings = unique_endings({path: path.split("/") for path in [*paths, "pretrain"]})
+    assert ["/".join(ending) for ending in endings.values()] == [
+        "tasks/base.py",
+        "stages/base.py",
+        "metric.py",
+        "pretrain",
+    ]
+
+
+@given(PATHS)
+def test_no_two_files_have_one_name(paths: set[str]) -> None:
+    endings = unique_endings({path: path.split("/") for path in paths})
+    names = {path: "/".join(ending) for path, ending in endings.items()}
+    assert len(set(names.values())) == len(paths)
+    assert all(path == name or path.endswith(f"/{name}") for path, name in names.items())
