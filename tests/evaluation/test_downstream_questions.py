@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from downstream_wheel import request, save_requests, save_rows
 
-from fope_lab.data.benchmarks.downstream import PAPER_TASKS, TASKS, DownstreamQuestion
-from fope_lab.data.benchmarks.downstream.documents import DOCUMENT_TASKS
-from fope_lab.data.benchmarks.downstream.mmlu import SUBJECTS
 from fope_lab.data.problems import DataError
+from fope_lab.papers.fope.olmo_documents import DOCUMENT_TASKS
+from fope_lab.papers.fope.olmo_tasks import PAPER_TASKS, SUBJECTS, TASKS, DownstreamQuestion
 
 LETTERED = {
     "question": "What is wet?",

@@ -15,8 +15,8 @@ from sections import read_section
 from fope_lab.config.options import options_of
 from fope_lab.data.problems import DataError
 from fope_lab.evaluation.context import run
-from fope_lab.evaluation.scoring.scored_answers import ScoredQuestion
 from fope_lab.papers.resonance.leval import LEval
+from fope_lab.papers.resonance.leval_answers import ScoredQuestion
 from fope_lab.papers.resonance.leval_questions import TABLE_2, TASKS, LEvalQuestion
 from fope_lab.store import Store
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fope_lab.data.problems import DataError
 from fope_lab.data.tokenizers.tokenizer import ByteTokenizer, as_tokenizer
-from fope_lab.evaluation.scoring.prompting import (
+from fope_lab.papers.resonance.leval_answers import (
     FORMATS,
     KEEPS,
     PromptParts,

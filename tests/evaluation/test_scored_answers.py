@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from fope_lab.data.problems import DataError
 from fope_lab.evaluation.scoring.generating import Answer
-from fope_lab.evaluation.scoring.prompting import Prompt
-from fope_lab.evaluation.scoring.scored_answers import (
+from fope_lab.papers.resonance.leval_answers import (
     ANSWERS,
+    Prompt,
     ScoredQuestion,
     ask,
     average,

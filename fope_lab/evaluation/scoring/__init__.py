@@ -1,4 +1,4 @@
 """How answers are read off a model, shared by the evaluations.
 
-batches, prompting and scored_answers are free of torch; the others are imported inside `run` only.
+batches is free of torch; the others are imported inside `run` only.
 """

@@ -1,6 +1,8 @@
-"""FoPE (Hua et al., arXiv 2412.17739): its published numbers and the analyses of its figures."""
+"""FoPE (Hua et al., arXiv 2412.17739): its published numbers, the analyses of its figures, and its
+downstream tasks in olmo_eval's forms."""
 
 from fope_lab.papers.fope import (
+    downstream,
     gaussian_contribution,
     harmonics,
     low_pass,
@@ -10,6 +12,7 @@ from fope_lab.papers.fope import (
 )
 
 __all__ = [
+    "downstream",
     "gaussian_contribution",
     "harmonics",
     "low_pass",

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fope_lab.data.benchmarks.task_files import TaskFiles
 from fope_lab.data.problems import DataError
 from fope_lab.papers.resonance import leval_questions as leval
+from fope_lab.papers.resonance.leval_questions import TaskFiles
 
 DOCUMENT = {"input": "d", "instructions": ["i", "j"], "outputs": ["A", "B"]}
 FOUND = [leval.LEvalQuestion("d", "i", "A"), leval.LEvalQuestion("d", "j", "B")]

@@ -17,10 +17,9 @@ from fope_lab.config.checks import EachOnce, KnownName
 from fope_lab.config.options import PositiveInt
 from fope_lab.config.problems import FieldPath
 from fope_lab.data import olmo_eval
-from fope_lab.data.benchmarks.downstream import PAPER_TASKS, TASKS
 from fope_lab.data.problems import DataError
 from fope_lab.evaluation.base import ModelEvaluation
-from fope_lab.evaluation.downstream.scores import (
+from fope_lab.papers.fope.downstream_scores import (
     MEAN,
     MEAN_LOSS,
     TokenizedTask,
@@ -29,6 +28,7 @@ from fope_lab.evaluation.downstream.scores import (
     mean_loss,
     tokenize_task,
 )
+from fope_lab.papers.fope.olmo_tasks import PAPER_TASKS, TASKS
 from fope_lab.stages.metric import Metric
 
 if TYPE_CHECKING:

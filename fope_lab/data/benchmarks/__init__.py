@@ -1,1 +1,0 @@
-"""Published benchmarks: readers for the files as their authors distribute them."""
