@@ -220,8 +220,7 @@ def _parent_of(stage: StageFolder) -> StageFolder | None:
         return None
     if "/" in origin:
         return StageFolder.of_checkpoint(Path(origin))
-    stages = stage.path.parent.parent.glob(f"*/{origin}")
-    return next(map(StageFolder, stages), None)
+    return stage.other(origin)
 
 
 def run(
