@@ -31,7 +31,6 @@ BaseScaling = Annotated[
 
 
 def _rescaled(ladder: Ladder, scale: float) -> Ladder:
-    """The ladder of a base that is `scale` times as large."""
     rescaled = ladder.mapped(lambda place, omega: omega * scale ** -(2 * place / ladder.head_dim))
     return replace(rescaled, base=ladder.base * scale)
 

@@ -197,12 +197,10 @@ def as_tensor(frequencies: tuple[float, ...]) -> Tensor:
 
 
 def _same(left: tuple[float, ...], right: tuple[float, ...]) -> bool:
-    """Whether two ladders are equal up to the rounding of float64."""
     return all(math.isclose(a, b, rel_tol=1e-12) for a, b in zip(left, right, strict=True))
 
 
 def _in_words(transform: FrequencyTransform) -> str:
-    """A transform as a sweep file writes it."""
     name, *options = (f"{key}: {value}" for key, value in transform.canonical().items())
     return f"{{{', '.join((name, *options))}}}" if options else transform.name
 

@@ -101,7 +101,6 @@ def _facts(folder: StageFolder, known: Sequence[KnownStage]) -> TrainingFacts:
 
 
 def _made_by(folder: StageFolder) -> list[Mapping[str, Any]]:
-    """What the attempts at the stage recorded of the code that they ran."""
     records = map(folder.attempts.record, range(1, folder.attempts.newest_token() + 1))
     return [record.details.get("made_by") or {} for record in records if record is not None]
 
@@ -142,7 +141,6 @@ def _without_folders(corpus: Any) -> Any:
 
 
 def _datasets(folder: StageFolder) -> Iterator[str]:
-    """Yield the datasets of the hub that a stage trained on."""
     data = _config(folder).get("data")
     for source in (data.get("mix") or ()) if isinstance(data, Mapping) else ():
         corpus = source.get("corpus")

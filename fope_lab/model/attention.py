@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from fope_lab.embeddings.base import RelativeBias
 from fope_lab.embeddings.module import CosSin, PositionEmbedding
@@ -56,12 +55,14 @@ class Attention(nn.Module):
         cos_sin: CosSin | None,
         documents: Documents | None = None,
         cache: LayerCache | None = None,
+        steps: bool | None = None,
         last: int | None = None,
     ) -> Tensor:
         """Attend from new tokens (batch, length, width) to all tokens; returns the same shape.
 
         `positions` and `documents` are those of all tokens, including those in the cache. `cos_sin`
-        is `embedding.cos_sin` of the positions of the new tokens, which layers may share. With
+        is `embedding.cos_sin` of the positions of the new tokens, which layers may share, and
+        `steps` what `consecutive` says of the positions. With
         `last` only so many of the last tokens attend, and the result is (batch, last, width).
         """
         split = (-1, self.head_dim)
@@ -74,7 +75,7 @@ class Attention(nn.Module):
         else:
             q, k, v = cache.rotated(q, k, v, positions, embedding, cos_sin)
         dropout = self.dropout if self.training else 0.0
-        mixed = causal_attention(q, k, v, positions, embedding, documents, dropout)
+        mixed = causal_attention(q, k, v, positions, embedding, documents, dropout, steps)
         return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
 
@@ -108,20 +109,24 @@ def causal_attention(
     embedding: PositionEmbedding,
     documents: Documents | None = None,
     dropout: float = 0.0,
+    steps: bool | None = None,
 ) -> Tensor:
     """softmax(q·kᵀ/√head_dim + bias)·v over a token and those before it.
 
     q is (batch, num_heads, queries, head_dim), as is the result; k and v are
     (batch, num_kv_heads, length, head_dim). `positions`, (length,) or (batch, length), and
     `documents` are those of the keys. Fewer queries than keys belong to the last tokens. `dropout`
-    is the share of the weights that are set to 0; the others are divided by 1 − dropout.
+    is the share of the weights that are set to 0; the others are divided by 1 − dropout. `steps` is
+    what `consecutive` says of the positions, if the caller knows.
     """
     if q.dtype != v.dtype:  # under autocast, a norm of queries and keys gives float32 on CUDA
         q, k = q.to(v.dtype), k.to(v.dtype)
     if not embedding.biases:
         return unbiased_attention(q, k, v, documents, dropout)
     numbers = None if documents is None else documents.numbers
-    if not isinstance(embedding.definition, RelativeBias) or not consecutive(positions):
+    if steps is None:
+        steps = consecutive(positions, embedding)
+    if not steps:
         return chunked_attention(q, k, v, PairBias(embedding, positions), numbers, dropout)
     table = distance_table(embedding, positions)
     if documents is None and not dropout and flex.fits(q, k):
@@ -198,19 +203,12 @@ def distance_table(embedding: PositionEmbedding, positions: Tensor) -> Tensor:
     return bias[:, 0].flip(-1)
 
 
-_CONSECUTIVE = WeakTensorKeyDictionary()
-"""Results of `consecutive` for tensors of positions, with the version of each tensor."""
-
-
 @no_compile
-def consecutive(positions: Tensor) -> bool:
-    """Whether every position of a sequence is one more than the position before it.
+def consecutive(positions: Tensor, embedding: PositionEmbedding) -> bool:
+    """Whether a bias of distance alone can be read from a table: every position is one more than
+    the position before it.
 
-    Reading the positions waits for the device, so that all layers share the result.
+    Reading the positions waits for the device, so that a decoder asks once for all layers.
     """
-    version = 0 if positions.is_inference() else positions._version
-    known = _CONSECUTIVE.get(positions)
-    if known is None or known[0] != version:
-        known = version, bool((positions.diff(dim=-1) == 1).all())
-        _CONSECUTIVE[positions] = known
-    return known[1]
+    is_relative = isinstance(embedding.definition, RelativeBias)
+    return is_relative and bool((positions.diff(dim=-1) == 1).all())

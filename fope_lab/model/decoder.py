@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fope_lab.embeddings.module import PositionEmbedding, build_embedding
 from fope_lab.embeddings.spec import Spec, parse_embedding
-from fope_lab.model.attention import Attention, Documents
+from fope_lab.model.attention import Attention, Documents, consecutive
 from fope_lab.model.cache import KeyValueCache
 from fope_lab.model.config import ModelConfig
 from fope_lab.model.layers import FEED_FORWARDS, NORMS, UninitializedLinear
@@ -177,12 +177,13 @@ class Decoder(nn.Module):
         hidden = self.dropout(embeddings[0].embed(tokens, own))
         cos_sin = [embedding.cos_sin(own) for embedding in embeddings]
         masked = None if documents is None else Documents.of(documents, embeddings[0])
+        steps = embeddings[0].biases and consecutive(positions, embeddings[0])
         for index, layer in enumerate(self.layers):
             of = index % len(embeddings)  # the layer's own embedding, or the one that all share
             kept = None if cache is None else cache.layers[index]
             wanted = last if index == len(self.layers) - 1 else None
             hidden = layer(
-                hidden, positions, embeddings[of], cos_sin[of], masked, kept, last=wanted
+                hidden, positions, embeddings[of], cos_sin[of], masked, kept, steps, last=wanted
             )
         if cache is not None:
             cache.advance(positions)

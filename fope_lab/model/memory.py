@@ -174,5 +174,4 @@ def _head(config: ModelConfig, number: int, tokens: int) -> int:
 
 
 def _logits(config: ModelConfig, tokens: int) -> int:
-    """The bytes of the logits that a loss holds at a time."""
     return WIDE * min(CHUNK_LOGITS, tokens * config.vocab_size)

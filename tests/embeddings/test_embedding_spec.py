@@ -20,6 +20,7 @@ from fope_lab.embeddings import (
     check_definition,
     embedding_names,
     parse_embedding,
+    preset_of,
     resolve_embedding,
 )
 
@@ -281,3 +282,28 @@ import fope_lab.model, fope_lab.model.config, fope_lab.model.checkpoint
 assert not {"torch", "ray", "numpy"} & set(sys.modules), "imported"
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+NEED_FACTOR = {"pi", "ntk", "yarn", "llama3", "resonance-yarn", "fope-yarn"}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("more", [{}, {"base": 129.0}])
+def test_every_preset_is_found_again(name: str, more: dict[str, Any]) -> None:
+    factor = {"factor": 4.0} if name in NEED_FACTOR else {}
+    spec = {"type": name, **factor, **more}
+    try:
+        resolved = resolve_embedding(spec)
+    except ValueError:
+        assert more, f"{name} has no base"
+        return
+    assert preset_of(resolved) == spec
+
+
+def test_options_are_said_and_other_compositions_stay_as_they_are() -> None:
+    assert preset_of(resolve_embedding({"type": "p-rope", "p": 0.25})) == {
+        "type": "p-rope",
+        "p": 0.25,
+    }
+    own = {"type": "rotary", "transforms": ["full_cycles", "resonance"]}
+    assert preset_of(own) == resolve_embedding(own)

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fope_lab.embeddings import Shape, build_embedding
 from fope_lab.embeddings.base import Embedding, Tensors
 from fope_lab.embeddings.module import PositionEmbedding
-from fope_lab.model import attention, chunked_attention
+from fope_lab.model import Decoder, ModelConfig, attention, chunked_attention
 from fope_lab.model.attention import Documents, causal_attention, consecutive
 
 HEADS, HEAD_DIM, LENGTH = 4, 16, 77  # three chunks, the last of them smaller
@@ -329,24 +329,19 @@ def test_only_the_inputs_are_kept_for_the_gradient(spec: str) -> None:
     ],
 )
 def test_consecutive_positions_are_known(positions: Tensor, expected: bool) -> None:
-    assert consecutive(positions) == expected
+    alibi = build_embedding("alibi", **SIZES)
+    assert consecutive(positions, alibi) == expected
     with torch.inference_mode():
-        assert consecutive(positions.clone()) == expected
+        assert consecutive(positions.clone(), alibi) == expected
+    assert not consecutive(positions, build_embedding("fire", **SIZES)), "no bias of distance alone"
 
 
-def test_positions_are_looked_at_once_and_again_after_a_change(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    positions = torch.arange(9)
-    assert consecutive(positions)
-    diff = Tensor.diff
-    looks = []
+def test_a_decoder_looks_at_positions_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ModelConfig(num_layers=3, num_heads=2, head_dim=8, vocab_size=16)
+    model = Decoder(config, "alibi", train_length=32)
+    diff, looks = Tensor.diff, list[int]()
     monkeypatch.setattr(Tensor, "diff", lambda x, dim: looks.append(1) or diff(x, dim=dim))
-    assert consecutive(positions)
-    assert not looks
-    positions[3] = 70
-    assert not consecutive(positions)
-    assert not consecutive(positions)
+    model(torch.zeros(1, 9, dtype=torch.long))
     assert len(looks) == 1
 
 

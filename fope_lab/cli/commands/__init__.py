@@ -1,1 +1,1 @@
-"""The commands of `fope-lab`, a module each: HELP, ARGUMENTS and `run(options)`."""
+"""The commands of `fope-lab`, a module per subject, which declares its COMMANDS."""

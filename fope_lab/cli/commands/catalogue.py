@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fope_lab.cli.console import make_console, print_json
 from fope_lab.cli.shared_options import (
@@ -19,8 +20,9 @@ from fope_lab.cli.shared_options import (
 from fope_lab.config.environment import OK
 
 if TYPE_CHECKING:
-    from fope_lab.cli.embedding_sizes import Sizes
+    from fope_lab.embeddings.base import EmbeddingError, Shape
 
+NUM_HEADS = 8
 
 SIZES = (
     ("--head-dim", whole_number(1), "dimensions per head"),
@@ -38,13 +40,53 @@ def _add_sizes(parser: argparse.ArgumentParser) -> None:
         sizes.add_argument(flag, type=kind, metavar="N", help=text)
 
 
-def _embeddings(options: argparse.Namespace) -> int:
-    from fope_lab.cli.embedding_sizes import requested_sizes, wrong_option
+class Sizes(NamedTuple):
+    """A shape, values for the options that embeddings leave open, and a length beyond training.
 
-    names = [flag.removeprefix("--").replace("-", "_") for flag, _, _ in SIZES]
-    sizes = requested_sizes({name: getattr(options, name) for name in names})
+    `longer` is in tokens, None if only the training length is of interest.
+    """
+
+    shape: Shape
+    options: Mapping[str, Any]
+    longer: int | None
+
+
+def _requested_sizes(options: argparse.Namespace) -> Sizes | None:
+    """The sizes that the options give, or None if they give none.
+
+    Raises EmbeddingError naming the option that is missing.
+    """
+    from fope_lab.embeddings.base import Shape
+
+    names = {flag: flag.removeprefix("--").replace("-", "_") for flag, _, _ in SIZES}
+    if all(getattr(options, name) is None for name in names.values()):
+        return None
+    for flag in ("--head-dim", "--train-length"):
+        if getattr(options, names[flag]) is None:
+            raise _wrong_option(flag, "missing: sizes need --head-dim and --train-length")
+    heads, factor = options.num_heads or NUM_HEADS, options.factor
+    shape = Shape(
+        head_dim=options.head_dim,
+        num_heads=heads,
+        num_kv_heads=options.num_kv_heads or heads,
+        train_length=options.train_length,
+    )
+    given = {"factor": factor, "base": options.base}
+    longer = None if factor is None else round(factor * options.train_length)
+    return Sizes(shape, {name: of for name, of in given.items() if of is not None}, longer)
+
+
+def _wrong_option(flag: str, problem: str) -> EmbeddingError:
+    from fope_lab.config.problems import Problem
+    from fope_lab.embeddings.base import EmbeddingError
+
+    return EmbeddingError(Problem((flag,), problem))
+
+
+def _embeddings(options: argparse.Namespace) -> int:
+    sizes = _requested_sizes(options)
     if options.markdown and (options.json or options.name is not None or sizes is not None):
-        raise wrong_option("--markdown", "prints the table of all embeddings; give nothing else")
+        raise _wrong_option("--markdown", "prints the table of all embeddings; give nothing else")
     if options.name is not None:
         _describe_one(options.name, sizes, as_json=options.json)
     else:
@@ -75,16 +117,18 @@ def _describe_one(name: str, sizes: Sizes | None, *, as_json: bool) -> None:
 
 
 def _list_all(sizes: Sizes | None, *, as_json: bool, as_markdown: bool) -> None:
-    from fope_lab.cli.embedding_sizes import DEFAULT, wrong_option
     from fope_lab.cli.render.embeddings import table_json
-    from fope_lab.embeddings.describe import describe, inspect_all
+    from fope_lab.embeddings.base import Shape
+    from fope_lab.embeddings.describe import EXAMPLES, describe, inspect_all
     from fope_lab.embeddings.spec import embedding_names
 
     descriptions = [describe(name) for name in embedding_names()]
     if sizes is not None and "factor" not in sizes.options:
         needed = [description.name for description in descriptions if "factor" in description.open]
-        raise wrong_option("--factor", f"missing: {', '.join(needed)} need it")
-    at = sizes or DEFAULT
+        raise _wrong_option("--factor", f"missing: {', '.join(needed)} need it")
+    heads = {"num_heads": NUM_HEADS, "num_kv_heads": NUM_HEADS}
+    default = Sizes(Shape(head_dim=64, train_length=512, **heads), EXAMPLES, None)
+    at = sizes or default
     rows = inspect_all(descriptions, at.shape, at.options, at.longer)
     if as_json:
         print_json(table_json(rows))

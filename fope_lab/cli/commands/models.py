@@ -3,19 +3,81 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
-from fope_lab.cli.adhoc_run import ADHOC_ARGUMENTS, run_adhoc_sweep
 from fope_lab.cli.console import make_console
 from fope_lab.cli.inputs import checkpoint_places
 from fope_lab.cli.shared_options import (
     CHECKPOINT,
     Command,
+    add_address,
     add_json,
     add_plugins,
     add_store,
+    add_tracking_uri,
     argument,
 )
 from fope_lab.config.environment import FAILED, OK
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fope_lab.store import StageState, Store
+    from fope_lab.sweep import Sweep
+
+
+ADHOC_ARGUMENTS = (
+    add_store,
+    add_tracking_uri,
+    add_address,
+    add_plugins,
+    argument("--gpus", type=float, default=0, metavar="N", help="GPUs of each stage (default: 0)"),
+    argument(
+        "--name",
+        dest="sweep_name",
+        help="name of the sweep that the command makes, and of its MLflow experiment",
+    ),
+)
+"""The arguments of an ad-hoc sweep: where it runs, on how many GPUs, and its name."""
+
+
+def run_adhoc_sweep(
+    command: str, content: Mapping[str, Any], options: argparse.Namespace, console: Console
+) -> tuple[Sweep, Mapping[str, StageState]]:
+    """Save and run the sweep with this content; returns it with the stages that failed or were
+    blocked, by key.
+
+    `options` holds those of ADHOC_ARGUMENTS. Raises SweepError for wrong content, and what
+    run_sweeps raises.
+    """
+    from fope_lab.orchestration.run_sweeps import require_unblocked, run_sweeps
+    from fope_lab.store import Store
+    from fope_lab.sweep import plan
+    from fope_lab.sweep.adhoc import adhoc_sweep, save_sweep
+    from fope_lab.tracking import Tracker
+
+    if options.plugins:
+        named = [
+            os.path.abspath(name) if os.path.exists(name) else name for name in options.plugins
+        ]
+        content = {"plugins": named, **content}
+    store = Store.open(options.store)
+    Tracker(store.root, options.tracking_uri)  # refuses a wrong URI before anything is saved
+    sweep, text = adhoc_sweep(command, options.sweep_name, content, store)
+    require_unblocked([plan(sweep, store)])
+    path = save_sweep(sweep, text, Store.create(options.store).root)
+    console.print(f"saved as a sweep: {path}", highlight=False, soft_wrap=True, markup=False)
+    failed_or_blocked = run_sweeps(
+        [sweep],
+        store=options.store,
+        tracking_uri=options.tracking_uri,
+        address=options.address,
+        console=console,
+    )
+    return sweep, failed_or_blocked
 
 
 def _evaluate(options: argparse.Namespace) -> int:
@@ -36,19 +98,58 @@ def _evaluate(options: argparse.Namespace) -> int:
     return FAILED if failed_or_blocked else OK
 
 
+ANALYSIS = "analysis"
+NEEDS = {"nothing": "–", "model": "CHECKPOINT", "text": "CHECKPOINT --corpus"}
+RESULTS = (".npz", ".svg")
+"""The suffixes of an analysis's arrays and figure."""
+
+
+def _print_analyses(console: Console) -> None:
+    """Print all analyses: what each needs, its options, its paper and what the paper shows."""
+    from rich import box
+    from rich.table import Table
+
+    from fope_lab.analysis.base import ANALYSIS_TYPES
+    from fope_lab.stages.labels import label
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for title in ("analysis", "needs", "options", "source", "what the paper shows with it"):
+        table.add_column(title, overflow="fold")
+    for name, kind in ANALYSIS_TYPES.all().items():
+        fields = dataclasses.fields(cast("Any", kind))
+        options = (f"{field.name}: {label(field.default)}" for field in fields)
+        table.add_row(name, NEEDS[kind.needs], "\n".join(options), kind.source, kind.says)
+    console.print(table)
+
+
+def _print_figures(sweep: Sweep, store: Store, console: Console) -> None:
+    """Print the numbers of each finished analysis, and the paths of its figure and its arrays."""
+    from fope_lab.stages.result import ResultRecord
+
+    for stage in sweep.stages:
+        folder = store.folder(stage.kind, stage.key)
+        checkpoint, result = folder.checkpoint(), folder.result()
+        if stage.kind != ANALYSIS or checkpoint is None or result is None:
+            continue
+        paths = sorted(path for path in checkpoint.path.iterdir() if path.suffix in RESULTS)
+        numbers = ResultRecord.parse(result).numbers
+        lines = [stage.label, *(f"  {name} {value:.6g}" for name, value in numbers.items())]
+        for line in (*lines, *(f"  {path}" for path in paths)):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
 def _analyze(options: argparse.Namespace) -> int:
-    from fope_lab.cli.render.analyses import print_analyses, print_figures
     from fope_lab.store import Store
     from fope_lab.sweep.adhoc import analysis_content
 
     console = make_console()
     if options.name is None:
-        print_analyses(console)
+        _print_analyses(console)
         return OK
     checkpoints = checkpoint_places(options.checkpoints, options.store)
     content = analysis_content(options.name, checkpoints, options.corpus, options.gpus)
     sweep, failed_or_blocked = run_adhoc_sweep("analyze", content, options, console)
-    print_figures(sweep.stages, Store.open(options.store), console)
+    _print_figures(sweep, Store.open(options.store), console)
     return FAILED if failed_or_blocked else OK
 
 

@@ -128,7 +128,6 @@ def _schema_in_words(schema: Mapping[str, Any]) -> str:
 
 
 def _number(value: float) -> str:
-    """A bound in the shortest form that a sweep file accepts."""
     return str(value) if isinstance(value, int) else re.sub(r"e\+0*", "e", f"{value:g}")
 
 

@@ -124,7 +124,6 @@ def _lines(details: StageDetails) -> Iterator[str]:
 
 
 def _without_nothing(value: Any) -> Any:
-    """A configuration without the fields that are not set."""
     if not isinstance(value, Mapping):
         return value
     return {name: _without_nothing(inner) for name, inner in value.items() if inner is not None}
