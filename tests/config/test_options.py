@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from pydantic import TypeAdapter, ValidationError
 
 from fope_lab.config.annotations import Doc, Interval
+from fope_lab.config.cache import Cache
 from fope_lab.config.checks import Parsed
 from fope_lab.config.options import entry_of, options_of
 from fope_lab.config.problems import ConfigError, Problem
@@ -134,3 +137,52 @@ def test_the_schema_accepts_what_the_reader_accepts(given: dict[str, Any]) -> No
     else:
         accepted = True
     assert Draft202012Validator(BRUSH.json_schema()).is_valid(given) == accepted
+
+
+ENDS = st.none() | st.integers(-5, 5)
+
+
+def accepts(interval: Interval, value: float) -> bool:
+    try:
+        TypeAdapter(Annotated[float, interval]).validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+@given(ge=ENDS, gt=ENDS, le=ENDS, lt=ENDS, value=st.floats(-6, 6) | st.integers(-6, 6).map(float))
+def test_an_interval_has_the_numbers_between_its_ends(
+    ge: int | None, gt: int | None, le: int | None, lt: int | None, value: float
+) -> None:
+    inside = (
+        (ge is None or value >= ge)
+        and (gt is None or value > gt)
+        and (le is None or value <= le)
+        and (lt is None or value < lt)
+    )
+    assert accepts(Interval(ge=ge, gt=gt, le=le, lt=lt), value) == inside
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_a_number_in_an_interval_is_finite(value: float) -> None:
+    assert not accepts(Interval(), value)
+
+
+def test_an_interval_is_written_with_its_ends() -> None:
+    assert str(Interval(gt=0, le=1)) == "> 0, ≤ 1"
+
+
+def test_a_cache_makes_each_value_once_and_remembers_a_value_error() -> None:
+    cache, made = Cache(), list[str]()
+
+    def make(name: str) -> str:
+        made.append(name)
+        if name == "wrong":
+            raise ValueError(name)
+        return name.upper()
+
+    for _ in range(2):
+        assert cache.get("a", lambda: make("a")) == "A"
+        with pytest.raises(ValueError, match="wrong"):
+            cache.get("b", lambda: make("wrong"))
+    assert made == ["a", "wrong"]

@@ -8,9 +8,12 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 from sweep_files import BASE, load, of
 
@@ -19,10 +22,10 @@ from fope_lab.planning.estimate import estimate_plans
 from fope_lab.planning.plan_table import print_plan
 from fope_lab.planning.workload import workload_of
 from fope_lab.processor import processor
-from fope_lab.store import Attempt, Store, StoreError
+from fope_lab.store import Attempt, StageState, Status, Store, StoreError
 from fope_lab.sweep import Plan, plan
 from fope_lab.sweep.graph import Stage
-from fope_lab.sweep.plan import ACTIONS, action
+from fope_lab.sweep.plan import ACTIONS, action, block_descendants, is_ready, unfinished_parents
 
 ROW = ["key", "name", "kind", "state", "reason", "parents", "axes", "seed"]
 ROW += ["params", "tokens", "flops", "memory", "seconds", "gpu_hours", "cost", "estimate"]
@@ -306,3 +309,44 @@ def test_a_measured_time_without_what_is_unknown_is_a_bound(two: Plan, store: St
     assert time.startswith("time: at least ")
     assert "; no order takes less than " in time
     assert "about" not in time
+
+
+STORED = [s for s in Status if s not in (Status.WAITING, Status.BLOCKED)]
+
+
+def node(key: str, *parents: str) -> Any:
+    roles = {f"role {i}": parent for i, parent in enumerate(parents)}
+    return SimpleNamespace(key=key, label=key.upper(), parents=roles)
+
+
+def test_descendants_of_a_failed_stage_are_blocked_unless_they_are_done() -> None:
+    stages = [node("a"), node("b", "a"), node("c", "b"), node("d", "a", "a"), node("e")]
+    states = dict.fromkeys("abcde", StageState(Status.INTERRUPTED, "stopped"))
+    states |= {"a": StageState(Status.FAILED, "no luck"), "d": StageState(Status.DONE)}
+    blocked = block_descendants(stages, states)
+    assert blocked["b"] == blocked["c"] == StageState(Status.BLOCKED, "A failed")
+    assert {key: blocked[key] for key in "ade"} == {key: states[key] for key in "ade"}
+    assert unfinished_parents(stages[3], states) == ["a"]
+
+
+@given(data=st.data())
+def test_exactly_the_unfinished_descendants_of_failures_are_blocked(data: st.DataObject) -> None:
+    """Against the transitive closure of a random graph."""
+    size = data.draw(st.integers(1, 7))
+    edges = [data.draw(st.sets(st.integers(0, i - 1))) if i else set() for i in range(size)]
+    stages = [node(str(i), *map(str, sorted(edges[i]))) for i in range(size)]
+    states = {one.key: StageState(data.draw(st.sampled_from(STORED))) for one in stages}
+
+    def is_stopped(i: int) -> bool:
+        """A finished stage needs its parents no more, so nothing stops at it or beyond it."""
+        status = states[str(i)].status
+        if status in (Status.DONE, Status.FAILED):
+            return status is Status.FAILED
+        return any(map(is_stopped, edges[i]))
+
+    found = block_descendants(stages, states)
+    for i, one in enumerate(stages):
+        failed = states[one.key].status is Status.FAILED
+        assert (found[one.key].status is Status.BLOCKED) == (is_stopped(i) and not failed)
+        done = all(states[str(j)].status is Status.DONE for j in edges[i])
+        assert is_ready(one, states) == done

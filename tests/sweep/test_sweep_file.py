@@ -174,7 +174,8 @@ def test_a_sweep_error_is_its_problems_a_line_each(tmp_path: Path) -> None:
         f"{path}:3: stages.p.kind: unknown stage kind 'pretrian'; did you mean 'pretrain'? "
         f"(allowed: {', '.join(sorted(FILE_KINDS.all_names()))})",
         f"{path}:4: sed: unknown key 'sed'; did you mean 'seeds'? (allowed: description, "
-        "exclude, grid, include, max_stages, name, paper, prepare, report, seeds, stages, zip)",
+        "exclude, grid, include, max_stages, name, paper, plugins, prepare, report, "
+        "seeds, stages, zip)",
     ]
 
 
@@ -191,3 +192,31 @@ def test_relative_files_start_from_the_sweep_file(tmp_path: Path) -> None:
     content = changed(BASE, {"stages.perplexity.corpus": {"files": "texts/*.txt"}})
     [stage] = of(load(tmp_path, content), "perplexity")
     assert stage.config["corpus"]["files"] == [str(tmp_path / "texts" / "a.txt")]
+
+
+SWEEP = """
+name: one
+prepare: {resources: {cpus: 2}}
+report: {claims: ["passkey@64: rope > nope"], learnt: 0.9}
+stages:
+  pretrain:
+    kind: pretrain
+    model: tiny
+    embedding: rope
+    data: {corpus: python-docs, length: 64}
+    train: {tokens: 640, batch_tokens: 640, learning_rate: 1e-3}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [("papre: fope/table2", "papre"), ("paper: fope/tabel2", "paper"), ("seeds: [-1]", "seeds[0]")],
+)
+def test_the_wrong_field_alone_is_named(tmp_path: Path, line: str, field: str) -> None:
+    path = tmp_path / "one.yaml"
+    path.write_text(f"{SWEEP}{line}\n")
+    with pytest.raises(SweepError) as caught:
+        load_sweep(path)
+    [problem] = caught.value.problems
+    assert problem.field == field
+    assert problem.line == len(SWEEP.splitlines()) + 1
