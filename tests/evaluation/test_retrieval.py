@@ -1,0 +1,433 @@
+"""Retrieval: passkey, needle and RULER's tasks, by models that know, and as stages."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from measured import measured
+from scipy import stats
+from sections import read_section
+from torch import Tensor, nn
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from fope_lab.data.problems import DataError
+from fope_lab.data.tasks.passkey import Trial, build_trial, prompt_form
+from fope_lab.data.tasks.ruler_tasks import KeyValueTask, RulerTask, VariableTrackingTask
+from fope_lab.data.tokenizers.tokenizer import ByteTokenizer
+from fope_lab.evaluation.context import run
+from fope_lab.evaluation.retrieval import (
+    Needle,
+    NeedleResult,
+    Passkey,
+    PasskeyResult,
+    Ruler,
+    depth_heatmap,
+    needle_accuracy,
+    passkey_accuracy,
+    ruler_accuracy,
+)
+from fope_lab.evaluation.scoring.exact_match import exact_match
+from fope_lab.statistics.intervals import wilson_interval
+from fope_lab.store import Store
+
+BYTE = ByteTokenizer()
+NEEDLES = {"symbolic": b"#", "english": b"The pass key is"}
+
+
+class Retriever(nn.Module):
+    """Predicts what followed the same question the first time, if that is at most `reach` back."""
+
+    def __init__(self, needle: bytes, reach: int = 10**9) -> None:
+        super().__init__()
+        self.needle, self.reach = needle, reach
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        logits = torch.zeros(*ids.shape, 272)
+        for row, tokens in enumerate(ids.tolist()):
+            text = bytes(tokens)
+            first, last = text.find(self.needle), text.rfind(self.needle)
+            for place in range(last + len(self.needle) - 1, len(tokens)):
+                source = first + place - last + 1
+                if place - source < self.reach:
+                    logits[row, place, tokens[source]] = 1
+        return logits
+
+    def head(self, hidden: Tensor) -> Tensor:
+        return hidden
+
+
+class Guesser(nn.Module):
+    """Draws every digit at random."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(0)
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        logits = torch.full((*ids.shape, 272), -1.0)
+        logits[..., ord("0") : ord("9") + 1] = torch.rand(*ids.shape, 10, generator=self.generator)
+        return logits
+
+    def head(self, hidden: Tensor) -> Tensor:
+        return hidden
+
+
+class Halves(nn.Module):
+    """A model of transformers in the two parts that are asked for."""
+
+    def __init__(self, model: LlamaForCausalLM) -> None:
+        super().__init__()
+        self.model, self.head = model.model, model.lm_head
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        return self.model(ids).last_hidden_state
+
+
+@pytest.mark.parametrize(
+    ("form", "length"),
+    [
+        *(("symbolic", length) for length in (12, 13, 50, 330, 512, 2048, 8192)),
+        *(("english", length) for length in (330, 512, 2048, 8192)),
+    ],
+)
+def test_a_perfect_retriever_is_always_right(form: str, length: int) -> None:
+    model = Retriever(NEEDLES[form])
+    for batch_tokens in (1, 5000):
+        result = passkey_accuracy(
+            model, BYTE, length, trials=12, form=form, batch_tokens=batch_tokens
+        )
+        assert result.accuracy == 1.0
+        assert result.correct.shape == (12,)
+
+
+@pytest.mark.parametrize("length", [12, 20, 90])
+def test_a_guesser_is_right_by_chance(length: int) -> None:
+    """Digit by digit one in ten; all five digits never in so few trials."""
+    model = Guesser()
+    trials = [build_trial(BYTE, length, i, form="symbolic") for i in range(2000)]
+    assert exact_match(model, trials).sum() <= 1
+    for digits, chance in ((1, 0.1), (2, 0.01)):
+        ends = [Trial(t.input_ids, t.answer_ids[-digits:], t.depth) for t in trials]
+        right = int(exact_match(model, ends).sum())
+        assert stats.binomtest(right, 2000, chance).pvalue > 0.001
+
+
+def test_a_model_that_reaches_half_back_is_right_on_the_nearer_half() -> None:
+    model = Retriever(b"#", reach=100)
+    result = passkey_accuracy(model, BYTE, 200, trials=400, form="symbolic")
+    # The answer's first token lies 194 − (tokens before the key) after the key's.
+    distances = (1 - result.depths) * 188 + 6
+    assert (result.correct == (distances <= 100)).all()
+    by_depth = result.by_depth
+    assert [entry["depth"] for entry in by_depth] == pytest.approx(np.arange(0.05, 1, 0.1))
+    assert sum(entry["trials"] for entry in by_depth) == 400
+    assert [entry["accuracy"] for entry in by_depth[:5]] == [0.0] * 5
+    assert [entry["accuracy"] for entry in by_depth[5:]] == [1.0] * 5
+
+
+@pytest.mark.parametrize("merges", [0, 80])
+def test_greedy_generation_agrees_on_every_trial(
+    make_bpe: Callable[[int], Any], merges: int
+) -> None:
+    """Half of the answers are replaced by what the model says, so that both verdicts occur."""
+    tokenizer = make_bpe(merges)
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            initializer_range=0.3,
+        )
+    ).eval()
+    prompts = prompt_form("english", tokenizer)
+    said, trials = [], []
+    for index in range(24):
+        trial = prompts.trial(400, index)
+        size = len(trial.answer_ids)
+        prompt = torch.from_numpy(trial.input_ids[None, :-size])
+        with torch.inference_mode():
+            generated = model.generate(
+                prompt,
+                attention_mask=torch.ones_like(prompt),
+                do_sample=False,
+                max_new_tokens=size,
+                min_new_tokens=size,
+                pad_token_id=0,
+            )[0, -size:].numpy()
+        if index % 2:
+            keep = size if index % 4 == 1 else size - 1  # one token wrong is wrong
+            answer = np.where(np.arange(size) < keep, generated, trial.answer_ids)
+            ids = np.concatenate([trial.input_ids[:-size], answer])
+            trial = Trial(ids, answer, trial.depth)
+        said.append(generated.tolist())
+        trials.append(trial)
+    expected = [trial.answer_ids.tolist() == s for trial, s in zip(trials, said, strict=True)]
+    assert 0 < sum(expected) < len(expected)
+    judged = Halves(model)
+    assert exact_match(judged, trials).tolist() == expected
+    alone = [bool(exact_match(judged, [trial])[0]) for trial in trials]
+    assert alone == expected
+
+
+@pytest.mark.parametrize(("correct", "trials"), [(0, 7), (7, 7), (3, 10), (987, 1000)])
+def test_the_interval_is_wilsons(correct: int, trials: int) -> None:
+    expected = stats.binomtest(correct, trials).proportion_ci(0.95, method="wilson")
+    assert wilson_interval(correct, trials) == pytest.approx((expected.low, expected.high))
+
+
+@pytest.mark.parametrize("trials", [1, 11, 20, 40, 1000])
+def test_the_interval_holds_the_share(trials: int) -> None:
+    for correct in (0, trials // 2, trials):
+        low, high = wilson_interval(correct, trials)
+        assert 0 <= low <= correct / trials <= high <= 1
+
+
+def test_only_depths_that_occur_are_reported() -> None:
+    result = PasskeyResult(64, np.array([True, False, True]), depths=np.array([0.0, 0.05, 1.0]))
+    assert result.by_depth == [
+        {"depth": 0.05, "accuracy": 0.5, "trials": 2},
+        {"depth": 0.95, "accuracy": 1.0, "trials": 1},
+    ]
+
+
+def test_a_stage_logs_a_row_a_length(parents: dict[str, Path], tmp_path: Path) -> None:
+    section = {"kind": "passkey", "from": "m", "lengths": [64, 16], "trials": 20}
+    stage = read_section(Passkey, {**section, "form": "symbolic"})
+    folder = Store(tmp_path).folder("passkey", "key")
+    with folder.begin("test", {}) as attempt:
+        attempt.finish(run(stage, attempt.writer, parents))
+    rows = {row.step: row.values["passkey_accuracy_by_length"] for row in folder.rows()}
+    assert rows == {64: 0.0, 16: 0.0}  # the model is untrained
+    result = folder.result()
+    assert result is not None
+    assert measured(result) == {("passkey_accuracy_by_length", x): 0.0 for x in (64, 16)}
+    for metric in result["metrics"]:
+        assert metric["ci95"] == list(wilson_interval(0, 20))
+        assert metric["n"] == 20
+        by_depth = result["details"]["by_depth"][str(metric["x"])]
+        assert sum(tenth["trials"] for tenth in by_depth) == 20
+    progress = folder.progress()
+    assert progress is not None
+    assert progress["step"] == progress["total"] == 20 * 80
+
+
+class Copier(nn.Module):
+    """Knows what followed the last time it read the same `known` bytes, within `reach` tokens.
+
+    What it does not know it guesses as one of two digits.
+    """
+
+    def __init__(self, known: int, reach: int = 10**9) -> None:
+        super().__init__()
+        self.known, self.reach = known, reach
+        self.generator = torch.Generator().manual_seed(0)
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        logits = torch.zeros(*ids.shape, 272)
+        for row, tokens in enumerate(ids.tolist()):
+            text = bytes(tokens)
+            for place in range(len(text) - 10, len(text)):
+                source = text.rfind(text[place - self.known + 1 : place + 1], 0, place)
+                if source >= 0 and place - source - self.known + 1 < self.reach:
+                    logits[row, place, text[source + self.known]] = 1
+                else:
+                    digit = int(torch.randint(2, (1,), generator=self.generator))
+                    logits[row, place, ord("4") + digit] = 1
+        return logits
+
+    def head(self, hidden: Tensor) -> Tensor:
+        return hidden
+
+
+@pytest.mark.parametrize(
+    ("form", "real"), [("english", False), ("english", True), ("symbolic", False)]
+)
+def test_a_perfect_retriever_is_right_in_every_cell(form: str, real: bool) -> None:
+    text = np.array(BYTE.encode("Call me Ishmael. " * 40)) if real else None
+    model = Copier(len("pass key is") if form == "english" else len("#"))
+    for length in (350, 512):
+        result = needle_accuracy(
+            model, BYTE, length, depths=3, trials=4, form=form, text=text, batch_tokens=1000
+        )
+        assert result.correct.shape == (3, 4)
+        assert result.by_depth == [1.0] * 3
+        assert result.accuracy == 1.0
+
+
+def test_a_model_that_reaches_half_back_is_right_in_the_deeper_half() -> None:
+    result = needle_accuracy(Copier(1, reach=100), BYTE, 206, depths=11, trials=3, form="symbolic")
+    # Free tokens: 194; the answer is 6 + 194 · (1 − depth) tokens after the key.
+    right = [6 + 194 - round(194 * depth) <= 100 for depth in np.linspace(0, 1, 11)]
+    assert result.by_depth == [float(found) for found in right]
+    drawn = depth_heatmap([result])
+    assert drawn["y"] == [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
+    assert drawn["x"] == [206]
+    assert drawn["values"] == [[float(found)] for found in right]
+
+
+def test_a_guesser_finds_the_needle_by_chance() -> None:
+    """Of five digits none; of one digit in ten, a tenth."""
+    result = needle_accuracy(Copier(1, reach=0), BYTE, 20, depths=2, trials=300, form="symbolic")
+    assert result.accuracy == 0
+    trials = [prompt_form("symbolic", BYTE).trial(20, i, 0.5) for i in range(1000)]
+    last = [Trial(t.input_ids, t.answer_ids[-1:], t.depth) for t in trials]
+    right = int(exact_match(Copier(1, reach=0), last).sum())
+    assert stats.binomtest(right, 1000, 0.1).pvalue > 0.001
+
+
+def test_the_error_is_that_of_trials_not_of_prompts() -> None:
+    right = np.array([[True, False, True, True], [True, False, False, True]])
+    result = NeedleResult(64, right, depths=(0.0, 1.0))
+    assert result.stderr == pytest.approx(stats.sem([1.0, 0.0, 0.5, 1.0]))
+    assert NeedleResult(64, right[:, :1], depths=(0.0, 1.0)).stderr is None
+
+
+def test_a_stage_logs_a_row_a_length_and_leaves_a_heat_map(
+    parents: dict[str, Path], tmp_path: Path
+) -> None:
+    section: dict[str, Any] = {"kind": "needle", "from": "m", "lengths": [400, 350]}
+    section |= {"corpus": "python-docs", "depths": 3, "trials": 2}
+    stage = read_section(Needle, section)
+    folder = Store(tmp_path).folder("needle", "key")
+    with folder.begin("test", {}) as attempt:
+        attempt.finish(run(stage, attempt.writer, parents))
+    assert [(row.step, row.values) for row in folder.rows()] == [
+        (350, {"needle_accuracy_by_length": 0.0, "needle_accuracy_by_length_stderr": 0.0}),
+        (400, {"needle_accuracy_by_length": 0.0, "needle_accuracy_by_length_stderr": 0.0}),
+    ]
+    result = folder.result()
+    assert result is not None
+    assert result["recorded"]["haystack"] == "held-out text"
+    [drawn] = result["heatmaps"]
+    assert (drawn["x"], drawn["y"]) == ([350, 400], [0, 50, 100])
+    assert drawn["values"] == [[0.0, 0.0]] * 3
+    assert result["recorded"]["trials"] == {"350": 6, "400": 6}
+    assert [(one["x"], one["stderr"], one["n"]) for one in result["metrics"]] == [
+        (350, 0.0, 6),
+        (400, 0.0, 6),
+    ]
+    progress = folder.progress()
+    assert progress is not None
+    assert progress["step"] == progress["total"] == 6 * 750
+
+
+def test_a_text_that_is_too_short_stops_the_stage_before_any_work(
+    parents: dict[str, Path], tmp_path: Path
+) -> None:
+    section = {"kind": "needle", "from": "m", "lengths": [350, 10**7], "corpus": "python-docs"}
+    stage = read_section(Needle, section)
+    with (
+        pytest.raises(DataError, match="the held-out text has"),
+        Store(tmp_path).folder("needle", "key").begin("test", {}) as attempt,
+    ):
+        run(stage, attempt.writer, parents)
+
+
+class Reader(nn.Module):
+    """Says what `answer(prompt)` gives, of `size` characters, whatever comes after the prompt."""
+
+    def __init__(self, answer: Any, size: int) -> None:
+        super().__init__()
+        self.answer, self.size = answer, size
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        logits = torch.zeros(*ids.shape, 272)
+        for row, tokens in enumerate(ids.tolist()):
+            text = bytes(tokens).decode()
+            prompt = text[: len(text) - self.size + 1]
+            for place, byte in enumerate(self.answer(prompt).encode()):
+                logits[row, len(prompt) - 1 + place, byte] = 1
+        return logits
+
+    def head(self, hidden: Tensor) -> Tensor:
+        return hidden
+
+
+def look_up(prompt: str) -> str:
+    return dict(re.findall(r"#([A-Z])(\d+)", prompt))[prompt[-1]]
+
+
+def follow(prompt: str) -> str:
+    *lines, _ = re.findall(r"#(\w)([A-Z]?)", prompt)
+    after = dict(lines)
+    found, at = "", prompt[-1]
+    while at in after:
+        at = after[at]
+        found += at
+    return found
+
+
+def any_value(chance: random.Random) -> Any:
+    return lambda prompt: chance.choice(re.findall(r"#[A-Z](\d+)", prompt))
+
+
+def any_variables(chance: random.Random, count: int) -> Any:
+    def guess(prompt: str) -> str:
+        names = re.findall(r"#\w([A-Z])", prompt)
+        return "".join(names[i] for i in sorted(chance.sample(range(len(names)), count)))
+
+    return guess
+
+
+KEY_VALUE = KeyValueTask(digits=2, keys=5)
+TRACKING = VariableTrackingTask(chains=2, hops=1)
+
+
+@pytest.mark.parametrize("length", [64, 200])
+def test_a_perfect_model_is_always_right(length: int) -> None:
+    for task, answer, size in ((KEY_VALUE, look_up, 2), (TRACKING, follow, 2)):
+        model = Reader(answer, size)
+        result = ruler_accuracy(model, BYTE, task, length, trials=30, batch_tokens=500)
+        assert result.correct.shape == (30,)
+        assert result.accuracy == 1.0
+
+
+def test_a_guesser_scores_what_chance_gives() -> None:
+    chance = random.Random(0)
+    cases: list[tuple[RulerTask, Any, float]] = [
+        (KEY_VALUE, any_value(chance), 1 / 5),
+        (TRACKING, any_variables(chance, 2), 1 / 6),
+    ]
+    for task, answer, expected in cases:
+        result = ruler_accuracy(Reader(answer, 2), BYTE, task, 48, trials=1500)
+        assert result.chance == expected
+        assert stats.binomtest(int(result.correct.sum()), 1500, expected).pvalue > 0.001
+
+
+def test_one_wrong_variable_is_wrong() -> None:
+    def first_twice(prompt: str) -> str:
+        return 2 * follow(prompt)[:1]
+
+    assert ruler_accuracy(Reader(first_twice, 2), BYTE, TRACKING, 48, trials=20).accuracy == 0
+
+
+def test_a_stage_logs_a_metric_for_each_task(parents: dict[str, Path], tmp_path: Path) -> None:
+    section = {"kind": "ruler", "from": "m", "lengths": [64, 48], "trials": 10, "digits": 2}
+    stage = read_section(Ruler, {**section, "form": "symbolic", "chains": 2})
+    folder = Store(tmp_path).folder("ruler", "key")
+    with folder.begin("test", {}) as attempt:
+        attempt.finish(run(stage, attempt.writer, parents))
+    names = {"ruler_key_value_accuracy_by_length", "ruler_variable_tracking_accuracy_by_length"}
+    assert {row.step: set(row.values) for row in folder.rows()} == {64: names, 48: names}
+    result = folder.result()
+    assert result is not None
+    assert measured(result).keys() == {(name, x) for name in names for x in (64, 48)}
+    for metric in result["metrics"]:
+        right = round(10 * metric["value"])
+        assert metric["ci95"] == list(wilson_interval(right, 10))
+        assert metric["n"] == 10
+        if "key_value" in metric["name"]:
+            assert metric["chance"] == 1 / 4
+    progress = folder.progress()
+    assert progress is not None
+    assert progress["step"] == progress["total"] == 20 * 112
