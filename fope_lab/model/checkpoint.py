@@ -95,7 +95,7 @@ def _our_config(description: dict[str, Any], place: ConfigSource) -> CheckpointC
     try:
         given = _FIELDS.read(description)
         model = _SIZES.read(given.pop("model"))
-        embedding = _embedding_of(given.pop("embedding"), given.pop("plugins"), place)
+        embedding = _embedding_of(given.pop("embedding"), given.pop("plugins", ()), place)
         config = CheckpointConfig(model=model, embedding=embedding, **given)
         return dataclasses.replace(config, tokenizer=beside(place.folder, config.tokenizer))
     except CheckpointError:
