@@ -42,7 +42,7 @@ def test_every_command_and_argument_has_a_help_of_its_own(command: Command) -> N
         ),
         (["evaluate", "x", "--task=passkey"], "'--task'; did you mean '--tasks'?"),
         (["report", "x.yaml", "--markdwon", "--json"], "'--markdwon'; did you mean '--markdown'?"),
-        (["schema", "--x"], "unknown option '--x' (allowed: --help)"),
+        (["stop", "--x"], "unknown option '--x' (allowed: --help, --store)"),
         (["--versoin"], "'--versoin'; did you mean '--version'?"),
         (["schema", "x"], "unrecognized arguments: x"),
         (["-x", "schema"], "unrecognized arguments: -x"),
