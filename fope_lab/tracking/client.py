@@ -190,7 +190,6 @@ def one_line(error: BaseException, uri: str) -> str:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, its cause, the cause of that, and so on."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

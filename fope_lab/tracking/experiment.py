@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 import tempfile
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -210,21 +210,14 @@ class Experiment:
         if self._tags.get(name) == value:
             return
         self._tags[name] = value
-        try:
+        with _refusals_ignored():
             self._client.set_experiment_tag(self.experiment_id, name, value)
-        except Exception as error:
-            if not concerns_one_run(error):
-                raise
 
     def remove_tag(self, name: str) -> None:
         """Remove a tag of the experiment, if the server allows it."""
-        if self._tags.pop(name, None) is None:
-            return
-        try:
-            self._client.delete_experiment_tag(self.experiment_id, name)
-        except Exception as error:
-            if not concerns_one_run(error):
-                raise
+        if self._tags.pop(name, None) is not None:
+            with _refusals_ignored():
+                self._client.delete_experiment_tag(self.experiment_id, name)
 
     def create(self, key: str, tags: Mapping[str, str], started: int) -> Run:
         """Create a run that started at `started` (ms since 1970)."""
@@ -331,6 +324,15 @@ class Experiment:
             if getattr(error, "error_code", None) not in WITHOUT_MODELS:
                 raise
             self.models = None
+
+
+@contextlib.contextmanager
+def _refusals_ignored() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if not concerns_one_run(error):
+            raise
 
 
 def _key(tags: Mapping[str, str]) -> str | None:

@@ -34,7 +34,7 @@ from fope_lab.store import Store
 from fope_lab.sweep.plan import Plan
 from fope_lab.tracking.database import locked
 from fope_lab.tracking.errors import TrackingError
-from fope_lab.tracking.outline import Outline
+from fope_lab.tracking.outline import OUTLINE, Outline
 from fope_lab.tracking.uris import shown
 
 PLAN, REPORT = "plan.json", "report.meta.json"
@@ -138,7 +138,7 @@ class Ledger:
     def save_outline(self, plan: Plan) -> Outline:
         """Save the outline of a plan and return it; `cached` stays as it was first recorded."""
         path = self.folder(plan.sweep.name) / PLAN
-        before = _read_outline(path)
+        before = _read(OUTLINE, path)
         cached = {stage.key: stage.cached for stage in before.stages} if before else {}
         outline = Outline.of(plan, cached)
         if outline != before:
@@ -194,27 +194,19 @@ class Ledger:
 
 def recorded_sweeps(store: Store) -> list[Outline]:
     """The outlines of all sweeps that ran in a store, but those whose record is damaged."""
-    found = (_read_outline(path) for path in _plans(store))
+    found = (_read(OUTLINE, path) for path in _plans(store))
     return [outline for outline in found if outline is not None]
 
 
 def damaged_plans(store: Store) -> list[Path]:
     """The recorded plans of a store that can't be read."""
-    return [path for path in _plans(store) if _read_outline(path) is None]
+    return [path for path in _plans(store) if _read(OUTLINE, path) is None]
 
 
 def _plans(store: Store) -> list[Path]:
     """Where the plans of the sweeps are, of which a store has anything."""
     folders = sorted((store.root / "tracking" / "sweeps").glob("*/"))
     return [folder / PLAN for folder in folders if any(folder.iterdir())]
-
-
-def _read_outline(path: Path) -> Outline | None:
-    """The outline in a file, or None if it is missing or damaged."""
-    try:
-        return Outline.parse(path.read_bytes())
-    except (OSError, ValueError):
-        return None
 
 
 def _read(kind: TypeAdapter[T], path: Path) -> T | None:

@@ -177,7 +177,6 @@ def _brief(texts: Texts) -> Texts:
 
 
 def _power(fraction: str) -> str:
-    """A fraction as a power of ten with as few digits as it has: 0.0005 → 5e-4."""
     sign, digits, exponent = Decimal(fraction).normalize().as_tuple()
     first, *others = map(str, digits)
     point = "." if others else ""

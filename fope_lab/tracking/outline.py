@@ -67,16 +67,12 @@ class Outline:
             for stage in sweep.stages
         ]
         raw = {"name": sweep.name, "description": sweep.description, "file": str(sweep.path)}
-        return cls.parse(json.dumps(raw | {"stages": stages}))
-
-    @classmethod
-    def parse(cls, text: str | bytes) -> Outline:
-        """The outline in a JSON text that `json` wrote. Raises ValueError for any other."""
-        return _OUTLINE.validate_json(text)
+        return OUTLINE.validate_json(json.dumps(raw | {"stages": stages}))
 
     def json(self) -> str:
         """The outline as JSON text."""
         return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
 
 
-_OUTLINE = TypeAdapter(Outline)
+OUTLINE = TypeAdapter(Outline)
+"""Reads what `json` wrote, and raises ValueError for another text."""

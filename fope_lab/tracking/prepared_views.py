@@ -248,11 +248,11 @@ def _is_parameter(column: str) -> bool:
     return column.startswith("params.")
 
 
-def _widths(columns: Iterable[str], longest: int) -> dict[str, int]:
+def _widths(columns: Sequence[str], longest: int) -> dict[str, int]:
     """The widths of the columns that are not as wide as MLflow makes them, in pixels."""
     wide = min(WIDE, max(USUAL, round(MARGINS + LETTER * longest)))
     widths = dict.fromkeys((name for name in columns if name.endswith("embedding`")), wide)
-    return widths | dict.fromkeys({"tags.`seed`"}.intersection(columns), NARROW)
+    return widths | ({"tags.`seed`": NARROW} if "tags.`seed`" in columns else {})
 
 
 def _other_axes(stages: Sequence[StageOutline]) -> list[str]:
@@ -273,7 +273,6 @@ def _is_error(name: str) -> bool:
 
 
 def _is_second(name: str) -> bool:
-    """Whether a metric of an evaluation comes after the others."""
     return name.startswith((LOSS, BITS))
 
 

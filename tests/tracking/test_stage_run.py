@@ -22,7 +22,7 @@ from fope_lab.store.time_taken import TimeTaken
 from fope_lab.sweep import Plan, load_sweep, plan
 from fope_lab.sweep.made_by import output_digest
 from fope_lab.tracking import run_link, upload
-from fope_lab.tracking.outline import Outline
+from fope_lab.tracking.outline import OUTLINE, Outline
 from fope_lab.tracking.points import not_finite, points
 from fope_lab.tracking.prepared_views import prepared_views
 from fope_lab.tracking.stage_run import (
@@ -96,7 +96,7 @@ def test_not_finite_names_what_was_lost() -> None:
 
 def test_an_outline_survives_as_json() -> None:
     outline = Outline.of(plan_of(), {})
-    assert Outline.parse(outline.json()) == outline
+    assert OUTLINE.validate_json(outline.json()) == outline
 
 
 def test_the_source_of_a_run_is_the_sweep_file_at_a_commit() -> None:
