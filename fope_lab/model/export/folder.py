@@ -81,7 +81,8 @@ def _with_imports(start: Mapping[str, Collection[str]]) -> dict[str, str]:
         module = pending.pop()
         if module not in found:
             found[module] = _source(module, start.get(module))
-            pending += [imported for _, imported, _ in _imports(found[module])]
+            if module != DISCOVERY:  # it is replaced by _naming
+                pending += [imported for _, imported, _ in _imports(found[module])]
     return found
 
 
