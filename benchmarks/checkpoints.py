@@ -41,10 +41,15 @@ from fope_lab.model import SCALES, Decoder, ModelConfig
 from fope_lab.model.config import parameters
 from fope_lab.stages import TrainSettings
 from fope_lab.store import AttemptHandle, FolderWriter, RunWriter, Store
-from trainers.checkpoints import ResumeState, write_state
+from trainers.checkpoints import (
+    ResumeState,
+    ShardedCheckpoints,
+    make_optimizer_state,
+    sharded_state,
+    write_state,
+)
 from trainers.optimizer import build_optimizer
-from trainers.process_group import Shards
-from trainers.sharded_checkpoints import ShardedCheckpoints, make_optimizer_state, sharded_state
+from trainers.workers import Shards
 
 SEVEN_B = ModelConfig(
     num_layers=32, num_heads=32, head_dim=128, intermediate_size=11_008, vocab_size=32_000

@@ -34,7 +34,7 @@ from fope_lab.data.mixture import Batch
 from fope_lab.model import SCALES, Decoder, ModelConfig
 from fope_lab.stages import TrainSettings
 from fope_lab.store import AttemptHandle, RunWriter
-from fope_lab.store.paths import StagePaths
+from fope_lab.store.records import StagePaths
 from trainers.loop import train
 from trainers.optimizer import decay_groups
 

@@ -25,8 +25,7 @@ from torch import nn
 
 from fope_lab.atomic_files import write_atomic
 from fope_lab.processor import processor
-from trainers.kept_memory import kept_memory
-from trainers.optimizer import decay_groups
+from trainers.optimizer import decay_groups, kept_memory
 
 CONFIGURATIONS = {"one on 2 CPUs": [2], "two on 1 CPU each": [1, 1], "one on 1 CPU": [1]}
 """The threads of each training."""

@@ -31,7 +31,6 @@ from typing import Any
 from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import Store
 from fope_lab.store.attempt import Attempt
-from fope_lab.store.sweep_files import REPORTS
 from fope_lab.sweep import Sweep, load_sweep, plan
 from fope_lab.sweep.graph import Stage
 from fope_lab.tracking import Tracker
@@ -133,7 +132,7 @@ def show(name: str, times: list[tuple[float, float]], note: str = "") -> None:
 def commands(path: Path, store: Store) -> None:
     """Print the time of each command on the finished sweep."""
     place = ("--store", str(store.root))
-    page = store.root / REPORTS / "large" / "report.html"
+    page = store.report("large") / "report.html"
     unchanged: dict[str, list[tuple[float, float]]] = {}
     print(f"  {'seconds':32} {'wall':>7} {'user':>7}")
     print(f"  {'':32} ------- -------")
@@ -188,7 +187,7 @@ def pages(sweep: Sweep, store: Store) -> None:
     """Print the seconds until a browser shows MLflow's pages of the sweep, and its report."""
     from playwright.sync_api import sync_playwright
 
-    report = store.root / REPORTS / sweep.name / "report.html"
+    report = store.report(sweep.name) / "report.html"
     tracker = Tracker(store.root)
     print("  seconds until the browser shows it")
     with served(store) as address, sync_playwright() as driver:

@@ -21,6 +21,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from fope_lab.store import Store
+from fope_lab.store.attempts import WorkTime
 from fope_lab.store.checkpoint import write_manifest
 
 CHECKS = 2
@@ -76,7 +77,7 @@ def main() -> None:
         with (path / "model.safetensors").open("wb") as file:
             for _ in range(options.megabytes):
                 file.write(os.urandom(1 << 20))
-        write_manifest(path, "pretrain/key", 1, 1, {}, None)
+        write_manifest(path, "pretrain/key", 1, 1, {}, WorkTime())
         print(f"a checkpoint of {options.megabytes} MiB: {seconds_to_check(path):.2f} s")
 
 

@@ -72,7 +72,7 @@ def run(
     place = _store(store)
     return run_sweeps(
         [_sweep(sweep, place)],
-        store=str(place.root),
+        store=str(place),
         tracking_uri=default_tracking_uri() if tracking_uri is None else tracking_uri,
         address=checked_address(default_address() if address is None else address),
         console=make_console(),

@@ -36,16 +36,6 @@ def processor() -> str:
     return f"{_name()} ({', '.join(parts)})" if parts else _name()
 
 
-def is_this_processor(recorded: str) -> bool:
-    """Whether a stage that recorded this processor ran on one like this machine's.
-
-    Older versions recorded the name alone. It counts as this processor where the name is the same,
-    since nothing tells otherwise and most stores stay on one machine. On ARM and macOS they
-    recorded an empty text, which says nothing and counts as another.
-    """
-    return recorded in (processor(), _name())
-
-
 def bfloat16_instruction() -> str | None:
     """The feature of this machine's processor that multiplies in bfloat16, by its name in Linux.
 

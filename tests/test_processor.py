@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fope_lab import processor as module
-from fope_lab.processor import bfloat16_instruction, is_this_processor, processor
+from fope_lab.processor import bfloat16_instruction, processor
 
 X86 = """processor\t: 0
 vendor_id\t: AuthenticAMD
@@ -100,13 +100,3 @@ def test_processors_of_one_name_are_told_apart(
 ) -> None:
     says(text)
     assert processor() == expected
-    assert is_this_processor(expected)
-    assert not is_this_processor("AMD EPYC (family 26, model 2, avx512_bf16)")
-
-
-def test_the_name_alone_of_an_older_version_is_this_processor(says: Reads) -> None:
-    says(X86.format(model=17, flags="avx512_bf16"))
-    assert is_this_processor("AMD EPYC")
-    assert not is_this_processor("AMD EPYC 7B13")
-    says(ARM.format(model="0xd40", flags="bf16"))
-    assert not is_this_processor(""), "an older version knew no name on ARM"

@@ -4,21 +4,43 @@ A checkpoint folder holds the model (fope_lab/model/checkpoint.py) and training.
 record. Unless it is the stage's final checkpoint, it also holds what the resumed loop needs:
 training.pt with the optimizer's state and the random-number generators, and best.safetensors with
 the weights that the stage selects so far, if the model has moved on.
+
+Checkpoints of large sharded models are written by all workers together while the training goes on.
+Each worker copies its shares of the weights and of the optimizer's state to its CPU's memory, which
+is all that the training waits for, and a thread writes them (torch.distributed.checkpoint). Worker
+0 then gives the folder its manifest and its name: until then nobody reads it, and an attempt that
+dies has lost this checkpoint only. One is written at a time. A group of any size and strategy can
+go on from it: each of its workers reads the parts that it holds.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import async_save
 
-from fope_lab.model.checkpoint import WEIGHTS
+from fope_lab.atomic_files import is_full_disk
+from fope_lab.model.checkpoint_files import SHARDS, WEIGHTS
+from fope_lab.model.decoder import Decoder
 from fope_lab.stages.training import ROW_ACCURACY, TOKEN_ACCURACY, TRAINING_RECORD
+from fope_lab.store import Checkpoint, RunWriter, StoreError
+from fope_lab.store.writer import CheckpointDraft
+from trainers.workers import WorkerGroup
 
 STATE = "training.pt"
 BEST = "best.safetensors"
@@ -120,3 +142,129 @@ def best_weights(directory: Path) -> Path:
     """The file with the best weights in a checkpoint to resume from."""
     own = directory / BEST
     return own if own.exists() else directory / WEIGHTS
+
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+"""What AdamW keeps of each parameter, in its shape, beside the number of its steps."""
+
+
+def is_sharded(checkpoint: Path) -> bool:
+    """Whether a checkpoint holds the weights and the optimizer's state in shards."""
+    return (checkpoint / SHARDS).is_dir()
+
+
+def sharded_state(model: Decoder, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """The tensors of this worker by one name each, as torch.distributed.checkpoint takes them."""
+    state: dict[str, Any] = {f"model.{name}": t for name, t in model.untied_state().items()}
+    for name, parameter in model.named_parameters():
+        for key, value in optimizer.state.get(parameter, {}).items():
+            state[f"optimizer.{key}.{name}"] = value
+    return state
+
+
+def load_shards(checkpoint: Path, model: Decoder, optimizer: torch.optim.Optimizer) -> None:
+    """Read what `model` and `optimizer` hold on this worker. All workers of a group call this.
+
+    Raises ValueError if the checkpoint is of another model, and StoreError if it can't be read.
+    """
+    reader = FileSystemReader(checkpoint / SHARDS)
+    names = reader.read_metadata().state_dict_metadata.keys()
+    parameters = dict(model.named_parameters())
+    saved = [name for name in parameters if f"optimizer.step.{name}" in names]
+    make_optimizer_state(optimizer, [parameters[name] for name in saved])
+    state = sharded_state(model, optimizer)
+    if odd := sorted(state.keys() ^ names):
+        raise ValueError(
+            f"the checkpoint {checkpoint} is another model's: {len(odd)} tensors are not in both,"
+            f" such as {odd[0]}"
+        )
+    try:
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"):  # that one worker is alone
+            load(state, storage_reader=reader, no_dist=not dist.is_initialized())
+    except CheckpointException as error:
+        failure = _first_failure(error)
+        raise StoreError(f"{checkpoint} can't be read: {failure}") from failure
+
+
+def _first_failure(error: CheckpointException) -> BaseException:
+    """What failed on the first of the workers. The exception itself is a BaseException, which
+    nothing catches by accident."""
+    return next(iter(error.failures.values()))[0]
+
+
+class ShardWriter(FileSystemWriter):
+    """Writes shards, and names a full disk in a way that the other workers understand, too."""
+
+    def write_data(self, *arguments: Any, **options: Any) -> Any:
+        """Write this worker's shards. Raises OSError if the disk is full."""
+        try:
+            return super().write_data(*arguments, **options)
+        except Exception as error:
+            # torch.save raises another error after the OSError, and only the last one is sent.
+            if is_full_disk(error):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
+            raise
+
+
+def make_optimizer_state(
+    optimizer: torch.optim.Optimizer, parameters: Iterable[torch.nn.Parameter]
+) -> None:
+    """Give the optimizer the tensors that AdamW makes in its first step, all 0."""
+    for parameter in parameters:
+        # Fused, the number of steps is on the device.
+        step = torch.zeros((), dtype=torch.float32, device=parameter.device)
+        moments: dict[str, Tensor] = {key: torch.zeros_like(parameter) for key in MOMENTS}
+        optimizer.state[parameter] = {"step": step, **moments}
+
+
+class ShardedCheckpoints:
+    """Writes the checkpoints of one training; every worker has one, and all call its methods."""
+
+    def __init__(self, writer: RunWriter, workers: WorkerGroup) -> None:
+        self._writer, self._workers = writer, workers
+        # The training's own group exchanges gradients while this one agrees on files.
+        self._group = dist.new_group(backend="gloo")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._pending: Future[Checkpoint] | None = None
+
+    def begin(self, step: int, state: dict[str, Any], write: Callable[[Path], None]) -> None:
+        """Begin to write `state`, which may change as soon as this returns.
+
+        On worker 0 `write` puts small files beside the shards at once. This waits for the
+        checkpoint before, and raises what kept that from being written.
+        """
+        self.wait()
+        draft = self._writer.begin_checkpoint(step)
+        folder = self._workers.gather(draft.folder)[0]
+        if self._workers.rank == 0:
+            try:
+                write(folder)
+            except Exception as error:
+                self._writer.discard(draft, error)
+                raise
+        shards = ShardWriter(folder / SHARDS)
+        written = async_save(state, storage_writer=shards, process_group=self._group)
+        assert isinstance(written, Future)
+        self._pending = self._thread.submit(self._commit, written, draft)
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether this worker still writes. Raises what kept a checkpoint from being written."""
+        if self._pending is not None and self._pending.done():
+            self.wait()
+        return self._pending is not None
+
+    def wait(self) -> None:
+        """Wait until the last checkpoint is written; raises what kept it from that."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def _commit(self, written: Future[Any], draft: CheckpointDraft) -> Checkpoint:
+        try:
+            written.result()
+        except CheckpointException as error:
+            failure = _first_failure(error)
+            self._writer.discard(draft, failure)
+            raise StoreError(f"{draft.folder} can't be written: {failure}") from failure
+        return self._writer.commit(draft)

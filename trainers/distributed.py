@@ -31,8 +31,7 @@ from fope_lab.store import (
     RunWriter,
     StageStoppedError,
 )
-from trainers.execution import Execution, execution_here
-from trainers.system_metrics import SystemMonitor
+from trainers.measures import Execution, SystemMonitor, execution_here
 
 FEWER_AFTER_SECONDS = 60.0
 """How long an attempt after lost workers waits for all workers before it takes fewer."""
@@ -180,7 +179,7 @@ def _work(
     import torch
     from ray.util import get_current_placement_group
 
-    from trainers.process_group import STRATEGIES, is_lost_peer
+    from trainers.workers import STRATEGIES, is_lost_peer
 
     resources = inputs.spec.resources
     torch.set_num_threads(resources.threads)
@@ -230,7 +229,7 @@ def _cause(error: Exception) -> Exception:
     """
     from ray.train import ControllerError, WorkerGroupError
 
-    from trainers.process_group import is_lost_peer
+    from trainers.workers import is_lost_peer
 
     if isinstance(error, ControllerError):
         return error.controller_failure

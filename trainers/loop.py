@@ -26,25 +26,21 @@ from fope_lab.stages import TrainSettings
 from fope_lab.store import RunWriter, StageStoppedError
 from trainers.checkpoints import (
     ResumeState,
+    ShardedCheckpoints,
     TrainingRecord,
     best_weights,
+    is_sharded,
+    load_shards,
     read_record,
     restore_state,
+    sharded_state,
     write_record,
     write_state,
 )
 from trainers.gradient_accumulation import StepRunner
-from trainers.kept_memory import kept_memory
-from trainers.optimizer import build_optimizer, learning_rate
-from trainers.process_group import is_lost_peer
-from trainers.sharded_checkpoints import (
-    ShardedCheckpoints,
-    is_sharded,
-    load_shards,
-    sharded_state,
-)
-from trainers.utilisation import device_name
-from trainers.worker_group import WorkerGroup
+from trainers.measures import device_name
+from trainers.optimizer import build_optimizer, kept_memory, learning_rate
+from trainers.workers import WorkerGroup, is_lost_peer
 
 Batches = Callable[[int], Batch]
 """Returns this worker's share of the batch of step `step`, from 0; always the same."""

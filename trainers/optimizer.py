@@ -1,13 +1,17 @@
-"""AdamW with decay groups, and learning-rate schedules as pure functions of the step.
+"""AdamW with decay groups, learning-rate schedules, and memory that stays between its steps.
 
 Matrices decay (projections, token embedding, head). Vectors (biases, norms) do not, and neither
-does what a position embedding learns, unless it says so (`Embedding.decays`).
+does what a position embedding learns, unless it says so (`Embedding.decays`). Schedules are pure
+functions of the step.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import math
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -104,3 +108,44 @@ def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Ad
         betas=settings.betas,
         fused=devices <= {"cpu", "cuda"},
     )
+
+
+TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4
+"""The parameters of mallopt(3): how many free bytes at its end the heap keeps, from which size on
+blocks are mapped outside it, and how many of them may be."""
+KEEPING = {TRIM_THRESHOLD: -1, MMAP_MAX: 0}
+"""All that is freed stays in the heap."""
+RETURNING = {TRIM_THRESHOLD: 2**26, MMAP_THRESHOLD: 2**25, MMAP_MAX: 2**16}
+"""What malloc does by default, where its two thresholds have grown to their limits."""
+
+
+@contextlib.contextmanager
+def kept_memory(device: torch.device) -> Iterator[None]:
+    """Keep freed memory for the process within this context, if the device is a CPU.
+
+    At the end, what is free goes back to the system, and so do large blocks that are freed later,
+    unless they lie in a gap that this context left in the heap.
+    """
+    allocator = _glibc() if device.type == "cpu" else None
+    if allocator is None:
+        yield
+        return
+    _set(allocator, KEEPING)
+    try:
+        yield
+    finally:
+        _set(allocator, RETURNING)
+        allocator.malloc_trim(0)
+
+
+def _set(allocator: ctypes.CDLL, parameters: Mapping[int, int]) -> None:
+    for parameter, value in parameters.items():
+        allocator.mallopt(parameter, value)
+
+
+def _glibc() -> ctypes.CDLL | None:
+    """The C library of this process, if it is glibc."""
+    if sys.platform != "linux":
+        return None
+    library = ctypes.CDLL(None)
+    return library if hasattr(library, "gnu_get_libc_version") else None

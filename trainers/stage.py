@@ -1,32 +1,144 @@
 """The work of every training stage: from its configuration to a trained checkpoint.
 
-The kinds of training differ in their start (trainers/start.py) and share everything after it.
+The kinds of training differ in their start (trainers/models.py) and share everything after it.
+
+Held-out data is the `validation` split of the training's own corpora, packed the same way. Rows
+come from the corpora in the proportions of the training's mixture. Their order depends on the data
+alone, so all embeddings and seeds are measured on the same rows. Where there is text, tasks are
+left out; without text, the tasks that have held-out rows are read. No row is read twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import bisect
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from fope_lab.data.mixture import TrainingData
+from fope_lab.data.mixture import Batch, TrainingData
+from fope_lab.data.recipe import Data
+from fope_lab.data.roles import text_role, validation_role
+from fope_lab.data.rows import IGNORED
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.model import load_model, save_model
 from fope_lab.model.device import choose_device
 from fope_lab.stages import TrainingConfig
-from fope_lab.stages.base import load_function
 from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import RunWriter
+from fope_lab.store.records import first_line
+from trainers.checkpoints import is_sharded
 from trainers.loop import train
-from trainers.model_facts import model_facts
-from trainers.oom_advice import memory_advice
-from trainers.sharded_checkpoints import is_sharded
-from trainers.start import Start
-from trainers.utilisation import device_name, steps_per_second_at_peak, why_unknown
-from trainers.validation import HeldOut
-from trainers.worker_group import WorkerGroup
+from trainers.measures import device_name, steps_per_second_at_peak, why_unknown
+from trainers.models import STARTS, Start, model_facts
+from trainers.workers import WorkerGroup
+
+CPU_ALLOCATOR = "DefaultCPUAllocator"
+"""What torch's error contains on the CPU, where it is a plain RuntimeError."""
+
+
+class TrainingMemoryError(RuntimeError):
+    """A training needs more memory than there is; the message says what to lower."""
+
+
+@contextlib.contextmanager
+def memory_advice(spec: TrainingConfig) -> Iterator[None]:
+    """Turn every out-of-memory error of the block into a TrainingMemoryError."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        is_known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+        if not is_known and CPU_ALLOCATOR not in str(error):
+            raise
+        raise _advice(spec, error) from error
+
+
+def _advice(spec: TrainingConfig, error: BaseException) -> TrainingMemoryError:
+    train, length = spec.train, spec.data.length
+    micro = train.micro_batch(spec.resources.size)
+    kept, anew = [], []
+    if micro > length:
+        kept.append(f"lower train.micro_batch_tokens (now {micro}; at least data.length)")
+    if not train.gradient_checkpointing:
+        kept.append("set train.gradient_checkpointing: true (now false)")
+    if spec.resources.strategy != "fsdp":
+        kept.append("share the model: more resources.workers, and strategy: fsdp")
+    if train.precision != "bfloat16":
+        anew.append(f"set train.precision: bfloat16 (now {train.precision})")
+    anew.append(f"lower data.length (now {length})")
+    ways = [
+        *([f"To continue from the last checkpoint: {'; '.join(kept)}."] if kept else []),
+        f"As another stage, which starts from step 0: {'; '.join(anew)}.",
+    ]
+    return TrainingMemoryError(f"out of memory. {' '.join(ways)} ({first_line(error)})")
+
+
+ORDER_SEED = 0
+
+
+class HeldOut:
+    """At most `tokens` held-out tokens, in rows of `length` tokens.
+
+    `directories` holds the prepared data of source i as "validation.i". Each worker reads `rows`
+    rows at a time. With `first_half`, only the first half of each corpus is read. Raises DataError
+    if a corpus has no held-out row of this length.
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        directories: Mapping[str, Path],
+        tokenizer: Tokenizer,
+        *,
+        tokens: int,
+        length: int,
+        rows: int,
+        workers: WorkerGroup,
+        first_half: bool = False,
+    ) -> None:
+        texts = [i for i, source in enumerate(data.mix) if source.corpus is not None]
+        places = texts or [
+            i for i, source in enumerate(data.mix) if source.task and source.task.has_held_out
+        ]
+        self._data = TrainingData(
+            replace(data, length=length, mix=tuple(data.mix[i] for i in places)),
+            {text_role(j): directories[validation_role(i)] for j, i in enumerate(texts)},
+            tokenizer,
+            batch_size=rows * workers.size,
+            seed=ORDER_SEED,
+            rank=workers.rank,
+            world_size=workers.size,
+            split="validation",
+            first_half=first_half,
+        )
+        self._rows, self._workers = rows, workers
+        self.total = self._distinct_rows(tokens)
+
+    def batches(self) -> Iterator[Batch]:
+        """This worker's batches, equally many on each worker; rows past the last have no labels."""
+        together = self._rows * self._workers.size
+        for step, first in enumerate(range(0, self.total, together)):
+            batch = self._data.batch(step)
+            left = self.total - first - self._workers.rank * self._rows
+            past = torch.arange(self._rows) >= left
+            yield replace(batch, labels=batch.labels.masked_fill(past[:, None], IGNORED))
+
+    def _distinct_rows(self, tokens: int) -> int:
+        """The number of rows before the mixture repeats one, within `tokens` tokens."""
+        epochs = [source.epoch for source in self._data.sources]
+
+        def repeats(rows: int) -> bool:
+            _, of_each = self._data.mixture.assign(rows, 0)
+            return any(
+                epoch is not None and count > epoch
+                for count, epoch in zip(of_each, epochs, strict=True)
+            )
+
+        return bisect.bisect_left(range(1, tokens // self._data.length + 1), True, key=repeats)
 
 
 def run(
@@ -39,10 +151,10 @@ def run(
 
     `parents` holds the checkpoint folders of the stage's parents by role (data/roles.py). Every
     checkpoint gets a copy of the tokenizer. Returns what result.json says. Raises
-    oom_advice.TrainingMemoryError, which says what to lower, loop.NonFiniteError, DataError,
+    TrainingMemoryError, which says what to lower, loop.NonFiniteError, DataError,
     CheckpointError and EmbeddingError.
     """
-    start: Start = load_function(spec.start)(spec, parents)
+    start = STARTS[type(spec)](spec, parents)
     with memory_advice(spec):
         return _train(spec, writer, parents, start, workers or WorkerGroup())
 

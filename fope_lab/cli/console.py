@@ -63,7 +63,7 @@ def print_machine_notes(
     The keys of `done` are of stages that need not run.
     """
     from fope_lab.config.environment import default_address
-    from fope_lab.planning.this_machine import ELSEWHERE, machine_note
+    from fope_lab.planning.memory_fit import ELSEWHERE, machine_note
 
     if default_address() != "local":
         return

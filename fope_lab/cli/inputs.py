@@ -105,13 +105,13 @@ def _place(word: str, store: str) -> str:
     if not place.root.is_dir():
         if "/" in word:
             return word  # what reads it says that there is no such folder
-        fault = f"there is no folder {word} here, and no store at {place.root}"
+        fault = f"there is no folder {word} here, and no store at {place}"
         raise SweepError(Problem(("CHECKPOINT",), fault))
     try:
         return str(find_known_stage(place, word).folder.path)
     except SweepError as error:
         if "/" in word:
             return word  # as above
-        told = f"there is no folder {word} here, and in the store {place.root}: "
+        told = f"there is no folder {word} here, and in the store {place}: "
         problems = [Problem(("CHECKPOINT",), f"{told}{each.message}") for each in error.problems]
         raise SweepError(problems) from None

@@ -21,7 +21,7 @@ from fope_lab.stages import Select, SwapEmbedding
 from fope_lab.stages.internal import SELECTED
 from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import StageFolder
-from fope_lab.store.rows import durable_rows
+from fope_lab.store.completion import durable_rows
 
 if TYPE_CHECKING:
     from torch import nn

@@ -13,9 +13,8 @@ from typing import Any
 from fope_lab.housekeeping.known_stages import KnownStage, known_stages, parents_of, references
 from fope_lab.provenance.checkout import Checkout
 from fope_lab.store import StageState, Store
-from fope_lab.store.lease import AttemptRecord
-from fope_lab.store.observation import observe
-from fope_lab.store.time_taken import TimeTaken, attempt_seconds
+from fope_lab.store.attempts import AttemptRecord, TimeTaken, attempt_seconds
+from fope_lab.store.folder import observe
 
 
 @dataclass(frozen=True)

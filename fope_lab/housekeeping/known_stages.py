@@ -8,7 +8,6 @@ from pathlib import Path
 
 from fope_lab.config.problems import UserError
 from fope_lab.store import StageFolder, Store
-from fope_lab.store.sweep_files import SweepFiles
 from fope_lab.sweep import load_sweep
 from fope_lab.sweep.stage_filter import SHOWN_DIGITS, find_stage
 from fope_lab.tracking.ledger import damaged_plans, recorded_sweeps
@@ -140,7 +139,7 @@ def recorded_needs(store: Store) -> RecordedNeeds:
     for sweep in sweeps:
         for stage in sweep.stages:
             found.setdefault(stage.key, set()).update(stage.parents.values())
-        path = SweepFiles(store.root).of(sweep.name)
+        path = store.sweep_file(sweep.name)
         if path is None or not path.is_file():
             continue
         try:

@@ -25,15 +25,9 @@ from fope_lab.housekeeping.known_stages import (
     with_ancestors,
 )
 from fope_lab.store import StageFolder, Store
+from fope_lab.store.attempts import LeaseHeldError, driver_name, is_gone
 from fope_lab.store.checkpoint import list_checkpoints
-from fope_lab.store.lease import (
-    LEASE_SECONDS,
-    LeaseHeldError,
-    LeaseObserver,
-    LeaseState,
-    driver_name,
-    is_gone,
-)
+from fope_lab.store.lease import LEASE_SECONDS, LeaseObserver, LeaseState
 
 POLL_SECONDS = 0.25
 OLD_SECONDS = 3600.0
@@ -195,7 +189,7 @@ def _inside(stage: KnownStage) -> Iterator[Waste]:
 
 def _outside(store: Store) -> Iterator[Waste]:
     """What processes that were killed left beside the stages, and temporary files anywhere."""
-    for path in sorted((store.root / ".tune").glob("*")):
+    for path in store.drivers():
         if is_gone(path.name):
             yield _file(path, "files of Ray of a run that was killed")
     for path in sorted(store.root.glob(f"{REMOVED}*")):

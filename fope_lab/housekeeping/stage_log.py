@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from fope_lab.housekeeping.contents import moment, state_since
 from fope_lab.store import StageFolder, Status, StoreError
-from fope_lab.store.lease import AttemptRecord, LeaseObserver, LeaseState
-from fope_lab.store.observation import observe
+from fope_lab.store.attempts import AttemptRecord
+from fope_lab.store.folder import observe
+from fope_lab.store.lease import LeaseObserver, LeaseState
 
 POLL_SECONDS = 0.5
 """How often a log that is followed is looked at."""

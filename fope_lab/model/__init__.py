@@ -8,14 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.model.checkpoint import (
-    CheckpointConfig,
-    CheckpointError,
-    find_checkpoint,
-    load_model,
-    read_config,
-    save_model,
-)
+from fope_lab.model.checkpoint import find_checkpoint, load_model, read_config, save_model
+from fope_lab.model.checkpoint_files import CheckpointConfig, CheckpointError
 from fope_lab.model.config import SCALES, ModelConfig, flops_per_token, parameters
 
 if TYPE_CHECKING:

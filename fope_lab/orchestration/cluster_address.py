@@ -1,6 +1,7 @@
-"""The address of a Ray cluster: its form, and whether a Ray answers there.
+"""The address of a Ray cluster, whether one answers there, and the environment that a run needs.
 
-Ray itself would search for minutes, or raise errors of its own making. Nothing here imports it.
+Ray itself would search for minutes, or raise errors of its own making. It reads the variables when
+it is imported, so nothing here imports it.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import secrets
 import socket
 from pathlib import Path
 
@@ -18,7 +20,8 @@ LOCAL = "local"
 FORMS = "local, auto, HOST:PORT or ray://HOST:PORT"
 _HOST_AND_PORT = re.compile(r"(?:ray://)?(?P<host>[^\s/:?#@]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]+)")
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""How a client begins HTTP/2, which Ray speaks: the preface, and SETTINGS that are empty."""
+"""How a client begins HTTP/2, which Ray speaks: the preface, and empty SETTINGS. A port that only
+takes connections may be another server, or a head that was stopped."""
 _SETTINGS = 4  # the type of the frame that an HTTP/2 server sends first
 _SECONDS = 5.0
 _LIMITS = (
@@ -105,3 +108,29 @@ def _require_limits() -> None:
         if allowed != resource.RLIM_INFINITY and allowed < least * 2**30:
             found = f"{allowed / 2**30:.1f} GiB"
             raise ClusterError(f"the limit {name} is {found}; Ray needs {least} GiB to start")
+
+
+RAY_DEFAULTS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # relative paths stay relative to the user's folder
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # results are in the store
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # the controller handles signals
+    "RAY_AIR_NEW_OUTPUT": "0",  # progress_view.py prints the progress
+    "TUNE_GLOBAL_CHECKPOINT_S": "86400",  # snapshots are never read
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # each watcher would be another process
+    "RAY_TRAIN_METRICS_ENABLED": "0",
+    "RAY_prestart_worker_first_driver": "0",  # a process for each CPU, of which none is used
+}
+"""What a run changes about Ray; values that the user has set take precedence."""
+
+
+def prepare_environment(address: str) -> None:
+    """Set the variables that a run at `address` needs, except those that the user has set."""
+    for name, value in RAY_DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    if address == LOCAL and "RAY_AUTH_MODE" not in os.environ:
+        # Otherwise Ray writes a token into the home folder, and later clusters use it. With a token
+        # of its own, nobody else can join this cluster, and no file remains.
+        os.environ["RAY_AUTH_MODE"] = "token"
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)

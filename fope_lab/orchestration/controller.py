@@ -2,8 +2,7 @@
 
 There is no separate resume: a run plans again from the store and continues unfinished stages from
 their last checkpoints. `Tuner.restore` is not used, since it goes back to states older than the
-store's.
-Call environment.prepare_environment before importing this module, which imports ray.
+store's. Call cluster_address.prepare_environment before importing this module, which imports ray.
 """
 
 from __future__ import annotations
@@ -21,28 +20,67 @@ from ray import tune
 
 from fope_lab.atomic_files import MAKE_ROOM, is_full_disk
 from fope_lab.config.plugins import WithPlugins
-from fope_lab.orchestration.cluster_address import LOCAL, ClusterError
-from fope_lab.orchestration.environment import RAY_DEFAULTS
-from fope_lab.orchestration.last_checkpoints import LastCheckpoints, Say
-from fope_lab.orchestration.ray_watch import GO_ON, ending_with_cluster, ending_with_own_ray
-from fope_lab.orchestration.resources import CLUSTER_LOOKAHEAD, placement, require_nodes
-from fope_lab.orchestration.scratch import (
+from fope_lab.config.problems import UserError
+from fope_lab.orchestration.cluster_address import LOCAL, RAY_DEFAULTS, ClusterError
+from fope_lab.orchestration.drivers import (
     note_session,
     remove_scratch,
     scratch_folder,
     stop_request,
 )
+from fope_lab.orchestration.ending import Interruption, LastCheckpoints, Say, ray_starting
+from fope_lab.orchestration.ray_watch import GO_ON, ending_with_cluster, ending_with_own_ray
 from fope_lab.orchestration.searcher import StageSearcher
-from fope_lab.orchestration.signals import Interruption, ray_starting
 from fope_lab.orchestration.trial import KEY, PROCESS_RETRIES, run_stage
-from fope_lab.planning.capacity import Amounts, Capacity, Demand, Lookahead, amounts
+from fope_lab.planning.schedule import Amounts, Capacity, Demand, Lookahead, amounts
 from fope_lab.provenance.checkout import Checkout
 from fope_lab.provenance.source import source_of
+from fope_lab.stages import Resources
 from fope_lab.store import StageState, Store, StoreError
-from fope_lab.store.lease import Ending, driver_name
-from fope_lab.store.problems import first_line
+from fope_lab.store.attempts import Ending, driver_name
+from fope_lab.store.records import first_line
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.made_by import modules_of
+
+CLUSTER_LOOKAHEAD = Lookahead(stages=64, groups=4)
+"""On a cluster that may grow: its autoscaler sees what waits."""
+
+
+class ResourcesError(UserError):
+    """No node can ever hold a stage."""
+
+
+def placement(resources: Resources, driver: str) -> tune.PlacementGroupFactory:
+    """The placement group of a stage's trial; `driver` is the address of this process's node.
+
+    One worker runs in the trial itself. Several have a group of their own, and the trial, which
+    only waits for them, takes next to nothing. It does so beside the driver, since it must outlive
+    the nodes of its workers (Ray would go on trying to place what is left of them, see
+    trainers/distributed.py).
+    """
+    if resources.size > 1:
+        return tune.PlacementGroupFactory([{f"node:{driver}": 0.001}])
+    return tune.PlacementGroupFactory([amounts(resources)])
+
+
+def require_nodes(stages: Sequence[Stage], available: Mapping[str, float]) -> None:
+    """Raises ResourcesError naming every stage that asks for more than there is.
+
+    For a machine of its own; a cluster may scale up to what a stage needs.
+    """
+    found = []
+    for stage in stages:
+        size = stage.spec.resources.size
+        of_workers = f" for its {size} workers" if size > 1 else ""
+        for name, amount in amounts(stage.spec.resources).items():
+            if amount > available.get(name, 0):
+                found.append(
+                    f"{stage.label} needs {amount:g} {name}{of_workers}, this machine has "
+                    f"{available.get(name, 0):g}"
+                )
+    if found:
+        raise ResourcesError("\n".join(found))
+
 
 ReadStates = Callable[[], Mapping[str, StageState]]
 """Returns the state of every stage in this run, by key."""
@@ -102,7 +140,7 @@ def run_stages(
             stages, store, owner, capacity, seconds, lambda: interruption.noted, needed
         )
         request = stop_request(store, owner)
-        ending = LastCheckpoints(interruption, request, searcher, by_key, store, owner, say)
+        ending = LastCheckpoints(interruption, request, searcher.states, by_key, store, owner, say)
         if address == LOCAL:
             ending_with_ray = ending_with_own_ray(lambda: _clean_up(stages, store, owner))
         else:
@@ -130,7 +168,7 @@ def _tuner(
         tune.with_parameters(
             run_stage,
             stages=WithPlugins(stages),
-            store_root=str(store.root),
+            store_root=str(store),
             checkout=Checkout.current(),
             code={path: file.code for path, file in source_of(modules).items()},
         ),
@@ -150,7 +188,7 @@ def _tuner(
             storage_path=str(scratch),
             verbose=0,
             failure_config=tune.FailureConfig(max_failures=PROCESS_RETRIES),
-            callbacks=[ending, _Deaths(searcher)],
+            callbacks=[_Callback(searcher, ending)],
         ),
     )
 
@@ -184,14 +222,21 @@ def _not_a_death(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], ray.exceptions.RayActorError))
 
 
-class _Deaths(tune.Callback):
-    """Tells the searcher of a stage whose process died and which Tune tries again."""
+class _Callback(tune.Callback):
+    """What Tune calls: ends the run after a signal, and tells the searcher of processes that died.
 
-    def __init__(self, searcher: StageSearcher) -> None:
-        self._searcher = searcher
+    KeyboardInterrupt is the only way out of Tune's loop that ends the trials as well.
+    """
+
+    def __init__(self, searcher: StageSearcher, ending: LastCheckpoints) -> None:
+        self._searcher, self._ending = searcher, ending
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        """Raises KeyboardInterrupt when the run can end."""
+        self._ending.look()
 
     def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """Note the death. Tune calls this."""
+        """Note that the process of a stage died, and that Tune tries again."""
         self._searcher.note_death(trial.trial_id)
 
     def __getstate__(self) -> dict[str, Any]:

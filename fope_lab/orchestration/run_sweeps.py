@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING
 
 from fope_lab.config.environment import RUN, require_packages
 from fope_lab.config.problems import counted
 from fope_lab.devices import device_named, this_machine
-from fope_lab.orchestration.cluster_address import LOCAL, require_cluster
-from fope_lab.orchestration.failures import MOST_CAUSES
-from fope_lab.orchestration.progress_view import live_view, print_line, print_problems
-from fope_lab.orchestration.run_progress import RunProgress
+from fope_lab.orchestration.cluster_address import LOCAL, prepare_environment, require_cluster
+from fope_lab.orchestration.live_view import MOST_CAUSES, live_view, print_line, print_problems
+from fope_lab.orchestration.progress import RunProgress
 from fope_lab.orchestration.sweep_report import keep_report, report_artifacts, tracked_report
 from fope_lab.planning.forecast import forecast_seconds, without_gaps
 from fope_lab.planning.memory_fit import too_large, too_large_error
@@ -22,8 +22,7 @@ from fope_lab.planning.needed_stages import NeededStates, plan_sweeps
 from fope_lab.report.render.json import report_numbers
 from fope_lab.report.render.terminal import print_report
 from fope_lab.store import StageState, Status, Store, StoreError
-from fope_lab.store.corpora import CorpusRecords
-from fope_lab.store.lease import LeaseHeldError, driver_name, is_gone
+from fope_lab.store.attempts import LeaseHeldError, driver_name, is_gone
 from fope_lab.store.state import CACHED
 from fope_lab.sweep import Plan, Sweep
 from fope_lab.sweep.graph import Stage
@@ -76,7 +75,7 @@ def run_sweeps(
     if not stages_of(selected):
         actions = _actions(plans, [])
         done = f"{actions['cached']} of {actions.total()} stages are done"
-        print_line(console, f"{names}: no stage has failed; {done}; store {place.root}")
+        print_line(console, f"{names}: no stage has failed; {done}; store {place}")
         return {}
     require_unblocked(selected)
     again = stages_to_redo(plans, redo, stale=redo_stale)
@@ -97,7 +96,7 @@ def run_sweeps(
         with contextlib.suppress(TrackingError):  # a full disk, which the end of the run tells of
             tracker.record(planned)
     counts = ", ".join(f"{n} {word}" for word, n in actions.items() if n)
-    print_line(console, f"{names}: {counted(actions.total())}: {counts}; store {place.root}")
+    print_line(console, f"{names}: {counted(actions.total())}: {counts}; store {place}")
     states: Mapping[str, StageState] = {}
     problem = None
     if any(planned.action(key) not in NOTHING for planned in selected for key in planned.states):
@@ -139,9 +138,8 @@ def _actions(plans: Sequence[Plan], selected: Sequence[Stage]) -> Counter[str]:
 def _print_left_out(plans: Sequence[Plan], selected: Sequence[Stage], console: Console) -> None:
     """Print how many stages are not done because they were not selected."""
     if left := _actions(plans, selected)[LEFT_OUT]:
-        were = "was" if left == 1 else "were"
-        text = f"{counted(left)} {were} left out and still to be run: run the same files without"
-        print_line(console, f"{text} --only or --retry-failed to complete them", style="yellow")
+        text = f"{counted(left)} not selected; run without --only or --retry-failed to finish"
+        print_line(console, text, style="yellow")
 
 
 def _print_end(stages: Sequence[Stage], states: Mapping[str, StageState], console: Console) -> None:
@@ -158,10 +156,9 @@ def keep_corpora(planned: Plan, store: Store) -> None:
     """Record what the corpora of local files hold that finished stages of the plan have read."""
     done = (stage for stage in planned.sweep.stages if planned.states[stage.key].is_done)
     read = [corpus.canonical() for stage in done if (corpus := stage.spec.reads())]
-    records = CorpusRecords(store.root)
     for local in planned.sweep.local_corpora:
         if local.corpus in read:
-            records.keep(local.record)
+            store.keep_corpus(local.record)
 
 
 def _prepare_rerun(stages: Sequence[Stage], store: Store, console: Console) -> None:
@@ -232,42 +229,53 @@ def _run_stages(
     Returns the state of each stage by key, and why MLflow can't be used, if it can't. Whatever ends
     the run early, the failures up to then are printed.
     """
-    from fope_lab.orchestration.environment import prepare_environment
-
     require_cluster(address)
     prepare_environment(address)
     from fope_lab.orchestration.controller import run_stages
 
-    problem: str | None = None
-
-    @contextlib.contextmanager
-    def watch(read_states: ReadStates, read_room: ReadRoom) -> Iterator[None]:
-        nonlocal problem
-        tracking = TrackingThread(tracker, plans)
-        tracking.start()
-        try:
-            with live_view(RunProgress(stages, store, forecasts, read_room), read_states, console):
-                yield
-        except BaseException:
-            print_problems(stages, read_states(), store, console, MOST_CAUSES)
-            tracking.flush(INTERRUPTED_SECONDS)  # the next run, or `sync`, uploads the rest
-            raise
-        tracking.flush()
-        problem = tracking.unreachable
-
-    names = [planned.sweep.name for planned in plans]
-    seconds = without_gaps(forecasts)
+    watched = _Watched(stages, plans, store, forecasts, tracker, console)
     states = run_stages(
         stages,
         store,
-        seconds,
+        without_gaps(forecasts),
         address=address,
-        watch=watch,
-        sweeps=names,
+        watch=watched,
+        sweeps=[planned.sweep.name for planned in plans],
         say=lambda line: print_line(console, line, style="yellow"),
         needed=NeededStates([planned.sweep for planned in plans], store).of,
     )
-    return states, problem
+    return states, watched.problem
+
+
+@dataclass
+class _Watched:
+    """Shows a run while it lasts, and keeps MLflow up to date; then `problem` says what of MLflow
+    can't be used, if anything."""
+
+    stages: Sequence[Stage]
+    plans: Sequence[Plan]
+    store: Store
+    forecasts: Mapping[str, float | None]
+    tracker: Tracker
+    console: Console
+    problem: str | None = None
+
+    @contextlib.contextmanager
+    def __call__(self, read_states: ReadStates, read_room: ReadRoom) -> Iterator[None]:
+        """Watch a run until the block ends."""
+        tracking = TrackingThread(self.tracker, self.plans)
+        tracking.start()
+        progress = RunProgress(self.stages, self.store, self.forecasts, read_room)
+        try:
+            with live_view(progress, read_states, self.console):
+                yield
+        except BaseException:
+            states = read_states()
+            print_problems(self.stages, states, self.store, self.console, MOST_CAUSES)
+            tracking.flush(INTERRUPTED_SECONDS)  # the next run, or `sync`, uploads the rest
+            raise
+        tracking.flush()
+        self.problem = tracking.unreachable
 
 
 def _upload(tracker: Tracker, plans: Sequence[Plan]) -> TrackingThread:
@@ -309,7 +317,7 @@ def _finish(
 
 
 def _print_tracking(tracker: Tracker, store: Store, console: Console, problem: str | None) -> None:
-    place = quote(str(store.root))
+    place = quote(str(store))
     pages = "" if is_server(tracker.uri) else f" (fope-lab ui --store {place})"
     print_line(console, f"MLflow: {tracker.address}{pages}")
     if tracker.replaced:

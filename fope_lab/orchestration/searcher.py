@@ -18,10 +18,10 @@ from typing import Any
 from ray.tune.search import Searcher
 
 from fope_lab.orchestration.trial import KEY, OWNER, PROCESS_RETRIES, REASON, STATUS, SUPERSEDE
-from fope_lab.planning.capacity import Capacity
-from fope_lab.planning.schedule import remaining_path
+from fope_lab.planning.schedule import Capacity, remaining_path
 from fope_lab.store import StageFolder, StageState, Status, Store
-from fope_lab.store.lease import Ending, LeaseHeldError, LeaseObserver, LeaseState
+from fope_lab.store.attempts import Ending, LeaseHeldError
+from fope_lab.store.lease import LeaseObserver, LeaseState
 from fope_lab.store.state import CACHED, ENDED
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.made_by import other_parents, output_digest, read_other_output

@@ -13,8 +13,7 @@ from fope_lab.report.build import provenance
 from fope_lab.report.files import REPORT_FILES, WrittenReport, named_panels, write_report
 from fope_lab.report.results.frame import results_frame
 from fope_lab.store import Store
-from fope_lab.store.snapshot import StoreSnapshot
-from fope_lab.store.sweep_files import REPORTS
+from fope_lab.store.root import StoreSnapshot
 from fope_lab.sweep import Sweep
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.notes import keep_file
@@ -73,6 +72,6 @@ def report_artifacts(report: Report, written: WrittenReport) -> dict[str, bytes]
 
 def keep_report(report: Report, store: Store) -> WrittenReport:
     """Write the report into its folder in the store, and from which file it came."""
-    written = write_report(report, store.root / REPORTS / report.name)
+    written = write_report(report, store.report(report.name))
     keep_file(report.name, Path(report.path), store)
     return written

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.atomic_files import MAKE_ROOM, is_full_disk
-from fope_lab.orchestration.scratch import ray_scratch_dir, stop_request
-from fope_lab.planning.workload import workload_of
+from fope_lab.orchestration.drivers import stop_request
+from fope_lab.planning.forecast import workload_of
 from fope_lab.processor import processor
 from fope_lab.provenance.checkout import Checkout, package_versions
 from fope_lab.provenance.source import source_of
@@ -33,16 +33,18 @@ from fope_lab.store import (
     Store,
     StoreError,
 )
-from fope_lab.store.checkpoint import changed_since_written, damaged_files, require_intact
-from fope_lab.store.digests import forget_digests
-from fope_lab.store.lease import Ending, LeaseHeldError
-from fope_lab.store.problems import first_line
-from fope_lab.store.sources import Sources
+from fope_lab.store.attempts import Ending, LeaseHeldError
+from fope_lab.store.checkpoint import (
+    changed_since_written,
+    damaged_files,
+    forget_digests,
+    require_intact,
+)
+from fope_lab.store.records import first_line
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.made_by import modules_of, output_digest
 from trainers.distributed import WorkersLostError, run_workers, with_size
-from trainers.execution import Execution, execution_here
-from trainers.system_metrics import SystemMonitor
+from trainers.measures import Execution, SystemMonitor, execution_here
 
 KEY, OWNER, SUPERSEDE = "key", "owner", "supersede"
 """The keys of a trial's configuration."""
@@ -202,7 +204,7 @@ def _work(
             attempt,
             parents,
             is_retry=_is_retry(attempt),
-            scratch=ray_scratch_dir(store, config[OWNER]),
+            scratch=store.driver(config[OWNER]),
         )
     _reset_process(stage.spec.resources.threads)
     if isinstance(stage.spec, TrainingConfig):
@@ -292,7 +294,7 @@ def maker(
         "clean": checkout and checkout.clean,
         "versions": package_versions(),
         "device": _device(stage),
-        "source": Sources(store.root).keep(source),
+        "source": store.keep_source(source),
     }
 
 

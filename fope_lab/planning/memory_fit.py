@@ -1,20 +1,28 @@
-"""Stages that are too large for a device: by how much, and what would make them fit."""
+"""Stages that a device or this machine can't hold, why, and what would make them fit.
+
+A sweep may be meant for a cluster, so that a machine which lacks GPUs, cores or memory is no error
+of the sweep: `plan` and `validate` note it, and a run on this machine refuses it. Nothing here
+imports torch or Ray.
+"""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from fope_lab.config.problems import Problem, SweepError
-from fope_lab.devices import CPU, GIB, Device
+from fope_lab.devices import CPU, GIB, Device, cores, this_machine
 from fope_lab.evaluation.base import ModelEvaluation
 from fope_lab.model.config import ModelConfig, parameters
 from fope_lab.model.memory import Memory
-from fope_lab.stages import StageConfig, SwapEmbedding, TrainingConfig
+from fope_lab.planning.schedule import amounts
+from fope_lab.stages import Resources, StageConfig, SwapEmbedding, TrainingConfig
 from fope_lab.sweep.cost import copying_peak, reading_peak, training_peak
-from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.plan import Plan
 
 MARGIN = 1.05
@@ -159,3 +167,59 @@ def _parts(memory: Memory) -> str:
 
 def _gib(size: float) -> str:
     return f"{size / GIB:,.1f} GiB"
+
+
+NVIDIA = Path("/proc/driver/nvidia/gpus")
+"""Has an entry for each GPU that NVIDIA's driver on Linux knows."""
+OTHER_GPUS = (Path("/dev/dxg"), Path("/dev/kfd"))
+"""Devices of GPUs that this module can't count: those of WSL, and of AMD."""
+ELSEWHERE = (
+    "`run` refuses what this machine can't hold; `run --address` and `submit` use a cluster, and"
+    " `plan --device NAME` checks another device"
+)
+SHOWN = 2
+"""How many reasons a note names."""
+
+
+def gpu_count() -> int | None:
+    """The number of GPUs that a process may use; None if that can't be told."""
+    try:
+        count = len(list(NVIDIA.iterdir()))
+    except OSError:
+        return None if any(path.exists() for path in OTHER_GPUS) else 0
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return count
+    return min(count, len([name for name in visible.split(",") if name.strip() not in ("", "-1")]))
+
+
+def machine_note(sweep: Sweep, stages: Iterable[Stage]) -> str | None:
+    """One line on why this machine can't run some of a sweep's `stages`; None if it can run all."""
+    gpus = gpu_count()
+    there = {"CPU": float(cores()), **({} if gpus is None else {"GPU": float(gpus)})}
+    reasons: dict[str, None] = {}
+    too_much = 0
+    for stage in stages:
+        found = list(_reasons(stage, there))
+        too_much += bool(found)
+        reasons |= dict.fromkeys(f"{stage.section} {reason}" for reason in found)
+    if not reasons:
+        return None
+    more = f"; and {len(reasons) - SHOWN} more reasons" if len(reasons) > SHOWN else ""
+    which = f"{too_much:,} of its stages" if too_much > 1 else "one of its stages"
+    return f"{sweep.name}: this machine can't hold {which}: {'; '.join([*reasons][:SHOWN])}{more}"
+
+
+def _reasons(stage: Stage, there: Mapping[str, float]) -> Iterator[str]:
+    lacking = list(_lacking(stage.spec.resources, there))
+    yield from lacking
+    if not lacking and (too_large := why_too_large(stage, None, this_machine())):
+        yield too_large
+
+
+def _lacking(resources: Resources, there: Mapping[str, float]) -> Iterator[str]:
+    """What all workers of a stage occupy together and this machine does not have."""
+    for name, amount in amounts(resources).items():
+        if name in there and amount > there[name]:
+            several = "s" if amount != 1 else ""
+            yield f"needs {amount:g} {name}{several}, and there are {there[name]:g}"

@@ -13,9 +13,8 @@ from rich.text import Text
 
 from fope_lab.config.problems import counted
 from fope_lab.devices import CPU, GIB
-from fope_lab.planning.estimate import PlanEstimate
+from fope_lab.planning.estimate import PlanEstimate, emulated, wide_on_gpus
 from fope_lab.planning.forecast import HOUR
-from fope_lab.planning.narrow import emulated, wide_on_gpus
 from fope_lab.processor import bfloat16_instruction
 from fope_lab.stages import Select
 from fope_lab.sweep.graph import Stage

@@ -1,20 +1,157 @@
-"""How long a graph of stages takes on given cores and GPUs, by the clock.
+"""Which stage may start next, and how long a graph of stages takes by the clock.
 
-Two bounds that no order can beat: the longest chain of stages, and all work shared out evenly. And
-a schedule that can be kept: the controller's own policy (capacity.py), simulated on the forecasts,
-the longest remaining path first (Graham, "Bounds on Multiprocessing Timing Anomalies", 1969: with
-equal processors at most twice the best order's time).
+`Capacity` is the one scheduling policy: the controller asks it of a real cluster, and `wall_time`
+simulates it. A stage counts with all its workers from the moment it starts. (Tune counts trials
+alone: the workers of a trial have a placement group of their own, which is placed as a whole or not
+at all.) The most urgent stage goes first. While it has no room, a less urgent stage may start
+before it if the forecast of its time says that the urgent one need not wait for it. This is EASY
+backfilling: Mu'alem & Feitelson, "Utilization, Predictability, Workloads, and User Runtime
+Estimates in Scheduling the IBM SP2 with Backfilling" (2001).
+
+Urgent is what has the longest remaining path (Graham, "Bounds on Multiprocessing Timing Anomalies",
+1969: with equal processors at most twice the best order's time). No order beats two bounds: the
+longest chain of stages, and all work shared out evenly.
 """
 
 from __future__ import annotations
 
 import bisect
 import heapq
-from collections.abc import Mapping, Sequence
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fope_lab.planning.capacity import Capacity, Demand, amounts
+from fope_lab.stages import Resources
 from fope_lab.sweep.graph import Stage
+
+Amounts = Mapping[str, float]
+"""An amount of each of Ray's resources, by its name."""
+
+TOLERANCE = 1e-6  # of sums of fractions
+
+_Size = tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What all workers of a stage occupy together, and the forecast of its time in seconds."""
+
+    amounts: Amounts
+    seconds: float
+    workers: int = 1
+
+
+@dataclass(frozen=True)
+class Lookahead:
+    """How many stages may start before there is room for them, so that an autoscaler sees them.
+
+    `groups` bounds how many of them have several workers: each has a process that waits for them.
+    """
+
+    stages: int = 0
+    groups: int = 0
+
+
+class Capacity:
+    """The running stages, against what the cluster has."""
+
+    def __init__(
+        self,
+        demands: Mapping[str, Demand],
+        total: Callable[[], Amounts],
+        lookahead: Lookahead = Lookahead(),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`demands` are by the stages' keys, `total` returns what the cluster has now, and `clock`
+        the time in seconds."""
+        self._demands, self._total = demands, total
+        self._lookahead, self._clock = lookahead, clock
+        self._used: dict[str, float] = {}
+        self._ends: dict[str, float] = {}
+        # Many stages occupy the same: each size is compared with the room once for all of them.
+        self._sizes = {key: tuple(sorted(d.amounts.items())) for key, d in demands.items()}
+        self._different_sizes = set(self._sizes.values())
+
+    def acquire(self, key: str) -> None:
+        """Count a stage as started: it takes its amounts from what is free."""
+        self._ends[key] = self._clock() + self._demands[key].seconds
+        _add(self._used, self._demands[key].amounts, 1)
+
+    def release(self, key: str) -> None:
+        """Count a stage as ended: its amounts are free again."""
+        del self._ends[key]
+        _add(self._used, self._demands[key].amounts, -1)
+
+    def admissible(self, ready: Iterable[str]) -> Iterator[str]:
+        """Yield the stages of `ready`, most urgent first, any of which may start now.
+
+        After the caller acquires a stage, the rest of the iteration is out of date.
+        """
+        free = dict(self._total())
+        _add(free, self._used, -1)
+        fitting = self._fitting(free)
+        now = self._clock()
+        reservation: _Reservation | None = None
+        for key in ready:
+            if reservation is not None:
+                if self._sizes[key] in fitting and (
+                    now + self._demands[key].seconds <= reservation.time
+                    or self._sizes[key] in reservation.leaves_room_for
+                ):
+                    yield key
+            elif self._sizes[key] in fitting or self._may_wait(self._demands[key]):
+                yield key
+            else:
+                if not fitting:
+                    return
+                reservation = self._reserve(self._demands[key], free)
+
+    def _fitting(self, free: Amounts) -> frozenset[_Size]:
+        """The sizes of stages for which there is room."""
+        return frozenset(size for size in self._different_sizes if _fits(size, free))
+
+    def _may_wait(self, demand: Demand) -> bool:
+        """Whether a stage may start although there is no room for it."""
+        groups = sum(self._demands[key].workers > 1 for key in self._ends)
+        if demand.workers > 1:
+            return groups < self._lookahead.groups
+        # Single stages would be placed before a group that waits for more room than they need.
+        return not groups and len(self._ends) < self._lookahead.stages
+
+    def _reserve(self, demand: Demand, free: Amounts) -> _Reservation:
+        """When there will be room for a stage that has none now, and what will be left then."""
+        spare = dict(free)
+        for key in sorted(self._ends, key=self._ends.__getitem__):
+            _add(spare, self._demands[key].amounts, 1)
+            if _fits(demand.amounts.items(), spare):
+                _add(spare, demand.amounts, -1)
+                return _Reservation(self._ends[key], self._fitting(spare))
+        return _Reservation(math.inf, self._fitting(spare))
+
+
+@dataclass(frozen=True)
+class _Reservation:
+    """Room that is kept for an urgent stage: from `time` on, for all but `leaves_room_for`."""
+
+    time: float
+    leaves_room_for: frozenset[_Size]
+
+
+def amounts(resources: Resources) -> dict[str, float]:
+    """What all workers of a stage occupy, in Ray's names."""
+    gpus = {"GPU": resources.gpus} if resources.gpus else {}
+    return {"CPU": resources.cpus * resources.size, **gpus}
+
+
+def _fits(wanted: Iterable[tuple[str, float]], there: Amounts) -> bool:
+    return all(amount <= there.get(name, 0.0) + TOLERANCE for name, amount in wanted)
+
+
+def _add(there: dict[str, float], amounts: Amounts, sign: int) -> None:
+    for name, amount in amounts.items():
+        there[name] = there.get(name, 0.0) + sign * amount
 
 
 @dataclass(frozen=True)
@@ -111,3 +248,95 @@ def _simulate(
             if not waits_for[child]:
                 bisect.insort(ready, (-remaining[child], child))
     return now
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """The seconds that a stage takes in all, and those that are left, by its speed in this run."""
+
+    total: float
+    left: float = 0.0
+
+
+@dataclass(frozen=True)
+class TimeLeft:
+    """How much of the work is done, and how long the rest takes by the clock.
+
+    `share` is between 0 and 1, and `seconds` is None where nothing is known of any unfinished
+    stage. `unknown` counts the unfinished stages that neither number includes.
+    """
+
+    share: float
+    seconds: float | None
+    unknown: int
+
+
+def time_left(
+    stages: Sequence[Stage],
+    forecasts: Mapping[str, float | None],
+    measured: Mapping[str, StageTime],
+    *,
+    cached: Mapping[str, float],
+    begun: Mapping[str, float],
+    stopped: Collection[str],
+    machines: Machines,
+) -> TimeLeft:
+    """The time that is left of `stages`, which come parents first.
+
+    `forecasts` has the seconds of each stage by key, or None; `measured` the stages that have run
+    in this run, or have a speed; `cached` the seconds that stages took which were done before; and
+    `begun` for how many seconds stages have been running that have no speed yet. `stopped` are the
+    keys of stages that this run won't finish: they have no time left, but their work is not done.
+    """
+    expected = {**expected_seconds(stages, forecasts, measured), **cached}
+    left = {
+        key: measured[key].left if key in measured else max(seconds - begun.get(key, 0.0), 0.0)
+        for key, seconds in expected.items()
+        if seconds is not None and key not in cached and key not in stopped
+    }
+    known = {key: seconds for key, seconds in expected.items() if seconds is not None}
+    undone = sum(left.values()) + sum(known[key] for key in stopped if key in known)
+    whole = sum(known.values())
+    unknown = sum(value is None and key not in stopped for key, value in expected.items())
+    nothing_known = unknown and not any(left.values())
+    return TimeLeft(
+        share=max(1 - undone / whole, 0.0) if whole else 0.0,
+        seconds=None if nothing_known else wall_time(stages, left, machines).scheduled,
+        unknown=unknown,
+    )
+
+
+def expected_seconds(
+    stages: Sequence[Stage],
+    forecasts: Mapping[str, float | None],
+    measured: Mapping[str, StageTime],
+) -> dict[str, float | None]:
+    """The seconds of each stage in all: measured, else the corrected forecast.
+
+    A forecast is wrong by about the same factor for all stages of a kind. So those that have run
+    correct the others of their kind, and all together the kinds of which none has run. A stage
+    without a forecast counts as the mean of the measured stages of its kind.
+    """
+    totals: defaultdict[str, list[float]] = defaultdict(list)
+    pairs: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for stage in stages:
+        if (time := measured.get(stage.key)) is not None:
+            totals[stage.kind].append(time.total)
+            if forecast := forecasts[stage.key]:
+                pairs[stage.kind].append((time.total, forecast))
+    of_all = _ratio([pair for of_kind in pairs.values() for pair in of_kind], 1.0)
+    expected: dict[str, float | None] = {}
+    for stage in stages:
+        forecast, alike = forecasts[stage.key], totals[stage.kind]
+        if stage.key in measured:
+            expected[stage.key] = measured[stage.key].total
+        elif forecast is not None:
+            expected[stage.key] = forecast * _ratio(pairs[stage.kind], of_all)
+        else:
+            expected[stage.key] = sum(alike) / len(alike) if alike else None
+    return expected
+
+
+def _ratio(pairs: Sequence[tuple[float, float]], default: float) -> float:
+    """All measured over all forecast seconds of `pairs`."""
+    return sum(m for m, _ in pairs) / sum(f for _, f in pairs) if pairs else default

@@ -34,7 +34,7 @@ class PrepareData(StageConfig, kind="prepare-data"):
     """Tokenize a corpus once, for every stage that reads it."""
 
     version = 2  # tokens in shards, and losses beside them
-    entry_point = "trainers.prepare_data:run"
+    entry_point = "trainers.data:prepare_data"
     user_facing = False
     corpus_path = ("corpus",)
 
@@ -48,7 +48,7 @@ class TrainTokenizer(StageConfig, kind="train-tokenizer"):
     """Train a tokenizer once, for every stage that uses it."""
 
     version = 1
-    entry_point = "trainers.train_tokenizer:run"
+    entry_point = "trainers.data:train_tokenizer"
     user_facing = False
     corpus_path = ("tokenizer", "corpus")
 
@@ -60,7 +60,7 @@ class CopyTokenizer(StageConfig, kind="copy-tokenizer"):
     """Copy a tokenizer from the data that `fope-lab fetch` put into the store."""
 
     version = 1
-    entry_point = "trainers.train_tokenizer:copy"
+    entry_point = "trainers.data:copy_tokenizer"
     user_facing = False
 
     tokenizer: str
@@ -108,7 +108,7 @@ class Select(StageConfig, kind="select"):
     """
 
     version = 1
-    entry_point = "trainers.select:run"
+    entry_point = "trainers.models:select"
     leaves_model = True
     user_facing = False
 
@@ -174,7 +174,7 @@ class SwapEmbedding(ChildConfig, kind="swap-embedding"):
     """
 
     version = 1
-    entry_point = "trainers.swap_embedding:run"
+    entry_point = "trainers.models:swap_embedding"
     leaves_model = True
     user_facing = False
     outside_file = MappingProxyType({"seed": "the seed is that of the model it starts from"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from fope_lab.config.annotations import Doc, Interval
 from fope_lab.config.options import Options, PositiveInt
@@ -203,8 +203,6 @@ class TrainingConfig(StageConfig):
     outside_file = MappingProxyType({"seed": "seeds are the whole sweep's, as in seeds: [0, 1, 2]"})
 
     entry_point = "trainers.stage:run"
-    start: ClassVar[str]
-    """The function that returns what the training starts from (trainers.start.Start)."""
 
     data: DataSection
     train: TrainSettings
@@ -303,8 +301,6 @@ def _nearest(tokens: int, multiple: int) -> str:
 class Pretrain(TrainingConfig, kind="pretrain"):
     """Train a model from scratch."""
 
-    start = "trainers.pretrain:start"
-
     model: ModelSection
     """The sizes given, as a dict; a resolved stage has the whole ModelConfig here."""
     embedding: EmbeddingSection
@@ -333,7 +329,6 @@ class Extend(FurtherTraining, kind="extend"):
     """Continue training a model on longer text, with its own embedding or with another. With
     `train: none`, only give it another embedding."""
 
-    start = "trainers.extend:start"
     untrained = SwapEmbedding
 
     resizing: Annotated[
@@ -360,8 +355,6 @@ class Finetune(FurtherTraining, kind="finetune"):
 
     `tokenizer` replaces the model's own: it has the same ids, and a chat template.
     """
-
-    start = "trainers.finetune:start"
 
     tokenizer: Annotated[
         TokenizerSection | None,

@@ -2,7 +2,7 @@
 
     <store>/<kind>/<key>/
       stage.yaml      what the newest attempt was asked: the resolved configuration and its origin
-      attempts/       who worked on the stage (fope_lab/store/lease.py)
+      attempts/       who worked on the stage (fope_lab/store/attempts.py)
       metrics/        <token>-<step>.jsonl: one segment per attempt and checkpoint interval
       checkpoint/     <token>-<step>/: what the stage leaves to others (a model, prepared data, a
                       tokenizer, an analysis's files), or what it goes on from after a kill, with
@@ -21,12 +21,12 @@ from __future__ import annotations
 
 from fope_lab.store.attempt import Attempt
 from fope_lab.store.checkpoint import Checkpoint
+from fope_lab.store.completion import Row
 from fope_lab.store.folder import StageFolder
-from fope_lab.store.problems import LeaseLostError, StageDoneError, StoreError
+from fope_lab.store.lease import StageStoppedError, StopRequest
+from fope_lab.store.records import LeaseLostError, StageDoneError, StoreError
 from fope_lab.store.root import Store
-from fope_lab.store.rows import Row
 from fope_lab.store.state import StageState, Status
-from fope_lab.store.stop_request import StageStoppedError, StopRequest
 from fope_lab.store.writer import AttemptHandle, FolderWriter, RunWriter
 
 __all__ = [

@@ -10,12 +10,11 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
 
+from fope_lab.store.attempts import Ending, WorkTime, contributors, device_of, time_before
 from fope_lab.store.checkpoint import newest_complete
 from fope_lab.store.completion import complete
-from fope_lab.store.contributors import contributors, device_of
-from fope_lab.store.lease import Ending, Lease
-from fope_lab.store.problems import StoreError
-from fope_lab.store.time_taken import WorkTime, time_before
+from fope_lab.store.lease import Lease
+from fope_lab.store.records import StoreError
 from fope_lab.store.writer import FolderWriter, remove_old_checkpoints
 
 

@@ -1,27 +1,84 @@
 """Checkpoints of a stage: finding them, and telling whether they are whole.
 
-The manifest of a checkpoint is written last. It has the digests of the checkpoint's files, and of
-the segments of metrics that were complete when it was saved: the rows up to its step.
+The manifest of a checkpoint is written last. It has the sizes and SHA-256 digests of the
+checkpoint's files, and of the segments of metrics with the rows up to its step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import functools
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from fope_lab.atomic_files import files_below, sync_file, write_json
-from fope_lab.store.digests import (
-    FileDigests,
-    changed_files,
-    changed_sizes,
-    digest_of_digests,
-    digests_of,
-)
-from fope_lab.store.paths import StagePaths
-from fope_lab.store.problems import StoreError
-from fope_lab.store.records import read_manifest
-from fope_lab.store.time_taken import WorkTime
+from fope_lab.atomic_files import files_below, sha256_file, sync_file, write_json
+from fope_lab.store.attempts import WorkTime
+from fope_lab.store.records import StagePaths, StoreError, read_manifest
+
+FileDigests = Mapping[str, Mapping[str, Any]]
+"""The `size` in bytes and the `sha256` of files, by their paths from a folder."""
+
+
+def digests_of(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The digests of files below `folder`, in the order of `names`. Raises OSError."""
+    digests = {}
+    for name in names:
+        status = (folder / name).stat()
+        digest = _sha256(folder / name, status.st_size, status.st_mtime_ns)
+        digests[name] = {"size": status.st_size, "sha256": digest}
+    return digests
+
+
+def forget_digests() -> None:
+    """Have every file read again when its digest is next asked for: damage may leave its size and
+    time as they were."""
+    _sha256.cache_clear()
+
+
+def changed_sizes(folder: Path, digests: FileDigests) -> list[str]:
+    """The files that are missing or have another size than was written. This reads no file."""
+    return [name for name, entry in digests.items() if _size(folder / name) != entry["size"]]
+
+
+def changed_files(folder: Path, digests: FileDigests) -> list[str]:
+    """The files that are missing or no longer hold what was written.
+
+    This reads every byte, but a file that was read before only if its size or time is another, or
+    after `forget_digests`.
+    """
+    return [name for name, entry in digests.items() if not _is_as_written(folder / name, entry)]
+
+
+def digest_of_digests(digests: FileDigests) -> str:
+    """One SHA-256 for the names and contents of files, whatever their order."""
+    contents = sorted((name, entry["sha256"]) for name, entry in digests.items())
+    return hashlib.sha256(json.dumps(contents).encode()).hexdigest()
+
+
+def _is_as_written(path: Path, entry: Mapping[str, Any]) -> bool:
+    try:
+        status = path.stat()
+        return status.st_size == entry["size"] and (
+            _sha256(path, status.st_size, status.st_mtime_ns) == entry["sha256"]
+        )
+    except OSError:
+        return False
+
+
+@functools.lru_cache(maxsize=65536)
+def _sha256(path: Path, size: int, written: int) -> str:
+    return sha256_file(path)
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
+
 
 MANIFEST = "manifest.json"
 
@@ -40,25 +97,23 @@ class Checkpoint:
         token, _, step = path.name.partition("-")
         return cls(path, int(token), int(step)) if token.isdigit() and step.isdigit() else None
 
-    def segments(self) -> FileDigests | None:
-        """The segments of metrics up to this checkpoint, in order, by their paths from the stage.
-
-        None for a checkpoint that does not say so: it is damaged, or an old version wrote it.
-        """
-        manifest = read_manifest(self.path / MANIFEST)
-        return None if manifest is None else manifest.get("metrics")
+    def segments(self) -> FileDigests:
+        """The segments of metrics up to this checkpoint, in order, by their paths from the stage;
+        none of a damaged checkpoint."""
+        segments: FileDigests = self._manifest().get("metrics", {})
+        return segments
 
     def is_partial(self) -> bool:
         """Whether the checkpoint is there to go on from alone, and no output of the stage."""
-        return (read_manifest(self.path / MANIFEST) or {}).get("partial") is True
+        return self._manifest().get("partial") is True
 
-    def work_time(self) -> WorkTime | None:
-        """The time that the work up to this checkpoint took, over all attempts but without what
-        was lost. None if the checkpoint does not say so, as for `segments`."""
-        manifest = read_manifest(self.path / MANIFEST) or {}
-        if "seconds" not in manifest or "cpu_seconds" not in manifest:
-            return None
-        return WorkTime(manifest["seconds"], manifest["cpu_seconds"])
+    def work_time(self) -> WorkTime:
+        """The time of the work up to this checkpoint, over all attempts, without what was lost."""
+        manifest = self._manifest()
+        return WorkTime(manifest.get("seconds", 0.0), manifest.get("cpu_seconds", 0.0))
+
+    def _manifest(self) -> dict[str, Any]:
+        return read_manifest(self.path / MANIFEST) or {}
 
 
 def list_checkpoints(paths: StagePaths) -> list[Checkpoint]:
@@ -110,11 +165,11 @@ def damage_of_checkpoint(paths: StagePaths, checkpoint: Checkpoint) -> list[str]
     A manifest that was copied from another stage is one of them. This reads every byte.
     """
     folder = checkpoint.path.relative_to(paths.folder)
-    manifest = read_manifest(checkpoint.path / MANIFEST) or {}
-    if (stage := manifest.get("stage", paths.name)) != paths.name:
-        return [f"{folder / MANIFEST} (of {stage})"]
+    manifest = read_manifest(checkpoint.path / MANIFEST)
+    if manifest is not None and manifest["stage"] != paths.name:
+        return [f"{folder / MANIFEST} (of {manifest['stage']})"]
     own = [str(folder / name) for name in damaged_files(checkpoint.path)]
-    return own + changed_files(paths.folder, checkpoint.segments() or {})
+    return own + changed_files(paths.folder, checkpoint.segments())
 
 
 def content_digest(path: Path, *, without: Collection[str] = ()) -> str | None:
@@ -146,15 +201,14 @@ def write_manifest(
     token: int,
     step: int,
     metrics: FileDigests,
-    work_time: WorkTime | None,
+    work_time: WorkTime,
     *,
     partial: bool = False,
 ) -> None:
     """Make the files in `directory` durable, then list them in its manifest.
 
     `stage` is the kind and the key of the stage, and `metrics` are the segments that hold the rows
-    up to this checkpoint. `work_time` is what the work up to it took, if that is known. A `partial`
-    checkpoint is no output of the stage.
+    up to this checkpoint. A `partial` checkpoint is no output of the stage.
     """
     names = []
     for path in files_below(directory):
@@ -162,6 +216,5 @@ def write_manifest(
         names.append(str(path.relative_to(directory)))
     files = digests_of(directory, names)
     manifest = {"stage": stage, "step": step, "token": token, "files": files}
-    more = {} if work_time is None else asdict(work_time)
-    more |= {"partial": True} if partial else {}
-    write_json(directory / MANIFEST, manifest | {"metrics": dict(metrics), **more})
+    manifest |= {"metrics": dict(metrics), **asdict(work_time)}
+    write_json(directory / MANIFEST, manifest | ({"partial": True} if partial else {}))

@@ -1,8 +1,14 @@
-"""How a stage is finished: its result and the marker DONE, which names all that belongs to it.
+"""What counts of a stage's output: the result, the rows of metrics, and what is moved aside.
 
-The result is written under the attempt's own name, then DONE is created exclusively with the
-digests of everything that counts, and only then the result gets its final name. So whichever
-attempt creates DONE owns both, however long another one stalls in between.
+A stage is finished by DONE, which names all that belongs to it. The result is written under the
+attempt's own name, then DONE is created exclusively with the digests of everything that counts, and
+only then the result gets its final name. So whichever attempt creates DONE owns both, however long
+another one stalls in between.
+
+Every attempt writes a new segment of rows after each of its checkpoints. The rows of a stage that
+is not done are those up to its newest checkpoint: what a lost attempt wrote later is not read.
+
+Output that no longer counts is moved aside, so that the stage can run again. Nothing is deleted.
 """
 
 from __future__ import annotations
@@ -11,16 +17,21 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fope_lab.atomic_files import create_exclusive, sync_directory, write_atomic
-from fope_lab.store.checkpoint import MANIFEST, Checkpoint, incomplete_files
-from fope_lab.store.digests import FileDigests, changed_files, digests_of
-from fope_lab.store.paths import StagePaths
-from fope_lab.store.problems import LeaseLostError
-from fope_lab.store.records import read_done
+from fope_lab.store.checkpoint import (
+    MANIFEST,
+    Checkpoint,
+    FileDigests,
+    changed_files,
+    digests_of,
+    incomplete_files,
+)
+from fope_lab.store.records import LeaseLostError, StagePaths, StoreError, as_row, read_done
 
 
 def completion(paths: StagePaths) -> dict[str, Any] | None:
@@ -37,9 +48,9 @@ def damage(paths: StagePaths, done: Mapping[str, Any]) -> list[str]:
 
     A DONE that was copied from another stage is one of them.
     """
-    if (stage := done.get("stage", paths.name)) != paths.name:
+    if (stage := done["stage"]) != paths.name:
         return [f"{paths.done.name} (of {stage})"]
-    damaged = changed_files(paths.folder, done.get("files", {}))
+    damaged = changed_files(paths.folder, done["files"])
     if result_file(paths, done) is None:
         damaged.append(paths.result.name)
     if done["checkpoint"]:
@@ -96,3 +107,84 @@ def complete(
         paths.done.unlink(missing_ok=True)  # a late attempt wrote it, and its output is gone
     os.replace(own, paths.result)
     sync_directory(paths.folder)
+
+
+def output_of(paths: StagePaths) -> list[Path]:
+    """All that a stage has written and that counts."""
+    written = (
+        paths.checkpoints,  # first: without its checkpoint, a stage is not done
+        paths.metrics,
+        *paths.results(),
+        paths.done,
+    )
+    return [path for path in written if path.exists()]
+
+
+def misplaced_folders(paths: StagePaths) -> list[Path]:
+    """The folders that are where a stage has files."""
+    return [p for p in (paths.request, paths.progress, *paths.results(), paths.done) if p.is_dir()]
+
+
+def move_aside(paths: StagePaths, output: Sequence[Path], token: int) -> Path:
+    """Move files and folders to where attempt `token` puts them; returns that folder."""
+    folder = paths.set_aside(token)
+    if output:
+        folder.mkdir(parents=True, exist_ok=True)
+    for path in output:
+        with contextlib.suppress(FileNotFoundError):  # a result that has got its final name
+            os.rename(path, folder / path.name)
+    sync_directory(paths.folder)
+    return folder
+
+
+def require_folder(path: Path) -> None:
+    """Raises StoreError if a stage's folder, or the one that it is in, is a file."""
+    for place in (path, path.parent):
+        if place.exists() and not place.is_dir():
+            raise StoreError(f"{place} is a file, and must be a folder; move it away")
+
+
+@dataclass(frozen=True)
+class Row:
+    """The metrics of a step, logged at `timestamp`, which is in milliseconds since the epoch."""
+
+    step: int
+    timestamp: int
+    values: dict[str, float]
+
+
+def own_segments(paths: StagePaths, token: int, step: int | None = None) -> list[str]:
+    """The segments of an attempt, or those that it began before its checkpoint of `step`."""
+    found = sorted(paths.metrics.glob(f"{token:04d}-*.jsonl"))
+    before = [p for p in found if step is None or int(p.stem.partition("-")[2]) < step]
+    return [f"{paths.metrics.name}/{path.name}" for path in before]
+
+
+def durable_rows(
+    paths: StagePaths, done: Mapping[str, Any] | None, checkpoint: Checkpoint | None
+) -> list[Row]:
+    """All rows of a finished stage, else those up to its newest complete `checkpoint`."""
+    if done is not None:
+        names = [name for name in done["files"] if name.startswith(f"{paths.metrics.name}/")]
+    else:
+        names = list(checkpoint.segments()) if checkpoint else []
+    return [row for name in names for row in _rows(paths.folder / name)]
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        row = as_row(_json_of(line))
+        if row is None:
+            break  # a killed process was writing this line, or it is damaged
+        yield Row(row["step"], row["time"], row["values"])
+
+
+def _json_of(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None

@@ -1,11 +1,11 @@
-"""A stage's folder in the store: what was asked for, what is finished, and how to begin work."""
+"""A stage's folder: what was asked for, its state, what is finished, and how to begin work."""
 
 from __future__ import annotations
 
-import functools
 import os
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,14 @@ import yaml
 
 from fope_lab.atomic_files import write_atomic
 from fope_lab.store.attempt import Attempt
+from fope_lab.store.attempts import (
+    AttemptRecord,
+    Attempts,
+    Ending,
+    TimeTaken,
+    contributors,
+    time_of_done,
+)
 from fope_lab.store.checkpoint import (
     Checkpoint,
     damage_of_checkpoint,
@@ -21,21 +29,20 @@ from fope_lab.store.checkpoint import (
     newest_complete,
     newest_intact,
 )
-from fope_lab.store.completion import completion, damage, result_file
-from fope_lab.store.contributors import contributors
-from fope_lab.store.lease import AttemptRecord, Attempts, AttemptsReading, Ending, Lease
-from fope_lab.store.moved_output import (
+from fope_lab.store.completion import (
+    Row,
+    completion,
+    damage,
+    durable_rows,
     misplaced_folders,
     move_aside,
     output_of,
     require_folder,
+    result_file,
 )
-from fope_lab.store.paths import StagePaths
-from fope_lab.store.problems import StageDoneError
-from fope_lab.store.records import read_done, read_progress, read_result
-from fope_lab.store.rows import Row, durable_rows, segments_up_to
+from fope_lab.store.lease import LOOK_SECONDS, Lease, patience_with
+from fope_lab.store.records import StageDoneError, StagePaths, read_done, read_progress, read_result
 from fope_lab.store.state import NOT_STARTED, StageState, Status
-from fope_lab.store.time_taken import TimeTaken, time_of_done
 from fope_lab.store.writer import AttemptHandle, FolderWriter, remove_unfinished_checkpoints
 
 
@@ -107,7 +114,7 @@ class StageFolder:
 
     def time_taken(self) -> TimeTaken | None:
         """The time of all attempts at a finished stage since its output was last set aside, or None
-        for a stage that is not finished. What an old version finished has the last attempt's."""
+        for a stage that is not finished."""
         done = self._done()
         return None if done is None else time_of_done(done)
 
@@ -185,7 +192,7 @@ class StageFolder:
             raise StageDoneError(f"{self.path} is finished")
         before = self.attempts.newest()
         resumed = newest_intact(self.paths)
-        segments = tuple(segments_up_to(self.paths, resumed))
+        segments = tuple(resumed.segments()) if resumed else ()
         found = list_checkpoints(self.paths)
         damaged = [c.path.name for c in (found[: found.index(resumed)] if resumed else found)]
         origin = None if resumed is None else {"token": resumed.token, "step": resumed.step}
@@ -260,10 +267,7 @@ class StageFolder:
         return Checkpoint.parse(self.paths.checkpoints / name) if name else None
 
     def parents_read(self) -> Mapping[str, str]:
-        """The digest of what a finished stage read of each parent, by role.
-
-        A stage that an old version finished has none, nor has one that is not finished.
-        """
+        """The digest of what a finished stage read of each parent, by role; else none."""
         done = self._done() or {}
         parents: Mapping[str, str] = done.get("parents", {})
         return parents
@@ -271,7 +275,7 @@ class StageFolder:
     def parents_of_checkpoint(self) -> Mapping[str, str] | None:
         """The digest of what the attempt behind the newest checkpoint read of each parent, by role.
 
-        None if there is no checkpoint, or an old version wrote it.
+        None if there is no checkpoint, or the attempt recorded nothing.
         """
         checkpoint = newest_complete(self.paths)
         record = None if checkpoint is None else self.attempts.record(checkpoint.token)
@@ -309,36 +313,33 @@ class StageFolder:
     def makers(self) -> list[Mapping[str, Any]]:
         """What made the result, as each attempt that contributed to it recorded, newest first.
 
-        An attempt from before attempts recorded it gives an empty mapping. A stage that is not
-        finished has none.
+        A stage that is not finished has none.
         """
         done = self._done()
         records = [] if done is None else contributors(self.attempts, int(done["token"]))
         return [record.details.get("made_by") or {} for record in records]
 
 
-class StageReading(StageFolder):
-    """A stage's folder at one moment: its state, attempts and completion are each read once.
+def observe(folders: Sequence[StageFolder]) -> list[StageState]:
+    """The state of each stage.
 
-    For readers that ask several things of a folder, and of no attempt whether it is still alive.
+    If any is marked as running, this watches heartbeats for LOOK_SECONDS. Where one stands still,
+    the stage counts as interrupted, although a run waits a little longer before it takes the stage
+    over.
     """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.attempts = AttemptsReading(path)
-
-    def state(self) -> StageState:
-        """The state of the stage when it was first asked for."""
-        return self._state
-
-    @functools.cached_property
-    def _state(self) -> StageState:
-        return super().state()
-
-    @functools.cached_property
-    def _completion(self) -> dict[str, Any] | None:
-        self.attempts.newest()  # first: an attempt that has ended well by now has left its DONE
-        return completion(self.paths)
-
-    def _done(self) -> dict[str, Any] | None:
-        return self._completion
+    states = [folder.state() for folder in folders]
+    running = [i for i, state in enumerate(states) if state.status is Status.RUNNING]
+    before = {i: folders[i].attempts.newest_beat() for i in running}
+    if running:
+        time.sleep(LOOK_SECONDS)
+    for i in running:
+        now, state = folders[i].attempts.newest_beat(), folders[i].state()  # it may have ended
+        if state.status is Status.RUNNING and now == before[i]:
+            patience = patience_with(state.attempt.owner if state.attempt else "")
+            reason = (
+                f"no heartbeat for {LOOK_SECONDS:g} s; {state.reason};"
+                f" another run takes it over after {patience:g} s"
+            )
+            state = replace(state, status=Status.INTERRUPTED, reason=reason)
+        states[i] = state
+    return states

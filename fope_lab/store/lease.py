@@ -1,41 +1,31 @@
-"""Who may work on a stage: numbered attempts, a heartbeat counter, and an observer's own clock.
+"""Who works on a stage now: heartbeats, leases, those who watch them, and requests to stop.
 
-An attempt is the file `attempts/<token>.json`. It is created exclusively, so only one of two
-drivers gets a token. Tokens only grow, and everything that an attempt writes carries its token (a
-fencing token). The process that works on the stage increments the counter in
-`attempts/<token>.beat`. How the attempt ended is in `attempts/<token>.end`. Clocks of different
-machines are never compared: an observer calls a lease stale when the counter has not moved for
-`LEASE_SECONDS` of its own monotonic clock, or for `DEAD_SECONDS` if the driver was a process of
-this machine that has ended.
+The process that works on the stage increments the counter in `attempts/<token>.beat`. Clocks of
+different machines are never compared: an observer calls a lease stale when the counter has not
+moved for `LEASE_SECONDS` of its own monotonic clock, or for `DEAD_SECONDS` if the driver was a
+process of this machine that has ended.
 
 The owner of an attempt is the driver, the process of `fope-lab run`. The heartbeat comes from the
 trial that works on the stage, on any node. If the driver is killed, Ray ends its trials, the
 counter stands still, and another driver may take the stage after `LEASE_SECONDS`.
+
+A driver asks its stages to stop, on any node, by a file that they look at. It exists, empty, before
+the first stage begins, and gets a word when the stages are to stop. Over NFS a node may not see a
+new file for a minute, but it asks the server for the content of a file that it opens.
 """
 
 from __future__ import annotations
 
 import contextlib
 import enum
-import functools
-import hashlib
-import json
-import os
-import socket
 import threading
 import time
-import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fope_lab.atomic_files import create_exclusive, write_atomic
-from fope_lab.store.problems import LeaseLostError
-from fope_lab.store.records import read_attempt, read_end
+from fope_lab.store.attempts import BEAT_SECONDS, Attempts, Ending, is_gone
 
-BEAT_SECONDS = 2.0
-"""How often a heartbeat counter grows."""
 LOOK_SECONDS = 1.5 * BEAT_SECONDS
 """How long a look at a counter takes: if it stands still for so long, it is probably dead."""
 LEASE_SECONDS = 16.0
@@ -43,47 +33,49 @@ LEASE_SECONDS = 16.0
 DEAD_SECONDS = 5.0
 """How long it must stand still if the driver is known to be dead: more than two beats, so that a
 trial that outlives its driver for a moment is not taken for dead."""
+STOP_LOOK_SECONDS = 0.25
+"""How often a training looks at the request to stop at most: it does so between two steps."""
 
 
-def driver_name() -> str:
-    """A new name for this process as a driver, the owner of attempts."""
-    return f"{socket.gethostname()}-{os.getpid()}-{_processes()}{uuid.uuid4().hex[:6]}"
+class StageStoppedError(Exception):
+    """The work of a stage has stopped because its driver asked for it, and can be resumed."""
 
 
-@dataclass(frozen=True)
-class DriverProcess:
-    """The process that a driver's name tells; `is_here` says whether this process could see it."""
+class StopRequest:
+    """The file by which one driver asks its stages to stop."""
 
-    host: str
-    pid: int
-    is_here: bool
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
-    def __str__(self) -> str:
-        return f"process {self.pid} on {self.host}"
+    def prepare(self) -> None:
+        """Write the empty file, which asks for nothing. Raises OSError."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_bytes(b"")
 
+    def make(self) -> None:
+        """Ask all stages of the driver to stop. Raises OSError."""
+        self.path.write_bytes(b"stop\n")
 
-def process_of(driver: str) -> DriverProcess | None:
-    """The process of a driver, or None for a name that tells none."""
-    place, _, random = driver.rpartition("-")
-    host, _, pid = place.rpartition("-")
-    if not host or not pid.isdigit():
-        return None
-    is_here = host == socket.gethostname() and random[:4] == _processes()
-    return DriverProcess(host, int(pid), is_here)
-
-
-def is_gone(driver: str) -> bool:
-    """Whether a driver ran on this machine and its process has ended; False if nobody can tell."""
-    process = process_of(driver)
-    if process is None or not process.is_here:
+    def is_made(self) -> bool:
+        """Whether the driver has asked its stages to stop."""
+        with contextlib.suppress(OSError):
+            return bool(self.path.read_bytes())
         return False
-    try:
-        os.kill(process.pid, 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):  # somebody else's process
-        return False
-    return False
+
+
+class StopWatch:
+    """Looks at a request to stop every `STOP_LOOK_SECONDS` at most, however often it is asked."""
+
+    def __init__(self, request: StopRequest, clock: Callable[[], float] = time.monotonic) -> None:
+        self._request, self._clock = request, clock
+        self._next, self._made = clock(), False
+
+    def is_made(self) -> bool:
+        """Whether the stage is asked to stop, as of the last look."""
+        now = self._clock()
+        if now >= self._next:
+            self._next, self._made = now + STOP_LOOK_SECONDS, self._request.is_made()
+        return self._made
 
 
 def patience_with(driver: str, seconds: float = LEASE_SECONDS) -> float:
@@ -92,172 +84,12 @@ def patience_with(driver: str, seconds: float = LEASE_SECONDS) -> float:
     return min(seconds, DEAD_SECONDS) if is_gone(driver) else seconds
 
 
-def _processes() -> str:
-    """Four digits for the processes that this one sees: containers may have one host name, and the
-    same numbers for different processes."""
-    with contextlib.suppress(OSError):
-        return hashlib.sha256(os.readlink("/proc/self/ns/pid").encode()).hexdigest()[:4]
-    return "0000"
-
-
-_TRACES = ("attempts/*", "metrics/*", "checkpoint/*", "set-aside/*")
-"""Where the names of a stage's files begin with the four digits of a token."""
-
-
-class LeaseHeldError(Exception):
-    """Another driver holds the lease of this stage."""
-
-
-class Ending(enum.StrEnum):
-    """The words that an attempt's record has for its end."""
-
-    DONE = "done"  # it finished the stage
-    FAILED = "failed"  # an error ended it, or its process died too often
-    RELEASED = "released"  # it gave the stage back before it was finished
-    INTERRUPTED = "interrupted"  # its run was interrupted, or it lost workers and is tried again
-
-
 class LeaseState(enum.Enum):
     """What an observer may conclude about the newest attempt at a stage."""
 
     FREE = "free"  # there is no attempt, or it has ended
     HELD = "held"  # its heartbeat moves, or has not been watched for long enough
     STALE = "stale"  # its heartbeat has stood still for LEASE_SECONDS
-
-
-@dataclass(frozen=True)
-class AttemptRecord:
-    """One attempt at a stage, as its files record it; `end` is None until it has ended."""
-
-    token: int
-    owner: str
-    details: Mapping[str, Any]
-    end: Mapping[str, Any] | None
-
-    @property
-    def ending(self) -> str | None:
-        """How the attempt ended, as an `Ending`, or None until it has."""
-        return None if self.end is None else self.end.get("outcome")
-
-
-class Attempts:
-    """The files that record the attempts at one stage."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "attempts"
-
-    def newest_token(self) -> int:
-        """The largest token that was taken, or 0."""
-        try:
-            names = os.listdir(self.path)
-        except OSError:
-            return 0
-        tokens = (name.removesuffix(".json") for name in names if name.endswith(".json"))
-        return max((int(token) for token in tokens if token.isdigit()), default=0)
-
-    def record(self, token: int) -> AttemptRecord | None:
-        """The attempt with this token, or None if there is none."""
-        path = self._file(token, "json")
-        details = read_attempt(path)
-        if details is None and path.exists():  # somebody's, perhaps still at work
-            details = {"owner": "an attempt whose record is damaged"}
-        if details is None:
-            return None
-        return AttemptRecord(token, details["owner"], details, read_end(self._file(token, "end")))
-
-    def newest(self) -> AttemptRecord | None:
-        """The attempt with the largest token, or None if there is none."""
-        return self.record(self.newest_token())
-
-    def any_failed(self) -> bool:
-        """Whether any attempt ended with an error."""
-        records = (self.record(token) for token in range(1, self.newest_token() + 1))
-        return any(one is not None and one.ending == Ending.FAILED for one in records)
-
-    def beat(self, token: int) -> int:
-        """The heartbeat counter of an attempt, or 0 before its first beat."""
-        try:
-            return int(self._file(token, "beat").read_text())
-        except (OSError, ValueError):
-            return 0
-
-    def newest_beat(self) -> tuple[int, int]:
-        """The largest token that was taken, and its heartbeat counter."""
-        token = self.newest_token()
-        return token, self.beat(token)
-
-    def next_token(self, owner: str, supersede: int | None = None) -> int:
-        """The token that `owner` may take now: above every one that left a trace.
-
-        The newest attempt must have ended, belong to the same owner (a retry after a crash), or
-        have the token `supersede`, which the caller has watched go stale. Otherwise this raises
-        LeaseHeldError. Whatever the caller reads of the stage between this call and a successful
-        `take` is final, since nobody else held the lease in between, unless the process of the
-        attempt `supersede` is alive after all.
-        """
-        trace = self._newest_trace()  # before the newest attempt, which may be just beginning
-        newest = self.newest()
-        if newest is None:
-            return trace + 1
-        if newest.end is None and newest.owner != owner and newest.token != supersede:
-            raise LeaseHeldError(f"{self.path.parent}: attempt {newest.token} by {newest.owner}")
-        return max(newest.token, trace) + 1
-
-    def take(self, token: int, owner: str, details: Mapping[str, Any]) -> None:
-        """Take the lease with a token from `next_token`.
-
-        Raises LeaseHeldError if another process took the token first.
-        """
-        record = {"owner": owner, "started": time.time(), **details}
-        if not create_exclusive(self._file(token, "json"), json.dumps(record, indent=1)):
-            raise LeaseHeldError(f"{self.path.parent}: attempt {token} went to another process")
-
-    def require_newest(self, token: int) -> None:
-        """Raises LeaseLostError if there is an attempt newer than `token`."""
-        newest = self.newest_token()
-        if newest != token:
-            raise LeaseLostError(
-                f"{self.path.parent}: attempt {token} was superseded by attempt {newest}"
-            )
-
-    def end(self, token: int, ending: Ending, **details: Any) -> None:
-        """Record how an attempt ended, which frees its lease. The first to say so is believed."""
-        record = {"outcome": str(ending), "time": time.time(), **details}
-        create_exclusive(self._file(token, "end"), json.dumps(record, indent=1, ensure_ascii=False))
-
-    def write_beat(self, token: int, count: int) -> None:
-        """Set the heartbeat counter of an attempt."""
-        write_atomic(self._file(token, "beat"), str(count))
-
-    def _newest_trace(self) -> int:
-        """The largest token that any file of the stage has, even if its attempt was removed."""
-        names = (path.name[:4] for part in _TRACES for path in self.path.parent.glob(part))
-        return max((int(name) for name in names if name.isdigit()), default=0)
-
-    def _file(self, token: int, suffix: str) -> Path:
-        return self.path / f"{token:04d}.{suffix}"
-
-
-class AttemptsReading(Attempts):
-    """The attempts at one moment: each is read once, and its heartbeat each time."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._records: dict[int, AttemptRecord | None] = {}
-
-    def newest_token(self) -> int:
-        """The largest token that was taken at that moment, or 0."""
-        return self._newest
-
-    def record(self, token: int) -> AttemptRecord | None:
-        """The attempt with this token as it was at that moment, or None if there was none."""
-        if token not in self._records:
-            self._records[token] = super().record(token)
-        return self._records[token]
-
-    @functools.cached_property
-    def _newest(self) -> int:
-        return super().newest_token()
 
 
 class Heartbeat:

@@ -1,7 +1,7 @@
-"""What each JSON file of a stage's folder must hold. A file that does not hold it is damaged.
+"""What a stage's folder holds: the paths of its files, and the shape of each JSON file.
 
-Every function returns the content of a file, or None if the file is missing, is no whole JSON, or
-has another shape. So damage costs the stage that has it, and never the reader.
+A reader returns None for a file that is missing, is not whole JSON, or has another shape: damage
+costs the stage that has it, never the reader.
 """
 
 from __future__ import annotations
@@ -11,16 +11,91 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.atomic_files import read_json
+from fope_lab.config.problems import UserError
+
+
+class StoreError(UserError):
+    """The store can't be used; the message says where and why."""
+
+
+class StageDoneError(StoreError):
+    """The stage is already finished, so there is nothing to begin."""
+
+
+class LeaseLostError(StoreError):
+    """A newer attempt took over the stage while this one was still running."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, cut at 300 characters, or the name of its type."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+
+
+class StagePaths:
+    """Where the files of one stage are: `folder` is `<store>/<kind>/<key>`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.key = folder, folder.name
+        self.name = f"{folder.parent.name}/{folder.name}"  # the kind and the key
+        self.request = folder / "stage.yaml"  # the resolved configuration that was asked for
+        self.metrics = folder / "metrics"  # a segment for each attempt and checkpoint interval
+        self.checkpoints = folder / "checkpoint"
+        self.progress = folder / "progress.json"  # the latest progress, for the progress view alone
+        self.log = folder / "log.txt"  # all attempts append to it
+        self.result = folder / "result.json"  # written when the stage is finished
+        self.done = folder / "DONE"  # the marker that it is
+
+    def result_of(self, token: int) -> Path:
+        """The result that attempt `token` wrote, until DONE says that it is the stage's."""
+        return self.folder / f".result-{token:04d}.json"
+
+    def results(self) -> list[Path]:
+        """The result, and those of attempts that stalled or died before it got its name."""
+        return [self.result, *sorted(self.folder.glob(".result-*.json"))]
+
+    def set_aside(self, token: int) -> Path:
+        """Where attempt `token` moved the output that was there before it."""
+        return self.folder / "set-aside" / f"{token:04d}"
+
+    @property
+    def store(self) -> Path:
+        """The root folder of the store that holds the stage."""
+        return self.folder.parents[1]
+
+    def segment(self, token: int, step: int) -> Path:
+        """The metric segment that attempt `token` began after `step` steps."""
+        return self.metrics / f"{token:04d}-{step:09d}.jsonl"
+
+    def checkpoint(self, token: int, step: int) -> Path:
+        """The folder of the checkpoint that attempt `token` saved after `step` steps."""
+        return self.checkpoints / f"{token:04d}-{step:09d}"
+
 
 Shape = Mapping[str, type | tuple[type, ...]]
 """The types of the fields that a mapping must have."""
 _NUMBER = (int, float)
-_DONE: Shape = {"token": int, "time": _NUMBER, "seconds": _NUMBER, "result_sha256": str}
+_DONE: Shape = {
+    "stage": str,
+    "token": int,
+    "time": _NUMBER,
+    "seconds": _NUMBER,
+    "earlier": dict,
+    "checkpoint": (str, type(None)),
+    "result_sha256": str,
+    "files": dict,
+}
 _ATTEMPT: Shape = {"owner": str, "started": _NUMBER}
 _END: Shape = {"outcome": str}
 _ORIGIN: Shape = {"token": int, "step": int}
 _EARLIER: Shape = {"attempts": int, "seconds": _NUMBER}
 _PROGRESS: Shape = {"token": int, "step": int, "total": int}
+_MANIFEST: Shape = {
+    "stage": str,
+    "files": dict,
+    "metrics": dict,
+    "seconds": _NUMBER,
+    "cpu_seconds": _NUMBER,
+}
 _ROW: Shape = {"step": int, "time": int, "values": dict}
 _CORPUS: Shape = {
     "corpus": dict,
@@ -34,16 +109,11 @@ _FILE: Shape = {"size": int, "sha256": str}
 
 
 def read_done(path: Path) -> dict[str, Any] | None:
-    """DONE: who finished the stage, when, and which result and checkpoint belong to it.
-
-    An old version wrote nothing of `earlier` attempts.
-    """
+    """DONE: who finished the stage, when, and which result and checkpoint belong to it."""
     done = _shaped(read_json(path), _DONE)
-    if done is None or not isinstance(done.get("checkpoint", 0), str | None):
+    if done is None or _shaped(done["earlier"], _EARLIER) is None:
         return None
-    if "earlier" in done and _shaped(done["earlier"], _EARLIER) is None:
-        return None
-    whole = _are_texts(done.get("parents", {})) and _are_digests(done.get("files", {}))
+    whole = _are_texts(done.get("parents", {})) and _are_digests(done["files"])
     return done if whole else None
 
 
@@ -59,9 +129,9 @@ def read_attempt(path: Path) -> dict[str, Any] | None:
 
 
 def read_end(path: Path) -> dict[str, Any] | None:
-    """attempts/TOKEN.end: how the attempt ended, and when, unless an old version wrote it.
+    """attempts/TOKEN.end: how and when the attempt ended.
 
-    The `seconds` that it took are there if the attempt itself recorded its end.
+    `seconds`, the time it took, is there if the attempt itself recorded its end.
     """
     end = _shaped(read_json(path), _END)
     return end if end is not None and _are_numbers(end, "time", "seconds") else None
@@ -84,16 +154,13 @@ def read_result(path: Path) -> dict[str, Any] | None:
 
 
 def read_manifest(path: Path) -> dict[str, Any] | None:
-    """manifest.json: the digests of a checkpoint's `files`, and of its rows of `metrics`.
-
-    Its `seconds` and `cpu_seconds` are the time that the work up to it took. An old version wrote
-    none of the three.
-    """
-    manifest = _shaped(read_json(path), {"files": dict})
+    """manifest.json: the digests of a checkpoint's `files` and of its rows of `metrics`, and the
+    `seconds` and `cpu_seconds` that the work up to it took."""
+    manifest = _shaped(read_json(path), _MANIFEST)
     if manifest is None or not manifest["files"]:
         return None
-    whole = _are_digests(manifest["files"]) and _are_digests(manifest.get("metrics", {}))
-    return manifest if whole and _are_numbers(manifest, "seconds", "cpu_seconds") else None
+    whole = _are_digests(manifest["files"]) and _are_digests(manifest["metrics"])
+    return manifest if whole else None
 
 
 def as_row(value: Any) -> dict[str, Any] | None:
@@ -104,17 +171,15 @@ def as_row(value: Any) -> dict[str, Any] | None:
 
 
 def _are_texts(value: Any) -> bool:
-    """Whether a value has texts by their names."""
     return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
 
 
 def _are_numbers(value: Mapping[str, Any], *names: str) -> bool:
-    """Whether those of the named fields that are there have numbers."""
+    """Whether those of the named fields that exist are numbers."""
     return all(isinstance(value.get(name, 0), _NUMBER) for name in names)
 
 
 def _are_digests(value: Any) -> bool:
-    """Whether a value has the size and the SHA-256 of files by their names."""
     return isinstance(value, dict) and all(_shaped(entry, _FILE) for entry in value.values())
 
 

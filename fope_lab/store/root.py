@@ -1,22 +1,56 @@
-"""The folder that holds all stages."""
+"""The store: the folder that holds all stages, and what sweeps leave beside them.
+
+source/NAME.json         the source code that attempts ran through, once for each state of it
+corpora/NAME.json        what a corpus of local files held when a stage read it
+reports/SWEEP/           the report of a sweep, and in sweep.json the file that it came from
+.tune/DRIVER/            what a run needs while it lasts (fope_lab/orchestration/drivers.py)
+tracking/                what MLflow has (fope_lab/tracking/)
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import hashlib
+import json
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from fope_lab.atomic_files import create_exclusive
+from fope_lab.atomic_files import create_exclusive, read_json, write_atomic, write_json
+from fope_lab.provenance.source import DIGITS as SOURCE_DIGITS
+from fope_lab.provenance.source import SourceFile
+from fope_lab.store.attempts import AttemptsReading
+from fope_lab.store.completion import completion
 from fope_lab.store.folder import StageFolder
-from fope_lab.store.problems import StoreError
-from fope_lab.store.records import read_done
+from fope_lab.store.records import StoreError, read_corpus, read_done
+from fope_lab.store.state import StageState
 
 CHOOSE_ANOTHER = "Choose another folder with --store or FOPE_LAB_STORE."
 TRACES = ("*/*/attempts", "tracking/*", "reports/*", "mlflow.db")
 """What a folder has in which something has run."""
+CORPUS_DIGITS = 20
+"""The length of a corpus's name, in hexadecimal digits."""
+
+
+@dataclass(frozen=True)
+class CorpusRecord:
+    """A corpus of local files, and what it held at `time`, in seconds since the epoch.
+
+    `corpus` is what the file of the sweep named `sweep` says, and relative paths in it start from
+    `folder`. `files` has the SHA-256 of each file by its path, which starts from `folder` too
+    unless the sweep names absolute paths. `identity` is what keys have for the corpus.
+    """
+
+    corpus: Mapping[str, Any]
+    folder: str
+    sweep: str
+    files: Mapping[str, str]
+    identity: Mapping[str, Any]
+    time: float
 
 
 @dataclass(frozen=True)
@@ -100,3 +134,129 @@ class Store:
             done = read_done(path)
             if done is not None and isinstance(done.get("ran"), dict):
                 yield {**done["ran"], "seconds": float(done["seconds"])}
+
+    def keep_source(self, files: Mapping[str, SourceFile]) -> str:
+        """Write down source files by path unless they are known; returns the name of that state."""
+        content = {path: dataclasses.asdict(file) for path, file in sorted(files.items())}
+        text = json.dumps(content, indent=1)
+        name = hashlib.sha256(text.encode()).hexdigest()[:SOURCE_DIGITS]
+        path = self._source(name)
+        if not path.exists():
+            write_atomic(path, text)
+        return name
+
+    def source(self, name: str) -> dict[str, SourceFile] | None:
+        """The source files of that state by path, or None if they are missing or damaged."""
+        content = read_json(self._source(name))
+        if not isinstance(content, dict):
+            return None
+        try:
+            return {path: SourceFile(**file) for path, file in content.items()}
+        except TypeError:
+            return None
+
+    def keep_corpus(self, record: CorpusRecord) -> None:
+        """Write down a corpus, in place of what the same file named the same way before."""
+        named = json.dumps([record.corpus, record.folder, record.sweep], sort_keys=True)
+        name = hashlib.sha256(named.encode()).hexdigest()[:CORPUS_DIGITS]
+        write_json(self.root / "corpora" / f"{name}.json", dataclasses.asdict(record))
+
+    def corpora(self) -> list[CorpusRecord]:
+        """Every corpus that can be read, the newest first."""
+        paths = sorted((self.root / "corpora").glob("*.json"))
+        names = [field.name for field in dataclasses.fields(CorpusRecord)]
+        found = [
+            CorpusRecord(**{name: content[name] for name in names})
+            for content in filter(None, map(read_corpus, paths))
+        ]
+        return sorted(found, key=lambda record: record.time, reverse=True)
+
+    def report(self, sweep: str) -> Path:
+        """The folder of a sweep's report."""
+        return self.root / "reports" / sweep
+
+    def keep_sweep_file(self, sweep: str, path: Path) -> None:
+        """Remember the file of a sweep."""
+        write_json(self.report(sweep) / "sweep.json", {"path": str(path)})
+
+    def sweep_file(self, sweep: str) -> Path | None:
+        """The file that the sweep of this name came from when it last ran, or None."""
+        content = read_json(self.report(sweep) / "sweep.json")
+        path = content.get("path") if isinstance(content, dict) else None
+        return Path(path) if isinstance(path, str) else None
+
+    def driver(self, name: str) -> Path:
+        """The folder for what a driver's run needs while it lasts."""
+        return self.root / ".tune" / name
+
+    def drivers(self) -> list[Path]:
+        """The folders of all drivers that run, or were killed."""
+        return sorted((self.root / ".tune").glob("*"))
+
+    def contains(self, path: Path) -> bool:
+        """Whether a file or folder is in the store."""
+        return path.resolve().is_relative_to(self.root.resolve())
+
+    def live(self) -> Store:
+        """The store as it is at each call, also of a snapshot."""
+        return self
+
+    def _source(self, name: str) -> Path:
+        return self.root / "source" / f"{name}.json"
+
+    def __str__(self) -> str:
+        return str(self.root)
+
+
+class StageReading(StageFolder):
+    """A stage's folder at one moment: its state, attempts and completion are each read once.
+
+    For readers that ask several things of a folder, and of no attempt whether it is still alive.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.attempts = AttemptsReading(path)
+
+    def state(self) -> StageState:
+        """The state of the stage when it was first asked for."""
+        return self._state
+
+    @functools.cached_property
+    def _state(self) -> StageState:
+        return super().state()
+
+    @functools.cached_property
+    def _completion(self) -> dict[str, Any] | None:
+        self.attempts.newest()  # first: an attempt that has ended well by now has left its DONE
+        return completion(self.paths)
+
+    def _done(self) -> dict[str, Any] | None:
+        return self._completion
+
+
+@dataclass(frozen=True)
+class StoreSnapshot(Store):
+    """A store of which each stage is read once, when it is first asked for.
+
+    What changes in a stage afterwards is seen by the next snapshot. Nothing is written through it.
+    """
+
+    @classmethod
+    def of(cls, store: Store) -> StoreSnapshot:
+        """A snapshot of a store, or the store itself if it is one already."""
+        return store if isinstance(store, cls) else cls(store.root)
+
+    def folder(self, kind: str, key: str) -> StageFolder:
+        """The folder of a stage as it is now; later calls give the same reading of it."""
+        place = kind, key
+        if place not in self._folders:
+            self._folders[place] = StageReading(self.root / kind / key)
+        return self._folders[place]
+
+    @functools.cached_property
+    def _folders(self) -> dict[tuple[str, str], StageFolder]:
+        return {}
+
+    def live(self) -> Store:
+        return Store(self.root)

@@ -19,20 +19,18 @@ from pathlib import Path
 from typing import Any
 
 from fope_lab.atomic_files import is_full_disk, sync_directory, write_json
+from fope_lab.store.attempts import Attempts, Stopwatch, WorkTime
 from fope_lab.store.checkpoint import (
     Checkpoint,
+    digests_of,
     is_complete,
     list_checkpoints,
     newest_complete,
     write_manifest,
 )
-from fope_lab.store.digests import digests_of
-from fope_lab.store.lease import Attempts
-from fope_lab.store.paths import StagePaths
-from fope_lab.store.problems import StoreError
-from fope_lab.store.rows import own_segments
-from fope_lab.store.stop_request import StopRequest, StopWatch
-from fope_lab.store.time_taken import Stopwatch, WorkTime
+from fope_lab.store.completion import own_segments
+from fope_lab.store.lease import StopRequest, StopWatch
+from fope_lab.store.records import StagePaths, StoreError
 
 PROGRESS_SECONDS = 1.0
 KEPT_CHECKPOINTS = 2  # the newest, and the one before it in case the newest turns out damaged
@@ -61,7 +59,7 @@ class CheckpointDraft:
     partial: bool = False
     segments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The segments of metrics with the rows up to the checkpoint's step."""
-    work_time: WorkTime | None = None
+    work_time: WorkTime = field(default_factory=WorkTime)
 
 
 class RunWriter:
@@ -136,8 +134,7 @@ class FolderWriter(RunWriter):
         self.stopwatch = Stopwatch()
         """Measures the time of this attempt, in the process that has this writer."""
         self.resumed_time = handle.resumed_from.work_time() if handle.resumed_from else WorkTime()
-        """The time that the work took which the attempt goes on from, or None if that is
-        unknown."""
+        """The time of the work that the attempt goes on from."""
         self._first_step = handle.resumed_from.step if handle.resumed_from else 0
         self._segment: io.TextIOWrapper | None = None
         self._segment_step = self._first_step
@@ -217,7 +214,7 @@ class FolderWriter(RunWriter):
             self.close()
             self._segment_step = step
             folder.mkdir(parents=True)
-            segments, work_time = self.segments(step), self._work_time()
+            segments, work_time = self.segments(step), self.resumed_time + self.stopwatch.read()
         except Exception as error:
             self.discard(draft, error)
             raise
@@ -265,7 +262,7 @@ class FolderWriter(RunWriter):
         found. Raises OSError.
         """
         before = self.handle.segments
-        known = (self.newest.segments() if self.newest else None) or {}
+        known = self.newest.segments() if self.newest else {}
         there = own_segments(self.paths, self.handle.token, step)
         own = sorted({*known, *there}.difference(before))
         new = digests_of(self.paths.folder, [n for n in (*before, *own) if n not in known])
@@ -280,11 +277,6 @@ class FolderWriter(RunWriter):
             finally:
                 with contextlib.suppress(OSError):  # what is buffered can't be written now either
                     segment.close()
-
-    def _work_time(self) -> WorkTime | None:
-        """The time of the work so far, without what earlier attempts lost, if it is known."""
-        before = self.resumed_time
-        return None if before is None else before + self.stopwatch.read()
 
     def _no_space(self, step: int) -> StoreError:
         last = newest_complete(self.paths)

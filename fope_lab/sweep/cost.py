@@ -19,7 +19,7 @@ def computed_widths(spec: TrainingConfig) -> Mapping[int, float]:
 
     Without `length_groups` all rows are computed whole. With it, rows are sorted by where their
     last label stands, and each group of them is computed up to its longest row's
-    (trainers/length_groups.py).
+    (trainers/gradient_accumulation.py).
     """
     train, data, workers = spec.train, spec.data, spec.resources.size
     rows = train.share(workers) // data.length

@@ -19,7 +19,7 @@ from typing import Any
 
 from fope_lab.config.cache import Cache
 from fope_lab.config.problems import Problem, did_you_mean, name_list
-from fope_lab.model.checkpoint import CheckpointError
+from fope_lab.model.checkpoint_files import CheckpointError
 from fope_lab.model.hub import PREFIX
 from fope_lab.stages.labels import label
 from fope_lab.sweep.graph import Stage, Sweep

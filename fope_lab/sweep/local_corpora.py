@@ -25,7 +25,7 @@ from fope_lab.data.corpora.registry import CORPORA
 from fope_lab.data.problems import DataError
 from fope_lab.data.recipe import ROWS, WEIGHT
 from fope_lab.store import Store
-from fope_lab.store.corpora import CorpusRecord, CorpusRecords
+from fope_lab.store.root import CorpusRecord
 
 AROUND = ROWS.options.keys() | WEIGHT.options.keys()
 """What may stand beside a corpus's own options in `data`."""
@@ -153,7 +153,7 @@ class LocalCorpora:
 
     @functools.cached_property
     def _records(self) -> list[CorpusRecord]:
-        return CorpusRecords(self._store.root).all() if self._store else []
+        return self._store.corpora() if self._store else []
 
 
 def missing_note(replaced: Iterable[KnownCorpus]) -> str | None:

@@ -7,24 +7,21 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from fope_lab.provenance.source import changed_files
-from fope_lab.stages import TrainingConfig
 from fope_lab.stages.key import parts_of_embedding, parts_of_stage
 from fope_lab.stages.training import TRAINING_RECORD
 from fope_lab.store import StageFolder, Store
 from fope_lab.store.checkpoint import content_digest
-from fope_lab.store.sources import Sources
 from fope_lab.sweep.graph import Stage
 
 
 def modules_of(stage: Stage) -> list[str]:
     """The modules that do a stage's work. They and what they import decide its numbers."""
     spec = stage.spec
-    functions = [spec.entry_point, *([spec.start] if isinstance(spec, TrainingConfig) else [])]
     parts = parts_of_stage(spec)
     if stage.model_spec is not None:
         parts += parts_of_embedding(stage.model_spec.embedding)
-    modules = [function.partition(":")[0] for function in functions]
-    return list(dict.fromkeys([*modules, *(part.__module__ for part in parts)]))
+    module = spec.entry_point.partition(":")[0]
+    return list(dict.fromkeys([module, *(part.__module__ for part in parts)]))
 
 
 class StageNode(Protocol):
@@ -83,7 +80,7 @@ class ChangesSince:
     """
 
     def __init__(self, store: Store) -> None:
-        self._store, self._sources = store, Sources(store.root)
+        self._store = store
         self._changed = functools.cache(self._read)
 
     def within(self, store: Store) -> ChangesSince:
@@ -114,4 +111,4 @@ class ChangesSince:
         return self._store.folder(stage.kind, stage.key)
 
     def _read(self, name: str) -> tuple[str, ...]:
-        return tuple(changed_files(self._sources.read(name) or {}))
+        return tuple(changed_files(self._store.source(name) or {}))

@@ -24,14 +24,8 @@ from fope_lab.data.tokenizers.tokenizer import (
     tokenizer_identity,
 )
 from fope_lab.embeddings import Embedding, EmbeddingError, Shape, check_definition, preset_of
-from fope_lab.model.checkpoint import (
-    CheckpointConfig,
-    CheckpointError,
-    find_checkpoint,
-    identifying_files,
-    keeps_tensors,
-    read_config,
-)
+from fope_lab.model.checkpoint import find_checkpoint, identifying_files, keeps_tensors, read_config
+from fope_lab.model.checkpoint_files import CheckpointConfig, CheckpointError
 from fope_lab.model.config import ModelConfig
 from fope_lab.model.hub import hub_name
 from fope_lab.stages import (

@@ -10,7 +10,6 @@ from fope_lab.config.problems import SweepError
 from fope_lab.config.yaml_document import Document
 from fope_lab.stages import SwapEmbedding
 from fope_lab.store import Store
-from fope_lab.store.sweep_files import SweepFiles
 from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.local_corpora import missing_note
 
@@ -47,7 +46,7 @@ def name_note(sweep: Sweep, store: Store) -> str | None:
 
     None if that file is gone, if it has another name by now, or if both files say the same.
     """
-    other = SweepFiles(store.root).of(sweep.name)
+    other = store.sweep_file(sweep.name)
     if other is None or not _is_of_user(sweep.path, store) or not _is_of_user(other, store):
         return None
     try:
@@ -66,9 +65,9 @@ def name_note(sweep: Sweep, store: Store) -> str | None:
 def keep_file(sweep: str, path: Path, store: Store) -> None:
     """Remember which file the sweep of this name comes from."""
     if _is_of_user(path, store):
-        SweepFiles(store.root).keep(sweep, path)
+        store.keep_sweep_file(sweep, path)
 
 
 def _is_of_user(path: Path, store: Store) -> bool:
     """Whether a sweep file is there, and is not one that the store itself has, such as a copy."""
-    return path.is_file() and not path.resolve().is_relative_to(store.root.resolve())
+    return path.is_file() and not store.contains(path)

@@ -10,9 +10,9 @@ from pathlib import PurePath
 
 from fope_lab.stages import Select
 from fope_lab.store import StageState, Status, Store
-from fope_lab.store.snapshot import StoreSnapshot
+from fope_lab.store.attempts import TimeTaken, over_attempts
+from fope_lab.store.root import StoreSnapshot
 from fope_lab.store.state import NOT_STARTED
-from fope_lab.store.time_taken import TimeTaken, over_attempts
 from fope_lab.sweep.graph import Stage, Sweep
 from fope_lab.sweep.local_corpora import gone
 from fope_lab.sweep.made_by import ChangesSince, other_parents, read_other_output

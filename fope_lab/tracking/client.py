@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from fope_lab.store.problems import first_line
+from fope_lab.store.records import first_line
 from fope_lab.tracking.errors import TrackingError, UnreachableError
 from fope_lab.tracking.uris import shown, without_secrets
 

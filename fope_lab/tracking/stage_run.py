@@ -21,7 +21,7 @@ from fope_lab.stages import Select
 from fope_lab.stages.base import STAGE_TYPES
 from fope_lab.stages.labels import label
 from fope_lab.store import StageFolder, Status, Store
-from fope_lab.store.time_taken import TimeTaken, over_attempts
+from fope_lab.store.attempts import TimeTaken, over_attempts
 from fope_lab.sweep.made_by import output_digest
 from fope_lab.tracking.outline import Outline, StageOutline
 from fope_lab.tracking.uris import VIEW

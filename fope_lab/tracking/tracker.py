@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fope_lab.store import Store
-from fope_lab.store.snapshot import StoreSnapshot
+from fope_lab.store.root import StoreSnapshot
 from fope_lab.sweep.graph import Sweep
 from fope_lab.sweep.made_by import ChangesSince
 from fope_lab.sweep.plan import Plan

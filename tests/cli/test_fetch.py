@@ -17,7 +17,7 @@ from fope_lab.data.problems import DataError
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.sweep.plan import action
-from trainers.train_tokenizer import copy
+from trainers.data import copy_tokenizer as copy
 
 TOKENIZER = b'{"a": "tokenizer"}'
 CONTENT = {

@@ -29,7 +29,7 @@ stages:
 grid:
   pretrain.embedding: [rope, nope]
 """
-LEFT_OUT = "left out and still to be run: run the same files without --only or --retry-failed"
+NOT_SELECTED = "not selected; run without --only or --retry-failed to finish"
 
 
 class Sweep:
@@ -78,7 +78,7 @@ def test_what_failed_is_retried_with_what_waits_for_it_and_nothing_else(
     assert sweep.done() == {f"pretrain{NOPE}", f"passkey{NOPE}"}
     output = done.stdout
     assert output.startswith("partial: 4 stages: 2 run, 2 left out; store ")
-    assert f"2 stages were {LEFT_OUT}" in output
+    assert f"2 stages {NOT_SELECTED}" in output
     assert "partial: 2 of 4 stages are done; 2 not started." in output
     report = json.loads((sweep.store.root / "reports/partial/report.json").read_text())
     states = {stage["name"]: stage["state"] for stage in report["stages"]}
@@ -87,7 +87,7 @@ def test_what_failed_is_retried_with_what_waits_for_it_and_nothing_else(
     assert sweep.run("--only", f"passkey{NOPE}") == 0  # without Ray: all of it is done
     output = capsys.readouterr().out
     assert output.startswith("partial: 4 stages: 2 cached, 2 left out; store ")
-    assert f"2 stages were {LEFT_OUT}" in output
+    assert f"2 stages {NOT_SELECTED}" in output
     assert sweep.run("--retry-failed") == 0
     output = capsys.readouterr().out
     assert re.fullmatch(r"partial: no stage has failed; 2 of 4 stages are done; store .*\n", output)

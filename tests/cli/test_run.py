@@ -16,8 +16,6 @@ import pytest
 
 from fope_lab.provenance.checkout import Checkout
 from fope_lab.store import Store
-from fope_lab.store.corpora import CorpusRecords
-from fope_lab.store.sources import Sources
 from fope_lab.sweep import load_sweep
 
 pytestmark = pytest.mark.cluster
@@ -175,7 +173,7 @@ def test_who_made_a_stage_is_recorded_and_reported(
         for made_by in folder.makers():
             assert made_by["versions"]["torch"]
             assert made_by["device"]
-            files = Sources(finished.store.root).read(made_by["source"])
+            files = finished.store.source(made_by["source"])
             assert files is not None
             assert f"{stage.spec.entry_point.partition(':')[0].replace('.', '/')}.py" in files
     if checkout := Checkout.current():
@@ -188,7 +186,7 @@ def test_who_made_a_stage_is_recorded_and_reported(
 
 
 def test_what_local_files_held_is_recorded(finished: Finished) -> None:
-    [record] = CorpusRecords(finished.store.root).all()
+    [record] = finished.store.corpora()
     assert (record.sweep, record.corpus["files"]) == ("whole", "texts/*.txt")
     text = (finished.sweep.parent / "texts" / "one.txt").read_bytes()
     assert record.files == {"texts/one.txt": hashlib.sha256(text).hexdigest()}

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from fope_lab.cli import main
-from fope_lab.orchestration.scratch import scratch_folder
+from fope_lab.orchestration.drivers import scratch_folder
 from fope_lab.store import Store
-from fope_lab.store.lease import driver_name
+from fope_lab.store.attempts import driver_name
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking.ledger import Ledger
 
@@ -112,7 +112,7 @@ def test_what_lacks_its_data_is_blocked_as_a_plan_says(
 def test_a_watched_sweep_is_shown_until_nothing_runs_it(
     scene: Scene, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fope_lab.orchestration.watching.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("fope_lab.orchestration.live_view.LOOK_SECONDS", 0.05)
     began, seconds = time.monotonic(), 0.5
     run = contextlib.ExitStack()
     run.enter_context(scratch_folder(scene.store, driver_name(), ["second"]))

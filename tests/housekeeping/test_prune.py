@@ -15,7 +15,6 @@ from kept_sweep import NOPE, ROPE, SWEEP, Scene
 from fope_lab.cli import main
 from fope_lab.housekeeping.prune import Prunable, prunable, remove, watch_leases
 from fope_lab.store import StageFolder, Store
-from fope_lab.store.sweep_files import SweepFiles
 
 OLD_RATE, NEW_RATE = "learning_rate: 1e-2", "learning_rate: 1e-3"
 PASSKEY = "passkey[embedding=rope,seed=0]"
@@ -94,7 +93,7 @@ def test_without_a_terminal_it_removes_nothing(
 
 def test_a_sweep_file_as_it_is_today_keeps_its_stages(edited: Scene) -> None:
     """Its edit was taken back, and it has not run since."""
-    SweepFiles(edited.store.root).keep("kept", edited.file)
+    edited.store.keep_sweep_file("kept", edited.file)
     assert len(prunable(edited.store).waste) == 2
     edited.write(SWEEP)
     assert prunable(edited.store).waste == ()

@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from fope_lab.orchestration.signals import signals_interrupt
+from fope_lab.orchestration.ending import signals_interrupt
 from fope_lab.store import StageFolder
-from fope_lab.store.lease import driver_name
+from fope_lab.store.attempts import driver_name
 
 if __name__ == "__main__":
     with signals_interrupt(), StageFolder(Path(sys.argv[1])).begin(driver_name(), {}):

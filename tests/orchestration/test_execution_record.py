@@ -13,13 +13,12 @@ import torch
 
 from fope_lab.devices import this_machine
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, execution_record, run_until_ended
-from fope_lab.planning.calibration import calibrate
-from fope_lab.planning.workload import Workload, workload_of
+from fope_lab.planning.forecast import Workload, calibrate, workload_of
 from fope_lab.processor import processor
 from fope_lab.stages import Resources
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
-from trainers.execution import Execution, execution_here
+from trainers.measures import Execution, execution_here
 
 SWEEP = """
 name: tiny

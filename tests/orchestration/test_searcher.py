@@ -18,8 +18,14 @@ from ray.tune.search import Searcher
 
 from fope_lab.orchestration.searcher import StageSearcher
 from fope_lab.orchestration.trial import KEY, REASON, STATUS
-from fope_lab.planning.capacity import Capacity, Demand, Lookahead
-from fope_lab.planning.schedule import Machines, remaining_path, wall_time
+from fope_lab.planning.schedule import (
+    Capacity,
+    Demand,
+    Lookahead,
+    Machines,
+    remaining_path,
+    wall_time,
+)
 from fope_lab.store import StageState, Status, Store
 from fope_lab.sweep.made_by import output_digest
 
@@ -470,7 +476,7 @@ def test_a_reason_that_only_the_trial_knows_is_recorded_once_there_is_room(
     searcher.suggest("t1")
     folder.begin("driver", {}).lease.heartbeat.stop()
     with monkeypatch.context() as full:
-        full.setattr("fope_lab.store.lease.create_exclusive", no_space)
+        full.setattr("fope_lab.store.attempts.create_exclusive", no_space)
         searcher.on_trial_complete("t1", report)
     assert searcher.states()["a"].reason == "the loss is nan"
     assert folder.state().status is Status.RUNNING

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -10,13 +11,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fope_lab.cli import main
-from fope_lab.orchestration.scratch import RUN, ray_scratch_dir, scratch_folder
+from fope_lab.orchestration.drivers import RUN, scratch_folder, stop_request
 from fope_lab.store import StageFolder, Store
-from fope_lab.store.lease import driver_name
+from fope_lab.store.attempts import driver_name
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.tracking.ledger import Ledger
 
@@ -105,7 +107,7 @@ def test_a_process_that_has_the_number_of_a_dead_driver_is_left_alone(
         dead = driver_name().replace(f"-{os.getpid()}-", f"-{process.pid}-")
         scene.folder.attempts.take(1, dead, {"started": time.time() - 1000})
         with scratch_folder(scene.store, dead, ["stopped"]):
-            path = ray_scratch_dir(scene.store, dead) / RUN
+            path = scene.store.driver(dead) / RUN
             path.write_text(path.read_text().replace('"started": ', '"started": 0.'))
             assert scene.stop() == 0
         assert "nothing is running" in capsys.readouterr().out
@@ -168,3 +170,22 @@ def test_a_file_without_a_name(
 def test_a_store_that_is_not_there(scene: Scene, tmp_path: Path) -> None:
     assert main(["stop", str(scene.file), "--store", str(tmp_path / "typo")]) == 2
     assert not (tmp_path / "typo").exists()
+
+
+def test_what_is_written_while_the_folder_is_removed_goes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove, calls = shutil.rmtree, []
+
+    def beside_a_writer(folder: Path, **options: Any) -> None:
+        remove(folder, **options)
+        calls.append(folder)
+        if len(calls) < 3:  # a worker writes its last result
+            (folder / "run").mkdir(parents=True)
+            (folder / "run" / "result.json").write_text("{}")
+
+    monkeypatch.setattr(shutil, "rmtree", beside_a_writer)
+    with scratch_folder(Store(tmp_path), "driver", ["sweep"]) as folder:
+        assert not stop_request(Store(tmp_path), "driver").is_made()
+    assert not folder.exists()
+    assert len(calls) == 3

@@ -15,7 +15,7 @@ import ray.tune
 
 from fope_lab.atomic_files import MAKE_ROOM
 from fope_lab.orchestration import trial
-from fope_lab.orchestration.scratch import stop_request
+from fope_lab.orchestration.drivers import stop_request
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_stage, run_until_ended
 from fope_lab.stages import Resources
 from fope_lab.stages.training import TRAINING_RECORD
@@ -286,7 +286,7 @@ def test_a_stage_whose_code_changed_while_the_run_was_at_work_fails(
 ) -> None:
     """The process may have imported the code before or after."""
     stage = stage_of("do_nothing")
-    stage.spec.entry_point = "trainers.prepare_data:run"
+    stage.spec.entry_point = "trainers.data:prepare_data"
     files = trial.source_of(trial.modules_of(stage))
     code = {path: file.code for path, file in files.items()}
     config = {KEY: "key", OWNER: "me", SUPERSEDE: None}

@@ -1,28 +1,19 @@
-"""Times learnt from stages that ran: a known law is found again, and every way to fall back."""
+"""What a stage is to take, learnt from stages that ran, and every way to fall back."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import random
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fope_lab.devices import CPU, device_named, this_machine
-from fope_lab.planning import calibration
-from fope_lab.planning.bfloat16 import bfloat16_share
-from fope_lab.planning.calibration import Calibration, calibrate
-from fope_lab.planning.time_model import Timing, fit_time_model
-from fope_lab.planning.workload import Workload
+from fope_lab.planning.forecast import Calibration, Timing, Workload, calibrate
 from fope_lab.processor import processor
 from fope_lab.store import Store
-
-LAW = (2.0, 0.01, 4e-6, 5e-11)
 
 
 def work(batches: int = 100, tokens: int = 100_000, flops: float = 1e12, **other: Any) -> Workload:
@@ -42,149 +33,32 @@ def reading(kind: str, flops: float = 1e11, **other: Any) -> Workload:
     return work(**(sizes | {"kind": kind, "family": "evaluation"} | other))
 
 
-def true_seconds(one: Workload) -> float:
-    terms = (1.0, one.batches or 0, one.tokens or 0, one.flops or 0)
-    return sum(c * x for c, x in zip(LAW, terms, strict=True))
+def test_the_median_rate_of_alike_stages() -> None:
+    taken = [Timing(work(flops=f), f * rate) for f, rate in ((1e12, 2e-11), (2e12, 9e-11))]
+    calibration = Calibration({CPU: [*taken, Timing(work(flops=1e13), 300.0)]})
+    found = calibration.estimate(work(flops=4e12), this_machine())
+    assert (found.seconds, found.source) == (pytest.approx(120.0), "measured on cpu: 3 trainings")
 
 
-def many(count: int, seed: int = 0) -> list[Workload]:
-    """Works of sizes over three orders of magnitude."""
-    draw = random.Random(seed)
-    found = []
-    for _ in range(count):
-        batches = int(10 ** draw.uniform(1, 3.5))
-        tokens = batches * draw.choice([512, 2048, 8192])
-        found.append(work(batches, tokens, tokens * 10 ** draw.uniform(5.5, 7.5)))
-    return found
+def test_stages_of_the_same_size_come_first() -> None:
+    """A larger model is not as slow for each FLOP as a tiny one."""
+    tiny, large = work(width=64), work(width=512)
+    calibration = Calibration({CPU: [Timing(tiny, 100.0)] * 3 + [Timing(large, 20.0)]})
+    assert calibration.estimate(large, this_machine()).seconds == pytest.approx(20.0)
+    alone = Calibration({CPU: [Timing(tiny, 100.0)]}).estimate(large, this_machine())
+    assert (alone.seconds, alone.assumed) == (pytest.approx(100.0), True)
+    assert alone.source == "measured on cpu: 1 training of other sizes"
 
 
-def test_a_known_law_is_found_again() -> None:
-    law = fit_time_model(Timing(one, true_seconds(one)) for one in many(40))
-    assert law is not None
-    for one in many(20, seed=1):
-        assert law.seconds(one) == pytest.approx(true_seconds(one), rel=0.05)
-
-
-def test_noise_and_outliers_do_not_carry_it_away() -> None:
-    """Errors of 10 %, and every eighth stage five times too slow."""
-    draw = random.Random(2)
-    taken = [
-        Timing(one, true_seconds(one) * draw.lognormvariate(0, 0.1) * (5 if i % 8 == 0 else 1))
-        for i, one in enumerate(many(60))
-    ]
-    law = fit_time_model(taken)
-    assert law is not None
-    errors = sorted(abs(law.seconds(one) / true_seconds(one) - 1) for one in many(40, seed=3))
-    assert errors[20] < 0.1
-    assert errors[-1] < 0.35
-
-
-def test_an_embedding_that_costs_more_is_told_apart() -> None:
-    works = [dataclasses.replace(one, embedding=e) for one in many(20) for e in ("rotary", "fire")]
-    taken = [
-        Timing(one, true_seconds(one) * (1.5 if one.embedding == "fire" else 1.0)) for one in works
-    ]
-    law = fit_time_model(taken)
-    assert law is not None
-    [new] = many(1, seed=9)
-    ratio = law.seconds(dataclasses.replace(new, embedding="fire")) / law.seconds(new)
-    assert ratio == pytest.approx(1.5, rel=0.1)
-
-
-def test_one_size_gives_its_rate() -> None:
-    law = fit_time_model([Timing(work(flops=1e12), 50.0), Timing(work(flops=1e12), 52.0)])
-    assert law is not None
-    assert law.seconds(work(flops=4e12)) == pytest.approx(4 * 51.0)
-
-
-def test_two_sizes_give_start_up_and_rate() -> None:
-    law = fit_time_model([Timing(work(flops=1e12), 12.0), Timing(work(flops=3e12), 32.0)])
-    assert law is not None
-    assert law.seconds(work(flops=2e12)) == pytest.approx(22.0, rel=0.05)
-
-
-RATE = 2e10  # FLOP/s
-TINY = 1e8  # FLOPs of a batch, which takes 0.005 s of them and 0.015 s beside them
-
-
-def tiny(batches: int, flops: float = TINY) -> Workload:
-    return work(batches, 1000 * batches, flops * batches)
-
-
-@pytest.mark.parametrize("sizes", [[100], [100, 400]])
-def test_a_larger_model_is_not_as_slow_for_each_flop_as_a_tiny_one(sizes: list[int]) -> None:
-    """Of a tiny model most time is that of its batches, whose number stays the same."""
-    taken = [Timing(tiny(batches), 0.02 * batches) for batches in sizes]
-    law = fit_time_model(taken, RATE)
-    assert law is not None
-    for batches in (10, 100, 5000):  # models of the same size take what they took
-        assert law.seconds(tiny(batches)) == pytest.approx(0.02 * batches, rel=0.02)
-    larger = law.seconds(tiny(1000, 50 * TINY))
-    assert larger == pytest.approx(1000 * (0.015 + 50 * TINY / RATE), rel=0.02)
-    without = fit_time_model(taken)
-    assert without is not None
-    assert without.seconds(tiny(1000, 50 * TINY)) == pytest.approx(1000, rel=0.02)
-
-
-def test_what_is_faster_than_assumed_or_of_several_sizes_says_its_own_rate() -> None:
-    fast = [Timing(tiny(100), 100 * TINY / (3 * RATE))]
-    several = [Timing(tiny(100), 2.0), Timing(tiny(100, 5 * TINY), 10.0)]
-    for taken in (fast, several):
-        law, without = fit_time_model(taken, RATE), fit_time_model(taken)
-        assert law == without
-        assert law is not None
-
-
-def test_a_plan_for_a_larger_model_assumes_the_rate_of_the_device() -> None:
-    cpu = this_machine()
-    found = Calibration({CPU: [Timing(tiny(100), 2.0)]}).estimate(tiny(1000, 50 * TINY), cpu)
-    rate = cpu.assumed_rate("float32")
-    assert found.seconds == pytest.approx(1000 * (0.02 - TINY / rate + 50 * TINY / rate))
-    assert found.source == "measured on cpu: 1 training"
-
-
-def test_nothing_gives_no_law() -> None:
-    assert fit_time_model([]) is None
-
-
-@settings(deadline=None, max_examples=40)
-@given(
-    st.lists(
-        st.tuples(
-            st.integers(1, 5000),
-            st.integers(1, 10**7),
-            st.floats(1e6, 1e15),
-            st.floats(0.1, 1e5),
-        ),
-        min_size=1,
-        max_size=8,
-    ),
-    st.integers(1, 5000),
-    st.integers(1, 10**7),
-    st.floats(1e6, 1e15),
-    st.sampled_from([0.0, 1e3, 2e10]),
-)
-def test_more_work_never_takes_less_time(
-    measured: list[tuple[int, int, float, float]],
-    batches: int,
-    tokens: int,
-    flops: float,
-    rate: float,
-) -> None:
-    """Whatever was measured, however little sense it makes."""
-    timings = (Timing(work(b, t, f), seconds) for b, t, f, seconds in measured)
-    law = fit_time_model(timings, rate)
-    assert law is not None
-    base = law.seconds(work(batches, tokens, flops))
-    assert base > 0
-    more = [(2 * batches, tokens, flops), (batches, 2 * tokens, flops)]
-    assert all(law.seconds(work(*one)) >= base for one in more)
-    assert law.seconds(work(batches, tokens, 2 * flops)) > base
+def test_several_threads_divide_their_share_of_the_time() -> None:
+    calibration = Calibration({CPU: [Timing(work(threads=2), 62.0)]})
+    found = calibration.estimate(work(threads=1), this_machine())
+    assert found.seconds == pytest.approx(100.0)
 
 
 def test_each_way_to_fall_back_says_so() -> None:
     cpu = this_machine()
-    taken = [Timing(one, true_seconds(one)) for one in many(8)]
+    taken = [Timing(work(), 10.0)] * 8
     perplexity = [Timing(reading("perplexity", f), f / 1e10) for f in (1e11, 2e11)]
 
     def told(wanted: Workload, *found: Timing) -> str:
@@ -237,52 +111,12 @@ def test_other_devices_and_precisions_tell_nothing() -> None:
     assert Calibration({CPU: on_a6000}).most_measured() is None
 
 
-@pytest.fixture(params=["avx512_bf16", "", None])
-def instruction(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
-    """An instruction for bfloat16, none, and no knowledge of it."""
-    found: str | None = request.param
-    monkeypatch.setattr(calibration, "bfloat16_instruction", lambda: found)
-    return found
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_the_other_precision_tells_a_cpu_that_has_both(
-    precision: str, instruction: str | None
-) -> None:
-    cpu, share = this_machine(), bfloat16_share(128)
-    other = "float32" if precision == "bfloat16" else "bfloat16"
-    taken = Calibration({CPU: [Timing(work(precision=other), 100.0)]})
-    found = taken.estimate(work(precision=precision, width=128), cpu)
-    if not instruction:
-        assert found.source.startswith("assumed")
-        return
-    expected = 100.0 * (share if precision == "bfloat16" else 1 / share)
-    assert found.seconds == pytest.approx(expected)
-    words = f"in {other}; {precision} by the width of the model"
-    assert found.source == f"measured on cpu: 1 training {words}"
-    assert taken.estimate(work(precision=precision), cpu).source.startswith("assumed"), "no width"
-
-
-@pytest.mark.parametrize("instruction", ["avx512_bf16"], indirect=True)
-def test_the_other_precision_is_asked_last_and_never_of_a_gpu(instruction: str | None) -> None:
-    narrow = work(precision="bfloat16", width=128)
-    both = [Timing(work(), 100.0), Timing(narrow, 80.0)]
-    found = Calibration({CPU: both}).estimate(narrow, this_machine())
-    assert (found.seconds, found.source) == (pytest.approx(80.0), "measured on cpu: 1 training")
-    rate = Calibration({CPU: both[1:]}).estimate(reading("passkey", width=128), this_machine())
-    assert rate.source == (
-        "measured on cpu: the rate of 1 training in bfloat16; float32 by the width of the model"
-    )
-    on_gpu = Calibration({"a6000": [Timing(work(share=1.0), 100.0)]})
-    asked = replace(narrow, share=1.0)
-    assert on_gpu.estimate(asked, device_named("a6000")).source.startswith("assumed")
-
-
 RAN: dict[str, Any] = {
     "device": CPU,
     "processor": processor(),
     "threads": 1,
     "workers": 1,
+    "planned_workers": 1,
     "work": asdict(work()),
 }
 
@@ -313,7 +147,7 @@ def test_a_stage_alone_on_a_thread_counts_by_its_processor(tmp_path: Path) -> No
     assert seconds_learnt(store) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("changes", [{"threads": 2}, {"workers": 2}, {"planned_workers": 2}])
+@pytest.mark.parametrize("changes", [{"threads": 2}, {"planned_workers": 2}])
 def test_several_threads_or_workers_count_by_the_clock(
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:
@@ -366,7 +200,6 @@ def test_a_resumed_training_on_several_threads_counts_by_the_clock(tmp_path: Pat
     "changes",
     [
         {"resumed_on": "b"},
-        {"workers": 2},
         {"planned_workers": 2},
         {"work": asdict(reading("perplexity"))},
     ],
@@ -388,7 +221,7 @@ def test_a_resumed_stage_that_does_not_know_its_time_is_not_used(
     path = resumed(store)
     done = json.loads(path.read_text())
     done["ran"]["resumed_time"] = what
-    if what == "missing":  # an old version wrote it
+    if what == "missing":
         del done["ran"]["resumed_time"]
     path.write_text(json.dumps(done))
     assert seconds_learnt(store) is None
@@ -401,14 +234,6 @@ def test_a_record_of_another_version_is_not_used(tmp_path: Path) -> None:
     del done["ran"]["threads"]
     path.write_text(json.dumps(done))
     assert seconds_learnt(store) is None
-
-
-def test_a_record_without_the_width_of_the_model_is_used(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    old = asdict(work())
-    del old["width"]
-    finished(store, "one", work=old)
-    assert seconds_learnt(store) == pytest.approx(1.0)
 
 
 def test_an_attempt_that_goes_on_says_so(tmp_path: Path) -> None:

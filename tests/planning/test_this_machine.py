@@ -9,8 +9,8 @@ import pytest
 from sweep_files import PRETRAIN, changed, load, write
 
 from fope_lab.cli import main
-from fope_lab.planning import this_machine
-from fope_lab.planning.this_machine import gpu_count, machine_note
+from fope_lab.planning import memory_fit as this_machine
+from fope_lab.planning.memory_fit import gpu_count, machine_note
 
 GPU: dict[str, Any] = {"name": "x", "stages": {"p": changed(PRETRAIN, {"resources.gpus": 1})}}
 NOTE = "x: this machine can't hold one of its stages: p needs 1 GPU, and there are 0"

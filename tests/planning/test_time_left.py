@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.planning.schedule import Machines
-from fope_lab.planning.time_left import StageTime, TimeLeft, expected_seconds, time_left
+from fope_lab.planning.schedule import Machines, StageTime, TimeLeft, expected_seconds, time_left
 
 
 def stage(key: str, kind: str = "pretrain", parent: str | None = None) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fope_lab.planning.workload import Workload, workload_of
+from fope_lab.planning.forecast import Workload, workload_of
 from fope_lab.sweep import load_sweep
 
 SWEEP = """

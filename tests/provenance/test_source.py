@@ -124,7 +124,7 @@ def test_a_constant_of_any_embeddings_formula_is_noticed(
 
 
 def test_an_embedding_does_not_depend_on_the_others() -> None:
-    files = source_of(["trainers.stage", "trainers.pretrain", "fope_lab.embeddings.alibi"])
+    files = source_of(["trainers.stage", "trainers.models", "fope_lab.embeddings.alibi"])
     assert "fope_lab/embeddings/alibi.py" in files
     assert "fope_lab/model/attention.py" in files
     assert not {"fope_lab/embeddings/fire.py", "fope_lab/embeddings/presets.py"} & files.keys()

@@ -13,16 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fope_lab.store.lease import (
-    Attempts,
-    Ending,
-    Heartbeat,
-    LeaseHeldError,
-    LeaseObserver,
-    LeaseState,
-    driver_name,
-    is_gone,
-)
+from fope_lab.store.attempts import Attempts, Ending, LeaseHeldError, driver_name, is_gone
+from fope_lab.store.lease import Heartbeat, LeaseObserver, LeaseState
 
 
 class Clock:
@@ -154,7 +146,7 @@ def test_the_heartbeat_counts_until_it_is_stopped(tmp_path: Path) -> None:
     assert attempts.beat(1) == count
 
 
-NAME = "from fope_lab.store.lease import driver_name; print(driver_name())"
+NAME = "from fope_lab.store.attempts import driver_name; print(driver_name())"
 
 
 def name_in(*command: str) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fope_lab.store import StageFolder, Status, Store
-from fope_lab.store import folder as folders
-from fope_lab.store.snapshot import StoreSnapshot
+from fope_lab.store import root as folders
+from fope_lab.store.root import StoreSnapshot
 
 KIND, KEY = "pretrain", "0123456789abcdef"
 

@@ -19,7 +19,7 @@ from fope_lab.store import (
     Store,
     StoreError,
 )
-from fope_lab.store.lease import Ending, LeaseHeldError
+from fope_lab.store.attempts import Ending, LeaseHeldError
 
 
 @pytest.fixture

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fope_lab.store import Attempt, StageFolder, Status, time_taken
-from fope_lab.store.lease import BEAT_SECONDS, Ending
-from fope_lab.store.time_taken import TimeTaken, WorkTime, over_attempts
+from fope_lab.store import Attempt, StageFolder, Status, attempts
+from fope_lab.store.attempts import BEAT_SECONDS, Ending, TimeTaken, WorkTime, over_attempts
 
 
 @dataclass
@@ -23,6 +22,9 @@ class Clock:
 
     wall: float = 1000.0
     cpu: float = 7.0
+
+    def time(self) -> float:
+        return self.wall
 
     def monotonic(self) -> float:
         return self.wall
@@ -38,7 +40,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(time_taken, "time", clock)
+    monkeypatch.setattr(attempts, "time", clock)
     return clock
 
 
@@ -63,12 +65,6 @@ def die(attempt: Attempt, beats: int) -> None:
 def done_of(folder: StageFolder) -> dict[str, object]:
     done: dict[str, object] = json.loads(folder.paths.done.read_text())
     return done
-
-
-def rewrite(path: Path, *without: str) -> None:
-    """Take fields out of a JSON file, as an old version wrote it."""
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps({k: v for k, v in content.items() if k not in without}))
 
 
 def interrupted_twice(folder: StageFolder, clock: Clock) -> None:
@@ -132,33 +128,6 @@ def test_an_attempt_that_its_driver_ended_counts_by_its_heartbeats(
         clock.work(1)
         attempt.finish({})
     assert folder.time_taken() == TimeTaken(3 * BEAT_SECONDS + 1, 2)
-
-
-def test_a_stage_that_an_old_version_finished_took_what_it_says(
-    folder: StageFolder, clock: Clock
-) -> None:
-    interrupted_twice(folder, clock)
-    rewrite(folder.paths.done, "earlier")
-    assert folder.state().status is Status.DONE
-    assert folder.time_taken() == TimeTaken(3, 1)
-
-
-def test_a_checkpoint_of_an_old_version_leaves_the_time_of_its_work_unknown(
-    folder: StageFolder, clock: Clock
-) -> None:
-    with folder.begin("me", {}) as attempt:
-        clock.work(2)
-        rewrite(save(attempt, 1) / "manifest.json", "seconds", "cpu_seconds")
-    with folder.begin("me", {}) as attempt:
-        resumed = attempt.writer.resumed_from
-        assert resumed is not None
-        assert (resumed.step, resumed.work_time()) == (1, None)
-        clock.work(3)
-        manifest = json.loads((save(attempt, 2) / "manifest.json").read_text())
-        assert not {"seconds", "cpu_seconds"} & manifest.keys()
-        attempt.finish({}, {})
-    assert done_of(folder)["ran"]["resumed_time"] is None  # type: ignore[index]
-    assert folder.time_taken() == TimeTaken(5, 2)
 
 
 @pytest.mark.parametrize("devices", [("a", "b"), (None, "a"), ("a", None)])
@@ -255,7 +224,7 @@ ENDINGS = st.sampled_from(["released", "failed", "interrupted", "died", "set asi
 def test_any_past_adds_up(past: list[tuple[list[Step], str]], last: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
         clock = Clock()
-        patch.setattr(time_taken, "time", clock)
+        patch.setattr(attempts, "time", clock)
         stage = Past(StageFolder(Path(root) / "pretrain" / "key"), clock)
         for steps, ending in past:
             if ending == "set aside":

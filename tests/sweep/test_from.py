@@ -446,7 +446,9 @@ def test_the_manifest_spares_reading_the_weights_only_while_it_fits(
             for name in ("config.json", "model.safetensors")
         }
         files["model.safetensors"]["size"] = size
-        write(checkpoint / "manifest.json", json.dumps({"files": files}))
+        content = {"stage": "pretrain/x", "files": files, "metrics": {}}
+        content |= {"seconds": 1.0, "cpu_seconds": 1.0}
+        write(checkpoint / "manifest.json", json.dumps(content))
 
     plain = only(tmp_path, passkey_of("./model")).key
     manifest(7)

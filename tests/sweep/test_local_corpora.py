@@ -17,7 +17,6 @@ from fope_lab.config.problems import SweepError
 from fope_lab.orchestration.run_sweeps import keep_corpora
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_until_ended
 from fope_lab.store import Store
-from fope_lab.store.corpora import CorpusRecords
 from fope_lab.sweep import Plan, Sweep, load_sweep, plan
 
 TEXT = {"files": "texts/*.txt"}
@@ -97,7 +96,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = Project(sweep.path, store, keys(sweep))
     assert len(project.keys) == STAGES
     keep_corpora(project.plan(), store)
-    assert len(CorpusRecords(store.root).all()) == 2, "a text in quotes, and a list of one"
+    assert len(store.corpora()) == 2, "a text in quotes, and a list of one"
     shutil.copytree(folder, folder.with_name("kept"))
     return project
 

@@ -17,7 +17,6 @@ from fope_lab.evaluation.perplexity import Perplexity
 from fope_lab.provenance import source
 from fope_lab.provenance.source import source_of
 from fope_lab.store import StageFolder, Store
-from fope_lab.store.sources import Sources
 from fope_lab.sweep import plan
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.made_by import modules_of, output_digest
@@ -39,7 +38,7 @@ def finish(folder: StageFolder, made_by: dict[str, Any] | None) -> None:
 
 def make(stage: Stage, store: Store) -> None:
     """Finish a stage as a run by today's code does."""
-    name = Sources(store.root).keep(source_of(modules_of(stage)))
+    name = store.keep_source(source_of(modules_of(stage)))
     finish(store.folder(stage.kind, stage.key), {"source": name})
 
 

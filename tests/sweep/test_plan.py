@@ -19,8 +19,8 @@ from sweep_files import BASE, load, of
 
 from fope_lab.devices import CPU
 from fope_lab.planning.estimate import estimate_plans
+from fope_lab.planning.forecast import workload_of
 from fope_lab.planning.plan_table import print_plan
-from fope_lab.planning.workload import workload_of
 from fope_lab.processor import processor
 from fope_lab.store import Attempt, StageState, Status, Store, StoreError
 from fope_lab.sweep import Plan, plan
@@ -299,7 +299,13 @@ def test_the_table_names_every_stage_and_the_totals(two: Plan, store: Store) -> 
 
 def test_a_measured_time_without_what_is_unknown_is_a_bound(two: Plan, store: Store) -> None:
     rope = stage(two, ROPE)
-    ran = {"device": CPU, "processor": processor(), "threads": 1, "workers": 1}
+    ran = {
+        "device": CPU,
+        "processor": processor(),
+        "threads": 1,
+        "workers": 1,
+        "planned_workers": 1,
+    }
     record = ran | {"work": asdict(workload_of(rope))}
     attempt(store, rope, lambda one: one.finish({"loss": 1.0}, record))
     console = Console(width=250, file=io.StringIO())

@@ -16,9 +16,9 @@ from sweep_files import PRETRAIN, changed, write
 from fope_lab.cli import main
 from fope_lab.devices import cores, device_named
 from fope_lab.planning.estimate import PlanEstimate, estimate_plans, requested_stages
+from fope_lab.planning.forecast import workload_of
 from fope_lab.planning.plan_table import MANY, print_plan
 from fope_lab.planning.schedule import Machines
-from fope_lab.planning.workload import workload_of
 from fope_lab.store import Store
 from fope_lab.sweep import Sweep, SweepError, load_sweep, plan
 
@@ -140,7 +140,7 @@ def test_a_measured_gpu_is_the_device_where_none_is_named(
 ) -> None:
     store = Store(tmp_path / "store")
     [training] = [s for s in pair[0].stages if s.label == "pretrain[embedding=rope,seed=0]"]
-    ran = {"device": "NVIDIA L4", "processor": "", "threads": 1, "workers": 1}
+    ran = {"device": "NVIDIA L4", "processor": "", "threads": 1, "workers": 1, "planned_workers": 1}
     with store.folder("pretrain", "elsewhere").begin("test", {}) as attempt:
         attempt.finish({}, ran | {"work": asdict(workload_of(training))})
     found = estimate_plans([plan(one, store) for one in pair], store)

@@ -17,8 +17,8 @@ from mlflow.utils.validation import _validate_metric_name
 from tracking_scene import Scene, finish, of
 
 from fope_lab.store import Row, StageFolder, Status
+from fope_lab.store.attempts import TimeTaken
 from fope_lab.store.state import StageState
-from fope_lab.store.time_taken import TimeTaken
 from fope_lab.sweep import Plan, load_sweep, plan
 from fope_lab.sweep.made_by import output_digest
 from fope_lab.tracking import run_link, upload

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "evaluation"))
 from real_evaluations import RealEvaluation
 
 from fope_lab.store import AttemptHandle, RunWriter
-from trainers.process_group import Replicas
+from trainers.workers import Replicas
 
 
 def group(rank: int, size: int, folder: Path, cases: Sequence[str]) -> None:

@@ -19,8 +19,7 @@ from fope_lab.model import ModelConfig
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
 from trainers.optimizer import build_optimizer
-from trainers.process_group import STRATEGIES
-from trainers.worker_group import FLOAT32, OptimizerState, Precision, WorkerGroup
+from trainers.workers import FLOAT32, STRATEGIES, OptimizerState, Precision, WorkerGroup
 
 VOCABULARY, ROWS, LENGTH, STEPS, HALF = 31, 4, 8, 10, 5
 SETTINGS = TrainSettings(tokens=1, batch_tokens=ROWS * LENGTH, learning_rate=0.01)

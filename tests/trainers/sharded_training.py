@@ -25,9 +25,9 @@ from real_training import LENGTH, DiedError, RealStage, pretraining
 
 from fope_lab.data.mixture import Batch, TrainingData
 from fope_lab.store import RunWriter
-from trainers import process_group
-from trainers.process_group import Shards
+from trainers import workers as process_group
 from trainers.stage import run
+from trainers.workers import Shards
 
 ROWS, STEPS, DEAD_AT = 12, 8, 5
 """The rows of a batch, which 1, 2 and 3 workers can share, and the steps."""

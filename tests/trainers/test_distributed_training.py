@@ -12,8 +12,7 @@ from group_training import HALF, STEPS, Case, Trained, gone_on, group, train
 
 from fope_lab.stages import TrainSettings
 from trainers.gradient_accumulation import exchange_precision
-from trainers.process_group import STRATEGIES
-from trainers.worker_group import FLOAT32, Precision, WorkerGroup
+from trainers.workers import FLOAT32, STRATEGIES, Precision, WorkerGroup
 
 T = TypeVar("T")
 CASES = {

@@ -28,13 +28,13 @@ from tiny_training import (
 from fope_lab.data.mixture import Batch
 from fope_lab.data.rows import IGNORED
 from fope_lab.orchestration.trial import KEY, OWNER, SUPERSEDE, run_until_ended
-from fope_lab.planning.workload import workload_of
+from fope_lab.planning.forecast import workload_of
 from fope_lab.stages import TrainSettings
 from fope_lab.stages.result import ResultRecord
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep
 from trainers.gradient_accumulation import StepRunner
-from trainers.worker_group import WorkerGroup
+from trainers.workers import WorkerGroup
 
 STEPS, EVERY = 14, 3
 DROPOUT = 0.3  # so that the random state matters

@@ -21,7 +21,7 @@ from fope_lab.model.attention import Attention
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
 from trainers.gradient_accumulation import StepRunner
-from trainers.worker_group import WorkerGroup
+from trainers.workers import WorkerGroup
 
 ROWS = 5
 CPU = torch.device("cpu")

@@ -8,11 +8,11 @@ import sys
 import pytest
 import torch
 
-from trainers.kept_memory import kept_memory
+from trainers.optimizer import kept_memory
 
 SCRIPT = """
 import resource, torch
-from trainers.kept_memory import kept_memory
+from trainers.optimizer import kept_memory
 
 def new_pages():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -48,6 +48,6 @@ def test_a_large_block_keeps_its_pages_until_the_training_ends() -> None:
 
 
 def test_another_device_leaves_the_allocator_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.kept_memory._glibc", lambda: pytest.fail("called"))
+    monkeypatch.setattr("trainers.optimizer._glibc", lambda: pytest.fail("called"))
     with kept_memory(torch.device("cuda")):
         pass

@@ -19,9 +19,8 @@ from fope_lab.data.tokenizers.tokenizer import load_tokenizer
 from fope_lab.model import ModelConfig
 from fope_lab.model.decoder import Decoder
 from fope_lab.stages import TrainSettings
-from trainers.gradient_accumulation import StepRunner
-from trainers.length_groups import length_groups, tokens_from_first_label
-from trainers.worker_group import FLOAT32, Precision, WorkerGroup
+from trainers.gradient_accumulation import StepRunner, length_groups, tokens_from_first_label
+from trainers.workers import FLOAT32, Precision, WorkerGroup
 
 ROWS, LENGTH = 11, 22
 LEARNED = {"type": "learned", "num_positions": 60, "random_offset": True}

@@ -21,7 +21,8 @@ from fope_lab.stages import Select
 from fope_lab.stages.result import Measurement, ResultRecord
 from fope_lab.store import Store
 from fope_lab.store.checkpoint import damaged_files
-from trainers.select import SelectionError, run
+from trainers.models import SelectionError
+from trainers.models import select as run
 
 SEEDS = (3, 5)
 RATES = (1e-3, 2e-3, 4e-3)

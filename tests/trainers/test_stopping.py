@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tiny_training import Bigrams, TinyStage, batch, train_settings
 
 from fope_lab.data.mixture import Batch
-from fope_lab.store import RunWriter, StageStoppedError, stop_request
-from trainers.process_group import Replicas
+from fope_lab.store import RunWriter, StageStoppedError, lease
+from trainers.workers import Replicas
 
 STEPS = 12
 DROPOUT = 0.3  # so that the random state matters
@@ -25,7 +25,7 @@ DROPOUT = 0.3  # so that the random state matters
 def looking_each_time() -> Iterator[None]:
     """A request is seen before the next step, as it is where steps take long."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stop_request, "LOOK_SECONDS", 0.0)
+        patch.setattr(lease, "STOP_LOOK_SECONDS", 0.0)
         yield
 
 
@@ -94,11 +94,11 @@ def test_asked_before_its_first_step_it_saves_nothing_and_takes_none(tmp_path: P
 def test_the_file_is_looked_at_a_few_times_a_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stop_request, "LOOK_SECONDS", 0.25)
+    monkeypatch.setattr(lease, "STOP_LOOK_SECONDS", 0.25)
     now = [0.0]
-    request = stop_request.StopRequest(tmp_path / "driver" / "stop")
+    request = lease.StopRequest(tmp_path / "driver" / "stop")
     request.prepare()
-    watch = stop_request.StopWatch(request, lambda: now[0])
+    watch = lease.StopWatch(request, lambda: now[0])
     assert not watch.is_made()
     request.make()
     now[0] = 0.2
@@ -108,13 +108,13 @@ def test_the_file_is_looked_at_a_few_times_a_second(
 
 
 def test_a_request_that_can_not_be_read_asks_for_nothing(tmp_path: Path) -> None:
-    assert not stop_request.StopRequest(tmp_path / "none" / "stop").is_made()
+    assert not lease.StopRequest(tmp_path / "none" / "stop").is_made()
 
 
 def worker(rank: int, root: Path) -> None:
     """Train with one other worker; only worker 0 can read the request, which comes in step 5."""
     torch.set_num_threads(1)
-    stop_request.LOOK_SECONDS = 0.0
+    lease.STOP_LOOK_SECONDS = 0.0
     rendezvous = f"file://{root}/rendezvous"
     dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
     stage, taken = TinyStage(root / str(rank), train_settings(STEPS)), []

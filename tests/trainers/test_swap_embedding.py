@@ -18,7 +18,7 @@ from fope_lab.evaluation.posgen import PosGen
 from fope_lab.model import Decoder, ModelConfig, load_model, read_config, save_model
 from fope_lab.stages import SwapEmbedding
 from fope_lab.store import Store
-from trainers.swap_embedding import run
+from trainers.models import swap_embedding as run
 
 TRAINED, LENGTH, THETA = 64, 240, 1000.0
 SIZES = ModelConfig(num_layers=2, num_heads=2, head_dim=16, vocab_size=272)

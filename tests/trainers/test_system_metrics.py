@@ -10,8 +10,8 @@ import pytest
 import torch
 from tiny_training import TinyStage, train_settings
 
-from trainers import system_metrics
-from trainers.system_metrics import FIRST_SECONDS, SECONDS, SystemMonitor
+from trainers import measures as system_metrics
+from trainers.measures import FIRST_SECONDS, SECONDS, SystemMonitor
 
 
 class Clock:

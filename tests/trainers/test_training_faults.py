@@ -19,8 +19,8 @@ from torch import nn
 from fope_lab.data.mixture import TrainingData
 from fope_lab.model.decoder import Decoder
 from fope_lab.store import StoreError
-from fope_lab.store.paths import StagePaths
-from trainers.oom_advice import TrainingMemoryError, memory_advice
+from fope_lab.store.records import StagePaths
+from trainers.stage import TrainingMemoryError, memory_advice
 
 STEPS = 9
 SETTINGS: dict[str, Any] = {

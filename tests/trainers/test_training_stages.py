@@ -29,7 +29,7 @@ from fope_lab.stages import Extend, Finetune, Pretrain, TrainingConfig
 from fope_lab.store import RunWriter, StageFolder, Store
 from trainers.gradient_accumulation import StepRunner
 from trainers.stage import run
-from trainers.worker_group import WorkerGroup
+from trainers.workers import WorkerGroup
 
 BYTES = load_tokenizer("byte")
 SIZES = ModelConfig(

@@ -13,7 +13,7 @@ from tiny_training import LENGTH, ROWS, TinyStage, batch, train_settings
 from fope_lab.data.mixture import Batch
 from fope_lab.devices import known_devices
 from trainers.checkpoints import read_record
-from trainers.utilisation import steps_per_second_at_peak, why_unknown
+from trainers.measures import steps_per_second_at_peak, why_unknown
 
 
 @pytest.mark.parametrize(("precision", "peak"), [("float32", 19.5e12), ("bfloat16", 312e12)])

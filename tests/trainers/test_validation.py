@@ -26,9 +26,8 @@ from fope_lab.model import load_model
 from fope_lab.stages import Pretrain
 from fope_lab.store import Store
 from trainers.loop import NonFiniteError
-from trainers.stage import run
-from trainers.validation import HeldOut
-from trainers.worker_group import WorkerGroup
+from trainers.stage import HeldOut, run
+from trainers.workers import WorkerGroup
 
 STEPS = 10
 

@@ -18,7 +18,7 @@ from fope_lab.data.rows import IGNORED
 from fope_lab.stages import TrainSettings
 from fope_lab.store import RunWriter, StageFolder, StageStoppedError, StopRequest, Store
 from trainers.loop import train
-from trainers.worker_group import WorkerGroup
+from trainers.workers import WorkerGroup
 
 VOCABULARY, WIDTH, ROWS, LENGTH = 7, 5, 3, 4
 WEIGHTS = "model.safetensors"

@@ -44,7 +44,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from fope_lab.orchestration.signals import signals_interrupt
+    from fope_lab.orchestration.ending import signals_interrupt
 
     with signals_interrupt():
         from fope_lab.orchestration.run_sweeps import run_sweeps
@@ -83,7 +83,7 @@ def _selection(options: argparse.Namespace) -> StageFilter:
 
 
 def _stop(options: argparse.Namespace) -> int:
-    from fope_lab.orchestration.stop import stop
+    from fope_lab.orchestration.drivers import stop
     from fope_lab.store import Store
 
     console = make_console()

@@ -58,7 +58,7 @@ def add_repair(parser: argparse._ActionsContainer) -> None:
 
 def _move(folder: StageFolder, owner: str, reason: str) -> str:
     """Move the output of a stage away; returns what to say of it."""
-    from fope_lab.store.lease import LeaseHeldError
+    from fope_lab.store.attempts import LeaseHeldError
 
     try:
         return f"moved to {folder.set_aside(owner, f'damaged: {reason}')}"
@@ -70,7 +70,7 @@ def _verify(options: argparse.Namespace) -> int:
     from rich.progress import track
 
     from fope_lab.store import Store
-    from fope_lab.store.lease import driver_name
+    from fope_lab.store.attempts import driver_name
 
     store, console, owner = Store.existing(options.store), make_console(), driver_name()
     folders, damaged = store.folders(), 0
@@ -90,7 +90,7 @@ def _verify(options: argparse.Namespace) -> int:
             text += "; the next run does not use it"
         console.print(text, soft_wrap=True, highlight=False, markup=False)
     count = counted(len(folders))
-    summary = f"{store.root}: {count}, {damaged or 'none'} damaged"
+    summary = f"{store}: {count}, {damaged or 'none'} damaged"
     console.print(summary, soft_wrap=True, highlight=False, markup=False)
     return FAILED if damaged else OK
 
@@ -109,11 +109,11 @@ def _prune(options: argparse.Namespace) -> int:
     for note in found.notes:
         say(f"note: {note}")
     if not found.waste:
-        say(f"{store.root}: nothing to remove")
+        say(f"{store}: nothing to remove")
         return OK
     for waste in found.waste:
         say(f"{size_text(waste.size):>8}  {waste.why}: {waste.path.relative_to(store.root)}")
-    say(f"{size_text(found.size):>8}  in all, in {store.root}")
+    say(f"{size_text(found.size):>8}  in all, in {store}")
     if not options.yes and not sys.stdin.isatty():
         raise StoreError("nothing was removed: there is no terminal to ask at; add --yes")
     if not options.yes and not _agrees():

@@ -23,11 +23,11 @@ from fope_lab.config.environment import FAILED, OK
 def _status(options: argparse.Namespace) -> int:
     from fope_lab.cli.render.status import states_table, status_json
     from fope_lab.config.problems import Problem, SweepError
-    from fope_lab.orchestration.progress_view import observe_states, print_line, print_problems
-    from fope_lab.orchestration.stop import drivers_of_recorded
-    from fope_lab.orchestration.watching import watch
+    from fope_lab.orchestration.drivers import drivers_of_recorded
+    from fope_lab.orchestration.live_view import print_line, print_problems, watch
+    from fope_lab.orchestration.progress import observe_states
     from fope_lab.store import Status, Store
-    from fope_lab.store.snapshot import StoreSnapshot
+    from fope_lab.store.root import StoreSnapshot
 
     if options.json and options.watch:
         raise SweepError(Problem(("--json",), "can't be used together with --watch"))
@@ -48,7 +48,7 @@ def _status(options: argparse.Namespace) -> int:
             continue
         runs = ", ".join(str(driver) for driver in drivers)
         line = f"{sweep.name}: {f'run by {runs}' if runs else 'nothing is running it'}"
-        print_line(console, f"{line}; store {store.root}", style="bold")
+        print_line(console, f"{line}; store {store}", style="bold")
         console.print(states_table(sweep.stages, own, store))
     if options.json:
         print_json({"sweeps": contents})

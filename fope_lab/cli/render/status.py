@@ -10,11 +10,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from fope_lab.orchestration.failures import States
-from fope_lab.orchestration.live_screen import STYLES, cut, summary
-from fope_lab.orchestration.progress_view import progress_cells, state_text
-from fope_lab.orchestration.run_progress import stage_progress
-from fope_lab.orchestration.stop import LiveDriver
+from fope_lab.orchestration.drivers import LiveDriver
+from fope_lab.orchestration.live_view import STYLES, cut, progress_cells, state_text, summary
+from fope_lab.orchestration.progress import States, stage_progress
 from fope_lab.stages.labels import distinguish
 from fope_lab.store import Status, Store
 from fope_lab.store.state import IMPORTANCE
@@ -59,7 +57,7 @@ def status_json(
     return {
         "name": sweep.name,
         "path": str(sweep.path),
-        "store": str(store.root),
+        "store": str(store),
         "drivers": [_driver(driver) for driver in drivers],
         "counts": {str(status): counts[status] for status in Status},
         "stages": [_stage(stage, states, store) for stage in sweep.stages],

@@ -22,11 +22,10 @@ from fope_lab.housekeeping.contents import (
     span,
     state_since,
 )
-from fope_lab.orchestration.live_screen import STYLES
+from fope_lab.orchestration.live_view import STYLES
 from fope_lab.stages.labels import ABSENT
-from fope_lab.store.lease import AttemptRecord
+from fope_lab.store.attempts import AttemptRecord, over_attempts
 from fope_lab.store.state import IMPORTANCE
-from fope_lab.store.time_taken import over_attempts
 from fope_lab.sweep.stage_filter import SHOWN_DIGITS
 
 

@@ -21,14 +21,12 @@ from fope_lab.model.checkpoint import (
     DECODER,
     EXPORTED,
     OWN_TOKENIZER,
-    WEIGHTS,
-    CheckpointConfig,
-    CheckpointError,
     find_checkpoint,
     load_model,
     plugins_of,
     read_config,
 )
+from fope_lab.model.checkpoint_files import WEIGHTS, CheckpointConfig, CheckpointError
 from fope_lab.model.decoder import Decoder
 from fope_lab.model.export.card import Origin, model_card
 from fope_lab.model.export.own_classes import (

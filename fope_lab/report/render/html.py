@@ -26,7 +26,7 @@ from fope_lab.report.render.figures import draw_figures
 from fope_lab.report.render.tables import PAPER_TITLE, compared_texts, our_entry, report_tables
 from fope_lab.report.results.stage_results import StageResult
 from fope_lab.report.results.summary import speed_of
-from fope_lab.store.time_taken import TimeTaken, over_attempts
+from fope_lab.store.attempts import TimeTaken, over_attempts
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -14,8 +14,8 @@ from fope_lab.stages.internal import SELECTED
 from fope_lab.stages.metric import Metric
 from fope_lab.stages.result import Measurement, MetricPoint, ResultRecord
 from fope_lab.store import Row, StageFolder, StageState, Status, Store
-from fope_lab.store.snapshot import StoreSnapshot
-from fope_lab.store.time_taken import TimeTaken
+from fope_lab.store.attempts import TimeTaken
+from fope_lab.store.root import StoreSnapshot
 from fope_lab.sweep.graph import Stage
 from fope_lab.sweep.plan import block_descendants, read_states, unfinished_parents
 

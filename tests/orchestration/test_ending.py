@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from fope_lab.orchestration import last_checkpoints
-from fope_lab.orchestration.last_checkpoints import LastCheckpoints
-from fope_lab.orchestration.signals import Interruption, signals_interrupt
+from fope_lab.orchestration import ending
+from fope_lab.orchestration.ending import Interruption, LastCheckpoints, signals_interrupt
 from fope_lab.store import Attempt, StageState, Status, StopRequest, Store
 
 
@@ -40,7 +39,7 @@ class Scene:
         self.ending = LastCheckpoints(
             self.interruption,
             self.request,
-            SimpleNamespace(states=lambda: self.states),  # type: ignore[arg-type]
+            lambda: self.states,
             self.stages,
             self.store,
             "driver",
@@ -54,12 +53,12 @@ class Scene:
 
     def turn(self) -> None:
         """A turn of Tune's loop."""
-        self.ending.on_step_begin(1, [])
+        self.ending.look()
 
 
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    monkeypatch.setattr(last_checkpoints, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(ending, "LOOK_SECONDS", 0.0)
     return Scene(tmp_path)
 
 
@@ -104,7 +103,7 @@ def test_a_step_that_takes_too_long_is_not_waited_for(
     attempt.writer.save_checkpoint(8, lambda path: (path / "weights").write_text("1"))
     scene.states["b"] = StageState(Status.DONE)
     now = [100.0]
-    monkeypatch.setattr(last_checkpoints.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(ending.time, "monotonic", lambda: now[0])
     scene.interruption.noted = True
     scene.turn()
     now[0] += 59

@@ -14,11 +14,12 @@ import pytest
 from rich.console import Console
 
 from fope_lab.cli.render.status import states_table
-from fope_lab.orchestration import progress_view
-from fope_lab.orchestration.live_screen import seconds_text, summary
-from fope_lab.orchestration.progress_view import observe_states, print_problems, progress_cells
+from fope_lab.orchestration import live_view
+from fope_lab.orchestration.live_view import print_problems, progress_cells, seconds_text, summary
+from fope_lab.orchestration.progress import observe_states
 from fope_lab.store import StageState, Status, Store
-from fope_lab.store.lease import Ending, driver_name
+from fope_lab.store import folder as stage_folder
+from fope_lab.store.attempts import Ending, driver_name
 from fope_lab.sweep.plan import block_descendants
 
 STAGES: list[Any] = [
@@ -49,7 +50,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     with folders["e"].begin("driver", {}) as attempt:
         attempt.finish({})
     monkeypatch.setattr(
-        progress_view.time, "sleep", lambda seconds: folders["c"].attempts.write_beat(1, 99)
+        stage_folder.time, "sleep", lambda seconds: folders["c"].attempts.write_beat(1, 99)
     )
     return store
 
@@ -87,7 +88,7 @@ def test_a_stage_that_ends_during_the_look_is_not_called_interrupted(
         taken.begin("driver", {}).lease.heartbeat.stop()
         taken.attempts.write_beat(2, taken.attempts.beat(1))
 
-    monkeypatch.setattr(progress_view.time, "sleep", meanwhile)
+    monkeypatch.setattr(stage_folder.time, "sleep", meanwhile)
     states = observe_states([SWEEP], store)
     assert (states["c"].status, states["c"].reason) == (Status.FAILED, "no luck either")
     assert states["d"].status is Status.RUNNING
@@ -194,7 +195,7 @@ def test_a_run_counts_its_stages_and_tells_time() -> None:
     waiting, elsewhere = StageState(Status.WAITING), StageState(Status.RUNNING, elsewhere=True)
     done = StageState(Status.DONE, "cached")
     assert summary({"a": waiting, "b": done, "c": elsewhere}) == "1 of 3 done, 1 running, 1 waiting"
-    assert progress_view.state_text(elsewhere) == "running elsewhere"
+    assert live_view.state_text(elsewhere) == "running elsewhere"
     assert [seconds_text(s) for s in (None, 75, 3600)] == ["", "1:15", "1:00:00"]
 
 
@@ -210,10 +211,10 @@ def test_lines_about_stages_leave_out_what_the_first_axis_of_a_zip_determines(
     done = {stage.key: StageState(Status.DONE) for stage in stages}
     console = Console(file=(out := io.StringIO()), width=200)
     progress: Any = SimpleNamespace(stages=stages, store=store)
-    with progress_view._lines(progress, console) as show:
-        for states in (waiting, done):
-            now: Any = SimpleNamespace(states=states)
-            show(now)
+    lines = live_view._Lines(progress, console)
+    for states in (waiting, done):
+        now: Any = SimpleNamespace(states=states)
+        lines.show(now)
     assert [line.split()[1:] for line in out.getvalue().splitlines()] == [
         ["done", "s[x=a,seed=0]"],
         ["done", "s[x=b,seed=0]"],

@@ -10,13 +10,10 @@ import pytest
 from rich.console import Console
 
 from fope_lab.devices import CPU
-from fope_lab.planning import estimate, narrow, plan_table
-from fope_lab.planning.bfloat16 import bfloat16_share
-from fope_lab.planning.calibration import Calibration
-from fope_lab.planning.estimate import PlanEstimate, estimate_plans
+from fope_lab.planning import estimate, plan_table
+from fope_lab.planning.estimate import PlanEstimate, bfloat16_share, estimate_plans
+from fope_lab.planning.forecast import Calibration, Timing, workload_of
 from fope_lab.planning.plan_table import duration, print_plan
-from fope_lab.planning.time_model import Timing
-from fope_lab.planning.workload import workload_of
 from fope_lab.sweep import load_sweep, plan
 
 SWEEP = """
@@ -36,7 +33,7 @@ stages:
 def instruction(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
     """An instruction for bfloat16, none, and no knowledge of it."""
     found: str | None = request.param
-    for module in (narrow, plan_table):
+    for module in (estimate, plan_table):
         monkeypatch.setattr(module, "bfloat16_instruction", lambda: found)
     return found
 
@@ -110,5 +107,5 @@ def test_a_plan_says_where_float32_leaves_a_gpu_idle(tmp_path: Path) -> None:
 def test_what_is_narrow_already_or_on_a_gpu_is_not_counted(
     tmp_path: Path, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(narrow, "bfloat16_instruction", lambda: "avx512_bf16")
+    monkeypatch.setattr(estimate, "bfloat16_instruction", lambda: "avx512_bf16")
     assert estimated(tmp_path, **given).totals()["bfloat16"] is None

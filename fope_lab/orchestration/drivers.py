@@ -1,22 +1,112 @@
-"""Ends the runs of a sweep from another terminal, as Ctrl-C in their own would."""
+"""The drivers that run sweeps of a store: their folders, who is alive, and how to end them.
+
+Each driver has the folder `.tune/DRIVER` in the store, on a disk that all nodes see. Nobody reads
+what Ray writes there. The file SESSION in it names the folder of the driver's own Ray, if it
+started one, RUN the sweeps that the driver runs, and since when, and STOP whether its stages are to
+save a checkpoint and end. A later run removes what a killed driver left.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
+from fope_lab.atomic_files import read_json, write_json
 from fope_lab.config.problems import did_you_mean, name_list
-from fope_lab.orchestration.scratch import DriverRun, driver_runs
-from fope_lab.store import Status, Store, StoreError
-from fope_lab.store.lease import AttemptRecord, DriverProcess, process_of
-from fope_lab.store.observation import observe
+from fope_lab.store import Status, StopRequest, Store, StoreError
+from fope_lab.store.attempts import AttemptRecord, DriverProcess, is_gone, process_of
+from fope_lab.store.folder import observe
 from fope_lab.tracking.ledger import recorded_sweeps
 from fope_lab.tracking.outline import Outline
+
+REMOVE_SECONDS = 3.0
+"""How long to try to remove a folder to which something still writes."""
+SESSION, RUN, STOP = "ray-session", "run.json", "stop"
+
+
+@dataclass(frozen=True)
+class DriverRun:
+    """What a driver runs: the names of its sweeps, since a time in seconds since the epoch."""
+
+    sweeps: tuple[str, ...]
+    started: float
+
+
+def stop_request(store: Store, owner: str) -> StopRequest:
+    """What a driver asks its stages to stop by."""
+    return StopRequest(store.driver(owner) / STOP)
+
+
+@contextlib.contextmanager
+def scratch_folder(store: Store, owner: str, sweeps: Sequence[str] = ()) -> Iterator[Path]:
+    """The folder of this driver's run of `sweeps`, which is removed with those of dead drivers."""
+    folder = store.driver(owner)
+    clear_dead_drivers(store)
+    try:
+        with contextlib.suppress(OSError):  # on a full disk, `stop` finds the run by its leases
+            write_json(folder / RUN, {"sweeps": list(sweeps), "started": time.time()})
+            stop_request(store, owner).prepare()
+        yield folder
+    finally:
+        _remove_tree(folder)
+
+
+def driver_runs(store: Store) -> dict[str, DriverRun]:
+    """What each driver runs that has a folder, by the driver's name. It may have been killed."""
+    found = {}
+    for folder in store.drivers():
+        content = read_json(folder / RUN)
+        if not isinstance(content, dict):
+            continue
+        sweeps, started = content.get("sweeps"), content.get("started")
+        if isinstance(sweeps, list) and isinstance(started, int | float):
+            found[folder.name] = DriverRun(tuple(map(str, sweeps)), float(started))
+    return found
+
+
+def note_session(folder: Path, session: str) -> None:
+    """Remember the folder of the Ray that this driver has started."""
+    with contextlib.suppress(OSError):  # on a full disk, the session's folder stays
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / SESSION).write_text(session, encoding="utf-8")
+
+
+def clear_dead_drivers(store: Store) -> None:
+    """Remove what drivers of this machine left that were killed, with the folders of their Rays."""
+    for folder in store.drivers():
+        if is_gone(folder.name):
+            remove_scratch(store, folder.name)
+
+
+def remove_scratch(store: Store, owner: str) -> None:
+    """Remove the folder of a driver that ends or is dead, and the folder of its Ray."""
+    folder = store.driver(owner)
+    try:
+        session = Path((folder / SESSION).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        session = None
+    if session is not None and session.name.startswith("session_"):
+        _remove_tree(session)
+    _remove_tree(folder)
+
+
+def _remove_tree(folder: Path) -> None:
+    """Remove a folder. A process of Ray that is just ending may still write there for a moment."""
+    until = time.monotonic() + REMOVE_SECONDS
+    while folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        if time.monotonic() > until:
+            return
+        time.sleep(0.05)
+
 
 END_SECONDS = 120.0
 """How long to wait for a run to end, which writes checkpoints, stops Ray and tells MLflow."""
@@ -50,7 +140,7 @@ def stop(store: Store, sweep: str, say: Say, seconds: float = END_SECONDS) -> bo
     """
     drivers = live_drivers(store, sweep)
     if not drivers:
-        say(f"{sweep}: nothing is running in {store.root}")
+        say(f"{sweep}: nothing is running in {store}")
     asked, ended = [], True
     for driver in drivers:
         process = driver.process
@@ -93,7 +183,7 @@ def live_drivers(store: Store, sweep: str) -> list[LiveDriver]:
     if sweep not in outlines:
         near = did_you_mean(sweep, outlines)
         allowed = name_list(outlines)
-        raise StoreError(f"no sweep {sweep!r} has run in {store.root}{near} (allowed: {allowed})")
+        raise StoreError(f"no sweep {sweep!r} has run in {store}{near} (allowed: {allowed})")
     return _drivers(store, outlines[sweep])
 
 

@@ -1,24 +1,93 @@
-"""How far a run is: what each stage has done and how fast, and the time that is left of all."""
+"""How far a run is: its problems by cause, what each stage has done, and the time that is left.
+
+The numbers come from the store, and the states from the run's searcher. `fope-lab status` asks the
+store and its heartbeats instead (`observe_states`), from any machine.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from fope_lab.orchestration.failures import Cause, States, causes
-from fope_lab.planning.capacity import Amounts
-from fope_lab.planning.schedule import Machines
-from fope_lab.planning.time_left import StageTime, TimeLeft, time_left
+from fope_lab.planning.needed_stages import NeededStates
+from fope_lab.planning.schedule import Amounts, Machines, StageTime, TimeLeft, time_left
 from fope_lab.store import StageState, Status, Store
+from fope_lab.store.folder import observe
 from fope_lab.store.state import CACHED
-from fope_lab.sweep.graph import Stage
+from fope_lab.sweep.graph import Stage, Sweep
+from fope_lab.sweep.plan import block_descendants, missing_input, read_states
 
+States = Mapping[str, StageState]
+"""The state of every stage by its key."""
+
+PROBLEMS = (Status.DAMAGED, Status.INTERRUPTED, Status.BLOCKED, Status.FAILED)
+"""The statuses whose cause the user wants to know, the most urgent last."""
+MOST_LABELS = 4
+"""How many stages of a cause are named; the others are counted."""
 ESTIMATE_SECONDS = 2.0
 """How often the time left is estimated."""
 ESTIMATE_SHARE = 0.02
 """The share of a processor's time that estimating may take, in a sweep of any size."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why stages have a status: the whole error, and the log of the first of them."""
+
+    status: Status
+    error: str
+    stages: tuple[Stage, ...]
+    log: Path | None
+
+    def __str__(self) -> str:
+        """Such as "failed 3 stages: out of memory" with the stages, or "failed LABEL: …"."""
+        if len(self.stages) == 1:
+            text = f"{self.status} {self.stages[0].label}: {self.error}"
+            return f"{text} (log: {self.log})" if self.log else text
+        names = listed([stage.label for stage in self.stages], MOST_LABELS)
+        text = f"{self.status} {len(self.stages)} stages: {self.error}\n  {names}"
+        return f"{text} (log of the first: {self.log})" if self.log else text
+
+
+def causes(stages: Sequence[Stage], states: States, store: Store) -> list[Cause]:
+    """Each cause of a problem once, those of failures last; stages that wait for others have none.
+
+    Errors that differ only in the stage's label, key or folder are one cause.
+    """
+    found: dict[tuple[Status, str], list[tuple[Stage, StageState]]] = {}
+    for stage in stages:
+        state = states.get(stage.key)
+        if state is None or state.status not in PROBLEMS or is_blocked_by_another(stage, states):
+            continue
+        same = state.error
+        for own in (str(store.folder(stage.kind, stage.key).path), stage.key, stage.label):
+            same = same.replace(own, "")
+        found.setdefault((state.status, same), []).append((stage, state))
+    ordered = sorted(found.items(), key=lambda item: PROBLEMS.index(item[0][0]))
+    all_causes = []
+    for (status, _), alike in ordered:
+        first, state = alike[0]
+        log = store.folder(first.kind, first.key).paths.log
+        whose = tuple(stage for stage, _ in alike)
+        all_causes.append(Cause(status, state.error, whose, log if log.exists() else None))
+    return all_causes
+
+
+def is_blocked_by_another(stage: Stage, states: States) -> bool:
+    """Whether a stage is blocked because an ancestor failed or is blocked, and not by itself."""
+    if stage.key not in states or states[stage.key].status is not Status.BLOCKED:
+        return False
+    parents = (states[key].status for key in stage.parents.values() if key in states)
+    return any(status in (Status.FAILED, Status.BLOCKED) for status in parents)
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f", … and {more:,} more" if more > 0 else "")
 
 
 @dataclass(frozen=True)
@@ -122,10 +191,12 @@ class RunProgress:
             self._estimate = self._time_left(states, running, now)
             took = self.clock() - now
             self._next_estimate = now + max(ESTIMATE_SECONDS, took / ESTIMATE_SHARE)
+        failed = {key: state for key, state in states.items() if state.status is Status.FAILED}
+        if failed != self._problems[0]:  # reading the causes takes a while
+            self._problems = (failed, causes(self.stages, states, self.store))
         latest = list(reversed(self._finished.values()))
-        return Snapshot(
-            states, running, latest, self._causes(states), self._estimate, now - self._started
-        )
+        elapsed = now - self._started
+        return Snapshot(states, running, latest, self._problems[1], self._estimate, elapsed)
 
     def _note_finished(self, stage: Stage, state: StageState) -> None:
         if stage.key in self._finished or stage.key in self._cached:
@@ -135,13 +206,6 @@ class RunProgress:
             self._cached[stage.key] = progress.seconds or 0.0
         else:
             self._finished[stage.key] = (stage, progress)
-
-    def _causes(self, states: States) -> list[Cause]:
-        """The causes of failures, read again only when more stages have failed."""
-        failed = {key: state for key, state in states.items() if state.status is Status.FAILED}
-        if failed != self._problems[0]:
-            self._problems = (failed, causes(self.stages, states, self.store))
-        return self._problems[1]
 
     def _time_left(
         self, states: States, running: Mapping[str, StageProgress], now: float
@@ -178,3 +242,23 @@ class RunProgress:
             cpus=max(there.get("CPU", 0.0), *(r.cpus * r.size for r in resources)),
             gpus=max(there.get("GPU", 0.0), *(float(r.gpus) for r in resources)),
         )
+
+
+def observe_states(sweeps: Sequence[Sweep], store: Store) -> dict[str, StageState]:
+    """The states of all stages as another process can tell them, which takes a moment if any runs.
+
+    A stage that has not failed and lacks its data is blocked, as a plan says, and one whose seed a
+    rule has not asked for says so.
+    """
+    stages = list({stage.key: stage for sweep in sweeps for stage in sweep.stages}.values())
+    states = read_states(stages, store)
+    running = [stage for stage in stages if states[stage.key].status is Status.RUNNING]
+    live = store.live()  # a snapshot would show no heartbeat
+    observed = observe([live.folder(stage.kind, stage.key) for stage in running])
+    states |= {stage.key: state for stage, state in zip(running, observed, strict=True)}
+    for stage in stages:
+        state = states[stage.key]
+        may_start = state.status not in (Status.DONE, Status.RUNNING, Status.FAILED)
+        if may_start and (missing := missing_input(stage, store)):
+            states[stage.key] = replace(state, status=Status.BLOCKED, reason=missing)
+    return NeededStates(sweeps, store).of(block_descendants(stages, states))

@@ -1,0 +1,384 @@
+"""Shows the progress of a run: a screen in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from fope_lab.config.problems import counted
+from fope_lab.orchestration.drivers import drivers_of_recorded
+from fope_lab.orchestration.progress import (
+    PROBLEMS,
+    RunProgress,
+    Snapshot,
+    StageProgress,
+    States,
+    causes,
+    is_blocked_by_another,
+    listed,
+    observe_states,
+    stage_progress,
+)
+from fope_lab.planning.forecast import forecast_seconds
+from fope_lab.planning.schedule import Amounts, TimeLeft, amounts
+from fope_lab.stages.labels import distinguish
+from fope_lab.store import StageState, Status, Store
+from fope_lab.store.attempts import over_attempts
+from fope_lab.store.state import IMPORTANCE
+from fope_lab.sweep.graph import Stage, Sweep
+from fope_lab.sweep.stage_filter import SHOWN_DIGITS
+from fope_lab.tracking.names import WIDTH, run_names
+
+STYLES = {
+    Status.FAILED: "bold red",
+    Status.RUNNING: "bold cyan",
+    Status.DAMAGED: "yellow",
+    Status.INTERRUPTED: "yellow",
+    Status.WAITING: "dim",
+    Status.NOT_STARTED: "dim",
+    Status.BLOCKED: "red",
+    Status.IF_NEEDED: "dim",
+    Status.NOT_NEEDED: "dim",
+    Status.DONE: "green",
+}
+"""How each status is drawn."""
+MOST_CAUSES = 10
+"""How many causes of each status the end of a run prints."""
+SHOWN_CAUSES, CAUSE_WIDTH, NAMED_STAGES = 3, 240, 3
+"""How many causes the screen shows, the most characters of each, and how many stages it names."""
+LOOK_SECONDS = 2.0
+"""The time between two looks of `watch` at the store."""
+REFRESH_SECONDS = 0.5
+LINE_SECONDS = 15.0
+"""The time between two lines about a running stage, outside a terminal."""
+OVERALL_SECONDS = 60.0
+"""The time between two lines about the whole run, outside a terminal."""
+UNITS = ("", "k", "M", "G", "T", "P")
+STEPS = 17
+"""The most characters of a number of steps."""
+
+Show = Callable[[Snapshot], None]
+"""Shows a run at a moment."""
+
+
+def print_line(console: Console, text: str, style: str | None = None) -> None:
+    """Print a text as it is, however wide the console is."""
+    console.print(text, style=style, soft_wrap=True, highlight=False, markup=False)
+
+
+def print_problems(
+    stages: Sequence[Stage],
+    states: States,
+    store: Store,
+    console: Console,
+    most: int | None = None,
+) -> None:
+    """Print why stages failed or can't go on, each cause once, and how many stages they block.
+
+    Of each status, the first `most` causes are printed, and the others counted.
+    """
+    found = causes(stages, states, store)
+    for status in PROBLEMS:
+        alike = [cause for cause in found if cause.status is status]
+        for cause in alike[:most]:
+            print_line(console, str(cause), style=STYLES[status])
+        if rest := alike[most:] if most is not None else []:
+            of = counted(sum(len(cause.stages) for cause in rest))
+            text = f"{status} {of} more, for {len(rest)} other reasons; see `fope-lab status`"
+            print_line(console, text, style=STYLES[status])
+    if blocked := sum(is_blocked_by_another(stage, states) for stage in stages):
+        print_line(console, f"blocked by them: {counted(blocked)}", style=STYLES[Status.BLOCKED])
+
+
+def seconds_text(seconds: float | None) -> str:
+    """A duration as minutes and seconds, such as 1:15 for 75, with hours where there are any."""
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def summary(states: States) -> str:
+    """The number of stages in each status, such as "12 of 20 done, 2 running, 6 waiting"."""
+    counts = Counter(state.status for state in states.values())
+    rest = [
+        f"{counts[status]:,} {status}"
+        for status in IMPORTANCE
+        if counts[status] and status is not Status.DONE
+    ]
+    return ", ".join([f"{counts[Status.DONE]:,} of {len(states):,} done", *rest])
+
+
+def time_left_text(left: TimeLeft) -> str:
+    """Such as "about 27:10 left, not counting 3 stages of unknown length"."""
+    if left.seconds is None:
+        return "time left unknown"
+    text = f"about {seconds_text(left.seconds)} left"
+    if left.unknown:
+        text += f", not counting {counted(left.unknown)} of unknown length"
+    return text
+
+
+def cut(text: str, width: int) -> str:
+    """The text in one line of at most `width` characters; it ends after a whole word and "…"."""
+    line = " ".join(text.split())
+    if len(line) <= width:
+        return line
+    end = line.rfind(" ", 0, width - 1)
+    return f"{line[:end]} …" if end > width // 2 else f"{line[: width - 1]}…"
+
+
+def state_text(state: StageState) -> str:
+    """The status of a stage, and whether another driver runs it."""
+    return f"{state.status} elsewhere" if state.elsewhere else str(state.status)
+
+
+def progress_cells(stage: Stage, state: StageState, store: Store) -> list[str]:
+    """The step, loss, speed and time (left or taken) of a stage.
+
+    The reason of a problem takes the place of the time.
+    """
+    told = stage_progress(stage, state, store)
+    if state.is_done:
+        taken = over_attempts(seconds_text(told.seconds), told.attempts)
+        last = f"{taken} ({state.reason})" if state.reason else taken
+    elif state.status is Status.RUNNING:
+        last = f"{seconds_text(told.left)} left" if told.left is not None else state.reason
+    else:
+        last = state.reason
+    return [*_numbers(told), last]
+
+
+def _numbers(told: StageProgress) -> list[str]:
+    """The step, the loss and the speed of a stage, as far as it has told them."""
+    steps = loss = speed = ""
+    if told.step is not None and told.total is not None:
+        steps = f"{told.step:,}/{told.total:,}"
+        if len(steps) > STEPS:
+            steps = f"{_short(told.step)}/{_short(told.total)}"
+    if told.loss is not None:
+        loss = f"{told.loss:.3f}"
+    if told.tokens_per_second is not None:
+        speed = f"{told.tokens_per_second:,.0f} tok/s"
+    elif told.steps_per_second is not None:
+        speed = f"{told.steps_per_second:,.{0 if told.steps_per_second >= 10 else 2}f}/s"
+    return [steps, loss, speed]
+
+
+def _short(number: float) -> str:
+    exponent = max(len(f"{number:.0f}") - 1, 0) // 3
+    return f"{number / 1000**exponent:.3g}{UNITS[exponent]}"
+
+
+@contextlib.contextmanager
+def live_view(
+    progress: RunProgress, states: Callable[[], States], console: Console
+) -> Iterator[None]:
+    """Show the progress of a run until the block ends."""
+    stop = threading.Event()
+    redraws = console.is_terminal and not console.is_dumb_terminal
+    lines = contextlib.nullcontext(_Lines(progress, console).show)
+
+    def show() -> None:
+        with _screen(progress, console) if redraws else lines as refresh:
+            refresh(progress.snapshot(states()))
+            while not stop.wait(REFRESH_SECONDS):
+                refresh(progress.snapshot(states()))
+            refresh(progress.snapshot(states()))
+
+    thread = threading.Thread(target=show, name="live", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def _screen(progress: RunProgress, console: Console) -> Iterator[Show]:
+    """A screen that is drawn again at each refresh, and is gone at the end.
+
+    A terminal whose size changes has wrapped what was drawn: it is cleared, and drawn anew.
+    """
+    names = run_names(progress.stages)
+    size = console.size
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+
+        def show(now: Snapshot) -> None:
+            nonlocal size
+            if console.size != size:
+                size = console.size
+                live.stop()
+                console.clear()
+                live.start()
+            screen = LiveScreen(progress.stages, names, now)
+            live.update(screen.draw(size.width, size.height - 1), refresh=True)
+
+        yield show
+
+
+@dataclass(frozen=True)
+class LiveScreen:
+    """Draws a snapshot; `names` has the short name of each stage by its key.
+
+    From the top: the counts of the stages, a bar with the share of the work that is done, the first
+    causes of failures, what runs, and what finished last. What finds no room below is left out.
+    """
+
+    stages: Sequence[Stage]
+    names: Mapping[str, str]
+    now: Snapshot
+
+    def draw(self, width: int, height: int) -> Group:
+        """The screen for a terminal of this size; rich cuts what is higher or wider."""
+        left = self.now.time_left
+        bar = Table.grid(padding=(0, 2))
+        times = f"{seconds_text(self.now.elapsed)} so far, {time_left_text(left)}"
+        line = ProgressBar(1.0, left.share, width=max(10, min(30, width - len(times) - 24)))
+        bar.add_row(line, f"{left.share:.0%} of the work", Text(times, overflow="ellipsis"))
+        head = Text(summary(self.now.states), style="bold", no_wrap=True, overflow="ellipsis")
+        failures = self._failures(width)
+        used = 3 + sum(1 + len(text.plain) // max(width, 1) for text in failures)
+        parts: list[RenderableType] = [head, bar, *failures]
+        if table := self._stages(height - used):
+            parts.append(table)
+        return Group(*parts)
+
+    def _failures(self, width: int) -> list[Text]:
+        """The error and the stages of each cause, then the number of blocked stages."""
+        found = []
+        for cause in reversed(self.now.causes[-SHOWN_CAUSES:]):
+            names = [self.names[stage.key] for stage in cause.stages]
+            whose = names[0] if len(names) == 1 else counted(len(names))
+            text = cut(f"{cause.status} {whose}: {cause.error}", min(CAUSE_WIDTH, 3 * width))
+            found.append(Text(text, style=STYLES[cause.status]))
+            if len(names) > 1:
+                found.append(Text(cut(f"  {listed(names, NAMED_STAGES)}", width), style="red"))
+        if (more := len(self.now.causes) - SHOWN_CAUSES) > 0:
+            found.append(Text(f"… and {more:,} more causes", style="red"))
+        if blocked := sum(is_blocked_by_another(stage, self.now.states) for stage in self.stages):
+            found.append(Text(f"blocked by them: {counted(blocked)}", style=STYLES[Status.BLOCKED]))
+        return found
+
+    def _stages(self, height: int) -> Table | None:
+        """A row for each running stage, those with progress first, and for the finished ones."""
+        if height < 3 or not (self.now.running or self.now.latest):
+            return None
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        table.add_column("stage", no_wrap=True, min_width=min(WIDTH, 12))
+        table.add_column("key", no_wrap=True)
+        for name in ("step", "loss", "speed", "time"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("", no_wrap=True)
+        running = sorted(self.now.running, key=lambda key: self.now.running[key].step is None)
+        rows = [(key, self._running(key), "") for key in running]
+        rows += [(stage.key, self._finished(done), "dim") for stage, done in self.now.latest]
+        room = height - 1 if len(rows) <= height - 1 else height - 2
+        for key, cells, style in rows[:room]:
+            table.add_row(self.names[key], key[:SHOWN_DIGITS], *cells, style=style)
+        if (hidden := len(rows) - room) > 0:
+            more = max(len(running) - room, 0)
+            text = f"… {more:,} more running" if more else f"… {hidden:,} more finished"
+            table.add_row(Text(text, style="dim"))
+        return table
+
+    def _running(self, key: str) -> list[str]:
+        """The step, loss, speed and time left of a running stage, and a note."""
+        state, told = self.now.states[key], self.now.running[key]
+        note = "by another run" if state.elsewhere else state.reason
+        if not note and told.flops_utilisation is not None:
+            note = f"{told.flops_utilisation:.0%} MFU"
+        if told.step is None:
+            return ["" if state.elsewhere else "starting", "", "", "", note]
+        left = "" if told.left is None else f"{seconds_text(told.left)} left"
+        return [*_numbers(told), left, note]
+
+    def _finished(self, done: StageProgress) -> list[str]:
+        several = done.attempts is not None and done.attempts > 1
+        note = f"{done.attempts} attempts" if several else ""
+        return ["done", "", "", seconds_text(done.seconds), note]
+
+
+class _Lines:
+    """A line for each stage whose state changed, now and then for one that runs, and for the run.
+
+    Stages that others block are counted.
+    """
+
+    def __init__(self, progress: RunProgress, console: Console) -> None:
+        self._progress, self._console = progress, console
+        self._known: dict[str, tuple[Status, str]] = {}
+        self._printed: dict[str, float] = {}
+        self._overall = time.monotonic()
+        self._labels = distinguish(progress.stages)
+
+    def show(self, now: Snapshot) -> None:
+        """Print what has changed since the last snapshot."""
+        together: Counter[tuple[Status, str]] = Counter()
+        clock = time.monotonic()
+        for stage in self._progress.stages:
+            state = now.states[stage.key]
+            before = self._known.setdefault(stage.key, (state.status, state.reason))
+            self._known[stage.key] = (state.status, state.reason)
+            running = state.status is Status.RUNNING
+            has_news = running and before[1] != state.reason
+            changed = before[0] is not state.status or has_news
+            quiet = clock - self._printed.setdefault(stage.key, clock) > LINE_SECONDS
+            if changed and (state.is_unneeded or is_blocked_by_another(stage, now.states)):
+                together[state.status, state.reason] += 1
+            elif changed or (quiet and running):
+                self._printed[stage.key] = clock
+                cells = progress_cells(stage, state, self._progress.store)
+                if has_news:
+                    cells.append(state.reason)
+                text = "  ".join([self._labels[stage.key], *filter(None, cells)])
+                self._say(state_text(state), text)
+        for (status, reason), number in together.items():
+            self._say(str(status), f"{counted(number)}: {reason}")
+        if clock - self._overall > OVERALL_SECONDS:
+            self._overall = clock
+            share = f"{now.time_left.share:.0%} of the work"
+            self._say("all", f"{summary(now.states)}; {share}, {time_left_text(now.time_left)}")
+
+    def _say(self, what: str, text: str) -> None:
+        print_line(self._console, f"{time.strftime('%H:%M:%S')} {what:<12} {text}".rstrip())
+
+
+def watch(sweeps: Sequence[Sweep], store: Store, console: Console) -> None:
+    """Show the progress of runs that other processes make, until nothing runs the sweeps."""
+    stages = list({stage.key: stage for sweep in sweeps for stage in sweep.stages}.values())
+    states: States = observe_states(sweeps, store)
+    most: Counter[str] = Counter()
+
+    def room() -> Amounts:
+        """The most that ran at once: this process does not know the cluster."""
+        occupied: Counter[str] = Counter()
+        for stage in stages:
+            if states[stage.key].status is Status.RUNNING:
+                occupied.update(amounts(stage.spec.resources))
+        for name, amount in occupied.items():
+            most[name] = max(most[name], amount)
+        return most
+
+    def runs() -> bool:
+        if any(state.status is Status.RUNNING for state in states.values()):
+            return True
+        return any(drivers_of_recorded(store, sweep.name) for sweep in sweeps)
+
+    progress = RunProgress(stages, store, forecast_seconds(stages, store), room)
+    with live_view(progress, lambda: states, console):
+        while runs():
+            time.sleep(LOOK_SECONDS)
+            states = observe_states(sweeps, store)

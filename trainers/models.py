@@ -1,0 +1,198 @@
+"""Where models of stages come from: new, a parent's, a parent's with another embedding, or chosen.
+
+Pretraining, extension and fine-tuning differ in their start alone (trainers/stage.py does the
+rest). The embedding's original length stays the length that a model was first trained at. A new
+embedding of the same mechanism keeps the tensors of the old one (learned parameters, and FoPE's
+coefficients) if all have the same shapes; if not, the stage's `resizing` says what becomes of them.
+What is drawn is drawn from the stage's seed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fope_lab.config.problems import UserError
+from fope_lab.data.problems import DataError
+from fope_lab.data.roles import MODEL, candidate_role
+from fope_lab.data.tokenizers.tokenizer import Tokenizer, load_for_stage, load_tokenizer
+from fope_lab.embeddings.module import PositionEmbedding
+from fope_lab.model import load_model, parameters, read_config, save_model
+from fope_lab.model.decoder import Decoder
+from fope_lab.stages import Extend, Finetune, Pretrain, Select, SwapEmbedding, TrainingConfig
+from fope_lab.stages.internal import MEANS, SELECTED
+from fope_lab.stages.labels import label
+from fope_lab.stages.result import FORMAT, ResultRecord
+from fope_lab.stages.training import TRAINING_RECORD
+from fope_lab.store import RunWriter, StageFolder
+from fope_lab.store.checkpoint import MANIFEST
+
+
+@dataclass(frozen=True)
+class Start:
+    """The tokenizer of a training, and its first model.
+
+    `build_model` is called only where no checkpoint of the training itself exists yet.
+    """
+
+    tokenizer: Tokenizer
+    build_model: Callable[[], Decoder]
+
+
+def new_model(spec: Pretrain, parents: Mapping[str, Path]) -> Start:
+    """A new model. Its weights and its embedding's coefficients follow from the stage's seed.
+
+    Raises EmbeddingError, and DataError if the tokenizer can't be loaded.
+    """
+    build_model = partial(
+        Decoder, spec.model, spec.embedding, train_length=spec.data.length, seed=spec.seed
+    )
+    return Start(load_for_stage(spec.tokenizer, parents), build_model)
+
+
+def parents_model(spec: Extend, parents: Mapping[str, Path]) -> Start:
+    """The model in the parent's checkpoint, whose role is MODEL.
+
+    It keeps its own embedding if the stage's is None. Raises CheckpointError and EmbeddingError.
+    """
+    parent = parents[MODEL]
+    build_model = partial(
+        load_model, parent, embedding=spec.embedding, seed=spec.seed, resizing=spec.resizing
+    )
+    return Start(load_tokenizer(read_config(parent).tokenizer), build_model)
+
+
+def tuned_model(spec: Finetune, parents: Mapping[str, Path]) -> Start:
+    """The model in the parent's checkpoint, to train on pairs of prompt and answer or on chats.
+
+    The loss is on the assistant's text only: the data mark all other tokens as ignored.
+    The stage's tokenizer may add a chat template and tokens to the model's own. Raises DataError if
+    it changes the ids that the model was trained with, CheckpointError and EmbeddingError.
+    """
+    parent = parents[MODEL]
+    config = read_config(parent)
+    tokenizer = own = load_tokenizer(config.tokenizer)
+    if spec.tokenizer is not None:
+        tokenizer = load_for_stage(spec.tokenizer, parents)
+        if not own.vocabulary().items() <= tokenizer.vocabulary().items():
+            raise DataError(
+                f"the tokenizer {spec.tokenizer} has other ids than {config.tokenizer}, which the "
+                f"model of {parent} was trained with"
+            )
+        if tokenizer.tokens > config.model.vocab_size:
+            raise DataError(
+                f"the tokenizer has {tokenizer.tokens} tokens, and the model of {parent} has "
+                f"{config.model.vocab_size}"
+            )
+    build_model = partial(load_model, parent, embedding=spec.embedding, seed=spec.seed)
+    return Start(tokenizer, build_model)
+
+
+STARTS: Mapping[type[TrainingConfig], Callable[[Any, Mapping[str, Path]], Start]] = {
+    Pretrain: new_model,
+    Extend: parents_model,
+    Finetune: tuned_model,
+}
+"""What each kind of training starts from."""
+
+
+def swap_embedding(
+    spec: SwapEmbedding, writer: RunWriter, parents: Mapping[str, Path]
+) -> dict[str, Any]:
+    """Save the parent's model with the stage's embedding, and its tokenizer; returns result.json.
+
+    It runs on the CPU. Raises CheckpointError and EmbeddingError.
+    """
+    parent = parents[MODEL]
+    config = read_config(parent)
+    model = load_model(parent, embedding=spec.embedding, seed=spec.seed)
+    tokenizer = load_tokenizer(config.tokenizer)
+
+    def write(directory: Path) -> None:
+        save_model(
+            directory,
+            model,
+            context_length=config.context_length,
+            tokenizer=tokenizer.save(directory),
+        )
+
+    writer.save_checkpoint(0, write)
+    return ResultRecord(recorded=model_facts(model)).as_json()
+
+
+def model_facts(model: Decoder) -> dict[str, Any]:
+    """The model's numbers of parameters, and the numbers that follow from its embedding."""
+    embedding = model.position_embeddings[0]
+    assert isinstance(embedding, PositionEmbedding)
+    facts = embedding.definition.facts(embedding.shape)
+    return {"parameters": _parameter_counts(model), **facts}
+
+
+def _parameter_counts(model: Decoder) -> dict[str, int]:
+    """The parameters of body, head and input embedding, and their total.
+
+    What a position embedding learns counts as body.
+    """
+    counted = parameters(model.config)
+    learned = sum(parameter.numel() for parameter in model.position_embeddings.parameters())
+    counted = dataclasses.replace(counted, body=counted.body + learned)
+    return {**dataclasses.asdict(counted), "total": counted.total}
+
+
+class SelectionError(UserError):
+    """No candidate can be chosen."""
+
+
+def select(spec: Select, writer: RunWriter, parents: Mapping[str, Path]) -> dict[str, Any]:
+    """Choose a value by the candidates' losses, and leave the model that it has under the stage's
+    seed; returns result.json, which has every loss.
+
+    Raises SelectionError if a candidate did not measure the loss, or if no value has a finite one.
+    """
+    losses = {role: _loss(parents[role], spec.by) for roles in spec.roles() for role in roles}
+    chosen = spec.chosen(losses)
+    if chosen is None:
+        raise SelectionError(f"{spec.by} is finite for no value of {spec.over} under every seed")
+    source = parents[candidate_role(chosen, spec.seed)]
+    writer.save_checkpoint(0, lambda directory: _link(source, directory))
+    value, means = spec.values[chosen], spec.means(losses)
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    recorded = {
+        SELECTED: {"value": value, "index": chosen},
+        MEANS: [
+            {"value": label(value), spec.by: mean if math.isfinite(mean) else None}
+            for value, mean in zip(spec.values, means, strict=True)
+        ],
+    }
+    name = spec.over.rpartition(".")[2]
+    return ResultRecord(
+        numbers={f"selected_{name}": float(value)} if numeric else {}, recorded=recorded
+    ).as_json()
+
+
+def _loss(checkpoint: Path, name: str) -> float:
+    """What the stage that left a checkpoint measured as `name`."""
+    folder = StageFolder.of_checkpoint(checkpoint)
+    result = None if folder is None else folder.result()
+    if result is not None and result.get("format") == FORMAT:
+        for measured in ResultRecord.parse(result).metrics:
+            if measured.name == name:
+                return measured.value
+    raise SelectionError(f"the result of {checkpoint.parents[1]} has no {name}; re-run that stage")
+
+
+def _link(source: Path, directory: Path) -> None:
+    """Give a folder the files of a model's checkpoint, without the record of its training."""
+    for path in sorted(source.rglob("*")):
+        name = path.relative_to(source)
+        if path.is_dir() or str(name) in (MANIFEST, TRAINING_RECORD):
+            continue
+        target = directory / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.link(path, target)
