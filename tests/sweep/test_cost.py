@@ -26,13 +26,13 @@ from fope_lab.model.config import ModelConfig, flops_per_token
 from fope_lab.model.decoder import Decoder
 from fope_lab.model.memory import reading_memory, training_memory
 from fope_lab.planning.estimate import estimate_plans
+from fope_lab.planning.forecast import workload_of
 from fope_lab.planning.plan_table import print_plan
-from fope_lab.planning.workload import workload_of
 from fope_lab.store import Store
 from fope_lab.sweep import load_sweep, plan
 from fope_lab.sweep.cost import _widths, computed_widths, rows_at_once
 from fope_lab.sweep.graph import Stage
-from trainers.length_groups import length_groups
+from trainers.gradient_accumulation import length_groups
 
 SIZES: list[dict[str, Any]] = [
     {"num_layers": 2, "num_heads": 4, "head_dim": 16},

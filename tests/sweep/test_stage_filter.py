@@ -12,7 +12,7 @@ from sweep_files import BASE, changed, load
 
 from fope_lab.config.problems import SweepError
 from fope_lab.store import StageFolder, StageState, Status, Store
-from fope_lab.store.lease import LeaseHeldError
+from fope_lab.store.attempts import LeaseHeldError
 from fope_lab.sweep import Plan, plan
 from fope_lab.sweep.stage_filter import (
     every_stage,
