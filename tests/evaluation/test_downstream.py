@@ -31,7 +31,8 @@ from fope_lab.papers.fope.downstream_scores import (
     result_of,
     tokenize_task,
 )
-from fope_lab.papers.fope.olmo_tasks import PAPER_TASKS, TASKS, DownstreamQuestion
+from fope_lab.papers.fope.olmo_documents import DownstreamQuestion
+from fope_lab.papers.fope.olmo_tasks import PAPER_TASKS, TASKS
 from fope_lab.store import Status, Store
 from fope_lab.sweep import SweepError, load_sweep, plan
 

@@ -10,8 +10,8 @@ import pytest
 from downstream_wheel import request, save_requests, save_rows
 
 from fope_lab.data.problems import DataError
-from fope_lab.papers.fope.olmo_documents import DOCUMENT_TASKS
-from fope_lab.papers.fope.olmo_tasks import PAPER_TASKS, SUBJECTS, TASKS, DownstreamQuestion
+from fope_lab.papers.fope.olmo_documents import DOCUMENT_TASKS, DownstreamQuestion
+from fope_lab.papers.fope.olmo_tasks import PAPER_TASKS, SUBJECTS, TASKS
 
 LETTERED = {
     "question": "What is wet?",

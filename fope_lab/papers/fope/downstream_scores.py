@@ -25,7 +25,7 @@ from fope_lab.data.problems import DataError
 from fope_lab.data.seeding import permutation
 from fope_lab.data.tokenizers.tokenizer import Tokenizer
 from fope_lab.evaluation.scoring.batches import Work, one_after_another
-from fope_lab.papers.fope.olmo_tasks import DownstreamQuestion, DownstreamTask
+from fope_lab.papers.fope.olmo_documents import DownstreamQuestion, DownstreamTask
 from fope_lab.stages.result import Measurement
 from fope_lab.statistics.intervals import error_of_mean
 
