@@ -81,7 +81,7 @@ with torch.no_grad():
     assert ours.std() > 0.5
     torch.testing.assert_close(theirs(ids).logits, ours, rtol=0, atol=1e-5)
     torch.testing.assert_close(load_model("llama")(ids).logits, ours, rtol=0, atol=1e-6)
-print(json.dumps(read_config("llama").embedding))
+print(json.dumps(read_config("llama").embedding.canonical()))
 """
 
 

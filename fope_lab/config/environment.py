@@ -20,6 +20,7 @@ EXTRA_OF = {
     "alembic": "tracking",
     "datasets": "train",
     "huggingface_hub": "train",
+    "lm_eval": "lm-eval",
     "mlflow": "tracking",
     "ray": "cluster",
     "requests": "tracking",

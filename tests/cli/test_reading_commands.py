@@ -80,7 +80,6 @@ def test_a_plan_needs_no_store_and_makes_none(
         ["status", "FILE", "--watch"],
         ["stop", "FILE"],
         ["report", "FILE"],
-        ["report", "FILE", "FILE"],
         ["report", "FILE", "--json"],
         ["sync"],
         ["ui"],

@@ -13,7 +13,7 @@ from fope_lab.data.tokenizers.tokenizer import tokenizer_identity
 from fope_lab.stages import PrepareData
 from fope_lab.stages.key import stage_key
 from fope_lab.store import Store
-from trainers.stage import run
+from trainers.data import prepare_data as run
 
 
 def plan(folder: Path, split: str = "train") -> tuple[PrepareData, str]:

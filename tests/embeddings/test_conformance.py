@@ -23,13 +23,12 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from fope_lab.config.annotations import Interval
 from fope_lab.embeddings import (
     EmbeddingError,
-    base,
     build_embedding,
     embedding_names,
     resolve_embedding,
 )
 from fope_lab.embeddings.base import EMBEDDING_TYPES, Embedding, Shape, Tensors
-from fope_lab.embeddings.frequencies import TRANSFORM_TYPES
+from fope_lab.embeddings.frequencies import TRANSFORM_TYPES, hf_transforms
 from fope_lab.embeddings.module import PositionEmbedding
 from fope_lab.embeddings.presets import PRESETS
 from fope_lab.embeddings.rotary import Rotary
@@ -484,13 +483,13 @@ def test_transformers_has_the_same_rotation_if_it_has_a_form_for_it(name: str) -
 
 def test_a_rope_type_of_transformers_is_one_transform() -> None:
     names = [name for kind in TRANSFORM_TYPES.all().values() for name in kind.hf_types]
-    assert {"default", *names} == set(base.hf_transforms())
+    assert {"default", *names} == set(hf_transforms())
     assert len(names) == len(set(names))
     assert set(names) <= ROPE_INIT_FUNCTIONS.keys()
 
 
 def test_a_name_is_taken_once() -> None:
-    with pytest.raises(ValueError, match="'rotary' is already the name of"):
+    with pytest.raises(ValueError, match="can't be 'rotary', which is the name of"):
 
         class Second(Embedding, name="rotary"):
             pass

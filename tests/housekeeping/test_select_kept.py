@@ -9,7 +9,7 @@ from fope_lab.cli import main
 from fope_lab.housekeeping.model_origin import origin_of
 from fope_lab.stages import Select
 from fope_lab.stages.result import Measurement, ResultRecord
-from trainers.stage import run
+from trainers.models import select as run
 
 RATES = {"0.001": 2.0, "0.002": 1.0, "0.004": 3.0}
 """The validation loss of each learning rate."""

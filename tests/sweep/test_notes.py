@@ -49,15 +49,6 @@ def test_both_paths_are_told(
     ]
 
 
-def test_a_store_from_before_files_were_remembered_has_the_report(
-    one: Path, two: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (one.parent / "store" / "reports" / "shared" / "sweep.json").unlink()
-    assert notes("plan", one, capsys) == []
-    [note] = notes("plan", two, capsys)
-    assert str(one) in note
-
-
 def test_a_file_that_was_moved_or_changed_its_name_is_not_told(
     one: Path, two: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
