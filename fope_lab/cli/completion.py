@@ -70,7 +70,7 @@ def _stages(*, parsed_args: argparse.Namespace, **_: object) -> list[str]:
             continue
     found = [
         text[:KEY_DIGITS] if field == "key" else text
-        for field in ("stage", "name", "key")
+        for field in ("section", "label", "key")
         for stage in stages
         if isinstance(stage, dict) and isinstance(text := stage.get(field), str) and text
     ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,9 @@ from fope_lab.sweep import load_sweep
 
 PAGES = Path(__file__).parents[2] / "docs" / "pages"
 FENCED = re.compile(r"^ *```ya?ml\n(.*?)^ *```", flags=re.DOTALL | re.MULTILINE)
+PLUGIN = re.compile(r'^```python\n("""mine\.py: .*?)^```', flags=re.DOTALL | re.MULTILINE)
 SHOWN = [
-    pytest.param(text, id=f"{page.relative_to(PAGES)}:{match.start()}")
+    pytest.param(page, text, id=f"{page.relative_to(PAGES)}:{match.start()}")
     for page in sorted(PAGES.rglob("*.md"))
     for match in FENCED.finditer(page.read_text(encoding="utf-8"))
     if (text := match[1]).startswith("name:")
@@ -43,8 +46,17 @@ def test_a_page_shows_a_file() -> None:
     assert SHOWN
 
 
-@pytest.mark.parametrize("text", SHOWN)
-def test_a_shown_file_is_valid(text: str, folder: Path) -> None:
+@pytest.mark.parametrize(("page", "text"), SHOWN)
+def test_a_shown_file_is_valid(page: Path, text: str, folder: Path) -> None:
     file = folder / "shown.yaml"
     file.write_text(text.replace("hf:NAME@COMMIT", "model"))
-    assert load_sweep(file).stages
+    if "plugins:" not in text:
+        assert load_sweep(file).stages
+        return
+    plugin = PLUGIN.search(page.read_text(encoding="utf-8"))
+    assert plugin is not None
+    (folder / "mine.py").write_text(plugin[1])
+    # In a process of its own: what a plug-in names stays known in the process that read it.
+    command = [sys.executable, "-m", "fope_lab.cli", "validate", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
